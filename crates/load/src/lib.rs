@@ -1,1 +1,9 @@
-//! Placeholder while the workspace is laid out.
+//! The lab: what it takes to load a server and to compare two of them honestly.
+//!
+//! The idea to keep in mind: on a busy machine a figure alone means nothing, so a
+//! result is a ratio from interleaved runs, shown with its interval and with a control
+//! that compares one side with itself.
+
+#![forbid(unsafe_code)]
+
+pub mod stats;
