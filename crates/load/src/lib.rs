@@ -6,4 +6,5 @@
 
 #![forbid(unsafe_code)]
 
+pub mod histogram;
 pub mod stats;
