@@ -30,8 +30,8 @@ const NO_SLOT: u16 = u16::MAX;
 
 /// Deadlines of connections, keyed by a small index (the connection's slot in the loop's table).
 ///
-/// Times are nanoseconds of the loop's monotonic clock. A deadline fires at the first tick boundary at or
-/// after it, which is never early and less than [`TICK_NS`] late.
+/// Times are nanoseconds of the loop's monotonic clock. A deadline never fires early, and fires by the first
+/// tick boundary at or after it: less than [`TICK_NS`] late for a loop that sleeps as told.
 pub(crate) struct Wheel {
     /// The tick reached: everything due before it has fired, and no key waits in a slot behind it. Lags
     /// `now_ns` while an `expire` that met its `max` has left due keys behind.
@@ -171,7 +171,7 @@ impl Wheel {
         }
         // All levels at once: a slot above level 0 that is not emptied when its time begins would from then on
         // stand for one turn later.
-        for level in (1..LEVELS).rev() {
+        for level in 1..LEVELS {
             let begins_now = self.tick.trailing_zeros() >= SLOT_BITS * level as u32;
             if begins_now {
                 self.cascade(self.index_at(level));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn fires_at_the_tick_boundary_and_not_before() {
+    fn fires_by_the_tick_boundary_and_never_early() {
         for deadline_ns in [
             1,
             TICK_NS - 1,
@@ -386,12 +386,15 @@ mod tests {
         ] {
             let mut wheel = Wheel::new();
             wheel.arm(7, deadline_ns);
-            let boundary_ns = rounded_up(deadline_ns);
             assert!(
-                expire_all(&mut wheel, boundary_ns - 1).is_empty(),
+                expire_all(&mut wheel, deadline_ns - 1).is_empty(),
                 "{deadline_ns} fired early"
             );
-            assert_eq!(expire_all(&mut wheel, boundary_ns), [7], "{deadline_ns}");
+            assert_eq!(
+                expire_all(&mut wheel, rounded_up(deadline_ns)),
+                [7],
+                "{deadline_ns}"
+            );
             assert_eq!((wheel.armed(7), wheel.len()), (None, 0));
         }
     }
@@ -479,6 +482,19 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_fires_earlier_ticks_first() {
+        let mut wheel = Wheel::new();
+        for key in 0..200 {
+            wheel.arm(key, (20_000 - u64::from(key) * 30) * TICK_NS);
+        }
+        let mut out = Vec::new();
+        while wheel.expire(HOUR_NS, 7, &mut out) {
+            assert!(out.len() < 200);
+        }
+        assert_eq!(out, Vec::from_iter((0..200).rev()));
+    }
+
+    #[test]
     fn keys_always_armed_for_the_past_do_not_starve_the_others() {
         let mut wheel = Wheel::new();
         let (late, other) = (0..4, 4);
@@ -506,12 +522,14 @@ mod tests {
     fn a_clock_that_steps_back_is_taken_as_standing_still() {
         let mut wheel = Wheel::new();
         expire_all(&mut wheel, HOUR_NS);
-        wheel.arm(0, HOUR_NS + 5 * TICK_NS);
+        let deadline_ns = HOUR_NS + 500 * TICK_NS;
+        wheel.arm(0, deadline_ns);
+        let next = wheel.next();
         assert!(expire_all(&mut wheel, 3).is_empty());
-        assert_eq!(
-            expire_all(&mut wheel, rounded_up(HOUR_NS + 5 * TICK_NS)),
-            [0]
-        );
+        assert_eq!(wheel.next(), next);
+        wheel.arm(1, HOUR_NS - 1);
+        assert_eq!(expire_all(&mut wheel, 3), [1], "passed already");
+        assert_eq!(expire_all(&mut wheel, rounded_up(deadline_ns)), [0]);
     }
 
     #[test]
