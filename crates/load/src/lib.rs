@@ -6,5 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod abba;
 pub mod histogram;
 pub mod stats;
