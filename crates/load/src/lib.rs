@@ -8,4 +8,5 @@
 
 pub mod abba;
 pub mod histogram;
+pub mod procfs;
 pub mod stats;
