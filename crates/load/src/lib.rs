@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod abba;
+pub mod environment;
 pub mod histogram;
 pub mod procfs;
+pub mod report;
 pub mod stats;
