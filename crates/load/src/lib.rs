@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abba;
+pub mod child;
 pub mod environment;
 pub mod histogram;
 pub mod procfs;

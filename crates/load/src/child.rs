@@ -1,0 +1,848 @@
+//! Servers as child processes: start, wait until they listen, stop.
+//!
+//! The idea: what is measured runs in a process of its own, so that its CPU time, memory
+//! and descriptors are its own too. The server says where it listens in lines on its
+//! stdout:
+//!
+//! ```text
+//! listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
+//! ```
+//!
+//! No child outlives its [`ChildServer`] (unless the measuring process itself is killed by
+//! a signal that leaves it no time to drop it), and no wait is without end.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::Serialize;
+
+use crate::procfs::Process;
+
+/// Longest line read from a child, in bytes; what is longer is cut.
+const LINE_BYTES_MAX: usize = 4096;
+/// Lines of a child's stderr that are kept.
+const TAIL_LINES_MAX: usize = 40;
+/// How long an ended child's last words are waited for: a grandchild may hold the pipe.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a child may take to end after SIGKILL.
+const KILL_WITHIN: Duration = Duration::from_secs(10);
+
+/// A listener that a server has announced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listening {
+    /// The service: `echo`, `ack`, ...
+    pub service: String,
+    /// The service's mode, if it has several: `sync`, `request-reply`, ...
+    pub mode: Option<String>,
+    /// Where it listens; a port 0 that was asked for is the real one here.
+    pub addr: SocketAddr,
+    /// The engine that runs.
+    pub engine: String,
+}
+
+/// A line that announces a listener but can't be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("can't understand {line:?}: {reason}")]
+pub struct ListeningError {
+    /// The line.
+    pub line: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl FromStr for Listening {
+    type Err = ListeningError;
+
+    /// Parses a `listening` line. Keys may stand in any order; unknown ones are passed
+    /// over, so that servers may come to say more.
+    fn from_str(line: &str) -> Result<Self, ListeningError> {
+        let wrong = |reason| ListeningError {
+            line: line.to_owned(),
+            reason,
+        };
+        let mut words = line.split_ascii_whitespace();
+        if words.next() != Some("listening") {
+            return Err(wrong("it doesn't begin with the word listening"));
+        }
+        let (mut service, mut mode, mut addr, mut engine) = (None, None, None, None);
+        for word in words {
+            let (key, value) = word
+                .split_once('=')
+                .ok_or(wrong("a word isn't KEY=VALUE"))?;
+            let place = match key {
+                "service" => &mut service,
+                "mode" => &mut mode,
+                "addr" => &mut addr,
+                "engine" => &mut engine,
+                _ => continue,
+            };
+            if place.replace(value).is_some() {
+                return Err(wrong("a key is given twice"));
+            }
+        }
+        let addr = addr.ok_or(wrong("addr is missing"))?;
+        Ok(Self {
+            service: service.ok_or(wrong("service is missing"))?.to_owned(),
+            mode: mode.map(str::to_owned),
+            addr: addr.parse().map_err(|_| wrong("addr isn't IP:PORT"))?,
+            engine: engine.ok_or(wrong("engine is missing"))?.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "listening service={}", self.service)?;
+        if let Some(mode) = &self.mode {
+            write!(f, " mode={mode}")?;
+        }
+        write!(f, " addr={} engine={}", self.addr, self.engine)
+    }
+}
+
+/// A listener to wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    service: String,
+    mode: Option<String>,
+}
+
+impl Wanted {
+    fn is(&self, listening: &Listening) -> bool {
+        self.service == listening.service && (self.mode.is_none() || self.mode == listening.mode)
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.service)?;
+        self.mode.iter().try_for_each(|mode| write!(f, "/{mode}"))
+    }
+}
+
+/// How to start a server.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    program: OsString,
+    args: Vec<OsString>,
+    wanted: Vec<Wanted>,
+    ready_within: Duration,
+    cpus: Option<Vec<usize>>,
+}
+
+/// Why a server could not be started. The child, if there was one, has been killed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The program could not be run.
+    #[error("can't run {}: {source}", program.display())]
+    Spawn {
+        /// The program.
+        program: OsString,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The process could not be kept on the cores asked for.
+    #[error("can't pin a server to cores {cpus:?}: {source}")]
+    Pin {
+        /// The cores.
+        cpus: Vec<usize>,
+        /// What the kernel said; of cores that don't exist, that the argument is invalid.
+        source: io::Error,
+    },
+    /// The server announced something that can't be understood.
+    #[error("{} announced a listener", program.display())]
+    Announcement {
+        /// The program.
+        program: OsString,
+        /// What is wrong with it.
+        source: ListeningError,
+    },
+    /// The server ended before it listened.
+    #[error("{} ended ({status}) before it listened for {missing}; its stderr ends with:\n{stderr}", program.display())]
+    Ended {
+        /// The program.
+        program: OsString,
+        /// How it ended.
+        status: ExitStatus,
+        /// The listeners that had not been announced.
+        missing: String,
+        /// The last lines of its stderr.
+        stderr: String,
+    },
+    /// The server did not listen in time.
+    #[error("{} didn't listen for {missing} within {waited:?}; its stderr ends with:\n{stderr}", program.display())]
+    Late {
+        /// The program.
+        program: OsString,
+        /// The listeners that had not been announced.
+        missing: String,
+        /// How long was waited.
+        waited: Duration,
+        /// The last lines of its stderr.
+        stderr: String,
+    },
+}
+
+impl Launch {
+    /// A server without arguments, expected to be ready within 10 seconds.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Self {
+            program: program.as_ref().to_owned(),
+            args: Vec::new(),
+            wanted: Vec::new(),
+            ready_within: Duration::from_secs(10),
+            cpus: None,
+        }
+    }
+
+    /// Adds arguments.
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        self.args.extend(args);
+        self
+    }
+
+    /// Adds a listener to wait for, in any mode if that is `None`. The same one wanted
+    /// twice waits for two listeners. If nothing is wanted, the first listener will do.
+    pub fn want(mut self, service: &str, mode: Option<&str>) -> Self {
+        self.wanted.push(Wanted {
+            service: service.to_owned(),
+            mode: mode.map(str::to_owned),
+        });
+        self
+    }
+
+    /// Sets how long the listeners may take to be announced.
+    pub fn ready_within(mut self, timeout: Duration) -> Self {
+        self.ready_within = timeout;
+        self
+    }
+
+    /// Keeps the server on these cores, from before its first instruction, so that it
+    /// also counts them when it decides how many threads to start.
+    pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
+        self.cpus = Some(cpus.into_iter().collect());
+        self
+    }
+
+    /// Starts the server and returns when all wanted listeners have been announced.
+    ///
+    /// Its stdin is empty. What it writes to stdout later is read and dropped, and the end
+    /// of its stderr is kept, so it is never blocked by a full pipe. It stays in the
+    /// caller's process group: Ctrl-C at a terminal reaches both.
+    ///
+    /// # Errors
+    /// [`StartError`]; the child has been killed then.
+    pub fn start(&self) -> Result<ChildServer, StartError> {
+        let mut child = self.spawn()?;
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let lines = forward_lines(stdout);
+        let mut server = ChildServer {
+            child,
+            listeners: Vec::new(),
+            stderr: Tail::of(stderr),
+        };
+        self.await_listeners(&mut server, &lines)?;
+        Ok(server)
+    }
+
+    fn spawn(&self) -> Result<Child, StartError> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let run = |command: &mut Command| {
+            command.spawn().map_err(|source| StartError::Spawn {
+                program: self.program.clone(),
+                source,
+            })
+        };
+        let Some(cpus) = &self.cpus else {
+            return run(&mut command);
+        };
+        // A child inherits the cores of the thread that starts it. Setting them on the
+        // child's pid instead would miss threads that it has started by then.
+        let pinned = || {
+            pin_this_thread(cpus).map_err(|source| StartError::Pin {
+                cpus: cpus.clone(),
+                source,
+            })?;
+            run(&mut command)
+        };
+        thread::scope(|scope| scope.spawn(pinned).join().expect("starting doesn't panic"))
+    }
+
+    fn await_listeners(
+        &self,
+        server: &mut ChildServer,
+        lines: &Receiver<String>,
+    ) -> Result<(), StartError> {
+        let begin = Instant::now();
+        while let Some(missing) = self.missing(&server.listeners) {
+            if begin.elapsed() >= self.ready_within {
+                return Err(StartError::Late {
+                    program: self.program.clone(),
+                    missing,
+                    waited: self.ready_within,
+                    stderr: server.stderr.text(),
+                });
+            }
+            // In short steps: an ended child's stdout stays open if a grandchild has it.
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) if line.starts_with("listening ") => {
+                    let listening = line.parse().map_err(|source| StartError::Announcement {
+                        program: self.program.clone(),
+                        source,
+                    })?;
+                    server.listeners.push(listening);
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => self.fail_if_ended(server)?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.fail_if_ended(server)?;
+                    // It lives, but will announce nothing any more.
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fail_if_ended(&self, server: &mut ChildServer) -> Result<(), StartError> {
+        // Waiting for one's own unreaped child can't fail; if it did, time would run out.
+        let Ok(Some(status)) = server.child.try_wait() else {
+            return Ok(());
+        };
+        server.stderr.await_end(LAST_WORDS);
+        Err(StartError::Ended {
+            program: self.program.clone(),
+            status,
+            missing: self.missing(&server.listeners).unwrap_or_default(),
+            stderr: server.stderr.text(),
+        })
+    }
+
+    /// The listeners that are wanted but not there, or `None` if all are.
+    fn missing(&self, found: &[Listening]) -> Option<String> {
+        if self.wanted.is_empty() {
+            return found.is_empty().then(|| "anything".to_owned());
+        }
+        // Those that name their mode choose first, the others take what is left.
+        let (exact, any): (Vec<&Wanted>, Vec<&Wanted>) =
+            self.wanted.iter().partition(|wanted| wanted.mode.is_some());
+        let mut left: Vec<&Listening> = found.iter().collect();
+        let mut missing = Vec::new();
+        for wanted in exact.into_iter().chain(any) {
+            match left.iter().position(|listening| wanted.is(listening)) {
+                Some(place) => drop(left.swap_remove(place)),
+                None => missing.push(wanted.to_string()),
+            }
+        }
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+}
+
+/// A running server. Dropping it kills it; [`ChildServer::stop`] asks first.
+#[derive(Debug)]
+pub struct ChildServer {
+    child: Child,
+    listeners: Vec<Listening>,
+    stderr: Tail,
+}
+
+/// How a server ended.
+#[derive(Debug, Clone)]
+pub struct Stopped {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// It did not end by itself in time and was killed.
+    pub killed: bool,
+    /// Time from the request to the end.
+    pub took: Duration,
+    /// The last lines of its stderr.
+    pub stderr: String,
+}
+
+impl Stopped {
+    /// Whether it ended by itself, in time, with status 0.
+    pub fn is_clean(&self) -> bool {
+        self.status.success() && !self.killed
+    }
+}
+
+impl ChildServer {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its process, for CPU time and memory.
+    pub fn process(&self) -> Process {
+        Process::new(self.pid())
+    }
+
+    /// The listeners announced until it was ready, in their order.
+    pub fn listeners(&self) -> &[Listening] {
+        &self.listeners
+    }
+
+    /// Where a service listens, in any mode if that is `None`; the first announced if
+    /// there are several.
+    pub fn addr(&self, service: &str, mode: Option<&str>) -> Option<SocketAddr> {
+        let wanted = Wanted {
+            service: service.to_owned(),
+            mode: mode.map(str::to_owned),
+        };
+        let found = self.listeners.iter().find(|known| wanted.is(known));
+        found.map(|listening| listening.addr)
+    }
+
+    /// The last lines it wrote to stderr so far (at most 40, each cut at 4,096 bytes).
+    pub fn stderr_tail(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Its exit status if it has ended by itself, without waiting.
+    ///
+    /// # Errors
+    /// Whatever `waitpid` fails with; not expected.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Sends SIGTERM, waits until the server has ended, and kills it when `within` is over.
+    ///
+    /// # Errors
+    /// The signal could not be sent (the server runs as another user), or it has not even
+    /// ended 10 seconds after SIGKILL.
+    pub fn stop(mut self, within: Duration) -> io::Result<Stopped> {
+        let begin = Instant::now();
+        if self.child.try_wait()?.is_none() {
+            kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        }
+        let (status, killed) = match self.wait(within)? {
+            Some(status) => (status, false),
+            None => (self.kill()?, true),
+        };
+        let took = begin.elapsed();
+        self.stderr.await_end(LAST_WORDS);
+        Ok(Stopped {
+            status,
+            killed,
+            took,
+            stderr: self.stderr.text(),
+        })
+    }
+
+    fn kill(&mut self) -> io::Result<ExitStatus> {
+        self.child.kill()?;
+        self.wait(KILL_WITHIN)?.ok_or_else(|| {
+            let text = format!("process {} survives SIGKILL", self.pid());
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        })
+    }
+
+    fn wait(&mut self, within: Duration) -> io::Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            let left = within.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for ChildServer {
+    fn drop(&mut self) {
+        // A child that has been waited for is not signalled again. Errors have no one to
+        // go to here.
+        let _ = self.kill();
+    }
+}
+
+/// Keeps the calling thread, and threads and processes that it starts from now on, on
+/// these cores.
+///
+/// # Errors
+/// Of kind `InvalidInput` if there are no cores in the list or none that exist.
+pub fn pin_this_thread(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            let text = format!("core {cpu}: the largest number is {}", CpuSet::MAX_CPU - 1);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The end of what a child writes to stderr.
+#[derive(Debug)]
+struct Tail {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    ended: Receiver<()>,
+}
+
+impl Tail {
+    fn of(stderr: impl io::Read + Send + 'static) -> Self {
+        let lines = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = Arc::clone(&lines);
+        let (end, ended) = mpsc::channel();
+        thread::spawn(move || {
+            for_each_line(stderr, |line| {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() == TAIL_LINES_MAX {
+                    kept.pop_front();
+                }
+                kept.push_back(line);
+            });
+            drop(end);
+        });
+        Self { lines, ended }
+    }
+
+    /// Waits until all of it has been read.
+    fn await_end(&self, within: Duration) {
+        // Nothing is ever sent; the end is the other side being dropped.
+        let _ = self.ended.recv_timeout(within);
+    }
+
+    fn text(&self) -> String {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().map(|line| format!("  {line}\n")).collect()
+    }
+}
+
+/// Reads lines in a thread of its own. When the receiver is gone, lines are read and
+/// dropped; while it isn't keeping up, the child has to wait.
+fn forward_lines(stdout: impl io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::sync_channel(64);
+    thread::spawn(move || {
+        for_each_line(stdout, |line| {
+            // Fails once the server is ready and nobody listens any more.
+            let _ = sender.send(line);
+        });
+    });
+    receiver
+}
+
+/// Calls back with every line, cut at [`LINE_BYTES_MAX`], until the end or an error.
+fn for_each_line(source: impl io::Read, mut each: impl FnMut(String)) {
+    let mut source = BufReader::new(source);
+    let mut line = Vec::new();
+    let mut emit = |line: &mut Vec<u8>| {
+        each(String::from_utf8_lossy(line).into_owned());
+        line.clear();
+    };
+    loop {
+        let bytes = match source.fill_buf() {
+            Ok([]) => break,
+            Ok(bytes) => bytes,
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        let newline = bytes.iter().position(|byte| *byte == b'\n');
+        let piece = &bytes[..newline.unwrap_or(bytes.len())];
+        let room = LINE_BYTES_MAX - line.len();
+        line.extend_from_slice(&piece[..piece.len().min(room)]);
+        let used = piece.len() + usize::from(newline.is_some());
+        source.consume(used);
+        if newline.is_some() {
+            emit(&mut line);
+        }
+    }
+    if !line.is_empty() {
+        emit(&mut line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
+
+    const LONG: Duration = Duration::from_secs(30);
+    const ECHO: &str = "listening service=echo addr=127.0.0.1:12345 engine=epoll";
+    const SYNC: &str = "listening service=ack mode=sync addr=[::1]:8004 engine=uring";
+
+    /// A shell script that plays the server.
+    fn script(script: &str) -> Launch {
+        Launch::new("/bin/sh")
+            .args(["-c", script])
+            .ready_within(LONG)
+    }
+
+    /// Announces both, then lives until a signal comes. `exec` leaves no grandchild.
+    fn announcing() -> Launch {
+        script(&format!(
+            "echo '{ECHO}'; echo hello; echo '{SYNC}'; exec sleep 300"
+        ))
+    }
+
+    fn is_running(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn lines_are_parsed() {
+        let sync: Listening = SYNC.parse().unwrap();
+        assert_eq!(sync.service, "ack");
+        assert_eq!(sync.mode.as_deref(), Some("sync"));
+        assert_eq!(sync.addr, "[::1]:8004".parse().unwrap());
+        assert_eq!(sync.engine, "uring");
+        let more: Listening = "listening engine=epoll tls=yes addr=127.0.0.1:1 service=echo"
+            .parse()
+            .unwrap();
+        assert_eq!((more.service.as_str(), more.mode), ("echo", None));
+    }
+
+    #[test]
+    fn broken_lines_say_what_is_wrong() {
+        let reason = |line: &str| line.parse::<Listening>().unwrap_err().reason;
+        assert!(reason("hearing service=x").contains("begin"));
+        assert!(reason("listening service=x engine=y").contains("addr is missing"));
+        assert!(reason("listening addr=127.0.0.1:1 engine=y").contains("service"));
+        assert!(reason("listening addr=127.0.0.1:1 service=y").contains("engine"));
+        assert!(reason("listening addr=localhost:1 service=y engine=z").contains("IP:PORT"));
+        assert!(reason("listening addr service=y engine=z").contains("KEY=VALUE"));
+        assert!(reason("listening mode=a mode=b addr=127.0.0.1:1").contains("twice"));
+    }
+
+    #[test]
+    fn a_server_is_started_and_stopped() {
+        let server = announcing()
+            .want("ack", Some("sync"))
+            .want("echo", None)
+            .start()
+            .unwrap();
+        assert_eq!(server.listeners().len(), 2);
+        assert_eq!(
+            server.addr("echo", None),
+            Some("127.0.0.1:12345".parse().unwrap())
+        );
+        assert_eq!(server.addr("ack", None), server.addr("ack", Some("sync")));
+        assert_eq!(server.addr("ack", Some("async")), None);
+        assert!(server.process().cpu().is_ok());
+        let pid = server.pid();
+        let stopped = server.stop(LONG).unwrap();
+        assert!(!stopped.killed);
+        assert!(!stopped.is_clean(), "sleep ends by the signal, not with 0");
+        assert_eq!(stopped.status.signal(), Some(15));
+        assert!(!is_running(pid));
+    }
+
+    #[test]
+    fn a_graceful_end_is_clean_and_keeps_its_last_words() {
+        let server = script(&format!(
+            "trap 'echo bye >&2; exit 0' TERM; echo '{ECHO}'; while :; do sleep 0.01; done"
+        ))
+        .start()
+        .unwrap();
+        let stopped = server.stop(LONG).unwrap();
+        assert!(stopped.is_clean(), "{stopped:?}");
+        assert_eq!(stopped.stderr, "  bye\n");
+    }
+
+    #[test]
+    fn a_deaf_server_is_killed_at_the_deadline() {
+        let server = script(&format!(
+            "trap '' TERM; echo '{ECHO}'; while :; do sleep 0.01; done"
+        ))
+        .start()
+        .unwrap();
+        let pid = server.pid();
+        let stopped = server.stop(Duration::from_millis(50)).unwrap();
+        assert!(stopped.killed && !stopped.is_clean());
+        assert_eq!(stopped.status.signal(), Some(9));
+        assert!(stopped.took >= Duration::from_millis(50));
+        assert!(!is_running(pid));
+    }
+
+    #[test]
+    fn dropping_kills() {
+        let server = announcing().start().unwrap();
+        let pid = server.pid();
+        assert!(is_running(pid));
+        drop(server);
+        assert!(!is_running(pid));
+    }
+
+    #[test]
+    fn a_server_that_ends_early_is_reported_with_its_stderr() {
+        let err = script("echo 'port in use' >&2; exit 3")
+            .want("echo", None)
+            .want("ack", Some("sync"))
+            .start()
+            .unwrap_err();
+        let text = err.to_string();
+        assert!(matches!(err, StartError::Ended { status, .. } if status.code() == Some(3)));
+        assert!(text.contains("port in use"), "{text}");
+        assert!(text.contains("ack/sync, echo"), "{text}");
+    }
+
+    #[test]
+    fn an_early_end_is_noticed_though_a_grandchild_holds_the_pipes() {
+        let err = script("sleep 3 & exit 4").start().unwrap_err();
+        assert!(matches!(err, StartError::Ended { status, .. } if status.code() == Some(4)));
+    }
+
+    #[test]
+    fn a_silent_server_is_late_and_gone() {
+        let begun = script("echo $$ >&2; exec sleep 300")
+            .ready_within(Duration::from_millis(300))
+            .start();
+        let Err(StartError::Late {
+            stderr, missing, ..
+        }) = begun
+        else {
+            panic!("{begun:?}");
+        };
+        assert_eq!(missing, "anything");
+        let pid = stderr.trim().parse().unwrap();
+        assert!(!is_running(pid));
+    }
+
+    #[test]
+    fn the_same_listener_wanted_twice_is_awaited_twice() {
+        let late = announcing()
+            .want("ack", None)
+            .want("ack", Some("sync"))
+            .ready_within(Duration::from_millis(300))
+            .start();
+        assert!(matches!(late, Err(StartError::Late { missing, .. }) if missing == "ack"));
+        let twice = script(&format!("echo '{SYNC}'; echo '{SYNC}'; exec sleep 300"));
+        twice
+            .want("ack", None)
+            .want("ack", Some("sync"))
+            .start()
+            .unwrap();
+    }
+
+    #[test]
+    fn a_broken_announcement_is_an_error() {
+        let err = script("echo listening somewhere; exec sleep 300")
+            .start()
+            .unwrap_err();
+        assert!(matches!(err, StartError::Announcement { .. }), "{err}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let err = Launch::new("/nonexistent/server").start().unwrap_err();
+        assert!(err.to_string().contains("/nonexistent/server"), "{err}");
+    }
+
+    #[test]
+    fn a_talkative_server_is_not_blocked_and_only_its_end_is_kept() {
+        let mut server = script(&format!(
+            "echo '{ECHO}'; i=0; while [ $i -lt 5000 ]; do i=$((i+1)); \
+             echo 'a line on stdout that is long enough to fill a pipe'; \
+             echo \"line $i on stderr\" >&2; done"
+        ))
+        .start()
+        .unwrap();
+        let begin = Instant::now();
+        while server.ended().unwrap().is_none() {
+            assert!(begin.elapsed() < LONG, "the server is stuck");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let stopped = server.stop(LONG).unwrap();
+        assert!(stopped.is_clean());
+        assert_eq!(stopped.stderr.lines().count(), TAIL_LINES_MAX);
+        assert!(stopped.stderr.ends_with("line 5000 on stderr\n"));
+    }
+
+    #[test]
+    fn a_pinned_server_has_its_cores_from_the_start() {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let allowed = |text: &str| {
+            let line = text
+                .lines()
+                .find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+            line.unwrap().trim().to_owned()
+        };
+        let before = allowed(&status);
+        // The last core that this process may use itself.
+        let last: usize = before.rsplit([',', '-']).next().unwrap().parse().unwrap();
+        let server = script(&format!(
+            "grep Cpus_allowed_list /proc/self/status >&2; echo '{ECHO}'; exec sleep 300"
+        ))
+        .cpus([last])
+        .start()
+        .unwrap();
+        let stopped = server.stop(LONG).unwrap();
+        assert_eq!(allowed(stopped.stderr.trim()), last.to_string());
+        let after = fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(
+            allowed(&after),
+            before,
+            "the caller's own cores have changed"
+        );
+    }
+
+    #[test]
+    fn impossible_cores_are_refused() {
+        for cpus in [vec![], vec![1 << 20], vec![CpuSet::MAX_CPU - 1]] {
+            let err = announcing().cpus(cpus.clone()).start().unwrap_err();
+            assert!(
+                matches!(&err, StartError::Pin { source, .. }
+                if source.kind() == io::ErrorKind::InvalidInput),
+                "{cpus:?}: {err}"
+            );
+        }
+    }
+
+    #[test]
+    fn overlong_lines_are_cut_and_the_next_is_whole() {
+        let mut text = vec![b'x'; LINE_BYTES_MAX * 5];
+        text.extend_from_slice(b"\n\nnext\nunfinished");
+        let mut lines = Vec::new();
+        for_each_line(text.as_slice(), |line| lines.push(line));
+        assert_eq!(lines[0].len(), LINE_BYTES_MAX);
+        assert_eq!(lines[1..], ["", "next", "unfinished"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_parsed(
+            service in "[a-z]{1,8}",
+            mode in prop::option::of("[a-z-]{1,12}"),
+            ip: std::net::IpAddr,
+            port: u16,
+            engine in "[a-z]{1,8}",
+        ) {
+            let listening = Listening { service, mode, addr: SocketAddr::new(ip, port), engine };
+            prop_assert_eq!(listening.to_string().parse(), Ok(listening));
+        }
+
+        #[test]
+        fn no_line_makes_the_parser_panic(line in "(listening )?\\PC{0,60}") {
+            let _ = line.parse::<Listening>();
+        }
+    }
+}
