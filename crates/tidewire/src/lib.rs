@@ -1,1 +1,102 @@
-//! Placeholder while the workspace is laid out.
+//! A toolkit for TCP servers that take floods of small messages.
+//!
+//! Write a protocol once as a plain state machine, a [`Protocol`]: bytes in, bytes out. Run it,
+//! unchanged, on a thread per connection, on epoll reactors or on io_uring, chosen when the program
+//! starts; test it on a simulated network.
+//!
+//! # The smallest server
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidewire::{Builder, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+//!
+//! /// One connection: sends back what it gets.
+//! struct Echo;
+//!
+//! impl Protocol for Echo {
+//!     type Local = ();
+//!     type Message = ();
+//!
+//!     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+//!         if cx.link.full() {
+//!             return Next::AfterDrain; // the peer is slow: stop reading until it catches up
+//!         }
+//!         let n = input.len();
+//!         cx.link.forward(input, n);
+//!         Next::More
+//!     }
+//! }
+//!
+//! /// Makes connections.
+//! struct EchoService;
+//!
+//! impl Service for EchoService {
+//!     type Conn = Echo;
+//!     fn on_loop(&self, _: LoopHandle<()>) {}
+//!     fn accept(&self, _: &Peer, _: &mut ()) -> Result<Echo, Refusal> {
+//!         Ok(Echo)
+//!     }
+//! }
+//!
+//! let mut builder = Builder::new();
+//! let echo = builder.service(EchoService);
+//! builder.listen(echo, Listen::at("127.0.0.1:0".parse()?));
+//! let running = builder.start()?;
+//!
+//! use std::io::{Read, Write};
+//! let mut client = std::net::TcpStream::connect(running.addrs()[0])?;
+//! client.write_all(b"hello")?;
+//! let mut back = [0; 5];
+//! client.read_exact(&mut back)?;
+//! assert_eq!(&back, b"hello");
+//!
+//! running.stop(Duration::from_secs(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to look next
+//!
+//! * [`Protocol`] and [`Link`]: what a connection is told, and what it may ask for.
+//! * [`Service`], [`Handle`], [`LoopHandle`]: shared state, and reaching across.
+//! * [`Builder`] and [`Limits`]: engines, loops, listeners, and what everything may use.
+
+mod buffer;
+mod closed;
+mod core;
+mod counters;
+mod dial;
+mod engine;
+mod env;
+mod hosted;
+mod input;
+mod limits;
+mod link;
+mod listen;
+mod mailbox;
+mod output;
+mod protocol;
+mod random;
+mod runtime;
+mod state;
+mod stop;
+mod sync;
+mod time;
+mod waker;
+mod wheel;
+mod woken;
+
+pub use buffer::Chunk;
+pub use closed::{Closed, Refusal};
+pub use counters::Counters;
+pub use dial::Dial;
+pub use engine::{Engine, EngineChoice};
+pub use input::Input;
+pub use limits::{CHUNK, Limits};
+pub use link::Link;
+pub use listen::{Listen, TcpOptions};
+pub use mailbox::{Full, Handle, LoopHandle, POSTS_MAX, Permit, RESERVED_MAX};
+pub use protocol::{Cx, Next, Origin, Peer, Protocol, Service};
+pub use runtime::{Builder, Placement, Running, ServiceId, StartError, Stopper};
+pub use state::ConnId;
+pub use time::Instant;
+pub use woken::Conns;

@@ -1,0 +1,141 @@
+//! Why a connection ended, and why one was refused.
+
+use std::fmt;
+use std::io;
+
+/// Why a connection was closed. Given to [`Protocol::closed`](crate::Protocol::closed) exactly once
+/// and counted by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Closed {
+    /// This side finished: all output was delivered to the kernel, and the peer closed its side.
+    Finished,
+    /// This side aborted; the peer sees a reset.
+    Aborted,
+    /// The protocol ended the connection and gave a reason of its own.
+    ByProtocol(&'static str),
+    /// The peer reset the connection.
+    Reset,
+    /// Nothing was received or sent for the idle limit.
+    Idle,
+    /// Output was waiting and the peer took none of it for the idle limit.
+    Stalled,
+    /// This side finished, and the peer had not closed when the linger limit passed.
+    LingerExpired,
+    /// Output that cannot be paced grew beyond the hard limit.
+    OutputLimit,
+    /// The protocol left more input unconsumed, or asked for more, than may be carried.
+    CarriedLimit,
+    /// A callback of the protocol panicked.
+    Panicked,
+    /// A graceful stop finished it.
+    Stopped,
+    /// A graceful stop ran out of time and cut it.
+    StopDeadline,
+    /// The kernel reported another error.
+    Failed(io::ErrorKind),
+}
+
+impl Closed {
+    /// How many reasons are counted apart.
+    pub(crate) const KINDS: usize = 13;
+
+    /// The name used in counters and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        Closed::NAMES[self.kind()]
+    }
+
+    pub(crate) const NAMES: [&'static str; Closed::KINDS] = [
+        "finished",
+        "aborted",
+        "by_protocol",
+        "reset",
+        "idle",
+        "stalled",
+        "linger_expired",
+        "output_limit",
+        "carried_limit",
+        "panicked",
+        "stopped",
+        "stop_deadline",
+        "failed",
+    ];
+
+    pub(crate) const fn kind(self) -> usize {
+        match self {
+            Closed::Finished => 0,
+            Closed::Aborted => 1,
+            Closed::ByProtocol(_) => 2,
+            Closed::Reset => 3,
+            Closed::Idle => 4,
+            Closed::Stalled => 5,
+            Closed::LingerExpired => 6,
+            Closed::OutputLimit => 7,
+            Closed::CarriedLimit => 8,
+            Closed::Panicked => 9,
+            Closed::Stopped => 10,
+            Closed::StopDeadline => 11,
+            Closed::Failed(_) => 12,
+        }
+    }
+
+    /// Peers that vanish are reported by several errors; all of them mean a reset.
+    pub(crate) fn from_error(e: io::ErrorKind) -> Closed {
+        match e {
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::NotConnected => Closed::Reset,
+            other => Closed::Failed(other),
+        }
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Closed::ByProtocol(why) => f.write_str(why),
+            Closed::Failed(kind) => write!(f, "failed: {kind}"),
+            other => f.write_str(other.name()),
+        }
+    }
+}
+
+/// Why an accepted connection was turned away before it was opened. The peer sees a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// As many connections are open as the limit allows.
+    ConnectionLimit,
+    /// The service declined it, with its reason.
+    ByService(&'static str),
+    /// The service panicked while accepting.
+    Panicked,
+    /// The loops are stopping.
+    Stopping,
+}
+
+impl Refusal {
+    pub(crate) const KINDS: usize = 4;
+    pub(crate) const NAMES: [&'static str; Refusal::KINDS] =
+        ["connection_limit", "by_service", "panicked", "stopping"];
+
+    pub(crate) const fn kind(self) -> usize {
+        match self {
+            Refusal::ConnectionLimit => 0,
+            Refusal::ByService(_) => 1,
+            Refusal::Panicked => 2,
+            Refusal::Stopping => 3,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::ByService(why) => f.write_str(why),
+            other => f.write_str(Refusal::NAMES[other.kind()]),
+        }
+    }
+}

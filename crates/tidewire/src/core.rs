@@ -1,0 +1,679 @@
+//! The part of a loop that all engines share, so that they cannot differ in meaning: the table of
+//! connections, the calls into protocols, deadlines, mailboxes, stopping.
+//!
+//! An engine tells the core what happened (`received`, `sent`, `input_ended`, `failed`), then has
+//! it *settle* the connections that changed. Settling makes the callbacks that are due and turns
+//! the record that they left behind into calls of the engine's [`Transport`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slab::Slab;
+
+use crate::buffer::{HEADROOM, Lease, Pool};
+use crate::closed::{Closed, Refusal};
+use crate::counters::LoopCounters;
+use crate::dial::Dial;
+use crate::env::Env;
+use crate::hosted::{Event, Factory, Host};
+use crate::input::Input;
+use crate::output::Blocks;
+use crate::protocol::{Origin, Peer};
+use crate::random::Rng;
+use crate::state::{Appetite, Attempts, ConnId, Phase, State};
+use crate::time::{Clock, Instant};
+use crate::waker::Waker;
+use crate::wheel::Wheel;
+
+/// What an engine does for a connection when asked by the core.
+pub(crate) trait Transport {
+    /// Sends output, or starts to, until there is none or the kernel takes no more; reports by
+    /// [`Core::sent`] and by setting `send_blocked`, or by [`Core::failed`].
+    fn flush(&mut self, core: &mut Core, index: u32);
+    /// Receives, or stops to. Called often with the same value.
+    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool);
+    /// Half-closes: the peer sees the end of our output.
+    fn shut_write(&mut self, core: &mut Core, index: u32);
+    /// Closes the socket, with a reset if asked, and calls [`Core::free`] as soon as nothing of
+    /// the connection is in use.
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool);
+    /// Starts to connect; reports by [`Core::connected`] or [`Core::connect_failed`].
+    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>);
+    /// Gives up the attempt under way and drops its socket. The record stays.
+    fn cancel_connect(&mut self, core: &mut Core, index: u32);
+}
+
+/// Times that settling goes round callbacks and flushing before others get their turn.
+const ROUNDS: usize = 64;
+/// Deadlines dealt with before input gets its turn.
+const EXPIRE_MAX: usize = 4096;
+
+/// What the builder decides for every loop.
+pub(crate) struct Plan {
+    pub(crate) factories: Vec<Arc<dyn Factory>>,
+    pub(crate) chunk: usize,
+    pub(crate) buffers: usize,
+}
+
+pub(crate) struct Core {
+    pub(crate) states: Slab<State>,
+    pub(crate) env: Env,
+    pub(crate) waker: Arc<Waker>,
+    /// Connections that have callbacks or flushing left for the next turn.
+    pub(crate) backlog: Vec<u32>,
+    hosts: Vec<Box<dyn Host>>,
+    wheel: Wheel,
+    generation: u32,
+    due: Vec<u32>,
+    draining: bool,
+}
+
+impl Core {
+    /// To be called on the loop's own thread.
+    pub(crate) fn new(
+        plan: &Plan,
+        waker: Arc<Waker>,
+        counters: Arc<LoopCounters>,
+        clock: Clock,
+        rng: Rng,
+    ) -> Core {
+        let hosts = plan
+            .factories
+            .iter()
+            .enumerate()
+            .map(|(i, f)| f.host(i as u16, &waker))
+            .collect();
+        Core {
+            states: Slab::new(),
+            env: Env {
+                now: clock.monotonic(),
+                clock,
+                rng,
+                pool: Pool::new(plan.buffers, plan.chunk),
+                blocks: Blocks::default(),
+                dirty: Vec::new(),
+                counters,
+                self_signalled: false,
+            },
+            waker,
+            backlog: Vec::new(),
+            hosts,
+            wheel: Wheel::new(),
+            generation: 0,
+            due: Vec::new(),
+            draining: false,
+        }
+    }
+
+    // ---- Connections come and go ----
+
+    /// Takes in an accepted connection; its index, or why it is refused.
+    pub(crate) fn admit(
+        &mut self,
+        service: u16,
+        listener: u32,
+        addr: SocketAddr,
+    ) -> Result<u32, Refusal> {
+        self.env.counters.accepted.add(1);
+        let peer = Peer {
+            addr,
+            origin: Origin::Accepted(listener),
+        };
+        let index = self.insert(service, peer);
+        let admitted = self.establish(index);
+        if let Err(why) = admitted {
+            self.refuse(why, addr);
+            self.free(index);
+            return Err(why);
+        }
+        Ok(index)
+    }
+
+    /// Counts and logs a refusal.
+    pub(crate) fn refuse(&mut self, why: Refusal, addr: SocketAddr) {
+        self.env.counters.refused[why.kind()].add(1);
+        tracing::debug!(peer = %addr, reason = %why, "connection refused");
+    }
+
+    /// Calls `opened`. Apart from `admit` so that the engine can set up its side in between.
+    pub(crate) fn open(&mut self, index: u32) {
+        self.states[index as usize].opened = true;
+        self.env.counters.open.add(1);
+        self.call(index, Event::Opened);
+        self.touch(index);
+    }
+
+    /// Starts an outgoing connection.
+    pub(crate) fn dial(&mut self, io: &mut impl Transport, service: u16, dial: Dial) {
+        let peer = Peer {
+            addr: dial.to,
+            origin: Origin::Dialled(dial.token),
+        };
+        let index = self.insert(service, peer);
+        let state = &mut self.states[index as usize];
+        state.phase = Phase::Dialling;
+        state.attempts = Some(Box::new(Attempts {
+            dial,
+            failed: 0,
+            connecting: false,
+        }));
+        self.attempt(io, index);
+    }
+
+    /// The attempt under way has succeeded.
+    pub(crate) fn connected(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        if state.phase != Phase::Dialling {
+            return;
+        }
+        state.phase = Phase::Open;
+        state.attempts = None;
+        state.phase_ends = None;
+        state.last_progress = self.env.now;
+        let addr = state.peer.addr;
+        match self.establish(index) {
+            Ok(()) => {
+                self.env.counters.dialled.add(1);
+                self.open(index);
+            }
+            Err(why) => {
+                self.refuse(why, addr);
+                self.states[index as usize].kill(Closed::Aborted);
+                self.touch(index);
+            }
+        }
+    }
+
+    /// The attempt under way has failed; the engine has dropped its socket.
+    pub(crate) fn connect_failed(&mut self, index: u32, error: &io::Error) {
+        self.env.counters.dial_failures.add(1);
+        let draining = self.draining;
+        let state = &mut self.states[index as usize];
+        let Some(attempts) = &mut state.attempts else {
+            return;
+        };
+        attempts.connecting = false;
+        attempts.failed = attempts.failed.saturating_add(1);
+        if !draining && attempts.failed < attempts.dial.attempts {
+            let pause = attempts
+                .dial
+                .pause_after(attempts.failed, &mut self.env.rng);
+            state.phase_ends = Some(self.env.now + pause);
+            self.rearm(index);
+            return;
+        }
+        let (token, service) = (attempts.dial.token, state.service);
+        self.hosts[service as usize].dial_failed(token, error);
+        self.free(index);
+    }
+
+    /// Forgets a connection of which nothing is in use any more.
+    pub(crate) fn free(&mut self, index: u32) {
+        self.wheel.disarm(index);
+        let mut state = self.states.remove(index as usize);
+        state.out.clear(&mut self.env.blocks);
+        if self.states.is_empty() && self.states.capacity() > 64 {
+            self.states = Slab::new();
+        }
+    }
+
+    fn insert(&mut self, service: u16, peer: Peer) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        let entry = self.states.vacant_entry();
+        let index = u32::try_from(entry.key()).expect("fewer than 2^32 connections");
+        let id = ConnId {
+            index,
+            generation: self.generation,
+        };
+        let limits = self.hosts[service as usize].limits();
+        entry.insert(State::new(id, service, peer, limits, self.env.now));
+        index
+    }
+
+    fn establish(&mut self, index: u32) -> Result<(), Refusal> {
+        let state = &mut self.states[index as usize];
+        self.hosts[state.service as usize].accept(state)
+    }
+
+    fn attempt(&mut self, io: &mut impl Transport, index: u32) {
+        let state = &mut self.states[index as usize];
+        let attempts = state.attempts.as_mut().expect("only called while dialling");
+        attempts.connecting = true;
+        let (to, from) = (attempts.dial.to, attempts.dial.from);
+        state.phase_ends = Some(self.env.now + attempts.dial.timeout);
+        self.rearm(index);
+        io.connect(self, index, to, from);
+    }
+
+    // ---- What engines report ----
+
+    /// The first `len` bytes of `lease` were received.
+    pub(crate) fn received(&mut self, index: u32, lease: Lease, len: usize) {
+        self.env.counters.bytes_in.add(len as u64);
+        let state = &mut self.states[index as usize];
+        state.last_progress = self.env.now;
+        if !state.is_open() {
+            return;
+        }
+        let blocked = state.paused || state.replay;
+        match state.appetite {
+            Appetite::Bytes(n) if !blocked && state.carry.len() + len >= n => {}
+            appetite => {
+                let mut lease = lease;
+                if let Appetite::Bytes(n) = appetite {
+                    // Room for the whole frame at once, so that it is never moved while it grows.
+                    state
+                        .carry
+                        .reserve_exact(n.saturating_sub(state.carry.len()).max(len));
+                }
+                state.carry.extend_from_slice(&lease.space()[..len]);
+                return;
+            }
+        }
+        if state.carry.len() > HEADROOM {
+            let mut lease = lease;
+            state.carry.extend_from_slice(&lease.space()[..len]);
+            return self.offer_carried(index);
+        }
+        let carried = std::mem::take(&mut state.carry);
+        let whole = lease.freeze(&carried, len);
+        drop(carried);
+        let host = &mut self.hosts[state.service as usize];
+        let mut input = Input::from_chunk(&whole);
+        let next = host.received(&mut input, state, &mut self.env);
+        let consumed = input.consumed();
+        if consumed < whole.len() && state.is_open() {
+            state.carry = whole[consumed..].to_vec();
+        }
+        whole.end_lending();
+        self.after_received(index, next);
+    }
+
+    /// The kernel took the first `n` queued bytes.
+    pub(crate) fn sent(&mut self, index: u32, n: usize) {
+        self.env.counters.bytes_out.add(n as u64);
+        let state = &mut self.states[index as usize];
+        state.last_progress = self.env.now;
+        state.out.advance(n, &mut self.env.blocks);
+        self.touch(index);
+    }
+
+    /// The peer has finished sending.
+    pub(crate) fn input_ended(&mut self, index: u32) {
+        self.states[index as usize].input_ended = true;
+        self.touch(index);
+    }
+
+    /// The peer finished sending, or vanished, while input is not being read.
+    pub(crate) fn hung_up(&mut self, index: u32) {
+        self.states[index as usize].hung_up = true;
+        self.touch(index);
+    }
+
+    /// The connection failed.
+    pub(crate) fn failed(&mut self, index: u32, kind: io::ErrorKind) {
+        self.states[index as usize].kill_for_error(kind);
+        self.touch(index);
+    }
+
+    // ---- Turns ----
+
+    /// Puts the connection on the list of those to settle.
+    pub(crate) fn touch(&mut self, index: u32) {
+        self.env.touch(&mut self.states[index as usize]);
+    }
+
+    /// Settles every connection that changed, those that change meanwhile included.
+    pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
+        while let Some(index) = self.env.dirty.pop() {
+            self.settle(io, index);
+        }
+    }
+
+    /// Makes the callbacks that are due for one connection and has the engine do what its record
+    /// calls for.
+    pub(crate) fn settle(&mut self, io: &mut impl Transport, index: u32) {
+        let Some(state) = self.states.get_mut(index as usize) else {
+            return;
+        };
+        state.dirty = false;
+        let mut rounds = 0;
+        loop {
+            self.advance(index);
+            let state = &mut self.states[index as usize];
+            let sending = matches!(state.phase, Phase::Open | Phase::Finishing(_));
+            if sending && !state.out.is_empty() && !state.send_blocked {
+                io.flush(self, index);
+            }
+            if !self.states[index as usize].callback_due() {
+                break;
+            }
+            rounds += 1;
+            if rounds == ROUNDS {
+                self.backlog.push(index);
+                break;
+            }
+        }
+        self.conclude(io, index);
+        if self.states.contains(index as usize) {
+            self.rearm(index);
+        }
+    }
+
+    /// Whether the loop has work that needs no event from outside.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.backlog.is_empty() || self.env.self_signalled || !self.env.dirty.is_empty()
+    }
+
+    /// Brings connections that had too much work in an earlier turn back onto the list.
+    pub(crate) fn take_backlog(&mut self) {
+        for index in std::mem::take(&mut self.backlog) {
+            if let Some(state) = self.states.get_mut(index as usize) {
+                self.env.touch(state);
+            }
+        }
+    }
+
+    /// Looks into the mailboxes if anybody asked for it.
+    pub(crate) fn take_mail(&mut self) {
+        let from_outside = self.waker.take_pending();
+        if from_outside {
+            self.env.counters.wakeups.add(1);
+        }
+        if from_outside || std::mem::take(&mut self.env.self_signalled) {
+            for host in &mut self.hosts {
+                host.wake(&mut self.states, &mut self.env);
+            }
+        }
+    }
+
+    /// Input that this connection may be given in one turn; bytes.
+    pub(crate) fn turn_bytes(&self, index: u32) -> usize {
+        self.hosts[self.states[index as usize].service as usize]
+            .limits()
+            .turn_bytes
+    }
+
+    /// Whether anybody off this loop can reach it.
+    pub(crate) fn reachable(&self) -> bool {
+        self.hosts.iter().any(|h| h.reachable())
+    }
+
+    /// When `expire` will have something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.wheel.next().map(Instant::from_nanos)
+    }
+
+    /// Deals with deadlines that have passed.
+    pub(crate) fn expire(&mut self, io: &mut impl Transport) {
+        if self
+            .wheel
+            .next()
+            .is_none_or(|t| t > self.env.now.as_nanos())
+        {
+            return;
+        }
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel
+            .expire(self.env.now.as_nanos(), EXPIRE_MAX, &mut due);
+        for index in due.drain(..) {
+            self.expire_one(io, index);
+        }
+        self.due = due;
+    }
+
+    fn expire_one(&mut self, io: &mut impl Transport, index: u32) {
+        let now = self.env.now;
+        let Some(state) = self.states.get_mut(index as usize) else {
+            return;
+        };
+        let phase_over = state.phase_ends.is_some_and(|t| t <= now);
+        match state.phase {
+            Phase::Dialling if phase_over => {
+                if state.attempts.as_ref().is_some_and(|a| a.connecting) {
+                    io.cancel_connect(self, index);
+                    self.connect_failed(index, &io::ErrorKind::TimedOut.into());
+                } else {
+                    self.attempt(io, index);
+                }
+                return;
+            }
+            Phase::Finishing(_) if phase_over => state.kill(Closed::LingerExpired),
+            Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
+            Phase::Open => {
+                if state.timer.is_some_and(|t| t <= now) {
+                    state.timer = None;
+                    self.call(index, Event::Expired);
+                }
+                self.expire_idle(index);
+            }
+            _ => {}
+        }
+        if let Some(state) = self.states.get_mut(index as usize) {
+            self.env.touch(state);
+        }
+    }
+
+    fn expire_idle(&mut self, index: u32) {
+        let now = self.env.now;
+        let state = &mut self.states[index as usize];
+        let Some(idle) = self.hosts[state.service as usize].limits().idle else {
+            return;
+        };
+        if !state.is_open() || state.last_progress + idle > now {
+            return;
+        }
+        if !state.out.is_empty() {
+            state.kill(Closed::Stalled);
+        } else if state.paused {
+            // It waits because its protocol told it to.
+            state.last_progress = now;
+        } else {
+            state.last_progress = now;
+            state.hint = Some(Closed::Idle);
+            self.call(index, Event::Idle);
+            self.states[index as usize].hint = None;
+        }
+    }
+
+    // ---- Stopping ----
+
+    /// Gives up dialling. The engine then reads from each connection what the kernel holds for it
+    /// and calls `owe_drain`.
+    pub(crate) fn begin_drain(&mut self, io: &mut impl Transport) {
+        self.draining = true;
+        let all: Vec<u32> = self.states.iter().map(|(i, _)| i as u32).collect();
+        for index in all {
+            let state = &mut self.states[index as usize];
+            if state.phase == Phase::Dialling {
+                if state.attempts.as_ref().is_some_and(|a| a.connecting) {
+                    io.cancel_connect(self, index);
+                }
+                self.connect_failed(index, &io::Error::other("the loops are stopping"));
+            }
+        }
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.draining
+    }
+
+    /// All that the kernel held for this connection has been received: `draining` is called once
+    /// that has been offered.
+    pub(crate) fn owe_drain(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        state.drain_owed = true;
+        self.env.touch(state);
+    }
+
+    /// Cuts what is left.
+    pub(crate) fn cut_all(&mut self, io: &mut impl Transport) {
+        let all: Vec<u32> = self.states.iter().map(|(i, _)| i as u32).collect();
+        for index in all {
+            let state = &mut self.states[index as usize];
+            state.kill(Closed::StopDeadline);
+            self.env.touch(state);
+        }
+        self.settle_all(io);
+    }
+
+    // ---- Inside ----
+
+    #[inline]
+    fn call(&mut self, index: u32, event: Event) {
+        let state = &mut self.states[index as usize];
+        self.hosts[state.service as usize].call(event, state, &mut self.env);
+    }
+
+    fn offer_carried(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        let mut carry = std::mem::take(&mut state.carry);
+        let mut input = Input::new(&carry);
+        let host = &mut self.hosts[state.service as usize];
+        let next = host.received(&mut input, state, &mut self.env);
+        let consumed = input.consumed();
+        if consumed < carry.len() && state.is_open() {
+            carry.drain(..consumed);
+            if carry.len() * 4 < carry.capacity() {
+                carry.shrink_to_fit();
+            }
+            state.carry = carry;
+        }
+        self.after_received(index, next);
+    }
+
+    fn after_received(&mut self, index: u32, next: crate::protocol::Next) {
+        let state = &mut self.states[index as usize];
+        let carried_max = self.hosts[state.service as usize].limits().carried;
+        state.apply(next, carried_max);
+        if state.appetite == Appetite::Drain {
+            self.env.counters.output_pauses.add(1);
+        }
+        // Even if nothing was written: reading or the deadline may have to change.
+        self.env.touch(state);
+    }
+
+    /// Callbacks that the record calls for by itself.
+    fn advance(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        if state.drained() {
+            state.was_full = false;
+            if state.appetite == Appetite::Drain {
+                state.appetite = Appetite::Bytes(1);
+                state.replay = true;
+            }
+            self.call(index, Event::Writable);
+        }
+        let state = &mut self.states[index as usize];
+        if state.replay && state.is_open() && !state.paused {
+            let due = state.replay_due();
+            state.replay = false;
+            if due {
+                self.offer_carried(index);
+            }
+        }
+        let state = &mut self.states[index as usize];
+        if state.end_of_input_due() {
+            state.told_finished = true;
+            let unread = state.carry.len();
+            self.call(index, Event::PeerFinished(unread));
+        }
+        let state = &mut self.states[index as usize];
+        if state.hang_up_due() {
+            state.told_hung_up = true;
+            self.call(index, Event::HungUp);
+        }
+        let state = &mut self.states[index as usize];
+        if state.drain_due() {
+            state.drain_owed = false;
+            state.hint = Some(Closed::Stopped);
+            self.call(index, Event::Draining);
+            self.states[index as usize].hint = None;
+        }
+    }
+
+    /// Acts on the phase that callbacks and the kernel have led to.
+    fn conclude(&mut self, io: &mut impl Transport, index: u32) {
+        let state = &mut self.states[index as usize];
+        let linger = self.hosts[state.service as usize].limits().linger;
+        if let Phase::Finishing(why) = state.phase {
+            if state.out.is_empty() {
+                state.phase = Phase::Lingering(why);
+                state.phase_ends = Some(self.env.now + linger);
+                io.shut_write(self, index);
+            } else if state.phase_ends.is_none() {
+                state.phase_ends = Some(self.env.now + linger);
+            }
+        }
+        let state = &mut self.states[index as usize];
+        if let Phase::Lingering(why) = state.phase {
+            if state.input_ended {
+                state.end(why, false);
+            }
+        }
+        match state.phase {
+            Phase::Dead { why, reset } => {
+                self.bury(index, why);
+                io.close(self, index, reset);
+            }
+            Phase::Open | Phase::Finishing(_) | Phase::Lingering(_) => {
+                let on = state.wants_input();
+                io.set_reading(self, index, on);
+            }
+            Phase::Dialling | Phase::Buried => {}
+        }
+    }
+
+    fn bury(&mut self, index: u32, why: Closed) {
+        let state = &mut self.states[index as usize];
+        state.phase = Phase::Buried;
+        state.carry = Vec::new();
+        if !state.opened {
+            return;
+        }
+        self.env.counters.open.sub(1);
+        self.env.counters.closed[why.kind()].add(1);
+        match why {
+            Closed::Finished | Closed::Reset | Closed::Stopped => {
+                tracing::trace!(peer = %state.peer.addr, reason = %why, "connection closed");
+            }
+            Closed::Idle | Closed::Aborted | Closed::LingerExpired | Closed::ByProtocol(_) => {
+                tracing::debug!(peer = %state.peer.addr, reason = %why, "connection closed");
+            }
+            _ => tracing::warn!(peer = %state.peer.addr, reason = %why, "connection closed"),
+        }
+        self.hosts[state.service as usize].closed(state, why);
+    }
+
+    /// Makes sure that the wheel fires no later than the connection's next deadline. A later one
+    /// leaves it as it is: it fires early, and is armed again then.
+    fn rearm(&mut self, index: u32) {
+        let state = &self.states[index as usize];
+        let mut next = state.phase_ends;
+        if state.is_open() {
+            let idle = self.hosts[state.service as usize].limits().idle;
+            let deadlines = [state.timer, idle.map(|d| state.last_progress + d)];
+            next = deadlines.into_iter().flatten().min();
+        }
+        if let Some(at) = next {
+            if self
+                .wheel
+                .armed(index)
+                .is_none_or(|armed| armed > at.as_nanos())
+            {
+                self.wheel.arm(index, at.as_nanos());
+            }
+        }
+    }
+}
+
+/// How long a loop may sleep: until its next deadline, not at all if it has work.
+pub(crate) fn sleep_for(core: &Core, extra: Option<Instant>) -> Option<Duration> {
+    if core.has_work() {
+        return Some(Duration::ZERO);
+    }
+    let next = [core.next_deadline(), extra].into_iter().flatten().min()?;
+    Some(next.since(core.env.clock.monotonic()))
+}

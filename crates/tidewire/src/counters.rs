@@ -1,0 +1,146 @@
+//! What happened, counted. Each loop writes its own counters without synchronisation; anybody may
+//! read them at any time, and the builder's handle adds them up.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::closed::{Closed, Refusal};
+
+/// One counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Not a read-modify-write: the owning loop is the only writer.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The counters of one loop.
+        #[derive(Debug, Default)]
+        pub(crate) struct LoopCounters {
+            $(pub(crate) $name: Counter,)*
+            pub(crate) refused: [Counter; Refusal::KINDS],
+            pub(crate) closed: [Counter; Closed::KINDS],
+        }
+
+        /// Counters added up over all loops.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Connections turned away, by [`Refusal`].
+            pub refused: [u64; Refusal::KINDS],
+            /// Connections closed, by [`Closed`].
+            pub closed: [u64; Closed::KINDS],
+        }
+
+        impl Counters {
+            pub(crate) fn add(&mut self, of: &LoopCounters) {
+                $(self.$name = self.$name.wrapping_add(of.$name.value());)*
+                for (sum, c) in self.refused.iter_mut().zip(&of.refused) {
+                    *sum = sum.wrapping_add(c.value());
+                }
+                for (sum, c) in self.closed.iter_mut().zip(&of.closed) {
+                    *sum = sum.wrapping_add(c.value());
+                }
+            }
+
+            /// Every counter with its name, for logs and metrics pages.
+            pub fn each(&self, mut f: impl FnMut(&str, u64)) {
+                $(f(stringify!($name), self.$name);)*
+                for (name, n) in Refusal::NAMES.iter().zip(self.refused) {
+                    f(&format!("refused_{name}"), n);
+                }
+                for (name, n) in Closed::NAMES.iter().zip(self.closed) {
+                    f(&format!("closed_{name}"), n);
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted, those refused later included.
+    accepted,
+    /// Outgoing connections established.
+    dialled,
+    /// Attempts to connect that failed.
+    dial_failures,
+    /// Connections open now.
+    open,
+    /// Bytes received.
+    bytes_in,
+    /// Bytes sent.
+    bytes_out,
+    /// Receive calls, or completions of receive operations.
+    receives,
+    /// Send calls, or completions of send operations.
+    sends,
+    /// Times that no receive buffer was free; receiving went on later.
+    buffers_exhausted,
+    /// Times that accepting paused for want of descriptors or memory.
+    accept_pauses,
+    /// Times that a connection's output was full and reading it was held back.
+    output_pauses,
+    /// Times that the loop was woken from outside.
+    wakeups,
+    /// Turns of the loop.
+    turns,
+    /// Waits that busy-polling spared.
+    busy_poll_hits,
+    /// Posts for connections that had gone.
+    posts_undeliverable,
+    /// Completion-queue overflows that the kernel reported (io_uring).
+    completions_overflowed,
+}
+
+impl Counters {
+    /// Connections closed for reasons of this kind.
+    #[must_use]
+    pub fn closed_for(&self, why: Closed) -> u64 {
+        self.closed[why.kind()]
+    }
+
+    /// Connections turned away for reasons of this kind.
+    #[must_use]
+    pub fn refused_for(&self, why: Refusal) -> u64 {
+        self.refused[why.kind()]
+    }
+
+    /// All connections closed.
+    #[must_use]
+    pub fn closed_total(&self) -> u64 {
+        self.closed.iter().sum()
+    }
+}
+
+/// One line, zeros left out.
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        self.each(|name, n| {
+            if n != 0 {
+                parts.push(format!("{name}={n}"));
+            }
+        });
+        f.write_str(&parts.join(" "))
+    }
+}

@@ -1,0 +1,122 @@
+//! Outgoing connections: what to reach, how long to try, how to space the attempts.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::random::Rng;
+
+/// An outgoing connection to make.
+///
+/// ```
+/// use std::time::Duration;
+/// let dial = tidewire::Dial::to("127.0.0.1:7400".parse().unwrap())
+///     .attempts(5)
+///     .backoff(Duration::from_millis(50), Duration::from_secs(2))
+///     .token(1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dial {
+    pub(crate) to: SocketAddr,
+    pub(crate) from: Option<SocketAddr>,
+    pub(crate) token: u64,
+    pub(crate) attempts: u32,
+    pub(crate) timeout: Duration,
+    pub(crate) backoff_first: Duration,
+    pub(crate) backoff_max: Duration,
+}
+
+impl Dial {
+    /// One attempt, given up after 10 s.
+    #[must_use]
+    pub fn to(addr: SocketAddr) -> Dial {
+        Dial {
+            to: addr,
+            from: None,
+            token: 0,
+            attempts: 1,
+            timeout: Duration::from_secs(10),
+            backoff_first: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(10),
+        }
+    }
+
+    /// Binds to this local address first. With port 0 the port is chosen when connecting, so that
+    /// one source address serves its 64k ports towards each destination.
+    #[must_use]
+    pub fn from(mut self, addr: SocketAddr) -> Dial {
+        self.from = Some(addr);
+        self
+    }
+
+    /// A number that the service sees in [`Origin::Dialled`](crate::Origin::Dialled) and in
+    /// [`dial_failed`](crate::Service::dial_failed).
+    #[must_use]
+    pub fn token(mut self, token: u64) -> Dial {
+        self.token = token;
+        self
+    }
+
+    /// How often to try, at least once; `u32::MAX` for ever. Default 1.
+    #[must_use]
+    pub fn attempts(mut self, n: u32) -> Dial {
+        self.attempts = n.max(1);
+        self
+    }
+
+    /// How long one attempt may take. Default 10 s.
+    #[must_use]
+    pub fn timeout(mut self, t: Duration) -> Dial {
+        self.timeout = t;
+        self
+    }
+
+    /// The pause after the first failed attempt, doubled after each further one up to `max`; the
+    /// pause taken is drawn evenly from its upper half. Default 100 ms up to 10 s.
+    #[must_use]
+    pub fn backoff(mut self, first: Duration, max: Duration) -> Dial {
+        (self.backoff_first, self.backoff_max) = (first, max);
+        self
+    }
+
+    /// The pause after failed attempt number `failed`, counted from 1.
+    pub(crate) fn pause_after(&self, failed: u32, rng: &mut Rng) -> Duration {
+        let doubled = self
+            .backoff_first
+            .saturating_mul(1u32 << (failed - 1).min(20));
+        let whole = doubled.min(self.backoff_max).as_nanos() as u64;
+        Duration::from_nanos(whole / 2 + rng.below(whole / 2 + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_stay_below_the_cap_and_differ() {
+        let dial = Dial::to("127.0.0.1:1".parse().unwrap())
+            .backoff(Duration::from_millis(100), Duration::from_secs(1));
+        let mut rng = Rng::from_seed(1);
+        for (failed, whole) in [
+            (1, 100),
+            (2, 200),
+            (3, 400),
+            (4, 800),
+            (5, 1000),
+            (60, 1000),
+        ] {
+            let pauses: Vec<Duration> = (0..50)
+                .map(|_| dial.pause_after(failed, &mut rng))
+                .collect();
+            let (half, whole) = (
+                Duration::from_millis(whole / 2),
+                Duration::from_millis(whole),
+            );
+            assert!(
+                pauses.iter().all(|p| (half..=whole).contains(p)),
+                "{failed}: {pauses:?}"
+            );
+            assert!(pauses.iter().any(|p| *p != pauses[0]));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Accepting on readiness: in small batches, pausing when the process or the machine runs out of
+//! descriptors or memory.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{SocketFlags, acceptfrom_with};
+
+/// Connections taken from one listener in one turn.
+pub(crate) const BATCH: usize = 64;
+/// How long accepting pauses for want of descriptors or memory. A connection that closes ends the
+/// pause early.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// What one attempt to accept came to.
+pub(crate) enum Accepted {
+    Connection(OwnedFd, SocketAddr),
+    /// This one had gone already; there may be more.
+    Gone,
+    /// Nobody is waiting.
+    None,
+    /// The process or the machine has nothing left to take one in with.
+    Exhausted(io::Error),
+}
+
+pub(crate) fn accept(listener: impl AsFd) -> Accepted {
+    match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+        Ok((socket, addr)) => match addr.and_then(|a| SocketAddr::try_from(a).ok()) {
+            Some(addr) => Accepted::Connection(socket, addr),
+            None => Accepted::Gone,
+        },
+        Err(e) => classify(e.into()),
+    }
+}
+
+/// Tells errors of one connection from errors of accepting as such. Linux passes pending network
+/// errors of the new socket through `accept`; they mean that this one has gone.
+pub(crate) fn classify(e: io::Error) -> Accepted {
+    use rustix::io::Errno;
+    match e.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AGAIN) => Accepted::None,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted(e),
+        _ => Accepted::Gone,
+    }
+}

@@ -1,0 +1,50 @@
+//! Starting an outgoing connection without waiting for it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use socket2::Socket;
+
+use crate::listen::TcpOptions;
+
+/// A socket ready to connect: options set, bound if asked.
+pub(crate) fn prepare(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+) -> io::Result<Socket> {
+    let family = if to.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = Socket::from(socket_with(family, SocketType::STREAM, flags, None)?);
+    options.apply(&socket)?;
+    if let Some(from) = from {
+        if from.port() == 0 && from.is_ipv4() {
+            // The port is chosen when connecting, knowing the destination. Without this option,
+            // 28 thousand connections from one address are the end.
+            crate::engine::sys::bind_address_no_port(&socket)?;
+        }
+        socket.bind(&from.into())?;
+    }
+    Ok(socket)
+}
+
+/// Starts to connect; whether that was done at once.
+pub(crate) fn start(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    options: &TcpOptions,
+) -> io::Result<(OwnedFd, bool)> {
+    let socket = prepare(to, from, options)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) => Ok((socket.into(), true)),
+        Err(Errno::INPROGRESS) => Ok((socket.into(), false)),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Readiness from `epoll`. Connections are edge-triggered and registered once, for everything, so
+//! that pausing and resuming cost no system call; listeners and the wake-up descriptor are
+//! level-triggered.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+use crate::engine::ready::{Poller, Readiness};
+use crate::waker::Waker;
+
+/// Events taken in one wait. More wait for the next turn.
+const EVENTS: usize = 512;
+
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Epoll> {
+        Ok(Epoll {
+            fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            events: Vec::with_capacity(EVENTS),
+        })
+    }
+}
+
+impl Poller for Epoll {
+    type Fd = OwnedFd;
+    const EDGE_TRIGGERED: bool = true;
+
+    fn own(fd: OwnedFd) -> OwnedFd {
+        fd
+    }
+
+    fn add(&mut self, fd: &OwnedFd, token: u64) -> io::Result<()> {
+        use epoll::EventFlags as F;
+        let flags = F::IN | F::OUT | F::RDHUP | F::ET;
+        Ok(epoll::add(
+            &self.fd,
+            fd,
+            epoll::EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
+    fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()> {
+        self.add_listener(waker.descriptor()?, token)
+    }
+
+    fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN;
+        Ok(epoll::add(
+            &self.fd,
+            fd,
+            epoll::EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
+    fn remove_listener(&mut self, fd: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.fd, fd);
+    }
+
+    fn forget(&mut self, _token: u64) {
+        // Closing the descriptor takes it out.
+    }
+
+    fn interest(&mut self, _token: u64, _read: bool, _write: bool) {
+        // Edge-triggered: always told, free to ignore.
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
+        self.events.clear();
+        let timeout = timeout.map(|t| Timespec {
+            tv_sec: t.as_secs().min(1 << 30) as i64,
+            tv_nsec: t.subsec_nanos().into(),
+        });
+        let got = epoll::wait(
+            self.fd.as_fd(),
+            spare_capacity(&mut self.events),
+            timeout.as_ref(),
+        );
+        match got {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+        use epoll::EventFlags as F;
+        out.extend(self.events.iter().map(|e| {
+            let flags = e.flags;
+            Readiness {
+                token: e.data.u64(),
+                readable: flags.contains(F::IN),
+                writable: flags.contains(F::OUT),
+                ended: flags.contains(F::RDHUP),
+                broken: flags.intersects(F::ERR | F::HUP),
+            }
+        }));
+        Ok(())
+    }
+}

@@ -1,0 +1,666 @@
+//! Loops that wait for readiness, then receive and send themselves.
+//!
+//! # The receive path
+//!
+//! 1. [`Reactor::turn`] waits in the [`Poller`] and notes which sockets are readable.
+//! 2. [`Sockets::receive`] leases a buffer, calls `recv` once for each chunk and hands it to
+//!    [`Core::received`], which calls the protocol. A short read means that the kernel has no more;
+//!    a connection that used up its turn goes to the back of the queue.
+//! 3. [`Core::settle`] sends what the protocol wrote, through [`Sockets::flush`]: the same turn,
+//!    one `send` (or `sendmsg` for several pieces) for all replies to the chunk.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+
+use crate::core::{Core, Transport};
+use crate::counters::LoopCounters;
+use crate::engine::accept::{self, Accepted};
+use crate::engine::busy::BusyPoll;
+use crate::engine::{Listener, LoopSetup, Spread, connect};
+use crate::time::Instant;
+use crate::waker::{Command, Stop, Waker};
+
+/// Something happened to the descriptor registered with `token`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    pub(crate) token: u64,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The peer finished sending.
+    pub(crate) ended: bool,
+    /// An error is pending, or both directions are over.
+    pub(crate) broken: bool,
+}
+
+/// An interface of the kernel that tells which descriptors are ready.
+pub(crate) trait Poller {
+    /// How connections' descriptors are owned.
+    type Fd: AsFd;
+    /// Connections are reported once for each change, not for as long as they are ready.
+    const EDGE_TRIGGERED: bool;
+
+    fn own(fd: OwnedFd) -> Self::Fd;
+    /// Adds a connection, for reading and writing.
+    fn add(&mut self, fd: &Self::Fd, token: u64) -> io::Result<()>;
+    fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
+    fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()>;
+    fn remove_listener(&mut self, fd: BorrowedFd<'_>);
+    /// A connection's descriptor is about to be closed.
+    fn forget(&mut self, token: u64);
+    /// What a level-triggered poller should wait for.
+    fn interest(&mut self, token: u64, read: bool, write: bool);
+    fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()>;
+}
+
+const WAKER: u64 = u64::MAX;
+/// Listener `i` has the token `LISTENERS + i`; connections have smaller ones.
+const LISTENERS: u64 = u64::MAX - (1 << 16);
+
+/// Slices given to one `sendmsg`.
+const SLICES: usize = 64;
+
+struct Sock<F> {
+    fd: F,
+    /// Of its connection; tells events of an earlier one with the same index.
+    generation: u32,
+    /// The kernel may have input.
+    readable: bool,
+    /// The end of input, or an error, waits behind the data.
+    ended: bool,
+    reading: bool,
+    /// In the queue of connections to receive from.
+    queued: bool,
+    connecting: bool,
+    /// A stop wants everything read that the kernel holds.
+    sweep: bool,
+}
+
+/// The sockets of a loop, by connection index.
+pub(crate) struct Sockets<P: Poller> {
+    poller: P,
+    socks: Vec<Option<Sock<P::Fd>>>,
+    /// Connections to receive from, in turn.
+    ready: VecDeque<u32>,
+    /// Connections that wait for a receive buffer.
+    starved: Vec<u32>,
+    dial_options: Arc<crate::listen::TcpOptions>,
+    /// A descriptor was closed, so accepting may go on.
+    closed_some: bool,
+}
+
+pub(crate) struct Reactor<P: Poller> {
+    core: Core,
+    io: Sockets<P>,
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    /// The wake-up descriptor is registered.
+    wakeable: bool,
+    events: Vec<Readiness>,
+    busy: BusyPoll,
+    accept_paused: Option<Instant>,
+    next_loop: usize,
+    spread_stopped: Stop,
+}
+
+impl<P: Poller> Sockets<P> {
+    fn insert(&mut self, core: &Core, index: u32, fd: OwnedFd, connecting: bool) -> io::Result<()> {
+        let id = core.states[index as usize].id;
+        let fd = P::own(fd);
+        self.poller.add(&fd, token(index, id.generation))?;
+        if self.socks.len() <= index as usize {
+            self.socks.resize_with(index as usize + 1, || None);
+        }
+        self.socks[index as usize] = Some(Sock {
+            fd,
+            generation: id.generation,
+            readable: false,
+            ended: false,
+            reading: true,
+            queued: false,
+            connecting,
+            sweep: core.draining(),
+        });
+        Ok(())
+    }
+
+    #[inline]
+    fn sock(&mut self, index: u32) -> Option<&mut Sock<P::Fd>> {
+        self.socks.get_mut(index as usize)?.as_mut()
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(sock) = self.socks[index as usize].take() {
+            self.poller.forget(token(index, sock.generation));
+            self.closed_some = true;
+        }
+        if self.closed_some && self.socks.len() > 1024 && self.socks.iter().all(Option::is_none) {
+            self.socks = Vec::new();
+        }
+    }
+
+    fn enqueue(&mut self, index: u32) {
+        if let Some(sock) = self.sock(index) {
+            if !sock.queued {
+                sock.queued = true;
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    /// Gives one connection its turn: up to its share of input, each chunk answered at once.
+    fn receive(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        sock.queued = false;
+        let mut left = core.turn_bytes(index);
+        loop {
+            let Some(sock) = self.sock(index) else { return };
+            if !sock.readable || !sock.reading {
+                return self.sweep_done(core, index);
+            }
+            if left == 0 {
+                return self.enqueue(index);
+            }
+            let Some(mut lease) = core.env.pool.lease() else {
+                core.env.counters.buffers_exhausted.add(1);
+                self.starved.push(index);
+                return;
+            };
+            let sock = self.sock(index).expect("looked at above");
+            let space = lease.space();
+            let size = space.len();
+            core.env.counters.receives.add(1);
+            match rustix::net::recv(&sock.fd, space, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => {
+                    sock.readable = false;
+                    core.input_ended(index);
+                }
+                Ok((_, n)) => {
+                    // What is short has emptied the kernel's buffer; more, or the end, is a new
+                    // event, unless the end was announced already.
+                    if n < size && !sock.ended && !sock.sweep {
+                        sock.readable = false;
+                    }
+                    left = left.saturating_sub(n);
+                    core.received(index, lease, n);
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    sock.readable = false;
+                    sock.ended = false;
+                }
+                Err(e) => {
+                    sock.readable = false;
+                    core.failed(index, io::Error::from(e).kind());
+                }
+            }
+            core.settle(self, index);
+        }
+    }
+
+    /// Once a stop has begun and a connection has nothing more to read, it may be told.
+    fn sweep_done(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        let held_back = !sock.reading && sock.readable && !core.states[index as usize].paused;
+        if sock.sweep && !held_back {
+            sock.sweep = false;
+            core.owe_drain(index);
+        }
+    }
+
+    fn finish_connect(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        match rustix::net::sockopt::socket_error(&sock.fd) {
+            Ok(Ok(())) => {
+                sock.connecting = false;
+                core.connected(index);
+            }
+            Ok(Err(e)) | Err(e) => {
+                self.remove(index);
+                core.connect_failed(index, &e.into());
+            }
+        }
+    }
+}
+
+fn token(index: u32, generation: u32) -> u64 {
+    // Generations are kept below the tokens of listeners.
+    u64::from(generation & 0x7fff_ffff) << 32 | u64::from(index)
+}
+
+impl<P: Poller> Transport for Sockets<P> {
+    fn flush(&mut self, core: &mut Core, index: u32) {
+        loop {
+            let state = &mut core.states[index as usize];
+            if state.out.is_empty() {
+                return;
+            }
+            let Some(sock) = self.sock(index) else { return };
+            core.env.counters.sends.add(1);
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let sent = match state.out.single() {
+                Some(bytes) => rustix::net::send(&sock.fd, bytes, flags),
+                None => {
+                    let mut slices = [IoSlice::new(&[]); SLICES];
+                    let n = state.out.slices(&mut slices);
+                    let mut control = SendAncillaryBuffer::default();
+                    rustix::net::sendmsg(&sock.fd, &slices[..n], &mut control, flags)
+                }
+            };
+            match sent {
+                Ok(n) => core.sent(index, n),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    state.send_blocked = true;
+                    return;
+                }
+                Err(e) => return core.failed(index, io::Error::from(e).kind()),
+            }
+        }
+    }
+
+    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
+        let write = core.states[index as usize].send_blocked;
+        let Some(sock) = self.sock(index) else { return };
+        sock.reading = on;
+        let due = on && sock.readable;
+        if !P::EDGE_TRIGGERED {
+            let token = token(index, sock.generation);
+            let read = on && !sock.readable;
+            self.poller.interest(token, read, write);
+        }
+        if due {
+            self.enqueue(index);
+        }
+    }
+
+    fn shut_write(&mut self, _core: &mut Core, index: u32) {
+        if let Some(sock) = self.sock(index) {
+            // Fails only if the connection is broken, which reading will report.
+            let _ = rustix::net::shutdown(&sock.fd, Shutdown::Write);
+        }
+    }
+
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
+        if reset && let Some(sock) = self.sock(index) {
+            let _ = rustix::net::sockopt::set_socket_linger(&sock.fd, Some(Duration::ZERO));
+        }
+        self.remove(index);
+        core.free(index);
+    }
+
+    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>) {
+        let started = connect::start(to, from, &self.dial_options)
+            .and_then(|(fd, _)| self.insert(core, index, fd, true));
+        if let Err(e) = started {
+            core.connect_failed(index, &e);
+        }
+    }
+
+    fn cancel_connect(&mut self, _core: &mut Core, index: u32) {
+        self.remove(index);
+    }
+}
+
+impl<P: Poller> Reactor<P> {
+    pub(crate) fn new(
+        mut poller: P,
+        mut setup: LoopSetup,
+        waker: Arc<Waker>,
+        counters: Arc<LoopCounters>,
+    ) -> io::Result<Reactor<P>> {
+        for (i, listener) in setup.listeners.iter().enumerate() {
+            poller.add_listener(listener.socket.as_fd(), LISTENERS + i as u64)?;
+        }
+        if P::EDGE_TRIGGERED {
+            poller.add_waker(&waker, WAKER)?;
+        }
+        let core = setup.core(waker.clone(), counters);
+        Ok(Reactor {
+            core,
+            io: Sockets {
+                poller,
+                socks: Vec::new(),
+                ready: VecDeque::new(),
+                starved: Vec::new(),
+                dial_options: setup.dial_options.clone(),
+                closed_some: false,
+            },
+            waker,
+            wakeable: P::EDGE_TRIGGERED,
+            events: Vec::new(),
+            busy: BusyPoll::new(setup.busy_poll),
+            accept_paused: None,
+            next_loop: 0,
+            spread_stopped: Stop::No,
+            setup: {
+                setup.cpu = None;
+                setup
+            },
+        })
+    }
+
+    /// Runs until stopped.
+    pub(crate) fn run(&mut self) {
+        while !self.stopped() {
+            self.turn();
+        }
+    }
+
+    /// Runs until the last connection is gone.
+    pub(crate) fn run_until_empty(&mut self) {
+        self.obey();
+        while !self.core.states.is_empty() {
+            self.turn();
+            if self.stopped() {
+                break;
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.wait();
+        self.core.env.counters.turns.add(1);
+        self.core.take_backlog();
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.note(event);
+        }
+        self.events = events;
+        self.obey();
+        self.core.expire(&mut self.io);
+        self.resume_accepting();
+        // Only those that are ready now: who needs another turn queues behind them.
+        for _ in 0..self.io.ready.len() {
+            let Some(index) = self.io.ready.pop_front() else {
+                break;
+            };
+            self.io.receive(&mut self.core, index);
+        }
+        self.core.settle_all(&mut self.io);
+        if !self.io.starved.is_empty() && self.core.env.pool.free() > 0 {
+            for index in std::mem::take(&mut self.io.starved) {
+                self.io.enqueue(index);
+            }
+        }
+    }
+
+    /// Mail and commands.
+    fn obey(&mut self) {
+        self.core.take_mail();
+        for command in self.waker.commands() {
+            match command {
+                Command::Adopt {
+                    socket,
+                    listener,
+                    service,
+                    peer,
+                } => {
+                    self.adopt(socket, listener, service, peer);
+                }
+                Command::Dial { service, dial } => match &self.setup.spread {
+                    Spread::Threads(spawner) => {
+                        let failed = spawner.spawn(Command::Dial { service, dial }, &self.waker);
+                        if let Err(e) = failed {
+                            tracing::error!(error = %e, "cannot start a thread to dial");
+                        }
+                    }
+                    _ => self.core.dial(&mut self.io, service, dial),
+                },
+            }
+        }
+    }
+
+    fn wait(&mut self) {
+        // A wait by level needs a descriptor only if anybody could use it.
+        if !self.wakeable && self.core.reachable() {
+            match self.io.poller.add_waker(&self.waker, WAKER) {
+                Ok(()) => self.wakeable = true,
+                Err(e) => tracing::error!(error = %e, "no wake-up descriptor; posts will be late"),
+            }
+        }
+        let mut timeout = self.sleep_for();
+        if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
+            timeout = Some(Duration::ZERO);
+        }
+        let sleeping = timeout != Some(Duration::ZERO);
+        if sleeping && !self.waker.may_sleep() {
+            timeout = Some(Duration::ZERO);
+        }
+        let from = self.core.env.now;
+        if self.events.is_empty() {
+            if let Err(e) = self.io.poller.wait(timeout, &mut self.events) {
+                tracing::error!(error = %e, "cannot wait for events");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.waker.awake();
+        self.core.env.now = self.core.env.clock.monotonic();
+        if sleeping {
+            self.busy.slept(from, self.core.env.now);
+        }
+    }
+
+    fn busy_poll(&mut self) -> bool {
+        let (poller, events, waker) = (&mut self.io.poller, &mut self.events, &self.waker);
+        let clock = self.core.env.clock.clone();
+        let hit = self.busy.poll(&clock, || {
+            let _ = poller.wait(Some(Duration::ZERO), events);
+            !events.is_empty() || waker.is_pending()
+        });
+        if hit {
+            self.core.env.counters.busy_poll_hits.add(1);
+        }
+        hit
+    }
+
+    fn sleep_for(&self) -> Option<Duration> {
+        if !self.io.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let mut extra = self.accept_paused;
+        if self.waker.stopping() != Stop::No {
+            let deadline = self.setup.clock.deadline();
+            extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
+        }
+        crate::core::sleep_for(&self.core, extra)
+    }
+
+    fn note(&mut self, event: Readiness) {
+        if event.token == WAKER {
+            return self.waker.clear_descriptor();
+        }
+        if event.token >= LISTENERS {
+            return self.accept((event.token - LISTENERS) as usize, accept::BATCH);
+        }
+        let index = event.token as u32;
+        let core = &mut self.core;
+        let Some(sock) = self.io.sock(index) else {
+            return;
+        };
+        if token(index, sock.generation) != event.token {
+            return;
+        }
+        if sock.connecting {
+            if event.writable || event.broken {
+                self.io.finish_connect(core, index);
+            }
+            return;
+        }
+        if event.writable {
+            let state = &mut core.states[index as usize];
+            if state.send_blocked {
+                state.send_blocked = false;
+                core.touch(index);
+            }
+        }
+        sock.ended |= event.ended || event.broken;
+        if !(event.readable || event.ended || event.broken) {
+            return;
+        }
+        sock.readable = true;
+        if sock.reading {
+            self.io.enqueue(index);
+        } else if event.broken {
+            // Nobody reads, so the error would not be seen there.
+            let error = rustix::net::sockopt::socket_error(&sock.fd);
+            let error = error.unwrap_or_else(Err).err().unwrap_or(Errno::CONNRESET);
+            core.failed(index, io::Error::from(error).kind());
+        } else if event.ended {
+            core.hung_up(index);
+        }
+        // With a level-triggered poller, what is known already must not be reported again.
+        core.touch(index);
+    }
+
+    fn accept(&mut self, which: usize, most: usize) {
+        for _ in 0..most {
+            let Some(listener) = self.setup.listeners.get(which) else {
+                return;
+            };
+            let (service, number) = (listener.service, listener.number);
+            match accept::accept(&listener.socket) {
+                Accepted::Connection(socket, peer) => {
+                    self.take_in(socket, number, service, peer);
+                    if self.accept_paused.is_some() {
+                        return;
+                    }
+                }
+                Accepted::Gone => {}
+                Accepted::None => return,
+                Accepted::Exhausted(e) => return self.pause_accepting(&e),
+            }
+        }
+    }
+
+    fn take_in(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
+        match &self.setup.spread {
+            Spread::Here => self.adopt(socket, listener, service, peer),
+            Spread::Loops(loops) => {
+                self.next_loop = (self.next_loop + 1) % loops.len();
+                loops[self.next_loop].send(Command::Adopt {
+                    socket,
+                    listener,
+                    service,
+                    peer,
+                });
+            }
+            Spread::Threads(spawner) => {
+                let command = Command::Adopt {
+                    socket,
+                    listener,
+                    service,
+                    peer,
+                };
+                if let Err(e) = spawner.spawn(command, &self.waker) {
+                    self.pause_accepting(&e);
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
+        let Ok(index) = self.core.admit(service, listener, peer) else {
+            let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+            return;
+        };
+        let inserted = self.io.insert(&self.core, index, socket, false);
+        self.core.open(index);
+        if let Err(e) = inserted {
+            self.core.failed(index, e.kind());
+        }
+        self.core.settle(&mut self.io, index);
+    }
+
+    fn pause_accepting(&mut self, e: &io::Error) {
+        if self.accept_paused.is_none() {
+            self.core.env.counters.accept_pauses.add(1);
+            tracing::warn!(error = %e, "accepting pauses until something is freed");
+            for listener in &self.setup.listeners {
+                self.io.poller.remove_listener(listener.socket.as_fd());
+            }
+        }
+        self.io.closed_some = false;
+        self.accept_paused = Some(self.core.env.now + accept::PAUSE);
+    }
+
+    fn resume_accepting(&mut self) {
+        let Some(until) = self.accept_paused else {
+            return;
+        };
+        if until > self.core.env.now && !self.io.closed_some {
+            return;
+        }
+        self.accept_paused = None;
+        for (i, listener) in self.setup.listeners.iter().enumerate() {
+            let added = self
+                .io
+                .poller
+                .add_listener(listener.socket.as_fd(), LISTENERS + i as u64);
+            if let Err(e) = added {
+                tracing::error!(error = %e, "cannot accept on a listener any more");
+            }
+        }
+    }
+
+    // ---- Stopping ----
+
+    /// Goes on with a stop, if there is one; true when the loop is to end.
+    fn stopped(&mut self) -> bool {
+        let stop = self.waker.stopping();
+        if stop == Stop::No {
+            return false;
+        }
+        if !self.core.draining() {
+            self.begin_drain();
+        }
+        let over = self.core.env.now >= self.setup.clock.deadline();
+        if stop == Stop::Now || over {
+            self.stop_spread(Stop::Now);
+            self.core.cut_all(&mut self.io);
+        } else {
+            self.stop_spread(Stop::Graceful);
+        }
+        let spread_live = match &self.setup.spread {
+            Spread::Threads(spawner) => spawner.live() > 0,
+            _ => false,
+        };
+        self.core.states.is_empty() && !spread_live
+    }
+
+    fn stop_spread(&mut self, how: Stop) {
+        if let Spread::Threads(spawner) = &self.setup.spread {
+            if self.spread_stopped < how {
+                self.spread_stopped = how;
+                spawner.stop(how);
+            }
+        }
+    }
+
+    fn begin_drain(&mut self) {
+        // Whoever was told that it is connected is served.
+        for i in 0..self.setup.listeners.len() {
+            self.accept(i, usize::MAX);
+        }
+        for Listener { socket, .. } in self.setup.listeners.drain(..) {
+            self.io.poller.remove_listener(socket.as_fd());
+        }
+        self.accept_paused = None;
+        self.core.begin_drain(&mut self.io);
+        for index in 0..self.io.socks.len() as u32 {
+            let Some(sock) = self.io.sock(index) else {
+                continue;
+            };
+            sock.sweep = true;
+            sock.readable = true;
+            self.io.enqueue(index);
+            self.core.touch(index);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The threads engine: one thread for each connection, each a loop of its own with one connection,
+//! waiting on its socket and on a wake-up descriptor that is made when somebody gets a handle.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::counters::LoopCounters;
+use crate::engine::LoopSetup;
+use crate::engine::poll::Poll;
+use crate::engine::ready::Reactor;
+use crate::sync::lock;
+use crate::waker::{Command, Stop, Waker};
+
+/// Address space for a connection's stack; pages are used as they are touched.
+const STACK: usize = 512 << 10;
+
+/// Starts the threads, and stops them.
+#[derive(Clone)]
+pub(crate) struct Spawner(Arc<Inner>);
+
+struct Inner {
+    setup: LoopSetup,
+    cpus: Vec<usize>,
+    next: AtomicU64,
+    live: Mutex<HashMap<u64, Arc<Waker>>>,
+    /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
+    stop: Result<Arc<OwnedFd>, io::ErrorKind>,
+}
+
+impl Spawner {
+    pub(crate) fn new(setup: LoopSetup, cpus: Vec<usize>) -> Spawner {
+        Spawner(Arc::new(Inner {
+            setup,
+            cpus,
+            next: AtomicU64::new(0),
+            live: Mutex::new(HashMap::new()),
+            stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map(Arc::new)
+                .map_err(|e| io::Error::from(e).kind()),
+        }))
+    }
+
+    /// Starts a thread that carries out `command` and lives until its connections are gone. It
+    /// wakes `acceptor` when it ends.
+    pub(crate) fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()> {
+        let number = self.0.next.fetch_add(1, Relaxed);
+        let mut setup = self.0.setup.clone();
+        if !self.0.cpus.is_empty() {
+            setup.cpu = Some(self.0.cpus[number as usize % self.0.cpus.len()]);
+        }
+        let stop = self.0.stop.clone()?;
+        let waker = Arc::new(Waker::new());
+        let counters = Arc::new(LoopCounters::default());
+        waker.send(command);
+        lock(&self.0.live).insert(number, waker.clone());
+        let (inner, acceptor) = (self.0.clone(), acceptor.clone());
+        let spawned = std::thread::Builder::new()
+            .name(format!("tidewire-{number}"))
+            .stack_size(STACK)
+            .spawn(move || {
+                lock(&setup.registry).add(counters.clone());
+                let registry = setup.registry.clone();
+                let ended = Ended {
+                    inner,
+                    number,
+                    acceptor,
+                };
+                setup.pin();
+                match Reactor::new(Poll::new(stop), setup, waker, counters.clone()) {
+                    Ok(mut reactor) => reactor.run_until_empty(),
+                    Err(e) => tracing::error!(error = %e, "cannot set up a connection's thread"),
+                }
+                lock(&registry).retire(&counters);
+                drop(ended);
+            });
+        if let Err(e) = spawned {
+            lock(&self.0.live).remove(&number);
+            return Err(e);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self, how: Stop) {
+        for waker in lock(&self.0.live).values() {
+            waker.stop(how);
+        }
+        if let Ok(stop) = &self.0.stop {
+            let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
+        }
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        lock(&self.0.live).len()
+    }
+}
+
+/// Takes a thread off the list, also when it panics.
+struct Ended {
+    inner: Arc<Inner>,
+    number: u64,
+    acceptor: Arc<Waker>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        lock(&self.inner.live).remove(&self.number);
+        self.acceptor.wake();
+    }
+}

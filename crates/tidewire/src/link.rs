@@ -1,0 +1,252 @@
+//! The only way out of a protocol: everything one connection may ask of its engine.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::buffer::Chunk;
+use crate::closed::Closed;
+use crate::env::Env;
+use crate::input::Input;
+use crate::protocol::Peer;
+use crate::state::{ConnId, Phase, State};
+use crate::time::Instant;
+
+/// A connection's way out: write, set a timer, ask the time, pause or resume reading, finish or
+/// abort. Nothing here blocks or fails; what is asked for is done when the callback has returned.
+///
+/// After [`finish`](Link::finish) or [`abort`](Link::abort) every other call is without effect.
+pub struct Link<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) env: &'a mut Env,
+}
+
+impl Link<'_> {
+    /// Queues a copy of `bytes`. Never fails: ask [`full`](Link::full) between messages and stop
+    /// when it says so. Output beyond the hard limit aborts the connection. A write of at most
+    /// 64 KiB is handed to the kernel in one piece where the kernel takes it.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) {
+        if self.may_queue(bytes.len()) {
+            self.state.out.write(bytes, &mut self.env.blocks);
+            self.queued();
+        }
+    }
+
+    /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); it returns how many
+    /// it wrote. Saves the copy of [`write`](Link::write) for encoders.
+    ///
+    /// # Panics
+    /// If `most` is more than 64 KiB or `fill` claims more than `most`.
+    #[inline]
+    pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
+        if self.may_queue(most) {
+            self.state.out.write_with(most, &mut self.env.blocks, fill);
+            self.queued();
+        }
+    }
+
+    /// Queues shared bytes without a copy.
+    pub fn write_shared(&mut self, bytes: Bytes) {
+        if self.may_queue(bytes.len()) {
+            self.state.out.push_shared(bytes);
+            self.queued();
+        }
+    }
+
+    /// Queues a taken chunk without a copy.
+    pub fn write_chunk(&mut self, chunk: Chunk) {
+        if self.may_queue(chunk.footprint()) {
+            self.state.out.push_chunk(chunk);
+            self.queued();
+        }
+    }
+
+    /// Consumes the first `n` bytes of `input` and queues them: without a copy where that pays,
+    /// gathered with other small writes otherwise.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes are left.
+    pub fn forward(&mut self, input: &mut Input<'_>, n: usize) {
+        match input.take_shared(n) {
+            Some(chunk) => self.write_chunk(chunk),
+            None => self.write(&input.bytes()[..n]),
+        }
+        input.consume(n);
+    }
+
+    /// Whether as much output is queued as may be without asking. The protocol then leaves the rest
+    /// of its input unconsumed and returns [`Next::AfterDrain`](crate::Next::AfterDrain), or waits
+    /// for [`writable`](crate::Protocol::writable).
+    #[inline]
+    #[must_use]
+    pub fn full(&self) -> bool {
+        self.state.was_full && self.state.out.len() > self.state.low as usize
+            || self.state.out.len() >= self.state.high as usize
+    }
+
+    /// Bytes queued that the kernel has not yet taken.
+    #[inline]
+    #[must_use]
+    pub fn queued_len(&self) -> usize {
+        self.state.out.len()
+    }
+
+    /// Sets this connection's marks (bytes): `full` from `high` on, `writable` at `low` or below.
+    /// `low` 0 and `high` 1 make every write wait for the one before.
+    ///
+    /// # Panics
+    /// If `low >= high`.
+    pub fn set_marks(&mut self, low: u32, high: u32) {
+        assert!(
+            low < high,
+            "the low mark {low} is not below the high mark {high}"
+        );
+        (self.state.low, self.state.high) = (low, high);
+    }
+
+    /// Calls [`expired`](crate::Protocol::expired) once at `at`, or as soon as may be if that has
+    /// passed; replaces the timer set before. Cheap enough to call for every batch: a later
+    /// deadline is only stored. Fires within 66 microseconds plus the wake-up of the machine.
+    #[inline]
+    pub fn set_timer(&mut self, at: Instant) {
+        if self.state.is_open() {
+            self.state.timer = Some(at);
+            self.env.touch(self.state);
+        }
+    }
+
+    /// [`set_timer`](Link::set_timer) for `after` from now.
+    #[inline]
+    pub fn set_timer_after(&mut self, after: Duration) {
+        self.set_timer(self.env.now + after);
+    }
+
+    /// Forgets the timer.
+    pub fn clear_timer(&mut self) {
+        self.state.timer = None;
+    }
+
+    /// When the timer is set to expire.
+    #[must_use]
+    pub fn timer(&self) -> Option<Instant> {
+        self.state.timer
+    }
+
+    /// The time of this turn of the loop: read once after each wait, so free of cost, and late by
+    /// at most the work of one turn.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.env.now
+    }
+
+    /// The time now, read from the clock. For measuring; some tens of nanoseconds.
+    #[must_use]
+    pub fn clock(&self) -> Instant {
+        self.env.clock.monotonic()
+    }
+
+    /// Time since 1970-01-01T00:00:00Z by the wall clock, which may jump.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        self.env.clock.wall()
+    }
+
+    /// Random bits, not for secrets; from the seed in a simulation.
+    pub fn random(&mut self) -> u64 {
+        self.env.rng.next()
+    }
+
+    /// Stops calls of `received`. Bytes that are on their way are kept. The connection still
+    /// notices that its peer goes: see [`hung_up`](crate::Protocol::hung_up).
+    pub fn pause(&mut self) {
+        if self.state.is_open() && !self.state.paused {
+            self.state.paused = true;
+            self.env.touch(self.state);
+        }
+    }
+
+    /// Allows calls of `received` again; bytes that were kept are offered without waiting for new
+    /// ones.
+    pub fn resume(&mut self) {
+        if self.state.is_open() && self.state.paused {
+            self.state.paused = false;
+            self.state.replay = true;
+            self.env.touch(self.state);
+        }
+    }
+
+    /// Whether reading is paused by [`pause`](Link::pause).
+    #[must_use]
+    pub fn paused(&self) -> bool {
+        self.state.paused
+    }
+
+    /// Ends the connection in order: flushes the output, half-closes, discards what the peer still
+    /// sends until it closes or the linger limit passes, then closes. No callback but `closed`
+    /// follows.
+    pub fn finish(&mut self) {
+        let why = self.state.hint.unwrap_or(Closed::Finished);
+        self.state.finish(why);
+        self.env.touch(self.state);
+    }
+
+    /// [`finish`](Link::finish), recorded as [`Closed::ByProtocol`] with this reason.
+    pub fn finish_because(&mut self, why: &'static str) {
+        self.state.finish(Closed::ByProtocol(why));
+        self.env.touch(self.state);
+    }
+
+    /// Cuts the connection: queued output is dropped and the peer sees a reset. No callback but
+    /// `closed` follows.
+    pub fn abort(&mut self) {
+        self.state.kill(Closed::Aborted);
+        self.env.touch(self.state);
+    }
+
+    /// [`abort`](Link::abort), recorded as [`Closed::ByProtocol`] with this reason.
+    pub fn abort_because(&mut self, why: &'static str) {
+        self.state.kill(Closed::ByProtocol(why));
+        self.env.touch(self.state);
+    }
+
+    /// Whether this side has finished or aborted.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.state.phase != Phase::Open
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.state.peer
+    }
+
+    /// This connection's name on its loop.
+    #[must_use]
+    pub fn id(&self) -> ConnId {
+        self.state.id
+    }
+
+    #[inline]
+    fn may_queue(&mut self, len: usize) -> bool {
+        if !self.state.is_open() {
+            return false;
+        }
+        if self.state.out.len() + len > self.state.hard {
+            self.state.kill(Closed::OutputLimit);
+            self.env.touch(self.state);
+            return false;
+        }
+        true
+    }
+
+    #[inline]
+    fn queued(&mut self) {
+        if self.state.out.len() >= self.state.high as usize {
+            self.state.was_full = true;
+        }
+        self.env.touch(self.state);
+    }
+}

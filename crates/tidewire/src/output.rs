@@ -1,0 +1,309 @@
+//! What a connection has written and the kernel has not yet taken.
+//!
+//! Small writes are gathered into blocks that are borrowed from the loop and go back when they are
+//! sent, so an idle connection owns none. Taken chunks and shared bytes are queued as they are.
+//! A write that fits a block is never split over two, so that one acknowledgement is one piece.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use crate::buffer::Chunk;
+
+/// First block of a connection that had nothing queued.
+const SMALL: usize = 4 << 10;
+/// Every further block.
+const LARGE: usize = 64 << 10;
+
+/// Empty blocks that a loop keeps for reuse.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+}
+
+/// Kept of each size; more are freed.
+const KEEP: usize = 64;
+
+impl Blocks {
+    fn take(&mut self, size: usize) -> Vec<u8> {
+        let list = if size == SMALL {
+            &mut self.small
+        } else {
+            &mut self.large
+        };
+        list.pop().unwrap_or_else(|| Vec::with_capacity(size))
+    }
+
+    fn give(&mut self, mut block: Vec<u8>) {
+        let list = if block.capacity() == SMALL {
+            &mut self.small
+        } else {
+            &mut self.large
+        };
+        if list.len() < KEEP {
+            block.clear();
+            list.push(block);
+        }
+    }
+}
+
+enum Segment {
+    Block(Vec<u8>),
+    Chunk(Chunk),
+    Shared(Bytes),
+}
+
+impl Segment {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Segment::Block(b) => b,
+            Segment::Chunk(c) => c,
+            Segment::Shared(b) => b,
+        }
+    }
+}
+
+/// The queue of one connection. The first segment stands apart so that the common case of one
+/// segment needs no allocation.
+#[derive(Default)]
+pub(crate) struct Output {
+    first: Option<Segment>,
+    rest: VecDeque<Segment>,
+    /// Bytes of `first` that are sent already.
+    sent: usize,
+    len: usize,
+}
+
+impl Output {
+    /// Bytes waiting.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8], blocks: &mut Blocks) {
+        if bytes.is_empty() {
+            return;
+        }
+        if bytes.len() > LARGE {
+            return self.push(Segment::Shared(Bytes::copy_from_slice(bytes)), bytes.len());
+        }
+        self.room(bytes.len(), blocks).extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Appends up to `most` bytes (at most a block) that `fill` writes; it says how many it wrote.
+    #[inline]
+    pub(crate) fn write_with(
+        &mut self,
+        most: usize,
+        blocks: &mut Blocks,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> usize {
+        assert!(
+            most <= LARGE,
+            "write_with is for at most {LARGE} bytes, not {most}"
+        );
+        let block = self.room(most, blocks);
+        let old = block.len();
+        block.resize(old + most, 0);
+        let n = fill(&mut block[old..]);
+        assert!(n <= most);
+        block.truncate(old + n);
+        self.len += n;
+        if self.len == 0 {
+            self.advance(0, blocks);
+        }
+        n
+    }
+
+    pub(crate) fn push_chunk(&mut self, chunk: Chunk) {
+        let len = chunk.len();
+        if len == 0 {
+            return;
+        }
+        self.push(Segment::Chunk(chunk), len);
+    }
+
+    pub(crate) fn push_shared(&mut self, bytes: Bytes) {
+        let len = bytes.len();
+        if len == 0 {
+            return;
+        }
+        self.push(Segment::Shared(bytes), len);
+    }
+
+    /// The first slices to send, at most `out.len()`; returns how many there are.
+    pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        let mut n = 0;
+        let mut skip = self.sent;
+        for segment in self.first.iter().chain(&self.rest) {
+            if n == out.len() {
+                break;
+            }
+            out[n] = IoSlice::new(&segment.bytes()[skip..]);
+            skip = 0;
+            n += 1;
+        }
+        n
+    }
+
+    /// The first slice, if it is the only one.
+    #[inline]
+    pub(crate) fn single(&self) -> Option<&[u8]> {
+        match &self.first {
+            Some(s) if self.rest.is_empty() => Some(&s.bytes()[self.sent..]),
+            _ => None,
+        }
+    }
+
+    /// Forgets the first `n` bytes, which the kernel has taken.
+    pub(crate) fn advance(&mut self, n: usize, blocks: &mut Blocks) {
+        assert!(n <= self.len, "more sent than was queued");
+        self.len -= n;
+        self.sent += n;
+        while let Some(first) = &self.first {
+            let have = first.bytes().len();
+            if self.sent < have {
+                break;
+            }
+            self.sent -= have;
+            if let Some(Segment::Block(block)) = self.first.take() {
+                blocks.give(block);
+            }
+            self.first = self.rest.pop_front();
+        }
+        if self.rest.is_empty() && self.rest.capacity() > 0 {
+            self.rest = VecDeque::new();
+        }
+    }
+
+    /// Drops everything unsent.
+    pub(crate) fn clear(&mut self, blocks: &mut Blocks) {
+        let len = self.len;
+        self.advance(len, blocks);
+    }
+
+    /// A block at the tail with room for `n` more bytes; `n` is at most a large block.
+    #[inline]
+    fn room(&mut self, n: usize, blocks: &mut Blocks) -> &mut Vec<u8> {
+        let fits = match self.last() {
+            Some(Segment::Block(b)) => b.capacity() - b.len() >= n,
+            _ => false,
+        };
+        if !fits {
+            let size = if self.first.is_none() && n <= SMALL {
+                SMALL
+            } else {
+                LARGE
+            };
+            self.push(Segment::Block(blocks.take(size)), 0);
+        }
+        match self.last() {
+            Some(Segment::Block(b)) => b,
+            _ => unreachable!("a block was just put there"),
+        }
+    }
+
+    #[inline]
+    fn last(&mut self) -> Option<&mut Segment> {
+        if self.rest.is_empty() {
+            self.first.as_mut()
+        } else {
+            self.rest.back_mut()
+        }
+    }
+
+    fn push(&mut self, segment: Segment, len: usize) {
+        if self.first.is_none() {
+            self.first = Some(segment);
+        } else {
+            self.rest.push_back(segment);
+        }
+        self.len += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drain(out: &mut Output, blocks: &mut Blocks, step: usize) -> Vec<u8> {
+        let mut got = Vec::new();
+        while !out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 8];
+            let n = out.slices(&mut slices);
+            let piece: Vec<u8> = slices[..n]
+                .iter()
+                .flat_map(|s| s.iter().copied())
+                .take(step)
+                .collect();
+            assert!(!piece.is_empty());
+            got.extend_from_slice(&piece);
+            let sent = piece.len();
+            out.advance(sent, blocks);
+        }
+        got
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_in_comes_out_in_order(
+            writes in proptest::collection::vec((0usize..70_000, 0u8..4), 0..12),
+            step in 1usize..100_000,
+        ) {
+            let (mut out, mut blocks) = (Output::default(), Blocks::default());
+            let mut want = Vec::new();
+            for (i, (len, kind)) in writes.into_iter().enumerate() {
+                let bytes = vec![i as u8 + 1; len];
+                want.extend_from_slice(&bytes);
+                match kind {
+                    0 | 1 => out.write(&bytes, &mut blocks),
+                    2 => out.push_chunk(Chunk::copy_from(&bytes)),
+                    _ => out.push_shared(Bytes::from(bytes)),
+                }
+                prop_assert_eq!(out.len(), want.len());
+            }
+            prop_assert_eq!(drain(&mut out, &mut blocks, step), want);
+            prop_assert_eq!(out.rest.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn a_small_write_is_never_split() {
+        let (mut out, mut blocks) = (Output::default(), Blocks::default());
+        for _ in 0..20_000 {
+            out.write(&[1; 12], &mut blocks);
+        }
+        for segment in out.first.iter().chain(&out.rest) {
+            assert_eq!(segment.bytes().len() % 12, 0);
+        }
+    }
+
+    #[test]
+    fn blocks_are_reused() {
+        let (mut out, mut blocks) = (Output::default(), Blocks::default());
+        out.write(b"x", &mut blocks);
+        let at = out.single().unwrap().as_ptr();
+        out.clear(&mut blocks);
+        out.write(b"y", &mut blocks);
+        assert_eq!(out.single().unwrap().as_ptr(), at);
+        assert_eq!(
+            out.write_with(8, &mut blocks, |b| {
+                b[0] = b'z';
+                1
+            }),
+            1
+        );
+        assert_eq!(out.single().unwrap(), b"yz");
+    }
+}

@@ -1,0 +1,203 @@
+//! The two traits that everything is written against: a [`Protocol`] is one connection, a
+//! [`Service`] makes them.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::closed::{Closed, Refusal};
+use crate::input::Input;
+use crate::link::Link;
+use crate::mailbox::{Handle, LoopHandle, Mail};
+use crate::woken::Conns;
+
+/// One connection: bytes in, bytes out, and nothing else. It opens no socket, reads no clock,
+/// starts no thread, waits for nothing; [`Cx::link`] is its only way out.
+///
+/// # Contract
+///
+/// * `opened` comes first, `closed` last, each exactly once.
+/// * No callback runs inside another one of the same loop.
+/// * After [`Link::finish`] or [`Link::abort`], or a panic, only `closed` follows.
+/// * The split of the stream into calls of `received` carries no meaning.
+///
+/// # Example
+///
+/// A protocol that answers every line with its length:
+///
+/// ```
+/// use tidewire::{Cx, Input, Next, Protocol};
+///
+/// struct LineLength;
+///
+/// impl Protocol for LineLength {
+///     type Local = ();
+///     type Message = ();
+///
+///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+///         while let Some(n) = input.bytes().iter().position(|&b| b == b'\n') {
+///             if cx.link.full() {
+///                 return Next::AfterDrain;
+///             }
+///             cx.link.write(format!("{n}\n").as_bytes());
+///             input.consume(n + 1);
+///         }
+///         Next::More
+///     }
+/// }
+/// ```
+pub trait Protocol: Sized + 'static {
+    /// State shared by the service's connections on one loop.
+    type Local: 'static;
+    /// What others may post to a connection.
+    type Message: Send + 'static;
+
+    /// The connection is established.
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        let _ = cx;
+    }
+
+    /// Bytes have come: those left unconsumed before, followed by new ones. What is left
+    /// unconsumed is carried to the next call; the result says when that should be.
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next;
+
+    /// Output had been full and has fallen to the low mark. If `received` returned
+    /// [`Next::AfterDrain`], it is called again right after this.
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        let _ = cx;
+    }
+
+    /// The peer has finished sending, and all that it sent has been offered to `received`; `unread`
+    /// bytes of it were left unconsumed. Default: finish too.
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        let _ = unread;
+        cx.link.finish();
+    }
+
+    /// The peer finished sending while reading was paused by [`Link::pause`], perhaps with bytes
+    /// unread: it may have gone for good. For connections that wait on somebody's behalf. Called at
+    /// most once; `peer_finished` still follows when reading is resumed. Default: nothing.
+    fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+        let _ = cx;
+    }
+
+    /// The timer has expired.
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        let _ = cx;
+    }
+
+    /// Nothing was received or sent for [`Limits::idle`](crate::Limits::idle). Default: finish.
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.finish();
+    }
+
+    /// Somebody posted a message through a [`Handle`].
+    fn posted(&mut self, message: Self::Message, cx: &mut Cx<'_, Self>) {
+        let _ = (message, cx);
+    }
+
+    /// The loops are stopping. All requests received before have been offered. Default: finish; a
+    /// protocol that still owes replies may finish later, within the stop's deadline.
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.finish();
+    }
+
+    /// The connection is gone.
+    fn closed(self, why: Closed, local: &mut Self::Local) {
+        let _ = (why, local);
+    }
+}
+
+/// When `received` wants to be called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When anything new has come.
+    More,
+    /// When this many unconsumed bytes are there together, so that a large frame is not looked at
+    /// again for every chunk. At most [`Limits::carried`](crate::Limits::carried).
+    AtLeast(usize),
+    /// When output has drained, with the bytes left unconsumed and without waiting for new ones.
+    AfterDrain,
+    /// After [`Link::resume`]; the same as [`Link::pause`] and [`Next::More`].
+    Paused,
+}
+
+/// What a callback is given.
+pub struct Cx<'a, P: Protocol> {
+    /// The connection's way out.
+    pub link: Link<'a>,
+    /// The service's state on this loop.
+    pub local: &'a mut P::Local,
+    pub(crate) mail: &'a std::sync::Arc<Mail<P::Message>>,
+}
+
+impl<P: Protocol> Cx<'_, P> {
+    /// A handle by which others, on any thread, reach this connection.
+    #[must_use]
+    pub fn handle(&self) -> Handle<P::Message> {
+        Handle::new(self.link.state.id, self.mail.clone())
+    }
+
+    /// Has [`Service::woken`] called on this loop after this callback, once however often asked.
+    /// This is how a connection reaches the others of its loop.
+    pub fn wake_service(&mut self) {
+        self.mail.signal_from_loop();
+        self.link.env.self_signalled = true;
+    }
+}
+
+/// Makes the connections of one kind. Settings and state shared by all loops live in `self`.
+pub trait Service: Send + Sync + 'static {
+    /// One connection.
+    type Conn: Protocol;
+
+    /// Makes the state for one loop. `at` reaches the loop from anywhere, for as long as anybody
+    /// keeps it. The threads engine has a loop for each connection; the state is dropped with it.
+    fn on_loop(
+        &self,
+        at: LoopHandle<<Self::Conn as Protocol>::Message>,
+    ) -> <Self::Conn as Protocol>::Local;
+
+    /// Makes the protocol for a new connection, accepted or dialled, or turns it away.
+    ///
+    /// # Errors
+    /// A [`Refusal`] resets the connection and is counted.
+    fn accept(
+        &self,
+        from: &Peer,
+        local: &mut <Self::Conn as Protocol>::Local,
+    ) -> Result<Self::Conn, Refusal>;
+
+    /// Somebody signalled this service on this loop, with [`LoopHandle::signal`] or
+    /// [`Cx::wake_service`]; many signals may have become one call.
+    fn woken(&self, local: &mut <Self::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {
+        let _ = (local, all);
+    }
+
+    /// A dialled connection could not be established and all attempts are used up.
+    fn dial_failed(
+        &self,
+        token: u64,
+        error: &io::Error,
+        local: &mut <Self::Conn as Protocol>::Local,
+    ) {
+        let _ = (token, error, local);
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The peer's address.
+    pub addr: SocketAddr,
+    /// How the connection came about.
+    pub origin: Origin,
+}
+
+/// How a connection came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Accepted by the listener of this number, in the order of the builder's `listen` calls.
+    Accepted(u32),
+    /// Dialled, with the token given to [`Dial::token`](crate::Dial::token).
+    Dialled(u64),
+}

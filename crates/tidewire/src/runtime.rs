@@ -1,0 +1,501 @@
+//! Building a set of loops, running them, stopping them.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::core::Plan;
+use crate::counters::{Counters, LoopCounters};
+use crate::dial::Dial;
+use crate::engine::{self, Engine, EngineChoice, LoopSetup, Resolved, Spread};
+use crate::hosted::{Factory, Offered};
+use crate::limits::{CHUNK, Limits};
+use crate::listen::{Listen, TcpOptions};
+use crate::protocol::Service;
+use crate::stop::StopClock;
+use crate::sync::lock;
+use crate::waker::{Command, Stop, Waker};
+
+/// How connections are spread over loops. The threads engine has a loop for each connection and
+/// ignores it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Each loop accepts for itself from a socket of its own (`SO_REUSEPORT`); the kernel spreads
+    /// connections by a hash. With one loop: one loop that does everything. The default.
+    #[default]
+    Shared,
+    /// One more loop accepts and hands connections to the others in turn.
+    Acceptor,
+}
+
+/// A service that a builder knows.
+pub struct ServiceId<S> {
+    index: u16,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for ServiceId<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for ServiceId<S> {}
+impl<S> fmt::Debug for ServiceId<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServiceId({})", self.index)
+    }
+}
+
+/// Why loops could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address could not be bound.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address asked for.
+        addr: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The engine asked for does not work here.
+    #[error("the {engine} engine does not work here: {reason}")]
+    Engine {
+        /// The engine asked for.
+        engine: Engine,
+        /// What the probe found.
+        reason: String,
+    },
+    /// A thread or a descriptor could not be made.
+    #[error("cannot start a loop: {0}")]
+    Loop(#[from] io::Error),
+}
+
+/// Puts together services, listeners and loops.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, Listen};
+/// # use tidewire::*;
+/// # struct Echo;
+/// # struct Conn;
+/// # impl Protocol for Conn { type Local = (); type Message = ();
+/// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+/// #     let n = i.len(); cx.link.forward(i, n); Next::More } }
+/// # impl Service for Echo { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+/// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+/// let mut builder = Builder::new();
+/// let echo = builder.service(Echo);
+/// builder.listen(echo, Listen::at("127.0.0.1:0".parse().unwrap()));
+/// builder.engine(EngineChoice::Epoll);
+/// let running = builder.start()?;
+/// println!("echo on {} by {}", running.addrs()[0], running.engine());
+/// running.stop(Duration::from_secs(1));
+/// # Ok::<(), StartError>(())
+/// ```
+pub struct Builder {
+    engine: EngineChoice,
+    placement: Placement,
+    loops: usize,
+    cpus: Vec<usize>,
+    busy_poll: Duration,
+    chunk: usize,
+    buffers: usize,
+    dial_options: TcpOptions,
+    factories: Vec<Arc<dyn Factory>>,
+    listens: Vec<(u16, Listen)>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Builder({:?}, {} loops, {:?})",
+            self.engine, self.loops, self.listens
+        )
+    }
+}
+
+impl Builder {
+    /// One loop, the best engine that works here.
+    #[must_use]
+    pub fn new() -> Builder {
+        Builder {
+            engine: EngineChoice::Auto,
+            placement: Placement::Shared,
+            loops: 1,
+            cpus: Vec::new(),
+            busy_poll: Duration::ZERO,
+            chunk: CHUNK,
+            buffers: 128,
+            dial_options: TcpOptions::default(),
+            factories: Vec::new(),
+            listens: Vec::new(),
+        }
+    }
+
+    /// Which engine runs the loops. Default [`EngineChoice::Auto`].
+    pub fn engine(&mut self, engine: EngineChoice) -> &mut Builder {
+        self.engine = engine;
+        self
+    }
+
+    /// How connections are spread over loops.
+    pub fn placement(&mut self, placement: Placement) -> &mut Builder {
+        self.placement = placement;
+        self
+    }
+
+    /// How many loops carry connections, at least 1. Default 1.
+    pub fn loops(&mut self, n: usize) -> &mut Builder {
+        self.loops = n.max(1);
+        self
+    }
+
+    /// Pins loop `i` to processor `cpus[i % cpus.len()]`; with the threads engine, connection `i`.
+    /// Empty, the default, pins nothing.
+    pub fn cpus(&mut self, cpus: &[usize]) -> &mut Builder {
+        self.cpus = cpus.to_vec();
+        self
+    }
+
+    /// Longest time to poll without blocking before a loop goes to sleep. Spares the cost of
+    /// waking the processor when the next event is near, and burns the processor meanwhile;
+    /// backs off while it does not pay. Default zero: off.
+    pub fn busy_poll(&mut self, most: Duration) -> &mut Builder {
+        self.busy_poll = most;
+        self
+    }
+
+    /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB,
+    /// default 64 KiB.
+    pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
+        self.chunk = bytes.clamp(1 << 10, 1 << 20);
+        self
+    }
+
+    /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Their memory is used
+    /// only as far as it is touched. When all are taken, receiving waits until one returns. The
+    /// threads engine makes 4 for each connection.
+    pub fn buffers(&mut self, n: usize) -> &mut Builder {
+        self.buffers = n.clamp(2, 2048);
+        self
+    }
+
+    /// TCP options of outgoing connections.
+    pub fn dial_options(&mut self, options: TcpOptions) -> &mut Builder {
+        self.dial_options = options;
+        self
+    }
+
+    /// Adds a service with default limits.
+    pub fn service<S: Service>(&mut self, service: S) -> ServiceId<S> {
+        self.service_with(service, Limits::default())
+    }
+
+    /// Adds a service.
+    ///
+    /// # Panics
+    /// If `limits.output_low` is not below `limits.output_high`, or at the 65,537th service.
+    pub fn service_with<S: Service>(&mut self, service: S, limits: Limits) -> ServiceId<S> {
+        assert!(
+            limits.output_low < limits.output_high,
+            "output_low must be below output_high"
+        );
+        let index = u16::try_from(self.factories.len()).expect("at most 65,536 services");
+        self.factories.push(Arc::new(Offered {
+            service: Arc::new(service),
+            limits: Arc::new(limits),
+            open: Arc::new(AtomicUsize::new(0)),
+        }));
+        ServiceId {
+            index,
+            of: PhantomData,
+        }
+    }
+
+    /// Adds a listener for a service. Returns its number, from 0.
+    pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: Listen) -> u32 {
+        self.listens.push((service.index, listen));
+        self.listens.len() as u32 - 1
+    }
+
+    /// Binds the listeners and starts the loops.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing keeps running then.
+    pub fn start(self) -> Result<Running, StartError> {
+        let Resolved { engine, reason } =
+            engine::resolve(self.engine).map_err(|reason| StartError::Engine {
+                engine: Engine::Uring,
+                reason,
+            })?;
+        let handing_over = self.placement == Placement::Acceptor || engine == Engine::Threads;
+        let copies = if handing_over { 1 } else { self.loops };
+        let mut addrs = Vec::new();
+        let mut sockets: Vec<Vec<engine::Listener>> = (0..copies).map(|_| Vec::new()).collect();
+        for (number, (service, listen)) in self.listens.iter().enumerate() {
+            let bound = listen.bind(copies);
+            let (addr, fds) = bound.map_err(|source| StartError::Listen {
+                addr: listen.wanted(),
+                source,
+            })?;
+            addrs.push(addr);
+            for (set, socket) in sockets.iter_mut().zip(fds) {
+                set.push(engine::Listener {
+                    socket,
+                    service: *service,
+                    number: number as u32,
+                });
+            }
+        }
+        let plan = Arc::new(Plan {
+            factories: self.factories.clone(),
+            chunk: self.chunk,
+            buffers: if engine == Engine::Threads {
+                4
+            } else {
+                self.buffers
+            },
+        });
+        let mut running = Running {
+            engine,
+            reason,
+            addrs,
+            acceptors: Vec::new(),
+            loops: Vec::new(),
+            counters: Arc::default(),
+            clock: Arc::default(),
+            next: AtomicUsize::new(0),
+        };
+        let setup = LoopSetup {
+            plan,
+            dial_options: Arc::new(self.dial_options.clone()),
+            busy_poll: self.busy_poll,
+            clock: running.clock.clone(),
+            registry: running.counters.clone(),
+            listeners: Vec::new(),
+            spread: Spread::Here,
+            cpu: None,
+        };
+        let cpu = |i: usize| (!self.cpus.is_empty()).then(|| self.cpus[i % self.cpus.len()]);
+        if engine == Engine::Threads {
+            let threads = engine::Spawner::new(setup.clone(), self.cpus.clone());
+            let acceptor = LoopSetup {
+                listeners: sockets.pop().unwrap_or_default(),
+                spread: Spread::Threads(threads),
+                ..setup
+            };
+            running
+                .acceptors
+                .push(running.spawn(Engine::Epoll, "accept".into(), acceptor)?);
+            return Ok(running);
+        }
+        let own = if handing_over {
+            Vec::new()
+        } else {
+            std::mem::take(&mut sockets)
+        };
+        let mut own = own.into_iter();
+        for i in 0..self.loops {
+            let listeners = own.next().unwrap_or_default();
+            let setup = LoopSetup {
+                listeners,
+                cpu: cpu(i),
+                ..setup.clone()
+            };
+            running
+                .loops
+                .push(running.spawn(engine, format!("loop-{i}"), setup)?);
+        }
+        if handing_over {
+            let wakers = running.loops.iter().map(|l| l.waker.clone()).collect();
+            let setup = LoopSetup {
+                listeners: sockets.pop().unwrap_or_default(),
+                spread: Spread::Loops(wakers),
+                ..setup
+            };
+            running
+                .acceptors
+                .push(running.spawn(engine, "accept".into(), setup)?);
+        }
+        Ok(running)
+    }
+}
+
+struct Thread {
+    waker: Arc<Waker>,
+    join: Option<JoinHandle<()>>,
+}
+
+/// Loops that run. Dropping it stops them at once.
+pub struct Running {
+    engine: Engine,
+    reason: String,
+    addrs: Vec<SocketAddr>,
+    acceptors: Vec<Thread>,
+    loops: Vec<Thread>,
+    counters: Arc<Mutex<engine::Registry>>,
+    clock: Arc<StopClock>,
+    next: AtomicUsize,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Running({}, {:?})", self.engine, self.addrs)
+    }
+}
+
+impl Running {
+    /// The engine that runs.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Why it is this engine.
+    #[must_use]
+    pub fn engine_reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The addresses listened on, in the order of the builder's `listen` calls.
+    #[must_use]
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// What happened so far, on all loops.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        lock(&self.counters).sum()
+    }
+
+    /// Makes an outgoing connection of `service`, on the loops in turn.
+    pub fn dial<S: Service>(&self, service: ServiceId<S>, dial: Dial) {
+        let n = self.next.fetch_add(1, Relaxed);
+        let set = if self.loops.is_empty() {
+            &self.acceptors
+        } else {
+            &self.loops
+        };
+        set[n % set.len()].waker.send(Command::Dial {
+            service: service.index,
+            dial,
+        });
+    }
+
+    /// Lets another thread cut a graceful stop short.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            wakers: self.wakers(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
+    /// sent, has every connection told, waits for them to finish until the deadline, cuts the
+    /// rest. Returns the final counters.
+    pub fn stop(mut self, deadline: Duration) -> Counters {
+        self.clock.set(deadline);
+        // Acceptors first: what they take in still needs loops to run on.
+        for set in [true, false] {
+            let threads = if set {
+                &mut self.acceptors
+            } else {
+                &mut self.loops
+            };
+            for thread in threads.iter() {
+                thread.waker.stop(Stop::Graceful);
+            }
+            for thread in threads {
+                thread.finish();
+            }
+        }
+        self.counters()
+    }
+
+    fn wakers(&self) -> Vec<Arc<Waker>> {
+        self.acceptors
+            .iter()
+            .chain(&self.loops)
+            .map(|t| t.waker.clone())
+            .collect()
+    }
+
+    fn spawn(&self, engine: Engine, name: String, setup: LoopSetup) -> io::Result<Thread> {
+        let waker = Arc::new(Waker::new());
+        let counters = Arc::new(LoopCounters::default());
+        lock(&self.counters).add(counters.clone());
+        // The loop reports whether it could be set up before anybody relies on it.
+        let (ready, readied) = std::sync::mpsc::channel();
+        let theirs = waker.clone();
+        let join = std::thread::Builder::new()
+            .name(format!("tidewire-{name}"))
+            .spawn(move || {
+                engine::run(engine, setup, theirs, counters, &ready);
+            })?;
+        let thread = Thread {
+            waker,
+            join: Some(join),
+        };
+        readied
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the loop ended at once")))?;
+        Ok(thread)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopper().stop_now();
+        for thread in self.acceptors.iter_mut().chain(&mut self.loops) {
+            thread.finish();
+        }
+    }
+}
+
+impl Thread {
+    fn finish(&mut self) {
+        if let Some(join) = self.join.take() {
+            if join.join().is_err() {
+                tracing::error!("a loop panicked");
+            }
+        }
+    }
+}
+
+/// Ends loops at once, from any thread.
+#[derive(Clone)]
+pub struct Stopper {
+    wakers: Vec<Arc<Waker>>,
+    clock: Arc<StopClock>,
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stopper({} loops)", self.wakers.len())
+    }
+}
+
+impl Stopper {
+    /// Cuts every connection and ends the loops.
+    pub fn stop_now(&self) {
+        self.clock.set(Duration::ZERO);
+        for waker in &self.wakers {
+            waker.stop(Stop::Now);
+        }
+    }
+}

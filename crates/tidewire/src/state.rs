@@ -1,0 +1,269 @@
+//! One connection as the loop sees it, whatever its protocol and whatever its engine.
+//!
+//! Callbacks never act on sockets. They change this record through [`Link`](crate::Link); when
+//! the callback has returned, the loop *settles* the connection: it looks at the record and does
+//! what it calls for.
+
+use std::io;
+
+use crate::closed::Closed;
+use crate::dial::Dial;
+use crate::limits::Limits;
+use crate::output::Output;
+use crate::protocol::{Next, Peer};
+use crate::time::Instant;
+
+/// Names a connection of a loop for as long as the loop lives: an index that is reused and a
+/// generation that is not (until 2^32 connections later).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Dialled; waiting for the next attempt, or for the attempt's outcome.
+    Dialling,
+    Open,
+    /// This side wants no more; its output is still being sent, its input is discarded.
+    Finishing(Closed),
+    /// Output sent and our side shut; waiting for the peer to close. Input is discarded.
+    Lingering(Closed),
+    /// To be torn down, with a reset or in order.
+    Dead {
+        why: Closed,
+        reset: bool,
+    },
+    /// Torn down and told; an engine may still wait for operations in flight.
+    Buried,
+}
+
+/// What is needed before `received` may be called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appetite {
+    /// New bytes, and at least this many together with those carried.
+    Bytes(usize),
+    /// The output must fall below the low mark first; then carried bytes are offered again.
+    Drain,
+}
+
+/// A dialled connection on its way.
+pub(crate) struct Attempts {
+    pub(crate) dial: Dial,
+    pub(crate) failed: u32,
+    /// An attempt is under way; else the pause between two.
+    pub(crate) connecting: bool,
+}
+
+pub(crate) struct State {
+    pub(crate) id: ConnId,
+    /// Which of the loop's services, and where in that service's table its protocol is.
+    pub(crate) service: u16,
+    pub(crate) slot: u32,
+    pub(crate) phase: Phase,
+    pub(crate) appetite: Appetite,
+    pub(crate) out: Output,
+    pub(crate) carry: Vec<u8>,
+    pub(crate) peer: Peer,
+    pub(crate) timer: Option<Instant>,
+    /// When a byte was last received or sent.
+    pub(crate) last_progress: Instant,
+    /// When the present phase ends by force: the linger limit, or a dial's next step.
+    pub(crate) phase_ends: Option<Instant>,
+    pub(crate) low: u32,
+    pub(crate) high: u32,
+    pub(crate) hard: usize,
+    /// The reason that `finish` records, where the loop itself suggested finishing.
+    pub(crate) hint: Option<Closed>,
+    /// In the loop's list of connections to settle.
+    pub(crate) dirty: bool,
+    /// Part of a layer: settled by it, not by the loop.
+    pub(crate) embedded: bool,
+    /// `opened` was called, so `closed` is owed.
+    pub(crate) opened: bool,
+    /// The protocol asked for quiet.
+    pub(crate) paused: bool,
+    /// Carried bytes are to be offered again although nothing new came.
+    pub(crate) replay: bool,
+    /// Output reached the high mark and has not been at the low mark since.
+    pub(crate) was_full: bool,
+    /// The peer finished sending.
+    pub(crate) input_ended: bool,
+    /// `peer_finished` was called.
+    pub(crate) told_finished: bool,
+    /// `hung_up` was called.
+    pub(crate) told_hung_up: bool,
+    /// The peer finished or vanished while input was paused.
+    pub(crate) hung_up: bool,
+    /// The attempts of a dialled connection that is not yet established.
+    pub(crate) attempts: Option<Box<Attempts>>,
+    /// A graceful stop wants `draining` called when carried input has been offered.
+    pub(crate) drain_owed: bool,
+    /// The kernel takes no output until it says otherwise, or an engine's send is in flight.
+    pub(crate) send_blocked: bool,
+}
+
+impl State {
+    pub(crate) fn new(
+        id: ConnId,
+        service: u16,
+        peer: Peer,
+        limits: &Limits,
+        now: Instant,
+    ) -> State {
+        State {
+            id,
+            service,
+            slot: 0,
+            phase: Phase::Open,
+            appetite: Appetite::Bytes(1),
+            out: Output::default(),
+            carry: Vec::new(),
+            peer,
+            timer: None,
+            last_progress: now,
+            phase_ends: None,
+            low: u32::try_from(limits.output_low).unwrap_or(u32::MAX),
+            high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
+            hard: limits.output_hard,
+            hint: None,
+            dirty: false,
+            embedded: false,
+            opened: false,
+            paused: false,
+            replay: false,
+            was_full: false,
+            input_ended: false,
+            told_finished: false,
+            told_hung_up: false,
+            hung_up: false,
+            attempts: None,
+            drain_owed: false,
+            send_blocked: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Whether the engine should receive: open and hungry, or discarding what still comes.
+    #[inline]
+    pub(crate) fn wants_input(&self) -> bool {
+        !self.input_ended
+            && match self.phase {
+                Phase::Open => !self.paused && self.appetite != Appetite::Drain,
+                Phase::Finishing(_) | Phase::Lingering(_) => true,
+                Phase::Dialling | Phase::Dead { .. } | Phase::Buried => false,
+            }
+    }
+
+    /// Whether carried bytes may be offered again now.
+    #[inline]
+    pub(crate) fn replay_due(&self) -> bool {
+        self.replay
+            && self.is_open()
+            && !self.paused
+            && match self.appetite {
+                Appetite::Bytes(n) => !self.carry.is_empty() && self.carry.len() >= n,
+                Appetite::Drain => false,
+            }
+    }
+
+    #[inline]
+    pub(crate) fn drained(&self) -> bool {
+        self.was_full && self.is_open() && self.out.len() <= self.low as usize
+    }
+
+    #[inline]
+    pub(crate) fn end_of_input_due(&self) -> bool {
+        self.input_ended
+            && !self.told_finished
+            && self.is_open()
+            && !self.paused
+            && self.appetite != Appetite::Drain
+            && !self.replay_due()
+    }
+
+    #[inline]
+    pub(crate) fn hang_up_due(&self) -> bool {
+        self.hung_up && !self.told_hung_up && self.paused && self.is_open()
+    }
+
+    #[inline]
+    pub(crate) fn drain_due(&self) -> bool {
+        self.drain_owed
+            && self.is_open()
+            && !self.replay_due()
+            && (self.appetite != Appetite::Drain || self.paused)
+    }
+
+    /// Whether a callback is owed that needs nothing more from outside.
+    #[inline]
+    pub(crate) fn callback_due(&self) -> bool {
+        self.drained()
+            || self.replay_due()
+            || self.end_of_input_due()
+            || self.hang_up_due()
+            || self.drain_due()
+    }
+
+    /// Cuts the connection unless it has ended already: the peer sees a reset.
+    pub(crate) fn kill(&mut self, why: Closed) {
+        self.end(why, true);
+    }
+
+    pub(crate) fn end(&mut self, why: Closed, reset: bool) {
+        match self.phase {
+            Phase::Dead { .. } | Phase::Buried => {}
+            _ => self.phase = Phase::Dead { why, reset },
+        }
+    }
+
+    pub(crate) fn kill_for_error(&mut self, kind: io::ErrorKind) {
+        match self.phase {
+            // All output was taken and our side is shut: a peer that resets has merely not waited.
+            Phase::Lingering(why) => self.kill(why),
+            _ => self.kill(Closed::from_error(kind)),
+        }
+    }
+
+    pub(crate) fn finish(&mut self, why: Closed) {
+        if self.is_open() {
+            self.phase = Phase::Finishing(why);
+            self.carry = Vec::new();
+            self.timer = None;
+            self.paused = false;
+            self.replay = false;
+        }
+    }
+
+    /// Records what `received` asked for; `carried_max` is the limit on what may be asked.
+    pub(crate) fn apply(&mut self, next: Next, carried_max: usize) {
+        if !self.is_open() {
+            return;
+        }
+        self.appetite = match next {
+            Next::More => Appetite::Bytes(1),
+            Next::AtLeast(n) if n > carried_max => {
+                self.kill(Closed::CarriedLimit);
+                return;
+            }
+            // Fewer than are there already would never wait, and so might spin.
+            Next::AtLeast(n) => Appetite::Bytes(n.max(self.carry.len() + 1)),
+            Next::AfterDrain if self.was_full => Appetite::Drain,
+            // Nothing is queued that could drain: wait for bytes instead of spinning.
+            Next::AfterDrain => Appetite::Bytes(1),
+            Next::Paused => {
+                self.paused = true;
+                Appetite::Bytes(1)
+            }
+        };
+        if self.carry.len() > carried_max {
+            self.kill(Closed::CarriedLimit);
+        }
+    }
+}
