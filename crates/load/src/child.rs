@@ -11,105 +11,30 @@
 //! No child outlives its [`ChildServer`] (unless the measuring process itself is killed by
 //! a signal that leaves it no time to drop it), and no wait is without end.
 
-use std::collections::VecDeque;
+mod lines;
+mod listening;
+
+pub use listening::{Listening, ListeningError};
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::str::FromStr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use serde::Serialize;
 
+use self::lines::{Tail, forward_lines};
 use crate::procfs::Process;
 
-/// Longest line read from a child, in bytes; what is longer is cut.
-const LINE_BYTES_MAX: usize = 4096;
-/// Lines of a child's stderr that are kept.
-const TAIL_LINES_MAX: usize = 40;
 /// How long an ended child's last words are waited for: a grandchild may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a child may take to end after SIGKILL.
 const KILL_WITHIN: Duration = Duration::from_secs(10);
-
-/// A listener that a server has announced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Listening {
-    /// The service: `echo`, `ack`, ...
-    pub service: String,
-    /// The service's mode, if it has several: `sync`, `request-reply`, ...
-    pub mode: Option<String>,
-    /// Where it listens; a port 0 that was asked for is the real one here.
-    pub addr: SocketAddr,
-    /// The engine that runs.
-    pub engine: String,
-}
-
-/// A line that announces a listener but can't be understood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("can't understand {line:?}: {reason}")]
-pub struct ListeningError {
-    /// The line.
-    pub line: String,
-    /// What is wrong with it.
-    pub reason: &'static str,
-}
-
-impl FromStr for Listening {
-    type Err = ListeningError;
-
-    /// Parses a `listening` line. Keys may stand in any order; unknown ones are passed
-    /// over, so that servers may come to say more.
-    fn from_str(line: &str) -> Result<Self, ListeningError> {
-        let wrong = |reason| ListeningError {
-            line: line.to_owned(),
-            reason,
-        };
-        let mut words = line.split_ascii_whitespace();
-        if words.next() != Some("listening") {
-            return Err(wrong("it doesn't begin with the word listening"));
-        }
-        let (mut service, mut mode, mut addr, mut engine) = (None, None, None, None);
-        for word in words {
-            let (key, value) = word
-                .split_once('=')
-                .ok_or(wrong("a word isn't KEY=VALUE"))?;
-            let place = match key {
-                "service" => &mut service,
-                "mode" => &mut mode,
-                "addr" => &mut addr,
-                "engine" => &mut engine,
-                _ => continue,
-            };
-            if place.replace(value).is_some() {
-                return Err(wrong("a key is given twice"));
-            }
-        }
-        let addr = addr.ok_or(wrong("addr is missing"))?;
-        Ok(Self {
-            service: service.ok_or(wrong("service is missing"))?.to_owned(),
-            mode: mode.map(str::to_owned),
-            addr: addr.parse().map_err(|_| wrong("addr isn't IP:PORT"))?,
-            engine: engine.ok_or(wrong("engine is missing"))?.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "listening service={}", self.service)?;
-        if let Some(mode) = &self.mode {
-            write!(f, " mode={mode}")?;
-        }
-        write!(f, " addr={} engine={}", self.addr, self.engine)
-    }
-}
 
 /// A listener to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -498,90 +423,10 @@ pub fn pin_this_thread(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The end of what a child writes to stderr.
-#[derive(Debug)]
-struct Tail {
-    lines: Arc<Mutex<VecDeque<String>>>,
-    ended: Receiver<()>,
-}
-
-impl Tail {
-    fn of(stderr: impl io::Read + Send + 'static) -> Self {
-        let lines = Arc::new(Mutex::new(VecDeque::new()));
-        let kept = Arc::clone(&lines);
-        let (end, ended) = mpsc::channel();
-        thread::spawn(move || {
-            for_each_line(stderr, |line| {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.len() == TAIL_LINES_MAX {
-                    kept.pop_front();
-                }
-                kept.push_back(line);
-            });
-            drop(end);
-        });
-        Self { lines, ended }
-    }
-
-    /// Waits until all of it has been read.
-    fn await_end(&self, within: Duration) {
-        // Nothing is ever sent; the end is the other side being dropped.
-        let _ = self.ended.recv_timeout(within);
-    }
-
-    fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().map(|line| format!("  {line}\n")).collect()
-    }
-}
-
-/// Reads lines in a thread of its own. When the receiver is gone, lines are read and
-/// dropped; while it isn't keeping up, the child has to wait.
-fn forward_lines(stdout: impl io::Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = mpsc::sync_channel(64);
-    thread::spawn(move || {
-        for_each_line(stdout, |line| {
-            // Fails once the server is ready and nobody listens any more.
-            let _ = sender.send(line);
-        });
-    });
-    receiver
-}
-
-/// Calls back with every line, cut at [`LINE_BYTES_MAX`], until the end or an error.
-fn for_each_line(source: impl io::Read, mut each: impl FnMut(String)) {
-    let mut source = BufReader::new(source);
-    let mut line = Vec::new();
-    let mut emit = |line: &mut Vec<u8>| {
-        each(String::from_utf8_lossy(line).into_owned());
-        line.clear();
-    };
-    loop {
-        let bytes = match source.fill_buf() {
-            Ok([]) => break,
-            Ok(bytes) => bytes,
-            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => break,
-        };
-        let newline = bytes.iter().position(|byte| *byte == b'\n');
-        let piece = &bytes[..newline.unwrap_or(bytes.len())];
-        let room = LINE_BYTES_MAX - line.len();
-        line.extend_from_slice(&piece[..piece.len().min(room)]);
-        let used = piece.len() + usize::from(newline.is_some());
-        source.consume(used);
-        if newline.is_some() {
-            emit(&mut line);
-        }
-    }
-    if !line.is_empty() {
-        emit(&mut line);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::lines::TAIL_LINES_MAX;
     use super::*;
-    use proptest::prelude::*;
     use std::fs;
     use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
@@ -606,31 +451,6 @@ mod tests {
 
     fn is_running(pid: u32) -> bool {
         Path::new(&format!("/proc/{pid}")).exists()
-    }
-
-    #[test]
-    fn lines_are_parsed() {
-        let sync: Listening = SYNC.parse().unwrap();
-        assert_eq!(sync.service, "ack");
-        assert_eq!(sync.mode.as_deref(), Some("sync"));
-        assert_eq!(sync.addr, "[::1]:8004".parse().unwrap());
-        assert_eq!(sync.engine, "uring");
-        let more: Listening = "listening engine=epoll tls=yes addr=127.0.0.1:1 service=echo"
-            .parse()
-            .unwrap();
-        assert_eq!((more.service.as_str(), more.mode), ("echo", None));
-    }
-
-    #[test]
-    fn broken_lines_say_what_is_wrong() {
-        let reason = |line: &str| line.parse::<Listening>().unwrap_err().reason;
-        assert!(reason("hearing service=x").contains("begin"));
-        assert!(reason("listening service=x engine=y").contains("addr is missing"));
-        assert!(reason("listening addr=127.0.0.1:1 engine=y").contains("service"));
-        assert!(reason("listening addr=127.0.0.1:1 service=y").contains("engine"));
-        assert!(reason("listening addr=localhost:1 service=y engine=z").contains("IP:PORT"));
-        assert!(reason("listening addr service=y engine=z").contains("KEY=VALUE"));
-        assert!(reason("listening mode=a mode=b addr=127.0.0.1:1").contains("twice"));
     }
 
     #[test]
@@ -814,35 +634,6 @@ mod tests {
                 if source.kind() == io::ErrorKind::InvalidInput),
                 "{cpus:?}: {err}"
             );
-        }
-    }
-
-    #[test]
-    fn overlong_lines_are_cut_and_the_next_is_whole() {
-        let mut text = vec![b'x'; LINE_BYTES_MAX * 5];
-        text.extend_from_slice(b"\n\nnext\nunfinished");
-        let mut lines = Vec::new();
-        for_each_line(text.as_slice(), |line| lines.push(line));
-        assert_eq!(lines[0].len(), LINE_BYTES_MAX);
-        assert_eq!(lines[1..], ["", "next", "unfinished"]);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_printed_is_parsed(
-            service in "[a-z]{1,8}",
-            mode in prop::option::of("[a-z-]{1,12}"),
-            ip: std::net::IpAddr,
-            port: u16,
-            engine in "[a-z]{1,8}",
-        ) {
-            let listening = Listening { service, mode, addr: SocketAddr::new(ip, port), engine };
-            prop_assert_eq!(listening.to_string().parse(), Ok(listening));
-        }
-
-        #[test]
-        fn no_line_makes_the_parser_panic(line in "(listening )?\\PC{0,60}") {
-            let _ = line.parse::<Listening>();
         }
     }
 }
