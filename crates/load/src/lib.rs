@@ -10,6 +10,7 @@ pub mod abba;
 pub mod child;
 pub mod environment;
 pub mod histogram;
+pub mod meter;
 pub mod procfs;
 pub mod report;
 pub mod stats;

@@ -1,0 +1,251 @@
+//! One run's cost: readings of server and generator before and after, and what follows.
+//!
+//! The idea: throughput on a shared machine says as much about the generator as about the
+//! server, so every run also yields the server's CPU time per request, that of both
+//! together (loopback charges receive work to whoever sends), and a note if the server
+//! was not the one that was busy.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::abba::Sample;
+use crate::procfs::{
+    ContextSwitches, CoreShare, CoreTimes, CpuSpent, CpuTime, ProcError, Process, TcpSegments,
+};
+
+/// A server that is busy for less than this share of its cores was not the bottleneck.
+pub const SATURATED: f64 = 0.9;
+/// A core from which the hypervisor took more than this share has disturbed the run.
+pub const STEAL_MAX: f64 = 0.02;
+
+/// The readings at the beginning of a run.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    server: Process,
+    generator: Process,
+    begin: Readings,
+}
+
+#[derive(Debug, Clone)]
+struct Readings {
+    at: Instant,
+    server_cpu: CpuTime,
+    generator_cpu: CpuTime,
+    server_switches: ContextSwitches,
+    tcp: TcpSegments,
+    cores: CoreTimes,
+}
+
+impl Readings {
+    fn take(server: &Process, generator: &Process) -> Result<Self, ProcError> {
+        Ok(Self {
+            at: Instant::now(),
+            server_cpu: server.cpu()?,
+            generator_cpu: generator.cpu()?,
+            server_switches: server.context_switches()?,
+            tcp: server.tcp_segments()?,
+            cores: CoreTimes::read()?,
+        })
+    }
+}
+
+impl Meter {
+    /// Takes the first readings: call it when the load has warmed up.
+    ///
+    /// # Errors
+    /// [`ProcError`] if one of the processes has ended.
+    pub fn start(server: &Process, generator: &Process) -> Result<Self, ProcError> {
+        Ok(Self {
+            begin: Readings::take(server, generator)?,
+            server: server.clone(),
+            generator: generator.clone(),
+        })
+    }
+
+    /// Takes the second readings: call it while the load still runs, or as it ends.
+    ///
+    /// # Errors
+    /// [`ProcError`] if one of the processes has ended.
+    pub fn stop(&self) -> Result<Metered, ProcError> {
+        let begin = &self.begin;
+        let end = Readings::take(&self.server, &self.generator)?;
+        Ok(Metered {
+            elapsed: end.at - begin.at,
+            server: end.server_cpu.since(&begin.server_cpu),
+            generator: end.generator_cpu.since(&begin.generator_cpu),
+            server_switches: end.server_switches.since(&begin.server_switches),
+            tcp: end.tcp.since(&begin.tcp),
+            cores: end.cores.since(&begin.cores),
+        })
+    }
+}
+
+/// What a run took.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metered {
+    /// Time between the readings.
+    pub elapsed: Duration,
+    /// CPU time of the server.
+    pub server: CpuSpent,
+    /// CPU time of the load generator.
+    pub generator: CpuSpent,
+    /// Context switches of the server's threads.
+    pub server_switches: ContextSwitches,
+    /// TCP segments in the server's network namespace.
+    pub tcp: TcpSegments,
+    /// How every core spent the time.
+    pub cores: Vec<CoreShare>,
+}
+
+impl Metered {
+    /// Share of `cores` cores that the server was busy, 0 to about 1 (the readings lag by a
+    /// scheduler tick); 0 if no time has passed.
+    pub fn server_busy(&self, cores: usize) -> f64 {
+        let possible_ns = self.elapsed.as_nanos() as f64 * cores.max(1) as f64;
+        if possible_ns > 0.0 {
+            self.server.total_ns as f64 / possible_ns
+        } else {
+            0.0
+        }
+    }
+
+    /// The figures of a run that made `requests` requests (or messages) between the
+    /// readings, against a server that may use `server_cores` cores: rate, CPU per
+    /// request of the server and of both, and how busy the server was. Notes say what
+    /// makes the run doubtful. With no requests, there is no CPU per request.
+    pub fn sample(&self, requests: u64, server_cores: usize) -> Sample {
+        let busy = self.server_busy(server_cores);
+        let seconds = self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        let mut sample = Sample::new().higher("requests_per_second", requests as f64 / seconds);
+        if requests > 0 {
+            let per_request = |ns: u64| ns as f64 / requests as f64;
+            let both_ns = self.server.total_ns + self.generator.total_ns;
+            sample = sample
+                .lower(
+                    "server_cpu_ns_per_request",
+                    per_request(self.server.total_ns),
+                )
+                .lower("both_cpu_ns_per_request", per_request(both_ns));
+        }
+        sample = sample.neither("server_busy_share", busy);
+        for doubt in self.doubts(busy) {
+            sample = sample.note(doubt);
+        }
+        sample
+    }
+
+    fn doubts(&self, server_busy: f64) -> Vec<&'static str> {
+        let stolen = self.cores.iter().any(|core| core.steal > STEAL_MAX);
+        let doubts = [
+            (
+                server_busy < SATURATED,
+                "the server was not saturated: the rate says nothing about it",
+            ),
+            (
+                !self.server.exact,
+                "server threads ended: CPU time is right to two ticks only",
+            ),
+            (stolen, "the hypervisor took more than 2 % of a core"),
+            (
+                self.tcp.retransmitted > 0,
+                "TCP segments were retransmitted",
+            ),
+        ];
+        let applying = doubts.into_iter().filter(|(applies, _)| *applies);
+        applying.map(|(_, text)| text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::Launch;
+
+    fn metered() -> Metered {
+        Metered {
+            elapsed: Duration::from_secs(2),
+            server: CpuSpent {
+                total_ns: 1_900_000_000,
+                user_ns: 900_000_000,
+                system_ns: 1_000_000_000,
+                exact: true,
+            },
+            generator: CpuSpent {
+                total_ns: 1_100_000_000,
+                user_ns: 0,
+                system_ns: 0,
+                exact: true,
+            },
+            server_switches: ContextSwitches {
+                voluntary: 0,
+                involuntary: 0,
+            },
+            tcp: TcpSegments {
+                received: 0,
+                sent: 0,
+                retransmitted: 0,
+            },
+            cores: vec![CoreShare {
+                core: 0,
+                busy: 1.0,
+                steal: 0.0,
+            }],
+        }
+    }
+
+    #[test]
+    fn figures_follow_from_the_readings() {
+        let run = metered();
+        let expected = Sample::new()
+            .higher("requests_per_second", 500.0)
+            .lower("server_cpu_ns_per_request", 1_900_000.0)
+            .lower("both_cpu_ns_per_request", 3_000_000.0)
+            .neither("server_busy_share", 0.95);
+        assert_eq!(run.sample(1000, 1), expected);
+    }
+
+    #[test]
+    fn a_run_without_requests_has_no_cost_per_request() {
+        let sample = metered().sample(0, 1);
+        assert_eq!(sample.value("requests_per_second"), Some(0.0));
+        assert_eq!(sample.value("server_cpu_ns_per_request"), None);
+    }
+
+    #[test]
+    fn whatever_makes_a_run_doubtful_is_noted() {
+        let doubts = |run: &Metered, cores| run.doubts(run.server_busy(cores));
+        assert!(doubts(&metered(), 1).is_empty());
+        assert!(doubts(&metered(), 2)[0].contains("not saturated"));
+        let mut run = metered();
+        run.server.exact = false;
+        run.tcp.retransmitted = 1;
+        run.cores[0].steal = 0.05;
+        assert_eq!(doubts(&run, 1).len(), 3);
+    }
+
+    #[test]
+    fn a_busy_server_is_metered_from_outside() {
+        let listening = "listening service=echo addr=127.0.0.1:1 engine=none";
+        let server = Launch::new("/bin/sh")
+            .args(["-c", &format!("echo {listening}; while :; do :; done")])
+            .start()
+            .unwrap();
+        let meter = Meter::start(&server.process(), &Process::current()).unwrap();
+        // Ends when the server has used time enough, however slow the machine is.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let run = loop {
+            std::thread::sleep(Duration::from_millis(20));
+            let run = meter.stop().unwrap();
+            if run.server.total_ns >= 100_000_000 {
+                break run;
+            }
+            assert!(Instant::now() < deadline, "{run:?}");
+        };
+        assert!(run.server_busy(1) > 0.0);
+        // The reading lags or leads by a tick at most, it doesn't make up time.
+        assert!(run.server.total_ns <= run.elapsed.as_nanos() as u64 + 20_000_000);
+        drop(server);
+        assert!(meter.stop().is_err());
+    }
+}
