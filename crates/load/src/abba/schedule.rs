@@ -58,7 +58,7 @@ const WITH_CONTROL: [[Side; 3]; 6] = [
 
 impl Schedule {
     /// `rounds` counted rounds with a control, after one warm-up round. 0 rounds are taken
-    /// as 1; fewer than [`ROUNDS_MIN`] give no verdict, and small differences need 30 and
+    /// as 1; fewer than [six](crate::stats::ROUNDS_MIN) give no verdict, and small differences need 30 and
     /// more.
     pub fn new(rounds: usize) -> Self {
         Self {
