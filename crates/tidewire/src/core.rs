@@ -5,6 +5,7 @@
 //! it *settle* the connections that changed. Settling makes the callbacks that are due and turns
 //! the record that they left behind into calls of the engine's [`Transport`].
 
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -105,6 +106,18 @@ impl Core {
             due: Vec::new(),
             draining: false,
         }
+    }
+
+    /// Adds a service to a loop that runs already; its index.
+    pub(crate) fn host(&mut self, factory: &dyn Factory) -> u16 {
+        let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
+        self.hosts.push(factory.host(index, &self.waker));
+        index
+    }
+
+    /// The state on this loop of the service with this index.
+    pub(crate) fn local(&mut self, service: u16) -> &mut dyn Any {
+        self.hosts[service as usize].local()
     }
 
     // ---- Connections come and go ----
@@ -622,13 +635,13 @@ impl Core {
                 let on = state.wants_input();
                 io.set_reading(self, index, on);
             }
-            Phase::Dialling | Phase::Buried => {}
+            Phase::Dialling | Phase::Buried(_) => {}
         }
     }
 
     fn bury(&mut self, index: u32, why: Closed) {
         let state = &mut self.states[index as usize];
-        state.phase = Phase::Buried;
+        state.phase = Phase::Buried(why);
         state.carry = Vec::new();
         if !state.opened {
             return;

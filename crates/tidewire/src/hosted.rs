@@ -1,6 +1,7 @@
 //! One service on one loop, with its types erased: the loop knows it as a [`Host`], and one
 //! virtual call serves a whole batch of input.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub(crate) trait Host {
     fn wake(&mut self, states: &mut Slab<State>, env: &mut Env);
     /// Whether anybody off this loop can reach it.
     fn reachable(&self) -> bool;
+    /// The service's state on this loop.
+    fn local(&mut self) -> &mut dyn Any;
 }
 
 /// Makes a service's host on each loop, on the loop's own thread.
@@ -242,5 +245,9 @@ impl<S: Service> Host for Hosted<S> {
     fn reachable(&self) -> bool {
         // One of the references is this host's own.
         Arc::strong_count(&self.mail) > 1
+    }
+
+    fn local(&mut self) -> &mut dyn Any {
+        &mut self.local
     }
 }

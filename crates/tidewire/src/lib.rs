@@ -77,6 +77,7 @@ mod output;
 mod protocol;
 mod random;
 mod runtime;
+pub mod sim;
 mod state;
 mod stop;
 mod sync;

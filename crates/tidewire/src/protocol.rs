@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::closed::{Closed, Refusal};
 use crate::input::Input;
@@ -127,7 +128,7 @@ pub struct Cx<'a, P: Protocol> {
     pub link: Link<'a>,
     /// The service's state on this loop.
     pub local: &'a mut P::Local,
-    pub(crate) mail: &'a std::sync::Arc<Mail<P::Message>>,
+    pub(crate) mail: &'a Arc<Mail<P::Message>>,
 }
 
 impl<P: Protocol> Cx<'_, P> {
@@ -181,6 +182,39 @@ pub trait Service: Send + Sync + 'static {
         local: &mut <Self::Conn as Protocol>::Local,
     ) {
         let _ = (token, error, local);
+    }
+}
+
+/// A service that its owner keeps a hold of, to share it or to look at its state.
+impl<S: Service> Service for Arc<S> {
+    type Conn = S::Conn;
+
+    fn on_loop(
+        &self,
+        at: LoopHandle<<S::Conn as Protocol>::Message>,
+    ) -> <S::Conn as Protocol>::Local {
+        (**self).on_loop(at)
+    }
+
+    fn accept(
+        &self,
+        from: &Peer,
+        local: &mut <S::Conn as Protocol>::Local,
+    ) -> Result<S::Conn, Refusal> {
+        (**self).accept(from, local)
+    }
+
+    fn woken(&self, local: &mut <S::Conn as Protocol>::Local, all: &mut Conns<'_, S::Conn>) {
+        (**self).woken(local, all);
+    }
+
+    fn dial_failed(
+        &self,
+        token: u64,
+        error: &io::Error,
+        local: &mut <S::Conn as Protocol>::Local,
+    ) {
+        (**self).dial_failed(token, error, local);
     }
 }
 

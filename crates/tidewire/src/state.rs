@@ -36,8 +36,8 @@ pub(crate) enum Phase {
         why: Closed,
         reset: bool,
     },
-    /// Torn down and told; an engine may still wait for operations in flight.
-    Buried,
+    /// Torn down and told why; an engine may still wait for operations in flight.
+    Buried(Closed),
 }
 
 /// What is needed before `received` may be called again.
@@ -157,7 +157,7 @@ impl State {
             && match self.phase {
                 Phase::Open => !self.paused && self.appetite != Appetite::Drain,
                 Phase::Finishing(_) | Phase::Lingering(_) => true,
-                Phase::Dialling | Phase::Dead { .. } | Phase::Buried => false,
+                Phase::Dialling | Phase::Dead { .. } | Phase::Buried(_) => false,
             }
     }
 
@@ -218,7 +218,7 @@ impl State {
 
     pub(crate) fn end(&mut self, why: Closed, reset: bool) {
         match self.phase {
-            Phase::Dead { .. } | Phase::Buried => {}
+            Phase::Dead { .. } | Phase::Buried(_) => {}
             _ => self.phase = Phase::Dead { why, reset },
         }
     }

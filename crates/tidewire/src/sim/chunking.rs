@@ -1,0 +1,486 @@
+//! One connection, fed its input in given pieces: for the property that **chunking is invisible
+//! in meaning**.
+//!
+//! A connection of the service under test runs on the production loop, on virtual time, against a
+//! peer that sends exactly the pieces it is told to and takes output as slowly as it is told to.
+//! [`collect`] returns what came out; [`assert_invisible`] compares many splits with the whole.
+//!
+//! ```
+//! use tidewire::sim::chunking;
+//! # use tidewire::*;
+//! # #[derive(Clone)] struct Upper;
+//! # impl Service for Upper { type Conn = Upper; fn on_loop(&self, _: LoopHandle<()>) {}
+//! #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Upper, Refusal> { Ok(Upper) } }
+//! # impl Protocol for Upper { type Local = (); type Message = ();
+//! #   fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+//! #     if cx.link.full() { return Next::AfterDrain }
+//! #     cx.link.write(&input.bytes().to_ascii_uppercase()); input.consume(input.len()); Next::More
+//! #   } }
+//! let got = chunking::collect(Upper, b"hello", &[1, 3], true);
+//! assert_eq!(got.output, b"HELLO");
+//! assert_eq!(got.closed, Some(Closed::Finished));
+//!
+//! chunking::assert_invisible(|| Upper, b"hello", true, |got| got.clone(), 20);
+//! ```
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::closed::Closed;
+use crate::core::{Core, Plan, Transport};
+use crate::hosted::Offered;
+use crate::limits::{CHUNK, Limits};
+use crate::protocol::Service;
+use crate::random::Rng;
+use crate::state::Phase;
+use crate::time::{Clock, Instant};
+use crate::waker::Waker;
+
+/// Turns after which a connection that never comes to rest is given up. A test that gets there
+/// fails: its protocol spins.
+const TURNS_MAX: usize = 10_000_000;
+
+/// What one connection made of its input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collected {
+    /// All bytes that it sent.
+    pub output: Vec<u8>,
+    /// Why it ended; `None` if it was refused, or still open when nothing was left to happen.
+    pub closed: Option<Closed>,
+}
+
+/// How a connection is to be fed. [`run`](Feed::run) feeds it.
+#[derive(Clone, Debug)]
+pub struct Feed<'a> {
+    input: &'a [u8],
+    splits: &'a [usize],
+    half_close: bool,
+    window: usize,
+    limits: Limits,
+    pause: Duration,
+    after: Duration,
+    patience: Duration,
+    seed: u64,
+}
+
+impl<'a> Feed<'a> {
+    /// All of `input` at once (as far as a chunk holds it), from a peer that takes all output, half-closes
+    /// and waits for the end.
+    #[must_use]
+    pub fn new(input: &'a [u8]) -> Feed<'a> {
+        Feed {
+            input,
+            splits: &[],
+            half_close: true,
+            window: usize::MAX,
+            limits: Limits::default(),
+            pause: Duration::ZERO,
+            after: Duration::ZERO,
+            patience: Duration::from_secs(30),
+            seed: 0,
+        }
+    }
+
+    /// The lengths of the pieces, in order; what is left of the input is the last piece. A piece
+    /// of length 0 only lets the pause pass and the peer take output. Pieces longer than
+    /// [`CHUNK`] arrive in several.
+    #[must_use]
+    pub fn splits(mut self, splits: &'a [usize]) -> Feed<'a> {
+        self.splits = splits;
+        self
+    }
+
+    /// Whether the peer finishes sending after the input. Default true.
+    #[must_use]
+    pub fn half_close(mut self, yes: bool) -> Feed<'a> {
+        self.half_close = yes;
+        self
+    }
+
+    /// Bytes of output that the peer takes for each piece that it sends, and each time that the
+    /// connection will not read before more has been taken; at least 1. Default: all there are.
+    #[must_use]
+    pub fn window(mut self, bytes: usize) -> Feed<'a> {
+        self.window = bytes.max(1);
+        self
+    }
+
+    /// The connection's limits: low output marks exercise pacing.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Feed<'a> {
+        self.limits = limits;
+        self
+    }
+
+    /// Virtual time that passes before each piece. Default none.
+    #[must_use]
+    pub fn pause(mut self, each: Duration) -> Feed<'a> {
+        self.pause = each;
+        self
+    }
+
+    /// Virtual time that passes between the last piece and the peer's half-close, for protocols
+    /// that answer by the clock. Default none.
+    #[must_use]
+    pub fn after(mut self, time: Duration) -> Feed<'a> {
+        self.after = time;
+        self
+    }
+
+    /// Virtual time that the peer waits for a connection that does not read, or does not end.
+    /// Default 30 s.
+    #[must_use]
+    pub fn patience(mut self, time: Duration) -> Feed<'a> {
+        self.patience = time;
+        self
+    }
+
+    /// Where the loop's randomness comes from. Default 0.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Feed<'a> {
+        self.seed = seed;
+        self
+    }
+
+    /// Feeds one connection of `service`.
+    ///
+    /// # Panics
+    /// If the connection spins: callbacks that go on for ever while no time passes.
+    pub fn run<S: Service>(self, service: S) -> Collected {
+        let mut fed = Fed::new(service, &self);
+        if fed.open() {
+            fed.feed(&self);
+        }
+        Collected {
+            output: fed.wire.output,
+            closed: fed.wire.closed,
+        }
+    }
+}
+
+/// Feeds one connection of `service` the pieces of `input` that `splits` says, then the end of
+/// input if `half_close`. See [`Feed`] for pacing, time and limits.
+pub fn collect<S: Service>(
+    service: S,
+    input: &[u8],
+    splits: &[usize],
+    half_close: bool,
+) -> Collected {
+    let feed = Feed::new(input).splits(splits).half_close(half_close);
+    feed.run(service)
+}
+
+/// Lengths that split `len` bytes, drawn from `seed`: some seeds cut into single bytes, some into
+/// a few large pieces, most into a mixture.
+#[must_use]
+pub fn splits(seed: u64, len: usize) -> Vec<usize> {
+    let mut rng = Rng::from_seed(seed);
+    // Log-uniform: every order of magnitude gets its share of seeds.
+    let magnitude = rng.below(u64::from(usize::BITS - len.leading_zeros()) + 1);
+    let most = 1u64 << magnitude;
+    let mut pieces = Vec::new();
+    let mut left = len;
+    while left > 0 {
+        let n = (1 + rng.below(most) as usize).min(left);
+        pieces.push(n);
+        left -= n;
+    }
+    pieces
+}
+
+/// Compares `rounds` different splits of `input`, some of them with a slow peer and low output
+/// marks, with the input as a whole. `normalise` names what the meaning of the output is: the
+/// output itself for echo, a set of ids for acknowledgements.
+///
+/// # Panics
+/// If two meanings differ; the message has the round, the splits and both meanings.
+pub fn assert_invisible<S: Service, T: PartialEq + fmt::Debug>(
+    mut make: impl FnMut() -> S,
+    input: &[u8],
+    half_close: bool,
+    normalise: impl Fn(&Collected) -> T,
+    rounds: u64,
+) {
+    let whole = normalise(&collect(make(), input, &[], half_close));
+    for round in 0..rounds {
+        let splits = splits(round, input.len());
+        let mut feed = Feed::new(input).splits(&splits).half_close(half_close);
+        if round % 2 == 1 {
+            let mut rng = Rng::from_seed(round);
+            let window = 1 + rng.below(2000) as usize;
+            let (output_low, output_high) =
+                (rng.below(100) as usize, 101 + rng.below(5000) as usize);
+            feed = feed.window(window).limits(Limits {
+                output_low,
+                output_high,
+                ..Limits::default()
+            });
+        }
+        let got = normalise(&feed.clone().run(make()));
+        assert!(
+            got == whole,
+            "the split shows in round {round}: {feed:?}\n  whole: {whole:?}\n  split: {got:?}"
+        );
+    }
+}
+
+/// The peer's end.
+struct Wire {
+    output: Vec<u8>,
+    /// Bytes that the peer takes before it stops.
+    credit: usize,
+    reading: bool,
+    shut: bool,
+    closed: Option<Closed>,
+}
+
+impl Transport for Wire {
+    fn flush(&mut self, core: &mut Core, index: u32) {
+        while self.credit > 0 {
+            let state = &core.states[index as usize];
+            let mut slices = [IoSlice::new(&[]); 16];
+            let n = state.out.slices(&mut slices);
+            let mut sent = 0;
+            for slice in &slices[..n] {
+                let take = slice.len().min(self.credit);
+                self.output.extend_from_slice(&slice[..take]);
+                self.credit -= take;
+                sent += take;
+            }
+            if sent == 0 {
+                return;
+            }
+            core.sent(index, sent);
+        }
+        core.states[index as usize].send_blocked = true;
+    }
+
+    fn set_reading(&mut self, _core: &mut Core, _index: u32, on: bool) {
+        self.reading = on;
+    }
+
+    fn shut_write(&mut self, _core: &mut Core, _index: u32) {
+        self.shut = true;
+    }
+
+    fn close(&mut self, core: &mut Core, index: u32, _reset: bool) {
+        if let Phase::Buried(why) = core.states[index as usize].phase {
+            self.closed = Some(why);
+        }
+        core.free(index);
+    }
+
+    fn connect(&mut self, core: &mut Core, index: u32, _: SocketAddr, _: Option<SocketAddr>) {
+        core.connect_failed(index, &std::io::ErrorKind::ConnectionRefused.into());
+    }
+
+    fn cancel_connect(&mut self, _core: &mut Core, _index: u32) {}
+}
+
+/// The connection and its peer.
+struct Fed {
+    core: Core,
+    wire: Wire,
+    time: Rc<Cell<u64>>,
+    window: usize,
+    turns: usize,
+}
+
+/// The only connection there is.
+const CONN: u32 = 0;
+
+impl Fed {
+    fn new<S: Service>(service: S, feed: &Feed<'_>) -> Fed {
+        let time = Rc::new(Cell::new(0));
+        let offered = Offered {
+            service: Arc::new(service),
+            limits: Arc::new(feed.limits.clone()),
+            open: Arc::default(),
+        };
+        let plan = Plan {
+            factories: vec![Arc::new(offered)],
+            chunk: CHUNK,
+            buffers: 4,
+        };
+        Fed {
+            core: Core::new(
+                &plan,
+                Arc::new(Waker::new()),
+                Arc::default(),
+                Clock::Virtual(time.clone()),
+                Rng::from_seed(feed.seed),
+            ),
+            wire: Wire {
+                output: Vec::new(),
+                credit: feed.window,
+                reading: false,
+                shut: false,
+                closed: None,
+            },
+            time,
+            window: feed.window,
+            turns: 0,
+        }
+    }
+
+    fn open(&mut self) -> bool {
+        let from = SocketAddr::from(([10, 0, 0, 1], 40_000));
+        match self.core.admit(0, 0, from) {
+            Ok(index) => {
+                assert_eq!(index, CONN);
+                self.core.open(CONN);
+                self.run_due();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn feed(&mut self, feed: &Feed<'_>) {
+        let mut rest = feed.input;
+        for &n in feed.splits {
+            let piece;
+            (piece, rest) = rest.split_at(n.min(rest.len()));
+            self.pass(feed.pause);
+            self.piece(piece, feed);
+        }
+        if !rest.is_empty() {
+            self.pass(feed.pause);
+            self.piece(rest, feed);
+        }
+        self.pass(feed.after);
+        if feed.half_close {
+            if !self.wait_until(feed.patience, |fed| fed.wire.reading) && self.is_there() {
+                self.core.hung_up(CONN);
+                self.run_due();
+                self.wait_until(feed.patience, |fed| fed.wire.reading);
+            }
+            self.end_input();
+            self.wait_until(feed.patience, |_| false);
+        } else {
+            // All output, without waiting for deadlines.
+            self.wait_until(Duration::ZERO, |_| false);
+        }
+        if self.wire.shut {
+            // A finished connection waits for its peer to close.
+            self.end_input();
+        }
+        let closed = self.wire.closed;
+        self.core.cut_all(&mut self.wire);
+        self.wire.closed = closed;
+    }
+
+    fn piece(&mut self, piece: &[u8], feed: &Feed<'_>) {
+        if piece.is_empty() {
+            self.grant();
+        }
+        for chunk in piece.chunks(CHUNK) {
+            if !self.wait_until(feed.patience, |fed| fed.wire.reading) {
+                return;
+            }
+            let mut lease = self.core.env.pool.lease();
+            for _ in 0..TURNS_MAX {
+                if lease.is_some() || !self.progress(Instant::from_nanos(u64::MAX)) {
+                    break;
+                }
+                lease = self.core.env.pool.lease();
+            }
+            let (Some(mut lease), true) = (lease, self.is_there()) else {
+                return;
+            };
+            lease.space()[..chunk.len()].copy_from_slice(chunk);
+            self.core.received(CONN, lease, chunk.len());
+            self.run_due();
+            self.grant();
+        }
+    }
+
+    fn end_input(&mut self) {
+        if self.is_there() {
+            self.core.input_ended(CONN);
+            self.run_due();
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.core.states.contains(CONN as usize)
+    }
+
+    /// Everything that needs neither the peer nor time.
+    fn run_due(&mut self) {
+        loop {
+            self.turns += 1;
+            assert!(self.turns < TURNS_MAX, "the connection never comes to rest");
+            self.core.take_backlog();
+            self.core.take_mail();
+            self.core.settle_all(&mut self.wire);
+            if !self.core.has_work() && !self.core.waker.is_pending() {
+                return;
+            }
+        }
+    }
+
+    /// The peer takes up to its window of output.
+    fn grant(&mut self) {
+        self.wire.credit = self.window;
+        if self.is_there() {
+            self.core.states[CONN as usize].send_blocked = false;
+            self.core.touch(CONN);
+        }
+        self.run_due();
+    }
+
+    /// One step towards rest: the peer takes output, or else time goes on to the next deadline
+    /// before `until`. False if there is nothing of either.
+    fn progress(&mut self, until: Instant) -> bool {
+        let state = self.core.states.get(CONN as usize);
+        if state.is_some_and(|s| !s.out.is_empty()) {
+            self.grant();
+            return true;
+        }
+        match self.core.next_deadline() {
+            Some(at) if at <= until && self.is_there() => {
+                self.advance(at);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether `done` came true before `patience` ran out or nothing was left to happen.
+    fn wait_until(&mut self, patience: Duration, done: impl Fn(&Fed) -> bool) -> bool {
+        let until = self.core.env.now + patience;
+        loop {
+            if done(self) && self.is_there() {
+                return true;
+            }
+            if !self.progress(until) {
+                return false;
+            }
+        }
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        let until = self.core.env.now + time;
+        while let Some(at) = self.core.next_deadline().filter(|at| *at <= until) {
+            self.advance(at);
+        }
+        self.advance(until);
+    }
+
+    fn advance(&mut self, to: Instant) {
+        self.time.set(self.time.get().max(to.as_nanos()));
+        self.core.env.now = self.core.env.clock.monotonic();
+        self.core.expire(&mut self.wire);
+        self.run_due();
+    }
+}

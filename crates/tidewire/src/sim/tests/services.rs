@@ -1,0 +1,98 @@
+//! Small protocols that between them use every part of a link.
+
+use std::time::Duration;
+
+use crate::{Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+
+/// Implements [`Service`] for a protocol that needs nothing to start from but a value.
+macro_rules! service {
+    ($conn:ident) => {
+        impl Service for $conn {
+            type Conn = $conn;
+            fn on_loop(&self, _: LoopHandle<()>) {}
+            fn accept(&self, _: &Peer, (): &mut ()) -> Result<$conn, Refusal> {
+                Ok(self.clone())
+            }
+        }
+    };
+}
+
+/// Sends back what it gets.
+#[derive(Clone)]
+pub(crate) struct Echo;
+service!(Echo);
+
+impl Protocol for Echo {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if cx.link.full() {
+            return Next::AfterDrain;
+        }
+        let n = input.len();
+        cx.link.forward(input, n);
+        Next::More
+    }
+}
+
+/// Frames of a four-byte length and as many bytes; answers each with the sum of its bytes. The
+/// length 0 finishes, a length above 1,000 aborts.
+#[derive(Clone)]
+pub(crate) struct Sums;
+service!(Sums);
+
+impl Protocol for Sums {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        while let Some(head) = input.bytes().first_chunk::<4>() {
+            let n = u32::from_le_bytes(*head) as usize;
+            match n {
+                0 => {
+                    cx.link.finish();
+                    return Next::More;
+                }
+                1..=1000 => {}
+                _ => {
+                    cx.link.abort_because("frame too long");
+                    return Next::More;
+                }
+            }
+            if input.len() < 4 + n {
+                return Next::AtLeast(4 + n);
+            }
+            if cx.link.full() {
+                return Next::AfterDrain;
+            }
+            let sum: u64 = input.bytes()[4..4 + n].iter().map(|&b| u64::from(b)).sum();
+            cx.link.write(&sum.to_le_bytes());
+            input.consume(4 + n);
+        }
+        Next::More
+    }
+}
+
+/// Answers each byte with a full stop, one at a time and 10 ms after it has come.
+#[derive(Clone)]
+pub(crate) struct Sleepy;
+service!(Sleepy);
+
+pub(crate) const SLEEP: Duration = Duration::from_millis(10);
+
+impl Protocol for Sleepy {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        input.consume(1);
+        cx.link.set_timer_after(SLEEP);
+        Next::Paused
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.write(b".");
+        cx.link.resume();
+    }
+}
