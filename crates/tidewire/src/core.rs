@@ -20,6 +20,7 @@ use crate::dial::Dial;
 use crate::env::Env;
 use crate::hosted::{Event, Factory, Host};
 use crate::input::Input;
+use crate::limits::Limits;
 use crate::output::Blocks;
 use crate::protocol::{Origin, Peer};
 use crate::random::Rng;
@@ -65,7 +66,11 @@ pub(crate) struct Core {
     /// Connections that have callbacks or flushing left for the next turn.
     pub(crate) backlog: Vec<u32>,
     hosts: Vec<Box<dyn Host>>,
+    /// Of each host, without the virtual call.
+    limits: Vec<Arc<Limits>>,
     wheel: Wheel,
+    /// No deadline before this one (nanoseconds; `u64::MAX` if there is none). May be early.
+    next_deadline_ns: u64,
     generation: u32,
     due: Vec<u32>,
     draining: bool,
@@ -80,13 +85,7 @@ impl Core {
         clock: Clock,
         rng: Rng,
     ) -> Core {
-        let hosts = plan
-            .factories
-            .iter()
-            .enumerate()
-            .map(|(i, f)| f.host(i as u16, &waker))
-            .collect();
-        Core {
+        let mut core = Core {
             states: Slab::new(),
             env: Env {
                 now: clock.monotonic(),
@@ -100,18 +99,26 @@ impl Core {
             },
             waker,
             backlog: Vec::new(),
-            hosts,
+            hosts: Vec::new(),
+            limits: Vec::new(),
             wheel: Wheel::new(),
+            next_deadline_ns: u64::MAX,
             generation: 0,
             due: Vec::new(),
             draining: false,
+        };
+        for factory in &plan.factories {
+            core.host(&**factory);
         }
+        core
     }
 
     /// Adds a service to a loop that runs already; its index.
     pub(crate) fn host(&mut self, factory: &dyn Factory) -> u16 {
         let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
-        self.hosts.push(factory.host(index, &self.waker));
+        let host = factory.host(index, &self.waker);
+        self.limits.push(host.limits().clone());
+        self.hosts.push(host);
         index
     }
 
@@ -240,7 +247,7 @@ impl Core {
             index,
             generation: self.generation,
         };
-        let limits = self.hosts[service as usize].limits();
+        let limits = &self.limits[service as usize];
         entry.insert(State::new(id, service, peer, limits, self.env.now));
         index
     }
@@ -341,7 +348,10 @@ impl Core {
     /// Settles every connection that changed, those that change meanwhile included.
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
         while let Some(index) = self.env.dirty.pop() {
-            self.settle(io, index);
+            // It may have been settled since, or be gone.
+            if self.states.get(index as usize).is_some_and(|s| s.dirty) {
+                self.settle(io, index);
+            }
         }
     }
 
@@ -351,7 +361,8 @@ impl Core {
         let Some(state) = self.states.get_mut(index as usize) else {
             return;
         };
-        state.dirty = false;
+        // What is touched from here on is seen by this very loop, not by another visit.
+        state.dirty = true;
         let mut rounds = 0;
         loop {
             self.advance(index);
@@ -360,7 +371,8 @@ impl Core {
             if sending && !state.out.is_empty() && !state.send_blocked {
                 io.flush(self, index);
             }
-            if !self.states[index as usize].callback_due() {
+            let state = &self.states[index as usize];
+            if !state.may_owe_callbacks() || !state.callback_due() {
                 break;
             }
             rounds += 1;
@@ -370,7 +382,8 @@ impl Core {
             }
         }
         self.conclude(io, index);
-        if self.states.contains(index as usize) {
+        if let Some(state) = self.states.get_mut(index as usize) {
+            state.dirty = false;
             self.rearm(index);
         }
     }
@@ -404,9 +417,7 @@ impl Core {
 
     /// Input that this connection may be given in one turn; bytes.
     pub(crate) fn turn_bytes(&self, index: u32) -> usize {
-        self.hosts[self.states[index as usize].service as usize]
-            .limits()
-            .turn_bytes
+        self.limits[self.states[index as usize].service as usize].turn_bytes
     }
 
     /// Whether anybody off this loop can reach it.
@@ -415,26 +426,32 @@ impl Core {
     }
 
     /// When `expire` will have something to do.
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.wheel.next().map(Instant::from_nanos)
+        (self.next_deadline_ns != u64::MAX).then(|| Instant::from_nanos(self.next_deadline_ns))
     }
 
     /// Deals with deadlines that have passed.
+    #[inline]
     pub(crate) fn expire(&mut self, io: &mut impl Transport) {
-        if self
-            .wheel
-            .next()
-            .is_none_or(|t| t > self.env.now.as_nanos())
-        {
-            return;
+        if self.next_deadline_ns <= self.env.now.as_nanos() {
+            self.expire_due(io);
         }
+    }
+
+    #[cold]
+    fn expire_due(&mut self, io: &mut impl Transport) {
         let mut due = std::mem::take(&mut self.due);
         self.wheel
             .expire(self.env.now.as_nanos(), EXPIRE_MAX, &mut due);
         for index in due.drain(..) {
+            if let Some(state) = self.states.get_mut(index as usize) {
+                state.wheel_ns = u64::MAX;
+            }
             self.expire_one(io, index);
         }
         self.due = due;
+        self.next_deadline_ns = self.wheel.next().unwrap_or(u64::MAX);
     }
 
     fn expire_one(&mut self, io: &mut impl Transport, index: u32) {
@@ -472,10 +489,8 @@ impl Core {
     fn expire_idle(&mut self, index: u32) {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
-        let Some(idle) = self.hosts[state.service as usize].limits().idle else {
-            return;
-        };
-        if !state.is_open() || state.last_progress + idle > now {
+        let idle = Duration::from_nanos(state.idle_ns);
+        if !state.is_open() || idle.is_zero() || state.last_progress + idle > now {
             return;
         }
         if !state.out.is_empty() {
@@ -559,7 +574,7 @@ impl Core {
 
     fn after_received(&mut self, index: u32, next: crate::protocol::Next) {
         let state = &mut self.states[index as usize];
-        let carried_max = self.hosts[state.service as usize].limits().carried;
+        let carried_max = self.limits[state.service as usize].carried;
         state.apply(next, carried_max);
         if state.appetite == Appetite::Drain {
             self.env.counters.output_pauses.add(1);
@@ -569,7 +584,14 @@ impl Core {
     }
 
     /// Callbacks that the record calls for by itself.
+    #[inline]
     fn advance(&mut self, index: u32) {
+        if self.states[index as usize].may_owe_callbacks() {
+            self.call_back(index);
+        }
+    }
+
+    fn call_back(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
         if state.drained() {
             state.was_full = false;
@@ -610,7 +632,11 @@ impl Core {
     /// Acts on the phase that callbacks and the kernel have led to.
     fn conclude(&mut self, io: &mut impl Transport, index: u32) {
         let state = &mut self.states[index as usize];
-        let linger = self.hosts[state.service as usize].limits().linger;
+        if state.is_open() {
+            let on = state.wants_input();
+            return io.set_reading(self, index, on);
+        }
+        let linger = self.limits[state.service as usize].linger;
         if let Phase::Finishing(why) = state.phase {
             if state.out.is_empty() {
                 state.phase = Phase::Lingering(why);
@@ -662,31 +688,34 @@ impl Core {
 
     /// Makes sure that the wheel fires no later than the connection's next deadline. A later one
     /// leaves it as it is: it fires early, and is armed again then.
+    #[inline]
     fn rearm(&mut self, index: u32) {
-        let state = &self.states[index as usize];
-        let mut next = state.phase_ends;
-        if state.is_open() {
-            let idle = self.hosts[state.service as usize].limits().idle;
-            let deadlines = [state.timer, idle.map(|d| state.last_progress + d)];
-            next = deadlines.into_iter().flatten().min();
-        }
-        if let Some(at) = next {
-            if self
-                .wheel
-                .armed(index)
-                .is_none_or(|armed| armed > at.as_nanos())
-            {
-                self.wheel.arm(index, at.as_nanos());
-            }
+        let state = &mut self.states[index as usize];
+        let next = state.next_deadline_ns();
+        if next < state.wheel_ns {
+            state.wheel_ns = next;
+            self.wheel.arm(index, next);
+            self.next_deadline_ns = self.next_deadline_ns.min(next);
         }
     }
 }
+
+/// A deadline farther away than this may be slept towards from the time of this turn's start.
+const NEAR: Duration = Duration::from_millis(20);
 
 /// How long a loop may sleep: until its next deadline, not at all if it has work.
 pub(crate) fn sleep_for(core: &Core, extra: Option<Instant>) -> Option<Duration> {
     if core.has_work() {
         return Some(Duration::ZERO);
     }
-    let next = [core.next_deadline(), extra].into_iter().flatten().min()?;
+    let next = match (core.next_deadline(), extra) {
+        (Some(a), Some(b)) => a.min(b),
+        (a, b) => a.or(b)?,
+    };
+    let from_turn = next.since(core.env.now);
+    if from_turn > NEAR {
+        // The turn may have taken a while; wake a little early rather than ask the clock each time.
+        return Some(from_turn - NEAR / 2);
+    }
     Some(next.since(core.env.clock.monotonic()))
 }

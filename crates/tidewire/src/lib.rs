@@ -81,6 +81,7 @@ pub mod sim;
 mod state;
 mod stop;
 mod sync;
+mod sys;
 mod time;
 mod waker;
 mod wheel;

@@ -72,6 +72,10 @@ pub(crate) struct State {
     pub(crate) last_progress: Instant,
     /// When the present phase ends by force: the linger limit, or a dial's next step.
     pub(crate) phase_ends: Option<Instant>,
+    /// Time without progress that is allowed; nanoseconds, 0 for ever.
+    pub(crate) idle_ns: u64,
+    /// When the timer wheel will fire for this connection; `u64::MAX` if it will not.
+    pub(crate) wheel_ns: u64,
     pub(crate) low: u32,
     pub(crate) high: u32,
     pub(crate) hard: usize,
@@ -125,6 +129,10 @@ impl State {
             timer: None,
             last_progress: now,
             phase_ends: None,
+            idle_ns: limits
+                .idle
+                .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
+            wheel_ns: u64::MAX,
             low: u32::try_from(limits.output_low).unwrap_or(u32::MAX),
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
             hard: limits.output_hard,
@@ -199,6 +207,26 @@ impl State {
             && self.is_open()
             && !self.replay_due()
             && (self.appetite != Appetite::Drain || self.paused)
+    }
+
+    /// A cheap test that most connections fail at most times: false means that no callback is owed.
+    #[inline]
+    pub(crate) fn may_owe_callbacks(&self) -> bool {
+        self.was_full | self.replay | self.input_ended | self.hung_up | self.drain_owed
+    }
+
+    /// The earliest of the deadlines that matter in this phase; `u64::MAX` if there is none.
+    #[inline]
+    pub(crate) fn next_deadline_ns(&self) -> u64 {
+        let ns = |t: Option<Instant>| t.map_or(u64::MAX, Instant::as_nanos);
+        if !self.is_open() {
+            return ns(self.phase_ends);
+        }
+        let idle = match self.idle_ns {
+            0 => u64::MAX,
+            idle => self.last_progress.as_nanos().saturating_add(idle),
+        };
+        idle.min(ns(self.timer))
     }
 
     /// Whether a callback is owed that needs nothing more from outside.

@@ -1,13 +1,13 @@
 //! Time as protocols see it: given by the engine, never taken.
 //!
-//! An [`Instant`] is a point on the loop's monotonic clock. On the real engines that clock is
-//! `CLOCK_MONOTONIC`, so instants of different loops of one machine compare; on the simulated
-//! network it is virtual and moves only when nothing is left to do.
+//! An [`Instant`] is a point on the loop's monotonic clock. On the real engines that clock
+//! is `CLOCK_MONOTONIC`, so instants of different loops compare; on the simulated network it is virtual and moves
+//! only when nothing is left to do.
 
 use std::cell::Cell;
 use std::ops::{Add, Sub};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in monotonic time, in nanoseconds. Made only by an engine (or, in tests, by hand).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,20 +68,16 @@ impl Clock {
     #[inline]
     pub(crate) fn monotonic(&self) -> Instant {
         match self {
-            Clock::System => {
-                let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-                Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-            }
+            Clock::System => Instant(crate::sys::monotonic_ns()),
             Clock::Virtual(t) => Instant(t.get()),
         }
     }
 
     pub(crate) fn wall(&self) -> Duration {
         match self {
-            Clock::System => {
-                let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-                Duration::new(t.tv_sec.max(0) as u64, t.tv_nsec as u32)
-            }
+            Clock::System => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
             Clock::Virtual(t) => VIRTUAL_EPOCH + Duration::from_nanos(t.get()),
         }
     }

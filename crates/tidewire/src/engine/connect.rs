@@ -28,7 +28,7 @@ pub(crate) fn prepare(
         if from.port() == 0 && from.is_ipv4() {
             // The port is chosen when connecting, knowing the destination. Without this option,
             // 28 thousand connections from one address are the end.
-            crate::engine::sys::bind_address_no_port(&socket)?;
+            crate::sys::bind_address_no_port(&socket)?;
         }
         socket.bind(&from.into())?;
     }

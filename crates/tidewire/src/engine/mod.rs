@@ -10,7 +10,6 @@ pub(crate) mod connect;
 pub(crate) mod epoll;
 pub(crate) mod poll;
 pub(crate) mod ready;
-pub(crate) mod sys;
 pub(crate) mod threads;
 
 use std::fmt;

@@ -1,7 +1,21 @@
-//! Socket options that no safe wrapper offers.
+//! The system calls for which no safe wrapper does.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+
+/// `CLOCK_MONOTONIC` in nanoseconds. The standard library's type hides the number behind arithmetic
+/// that costs more than the clock, and rustix's reading of the vDSO crashes under valgrind.
+#[inline]
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec that lives through the call, which fails for no valid
+    // clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
 
 /// Leaves the choice of the local port to `connect` (`IP_BIND_ADDRESS_NO_PORT`, ip(7)), which knows
 /// the destination and so can use a port for each.
