@@ -155,7 +155,7 @@ impl State {
 
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        matches!(self.phase, Phase::Open)
     }
 
     /// Whether the engine should receive: open and hungry, or discarding what still comes.
