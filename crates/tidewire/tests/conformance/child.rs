@@ -1,0 +1,83 @@
+//! Cases that need a process of their own: this program, started again and told by an environment
+//! variable which case to run.
+
+use std::io::Read;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::case::Case;
+use crate::variant;
+
+const CASE: &str = "TIDEWIRE_CONFORMANCE_CASE";
+/// A child that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The case that this process was started for, if it is a child.
+pub(crate) fn wanted() -> Option<String> {
+    std::env::var(CASE).ok()
+}
+
+/// Runs the one case, in the child.
+pub(crate) fn run_here(cases: &[Case], wanted: &str) -> ExitCode {
+    let found = variant::ALL.into_iter().find_map(|v| {
+        let case = wanted.strip_prefix(v.name)?.strip_prefix('/')?;
+        Some((v, cases.iter().find(|c| c.name == case)?))
+    });
+    let Some((variant, case)) = found else {
+        eprintln!("no case is called {wanted}");
+        return ExitCode::FAILURE;
+    };
+    (case.run)(variant);
+    ExitCode::SUCCESS
+}
+
+/// Runs a case in a child, and says what it printed if it failed.
+pub(crate) fn run(name: &str) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut child = Command::new(program)
+        .env(CASE, name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let mut stderr = child.stderr.take().expect("was piped");
+    let printed = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().map_err(|e| e.to_string())? {
+            Some(status) => break status,
+            None if Instant::now() > until => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let text = printed.join().unwrap_or_default();
+                return Err(format!("hung for {PATIENCE:?}\n{text}"));
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let text = printed.join().unwrap_or_default();
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{status}\n{text}"))
+    }
+}
+
+/// As many descriptors as the system lets this process have.
+pub(crate) fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}

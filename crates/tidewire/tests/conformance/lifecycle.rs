@@ -1,0 +1,246 @@
+//! How connections begin and end.
+
+use std::time::Duration;
+
+use tidewire::{Closed, Input, Next};
+
+use crate::case::{Case, case};
+use crate::fixture::{Context, Role, Setup};
+use crate::record::Event;
+use crate::roles::{Echo, Receives, Sink, noise};
+use crate::variant::Variant;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case!(peer_closes_in_order),
+        case!(peer_resets),
+        case!(finish_flushes_before_it_ends),
+        case!(finish_spares_replies_from_late_input),
+        case!(finish_is_the_last_word),
+        case!(abort_resets_and_is_the_last_word),
+        case!(reasons_of_the_protocol_are_kept),
+        case!(finish_in_opened),
+        case!(abort_in_opened),
+        case!(linger_limit_ends_a_silent_peer),
+        case!(linger_limit_ends_a_peer_that_does_not_read),
+        case!(short_connections_one_after_another),
+    ]
+}
+
+fn peer_closes_in_order(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    drop(client);
+    assert_eq!(server.record.why_closed(0), Closed::Finished);
+    let seen = server.record.lock().of(0);
+    let want = [
+        Event::Opened,
+        Event::PeerFinished(0),
+        Event::Closed(Closed::Finished),
+    ];
+    assert_eq!(seen, want);
+    let counters = server.stop();
+    assert_eq!(
+        (counters.accepted, counters.bytes_in, counters.bytes_out),
+        (1, 1, 1)
+    );
+    assert_eq!(counters.closed_for(Closed::Finished), 1);
+}
+
+fn peer_resets(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    client.reset();
+    assert_eq!(server.record.why_closed(0), Closed::Reset);
+    assert_eq!(server.stop().closed_for(Closed::Reset), 1);
+}
+
+fn finish_flushes_before_it_ends(v: Variant) {
+    let reply = noise(1, 3 << 20);
+    let all = reply.clone();
+    let server = Setup::on(v).start(move || {
+        let reply = reply.clone();
+        Receives(move |input: &mut Input<'_>, cx: &mut Context<'_>| {
+            input.consume(input.len());
+            cx.link.write(&reply);
+            cx.link.finish();
+            Next::More
+        })
+    });
+    let mut client = server.connect();
+    client.send(b"?");
+    assert!(client.rest() == all, "all of the reply, then the end");
+    drop(client);
+    assert_eq!(server.record.why_closed(0), Closed::Finished);
+    server.stop();
+}
+
+/// A close with input unread would reset the connection and take the replies with it.
+fn finish_spares_replies_from_late_input(v: Variant) {
+    let reply = noise(2, 300_000);
+    let all = reply.clone();
+    let server = Setup::on(v).start(move || {
+        let reply = reply.clone();
+        Receives(move |_: &mut Input<'_>, cx: &mut Context<'_>| {
+            cx.link.write(&reply);
+            cx.link.finish();
+            Next::More
+        })
+    });
+    let mut client = server.connect();
+    client.send(&noise(3, 4 << 20));
+    assert!(client.rest() == all);
+    client.send(b"even now");
+    drop(client);
+    assert_eq!(server.record.why_closed(0), Closed::Finished);
+    server.stop();
+}
+
+fn finish_is_the_last_word(v: Variant) {
+    let server = Setup::on(v).start(|| {
+        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+            input.consume(1);
+            cx.link.write(b"bye");
+            cx.link.set_timer_after(Duration::from_millis(1));
+            cx.link.finish();
+            cx.link.write(b"too late");
+            cx.link.set_timer_after(Duration::from_millis(1));
+            cx.link.pause();
+            Next::AfterDrain
+        })
+    });
+    let mut client = server.connect();
+    client.send(b"12");
+    client.expect(b"bye");
+    client.expect_end();
+    client.send(b"3");
+    client.finish();
+    server.record.why_closed(0);
+    let want = [Event::Opened, Event::Closed(Closed::Finished)];
+    assert_eq!(server.record.lock().of(0), want);
+    assert_eq!(server.record.calls(), 1);
+    server.stop();
+}
+
+fn abort_resets_and_is_the_last_word(v: Variant) {
+    let server = Setup::on(v).start(|| {
+        Receives(|_: &mut Input<'_>, cx: &mut Context<'_>| {
+            cx.link.write(b"dropped");
+            cx.link.abort();
+            cx.link.write(b"too late");
+            cx.link.finish();
+            Next::More
+        })
+    });
+    let mut client = server.connect();
+    client.send(b"12");
+    client.expect_reset();
+    assert_eq!(server.record.why_closed(0), Closed::Aborted);
+    assert_eq!(server.record.lock().of(0).len(), 2);
+    server.stop();
+}
+
+fn reasons_of_the_protocol_are_kept(v: Variant) {
+    let server = Setup::on(v).start(|| {
+        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+            match input.bytes()[0] {
+                b'f' => cx.link.finish_because("had enough"),
+                _ => cx.link.abort_because("nonsense"),
+            }
+            Next::More
+        })
+    });
+    let mut polite = server.connect();
+    polite.send(b"f");
+    polite.expect_end();
+    drop(polite);
+    assert_eq!(
+        server.record.why_closed(0),
+        Closed::ByProtocol("had enough")
+    );
+    let mut rude = server.connect();
+    rude.send(b"?");
+    rude.expect_reset();
+    assert_eq!(server.record.why_closed(1), Closed::ByProtocol("nonsense"));
+    server.stop();
+}
+
+/// Says `hello` and ends, or is cut, before anything was received.
+struct EndsAtOnce {
+    aborts: bool,
+}
+
+impl Role for EndsAtOnce {
+    fn opened(&mut self, cx: &mut Context<'_>) {
+        cx.link.write(b"hello");
+        if self.aborts {
+            cx.link.abort();
+        } else {
+            cx.link.finish();
+        }
+    }
+    fn received(&mut self, _: &mut Input<'_>, _: &mut Context<'_>) -> Next {
+        Next::More
+    }
+}
+
+fn finish_in_opened(v: Variant) {
+    let server = Setup::on(v).start(|| EndsAtOnce { aborts: false });
+    let mut client = server.connect();
+    client.expect(b"hello");
+    client.expect_end();
+    drop(client);
+    assert_eq!(server.record.why_closed(0), Closed::Finished);
+    server.stop();
+}
+
+fn abort_in_opened(v: Variant) {
+    let server = Setup::on(v).start(|| EndsAtOnce { aborts: true });
+    server.connect().expect_reset();
+    assert_eq!(server.record.why_closed(0), Closed::Aborted);
+    server.stop();
+}
+
+fn linger_limit_ends_a_silent_peer(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.linger = Duration::from_millis(50))
+        .start(|| EndsAtOnce { aborts: false });
+    let mut client = server.connect();
+    client.expect(b"hello");
+    client.expect_end();
+    assert_eq!(server.record.why_closed(0), Closed::LingerExpired);
+    server.stop();
+}
+
+fn linger_limit_ends_a_peer_that_does_not_read(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.linger = Duration::from_millis(50))
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                input.consume(input.len());
+                cx.link.write(&vec![7; 32 << 20]);
+                cx.link.finish();
+                Next::More
+            })
+        });
+    let mut client = server.connect();
+    client.send(b"?");
+    assert_eq!(server.record.why_closed(0), Closed::LingerExpired);
+    client.expect_reset();
+    server.stop();
+}
+
+fn short_connections_one_after_another(v: Variant) {
+    let server = Setup::on(v).start(|| Sink);
+    for _ in 0..300 {
+        server.connect().send(b"x");
+    }
+    server.record.until("300 ends", |r| r.closed() == 300);
+    let counters = server.stop();
+    assert_eq!((counters.accepted, counters.bytes_in), (300, 300));
+    assert_eq!(counters.closed_for(Closed::Finished), 300);
+}

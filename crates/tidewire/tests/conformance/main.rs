@@ -1,0 +1,36 @@
+//! The conformance suite: what a protocol may rely on, checked on every engine and placement.
+//!
+//! Every case is one function that is given a [`Variant`](variant::Variant) and runs real sockets
+//! on the loopback interface; its name in the list is `variant/case`. Engines may differ in speed,
+//! in nothing else. A variant that does not work on this machine is listed as ignored, and the
+//! reason is printed.
+
+mod case;
+mod child;
+mod client;
+mod fixture;
+mod record;
+mod roles;
+mod variant;
+
+mod ending;
+mod flow;
+mod lifecycle;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    child::raise_descriptor_limit();
+    record::hush_expected_panics();
+    let cases: Vec<case::Case> = [lifecycle::cases(), flow::cases(), ending::cases()]
+        .into_iter()
+        .flatten()
+        .collect();
+    if let Some(wanted) = child::wanted() {
+        return child::run_here(&cases, &wanted);
+    }
+    let args = libtest_mimic::Arguments::from_args();
+    let variants = variant::working();
+    let trials = case::trials(&cases, &variants);
+    libtest_mimic::run(&args, trials).exit_code()
+}
