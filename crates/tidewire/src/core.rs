@@ -308,7 +308,7 @@ impl Core {
             state.carry = whole[consumed..].to_vec();
         }
         whole.end_lending();
-        self.after_received(index, next);
+        self.after_received(index, next, consumed > 0);
     }
 
     /// The kernel took the first `n` queued bytes.
@@ -326,7 +326,7 @@ impl Core {
         self.touch(index);
     }
 
-    /// The peer finished sending, or vanished, while input is not being read.
+    /// The peer finished sending or vanished; there may be input of it still to be read.
     pub(crate) fn hung_up(&mut self, index: u32) {
         self.states[index as usize].hung_up = true;
         self.touch(index);
@@ -569,13 +569,13 @@ impl Core {
             }
             state.carry = carry;
         }
-        self.after_received(index, next);
+        self.after_received(index, next, consumed > 0);
     }
 
-    fn after_received(&mut self, index: u32, next: crate::protocol::Next) {
+    fn after_received(&mut self, index: u32, next: crate::protocol::Next, progress: bool) {
         let state = &mut self.states[index as usize];
         let carried_max = self.limits[state.service as usize].carried;
-        state.apply(next, carried_max);
+        state.apply(next, carried_max, progress);
         if state.appetite == Appetite::Drain {
             self.env.counters.output_pauses.add(1);
         }
@@ -595,11 +595,10 @@ impl Core {
         let state = &mut self.states[index as usize];
         if state.drained() {
             state.was_full = false;
-            if state.appetite == Appetite::Drain {
-                state.appetite = Appetite::Bytes(1);
-                state.replay = true;
-            }
+            state.end_drain_wait();
             self.call(index, Event::Writable);
+        } else if state.drain_over() {
+            state.end_drain_wait();
         }
         let state = &mut self.states[index as usize];
         if state.replay && state.is_open() && !state.paused {

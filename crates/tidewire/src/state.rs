@@ -99,7 +99,7 @@ pub(crate) struct State {
     pub(crate) told_finished: bool,
     /// `hung_up` was called.
     pub(crate) told_hung_up: bool,
-    /// The peer finished or vanished while input was paused.
+    /// The engine saw the peer's end of sending, perhaps behind data that is still to be read.
     pub(crate) hung_up: bool,
     /// The attempts of a dialled connection that is not yet established.
     pub(crate) attempts: Option<Box<Attempts>>,
@@ -181,9 +181,25 @@ impl State {
             }
     }
 
+    /// Whether output that had been full has fallen to the low mark.
     #[inline]
     pub(crate) fn drained(&self) -> bool {
         self.was_full && self.is_open() && self.out.len() <= self.low as usize
+    }
+
+    /// Whether a protocol that waits for its output to drain has waited long enough. Output that
+    /// was never full must go altogether: a low mark above it would be no wait at all.
+    #[inline]
+    pub(crate) fn drain_over(&self) -> bool {
+        self.appetite == Appetite::Drain && !self.was_full && self.out.is_empty() && self.is_open()
+    }
+
+    /// Offers what is carried as soon as may be, if draining was what it waited for.
+    pub(crate) fn end_drain_wait(&mut self) {
+        if self.appetite == Appetite::Drain {
+            self.appetite = Appetite::Bytes(1);
+            self.replay = true;
+        }
     }
 
     #[inline]
@@ -198,7 +214,11 @@ impl State {
 
     #[inline]
     pub(crate) fn hang_up_due(&self) -> bool {
-        self.hung_up && !self.told_hung_up && self.paused && self.is_open()
+        (self.hung_up || self.input_ended)
+            && !self.told_hung_up
+            && !self.told_finished
+            && self.paused
+            && self.is_open()
     }
 
     #[inline]
@@ -212,7 +232,12 @@ impl State {
     /// A cheap test that most connections fail at most times: false means that no callback is owed.
     #[inline]
     pub(crate) fn may_owe_callbacks(&self) -> bool {
-        self.was_full | self.replay | self.input_ended | self.hung_up | self.drain_owed
+        self.was_full
+            | self.replay
+            | self.input_ended
+            | self.hung_up
+            | self.drain_owed
+            | matches!(self.appetite, Appetite::Drain)
     }
 
     /// The earliest of the deadlines that matter in this phase; `u64::MAX` if there is none.
@@ -233,6 +258,7 @@ impl State {
     #[inline]
     pub(crate) fn callback_due(&self) -> bool {
         self.drained()
+            || self.drain_over()
             || self.replay_due()
             || self.end_of_input_due()
             || self.hang_up_due()
@@ -269,8 +295,9 @@ impl State {
         }
     }
 
-    /// Records what `received` asked for; `carried_max` is the limit on what may be asked.
-    pub(crate) fn apply(&mut self, next: Next, carried_max: usize) {
+    /// Records what `received` asked for; `carried_max` is the limit on what may be asked, `progress`
+    /// whether anything was consumed.
+    pub(crate) fn apply(&mut self, next: Next, carried_max: usize, progress: bool) {
         if !self.is_open() {
             return;
         }
@@ -280,9 +307,14 @@ impl State {
                 self.kill(Closed::CarriedLimit);
                 return;
             }
-            // Fewer than are there already would never wait, and so might spin.
+            // They are there already.
+            Next::AtLeast(n) if progress && n <= self.carry.len() => {
+                self.replay = true;
+                Appetite::Bytes(n.max(1))
+            }
+            // Asking again for what is there, without consuming any of it, would spin.
             Next::AtLeast(n) => Appetite::Bytes(n.max(self.carry.len() + 1)),
-            Next::AfterDrain if self.was_full => Appetite::Drain,
+            Next::AfterDrain if !self.out.is_empty() => Appetite::Drain,
             // Nothing is queued that could drain: wait for bytes instead of spinning.
             Next::AfterDrain => Appetite::Bytes(1),
             Next::Paused => {

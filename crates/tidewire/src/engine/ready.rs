@@ -74,6 +74,8 @@ struct Sock<F> {
     readable: bool,
     /// The end of input, or an error, waits behind the data.
     ended: bool,
+    /// It is an error.
+    broken: bool,
     reading: bool,
     /// In the queue of connections to receive from.
     queued: bool,
@@ -122,6 +124,7 @@ impl<P: Poller> Sockets<P> {
             generation: id.generation,
             readable: false,
             ended: false,
+            broken: false,
             reading: true,
             queued: false,
             connecting,
@@ -162,6 +165,9 @@ impl<P: Poller> Sockets<P> {
         loop {
             let Some(sock) = self.sock(index) else { return };
             if !sock.readable || !sock.reading {
+                if sock.broken && sock.readable {
+                    self.report_error(core, index);
+                }
                 return self.sweep_done(core, index);
             }
             if left == 0 {
@@ -212,6 +218,14 @@ impl<P: Poller> Sockets<P> {
             sock.sweep = false;
             core.owe_drain(index);
         }
+    }
+
+    /// Nobody reads, so the error will not be seen there.
+    fn report_error(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        let error = rustix::net::sockopt::socket_error(&sock.fd);
+        let error = error.unwrap_or_else(Err).err().unwrap_or(Errno::CONNRESET);
+        core.failed(index, io::Error::from(error).kind());
     }
 
     fn finish_connect(&mut self, core: &mut Core, index: u32) {
@@ -500,20 +514,20 @@ impl<P: Poller> Reactor<P> {
                 core.touch(index);
             }
         }
-        sock.ended |= event.ended || event.broken;
         if !(event.readable || event.ended || event.broken) {
             return;
         }
         sock.readable = true;
-        if sock.reading {
+        sock.ended |= event.ended || event.broken;
+        sock.broken |= event.broken;
+        let reading = sock.reading;
+        if event.ended || event.broken {
+            core.hung_up(index);
+        }
+        if reading {
             self.io.enqueue(index);
         } else if event.broken {
-            // Nobody reads, so the error would not be seen there.
-            let error = rustix::net::sockopt::socket_error(&sock.fd);
-            let error = error.unwrap_or_else(Err).err().unwrap_or(Errno::CONNRESET);
-            core.failed(index, io::Error::from(error).kind());
-        } else if event.ended {
-            core.hung_up(index);
+            self.io.report_error(core, index);
         }
         // With a level-triggered poller, what is known already must not be reported again.
         core.touch(index);
