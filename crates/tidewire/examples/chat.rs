@@ -1,0 +1,170 @@
+//! A chat room: each line goes to everybody else, on whatever loop they are.
+//!
+//! A connection cannot call another one. It puts its line into state that the loops share and
+//! signals them; each loop's `woken` then hands the new lines to its connections. Any number of
+//! lines costs a loop one wake-up. Someone who does not read is not waited for: lines are dropped
+//! for a connection that is full.
+
+mod common;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use tidewire::{ConnId, Conns, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+
+const LINE_MAX: usize = 4096;
+/// Lines kept for loops that have not come round yet.
+const BACKLOG: usize = 1024;
+
+/// What all loops share.
+#[derive(Default)]
+struct Room {
+    lines: Mutex<Lines>,
+    loops: Mutex<HashMap<u64, LoopHandle<()>>>,
+    next_loop: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lines {
+    /// Number of the oldest line kept.
+    first: u64,
+    kept: VecDeque<Line>,
+}
+
+#[derive(Clone)]
+struct Line {
+    from: (u64, ConnId),
+    text: Arc<[u8]>,
+}
+
+/// What one loop knows.
+struct OnLoop {
+    room: Arc<Room>,
+    /// Connections' names are per loop; this tells loops apart.
+    number: u64,
+    seen: u64,
+}
+
+/// With a thread per connection, loops come and go.
+impl Drop for OnLoop {
+    fn drop(&mut self) {
+        self.room.loops.lock().unwrap().remove(&self.number);
+    }
+}
+
+struct Guest;
+
+impl Protocol for Guest {
+    type Local = OnLoop;
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        while let Some(end) = input.bytes().iter().position(|&b| b == b'\n') {
+            let line = Line {
+                from: (cx.local.number, cx.link.id()),
+                text: input.bytes()[..=end].into(),
+            };
+            input.consume(end + 1);
+            cx.local.room.say(line);
+        }
+        if input.len() > LINE_MAX {
+            cx.link.finish_because("a line too long");
+        }
+        Next::More
+    }
+}
+
+impl Room {
+    fn say(&self, line: Line) {
+        {
+            let mut lines = self.lines.lock().unwrap();
+            lines.kept.push_back(line);
+            if lines.kept.len() > BACKLOG {
+                lines.kept.pop_front();
+                lines.first += 1;
+            }
+        }
+        for each in self.loops.lock().unwrap().values() {
+            each.signal();
+        }
+    }
+}
+
+struct Chat(Arc<Room>);
+
+impl Service for Chat {
+    type Conn = Guest;
+
+    fn on_loop(&self, at: LoopHandle<()>) -> OnLoop {
+        let number = self.0.next_loop.fetch_add(1, Relaxed);
+        self.0.loops.lock().unwrap().insert(number, at);
+        let lines = self.0.lines.lock().unwrap();
+        let seen = lines.first + lines.kept.len() as u64;
+        OnLoop {
+            room: self.0.clone(),
+            number,
+            seen,
+        }
+    }
+
+    fn accept(&self, _: &Peer, _: &mut OnLoop) -> Result<Guest, Refusal> {
+        Ok(Guest)
+    }
+
+    fn woken(&self, local: &mut OnLoop, all: &mut Conns<'_, Guest>) {
+        let fresh: Vec<Line> = {
+            let lines = self.0.lines.lock().unwrap();
+            let skip = local.seen.saturating_sub(lines.first) as usize;
+            local.seen = lines.first + lines.kept.len() as u64;
+            lines.kept.iter().skip(skip).cloned().collect()
+        };
+        all.each(local, |_, cx| {
+            let me = (cx.local.number, cx.link.id());
+            for line in fresh.iter().filter(|l| l.from != me) {
+                if !cx.link.full() {
+                    cx.link.write(&line.text);
+                }
+            }
+        });
+    }
+}
+
+fn main() {
+    let args = common::args();
+    let (running, _) = common::start(&args, Chat(Arc::default()));
+    if args.self_test {
+        let mut guests: Vec<_> = (0..5)
+            .map(|_| BufReader::new(TcpStream::connect(running.addrs()[0]).expect("connect")))
+            .collect();
+        // Whoever has been answered is in the room: only then does anybody speak for all to hear.
+        for i in 0..guests.len() {
+            loop {
+                guests[i]
+                    .get_mut()
+                    .write_all(format!("here is {i}\n").as_bytes())
+                    .expect("write");
+                let other = (i + 1) % guests.len();
+                let mut heard = String::new();
+                guests[other].read_line(&mut heard).expect("read");
+                if heard == format!("here is {i}\n") {
+                    break;
+                }
+            }
+        }
+        guests[0]
+            .get_mut()
+            .write_all(b"hello, all\n")
+            .expect("write");
+        for guest in &mut guests[1..] {
+            let mut heard = String::new();
+            while heard != "hello, all\n" {
+                heard.clear();
+                assert_ne!(guest.read_line(&mut heard).expect("read"), 0);
+            }
+        }
+    }
+    common::end(&args, running);
+}
