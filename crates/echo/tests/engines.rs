@@ -1,6 +1,8 @@
 //! On the real engines: an echo leaves in one piece where it arrived in one, and a half-close
 //! loses nothing.
 
+#![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
