@@ -1,2 +1,56 @@
-//! The `tidewire` command.
-fn main() {}
+//! The `tidewire` command: ready servers, and the tools to measure them.
+//!
+//! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
+//! are those of [`Exit`], the same for all subcommands.
+
+#![forbid(unsafe_code)]
+
+mod descriptors;
+mod exit;
+mod serve;
+mod span;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Failure;
+
+/// TCP servers for floods of small messages, on threads, epoll or io_uring.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs servers until SIGTERM or SIGINT.
+    Serve(Box<serve::Args>),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version come this way too; what cannot be printed has nowhere to go.
+            let _ = e.print();
+            return if e.use_stderr() {
+                exit::USAGE.into()
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let done = match cli.command {
+        Command::Serve(args) => serve::run(*args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { status, message }) => {
+            eprintln!("tidewire: {message}");
+            status.into()
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! How the command ends: what it says, and with which status.
+
+/// What was asked for cannot be done: usage, a port in use, nobody to connect to.
+pub(crate) const USAGE: u8 = 1;
+/// A server under load gave a wrong answer or lost a connection.
+#[allow(dead_code)]
+pub(crate) const WRONG: u8 = 2;
+
+/// Why the command failed: a sentence that says what was attempted, on what, why it failed and what
+/// to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// Something could not be done.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure {
+            status: USAGE,
+            message: message.into(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The settings of `serve` as flags and as keys of a file: one list for both.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::de::{self, Deserialize, Deserializer};
+use tidewire::{EngineChoice, Placement};
+
+use super::endpoint::{ListenAt, Named};
+use crate::exit::Failure;
+use crate::span::Span;
+
+/// What to serve, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Reads settings from this TOML file: the same names as the flags without their dashes in
+    /// front, the services as `services = [...]`. Flags win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// Everything that may be set; absent means the default.
+#[derive(Debug, Default, clap::Args, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct Options {
+    /// Services to run: echo, ack (all modes), ack/MODE, discard [default: all but discard]
+    #[arg(value_name = "SERVICE")]
+    pub(crate) services: Vec<Named>,
+
+    /// What runs the loops: threads, epoll, uring, or auto, which takes uring where it works
+    /// [default: auto]
+    #[arg(long)]
+    #[serde(deserialize_with = "from_text")]
+    pub(crate) engine: Option<EngineChoice>,
+
+    /// Loops that carry connections; the threads engine has one for each connection instead
+    /// [default: one for each core that the process may run on]
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
+
+    /// How connections come to loops: shared (each accepts for itself) or acceptor (one more loop
+    /// accepts and hands them out in turn) [default: shared]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) placement: Option<PlacementName>,
+
+    /// IP address for all listeners that don't name one [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    pub(crate) bind: Option<IpAddr>,
+
+    /// Listens for a service at IP:PORT, or PORT on the --bind address, instead of its default
+    /// ports; may be repeated. Port 0 takes any free port
+    #[arg(long, value_name = "SERVICE[/MODE]=ADDR")]
+    pub(crate) listen: Vec<ListenAt>,
+
+    /// Cores to pin the loops to, such as 0,1 [default: not pinned]
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    pub(crate) cpus: Vec<usize>,
+
+    /// Longest time to poll before a loop sleeps; spares the wake-up, burns the core
+    /// [default: 0, off]
+    #[arg(long, value_name = "MICROS")]
+    pub(crate) busy_poll: Option<u64>,
+
+    /// Closes connections on which nothing moves for this long; 0 is never
+    /// [default: 5 s for ack, 60 s for others]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) idle: Option<Span>,
+
+    /// Largest payload of an ack message, in bytes; a larger one closes its connection
+    /// [default: 16777216]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_payload: Option<u32>,
+
+    /// Connections open at once for each service; more are reset [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections: Option<usize>,
+
+    /// How long a finished connection may take to flush, and then to see its peer close
+    /// [default: 5]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) linger: Option<Span>,
+
+    /// Congestion control of accepted connections, such as cubic [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+
+    /// How logs are written to stderr [default: text]
+    #[arg(long)]
+    pub(crate) log_format: Option<LogFormat>,
+
+    /// What is logged: error, warn, info, debug, trace, or pairs such as tidewire=debug
+    /// [default: RUST_LOG, else info]
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+
+    /// How long a graceful stop may take before connections are cut [default: 10]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) stop_deadline: Option<Span>,
+
+    /// Logs the counters this often [default: only at the end]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) stats_interval: Option<Span>,
+}
+
+/// How connections come to loops.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PlacementName {
+    /// Each loop accepts for itself.
+    Shared,
+    /// One more loop accepts.
+    Acceptor,
+}
+
+impl From<PlacementName> for Placement {
+    fn from(name: PlacementName) -> Placement {
+        match name {
+            PlacementName::Shared => Placement::Shared,
+            PlacementName::Acceptor => Placement::Acceptor,
+        }
+    }
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl Options {
+    /// Reads a configuration file.
+    pub(crate) fn read(path: &Path) -> Result<Options, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Failure::usage(format!(
+                "cannot read the configuration {}: {e}",
+                path.display()
+            ))
+        })?;
+        toml::from_str(&text).map_err(|e| {
+            let e = e.to_string();
+            Failure::usage(format!(
+                "configuration {}: {}",
+                path.display(),
+                e.trim_end()
+            ))
+        })
+    }
+
+    /// These, and where one is absent, that of `base`.
+    pub(crate) fn over(self, base: Options) -> Options {
+        fn list<T>(over: Vec<T>, base: Vec<T>) -> Vec<T> {
+            if over.is_empty() { base } else { over }
+        }
+        Options {
+            services: list(self.services, base.services),
+            engine: self.engine.or(base.engine),
+            workers: self.workers.or(base.workers),
+            placement: self.placement.or(base.placement),
+            bind: self.bind.or(base.bind),
+            listen: list(self.listen, base.listen),
+            cpus: list(self.cpus, base.cpus),
+            busy_poll: self.busy_poll.or(base.busy_poll),
+            idle: self.idle.or(base.idle),
+            max_payload: self.max_payload.or(base.max_payload),
+            max_connections: self.max_connections.or(base.max_connections),
+            linger: self.linger.or(base.linger),
+            congestion: self.congestion.or(base.congestion),
+            log_format: self.log_format.or(base.log_format),
+            log: self.log.or(base.log),
+            stop_deadline: self.stop_deadline.or(base.stop_deadline),
+            stats_interval: self.stats_interval.or(base.stats_interval),
+        }
+    }
+}
+
+fn from_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<EngineChoice>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_flags_say() {
+        let text = "services = ['echo', 'ack/sync']\nengine = 'epoll'\nworkers = 2\n\
+                    listen = ['echo=127.0.0.1:0']\nidle = 2.5\nstats-interval = '500ms'\n\
+                    placement = 'acceptor'\ncpus = [0, 1]\nlog-format = 'json'\n";
+        let options: Options = toml::from_str(text).unwrap();
+        assert_eq!(options.services.len(), 2);
+        assert_eq!(options.engine, Some(EngineChoice::Epoll));
+        assert_eq!(options.idle.unwrap().0.as_millis(), 2500);
+        assert_eq!(options.cpus, [0, 1]);
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file: Options = toml::from_str("workers = 2\nbusy-poll = 30\ncpus = [0]").unwrap();
+        let flags = Options {
+            workers: Some(3),
+            ..Options::default()
+        };
+        let all = flags.over(file);
+        assert_eq!((all.workers, all.busy_poll), (Some(3), Some(30)));
+        assert_eq!(all.cpus, [0]);
+    }
+
+    #[test]
+    fn a_key_nobody_knows_is_an_error_that_names_it() {
+        let e = toml::from_str::<Options>("wokers = 2")
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("wokers") && e.contains("workers"), "{e}");
+        let e = toml::from_str::<Options>("engine = 'steam'")
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("steam"), "{e}");
+    }
+}

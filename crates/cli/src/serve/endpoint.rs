@@ -1,0 +1,273 @@
+//! What listens where.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer};
+
+/// A service, with its mode where it has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Sends back what it gets.
+    Echo,
+    /// Acknowledges small messages.
+    Ack(AckMode),
+    /// Receives and drops.
+    Discard,
+}
+
+/// When acknowledgements are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AckMode {
+    /// One for each message.
+    RequestReply,
+    /// By a 5 ms timer, messages taken one at a time.
+    Throttled,
+    /// By a 5 ms timer, all messages of a read taken at once.
+    HeadRest,
+    /// One for each received chunk.
+    Sync,
+    /// With the 22nd chunk, or 5 ms after the last.
+    Async,
+}
+
+impl AckMode {
+    pub(crate) const ALL: [AckMode; 5] = [
+        AckMode::RequestReply,
+        AckMode::Throttled,
+        AckMode::HeadRest,
+        AckMode::Sync,
+        AckMode::Async,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            AckMode::RequestReply => "request-reply",
+            AckMode::Throttled => "throttled",
+            AckMode::HeadRest => "head-rest",
+            AckMode::Sync => "sync",
+            AckMode::Async => "async",
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) fn service(self) -> &'static str {
+        match self {
+            Kind::Echo => "echo",
+            Kind::Ack(_) => "ack",
+            Kind::Discard => "discard",
+        }
+    }
+
+    pub(crate) fn mode(self) -> Option<&'static str> {
+        match self {
+            Kind::Ack(mode) => Some(mode.name()),
+            Kind::Echo | Kind::Discard => None,
+        }
+    }
+
+    /// The ports that clients in the field expect.
+    fn ports(self) -> &'static [u16] {
+        match self {
+            Kind::Echo => &[12345],
+            Kind::Ack(AckMode::RequestReply) => &[8000, 8001],
+            Kind::Ack(AckMode::Throttled) => &[8002],
+            Kind::Ack(AckMode::HeadRest) => &[8003],
+            Kind::Ack(AckMode::Sync) => &[8004],
+            Kind::Ack(AckMode::Async) => &[8005],
+            Kind::Discard => &[12346],
+        }
+    }
+}
+
+/// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`, `discard`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named(pub(crate) Vec<Kind>);
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named, String> {
+        let kinds = match text.split_once('/') {
+            None => match text {
+                "echo" => vec![Kind::Echo],
+                "discard" => vec![Kind::Discard],
+                "ack" => AckMode::ALL.map(Kind::Ack).to_vec(),
+                _ => {
+                    return Err(format!(
+                        "no service is called {text:?}: echo, ack or discard"
+                    ));
+                }
+            },
+            Some(("ack", mode)) => {
+                let known = AckMode::ALL.into_iter().find(|m| m.name() == mode);
+                let known = known.ok_or_else(|| {
+                    let names = AckMode::ALL.map(AckMode::name).join(", ");
+                    format!("ack has no mode {mode:?}: {names}")
+                })?;
+                vec![Kind::Ack(known)]
+            }
+            Some((service, _)) => return Err(format!("only ack has modes, not {service:?}")),
+        };
+        Ok(Named(kinds))
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0[..] {
+            [Kind::Ack(mode)] => write!(f, "ack/{}", mode.name()),
+            _ => f.write_str(self.0[0].service()),
+        }
+    }
+}
+
+/// `SERVICE[/MODE]=ADDR`, where `ADDR` is `IP:PORT` or only a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenAt {
+    pub(crate) kind: Kind,
+    /// Without an IP: on the address of `--bind`.
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) port: u16,
+}
+
+impl FromStr for ListenAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ListenAt, String> {
+        let (named, addr) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?} is not SERVICE[/MODE]=ADDR"))?;
+        let named: Named = named.parse()?;
+        let [kind] = named.0[..] else {
+            return Err(format!(
+                "{named} needs a mode here, such as {named}/sync={addr}"
+            ));
+        };
+        let (ip, port) = match (addr.parse::<SocketAddr>(), addr.parse::<u16>()) {
+            (Ok(addr), _) => (Some(addr.ip()), addr.port()),
+            (_, Ok(port)) => (None, port),
+            _ => return Err(format!("{addr:?} is neither IP:PORT nor a port")),
+        };
+        Ok(ListenAt { kind, ip, port })
+    }
+}
+
+/// A listener to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) kind: Kind,
+    pub(crate) addr: SocketAddr,
+}
+
+/// What is to listen where. Services that are named in neither list are left out; if none is named
+/// at all, everything but discard runs. A service with places of its own gets none by default.
+pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> Vec<Endpoint> {
+    let mut kinds: Vec<Kind> = named.iter().flat_map(|named| named.0.clone()).collect();
+    if kinds.is_empty() {
+        kinds.push(Kind::Echo);
+        kinds.extend(AckMode::ALL.map(Kind::Ack));
+    }
+    let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
+    let mut all: Vec<Endpoint> = Vec::new();
+    let mut add = |kind, addr| {
+        let endpoint = Endpoint { kind, addr };
+        // The same service named twice is meant once; two free ports are two.
+        if addr.port() == 0 || !all.contains(&endpoint) {
+            all.push(endpoint);
+        }
+    };
+    for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
+        for port in kind.ports() {
+            add(kind, SocketAddr::new(bind, *port));
+        }
+    }
+    for place in places {
+        add(
+            place.kind,
+            SocketAddr::new(place.ip.unwrap_or(bind), place.port),
+        );
+    }
+    all
+}
+
+impl<'de> Deserialize<'de> for Named {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Named, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for ListenAt {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ListenAt, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(named: &[&str], places: &[&str]) -> Vec<String> {
+        let named: Vec<Named> = named.iter().map(|n| n.parse().unwrap()).collect();
+        let places: Vec<ListenAt> = places.iter().map(|p| p.parse().unwrap()).collect();
+        let here = "127.0.0.1".parse().unwrap();
+        let shown = |e: Endpoint| format!("{} {}", Named(vec![e.kind]), e.addr);
+        endpoints(&named, &places, here)
+            .into_iter()
+            .map(shown)
+            .collect()
+    }
+
+    #[test]
+    fn by_default_everything_but_discard_listens() {
+        assert_eq!(
+            shown(&[], &[]),
+            [
+                "echo 127.0.0.1:12345",
+                "ack/request-reply 127.0.0.1:8000",
+                "ack/request-reply 127.0.0.1:8001",
+                "ack/throttled 127.0.0.1:8002",
+                "ack/head-rest 127.0.0.1:8003",
+                "ack/sync 127.0.0.1:8004",
+                "ack/async 127.0.0.1:8005",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_place_replaces_the_defaults_of_its_service_only() {
+        let all = shown(&["echo", "ack"], &["ack/sync=0", "ack/async=[::1]:7"]);
+        assert_eq!(
+            all,
+            [
+                "echo 127.0.0.1:12345",
+                "ack/sync 127.0.0.1:0",
+                "ack/async [::1]:7"
+            ]
+        );
+    }
+
+    #[test]
+    fn named_twice_is_meant_once_and_a_place_names_its_service() {
+        assert_eq!(shown(&["echo", "echo"], &[]).len(), 1);
+        assert_eq!(shown(&["echo"], &["discard=9"]).len(), 2);
+        assert_eq!(shown(&["echo"], &["echo=0", "echo=0"]).len(), 2);
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let wrong = |text: &str| text.parse::<ListenAt>().unwrap_err();
+        assert!(wrong("echo").contains("SERVICE"));
+        assert!(wrong("gopher=1").contains("gopher"));
+        assert!(wrong("ack=1").contains("needs a mode"));
+        assert!(wrong("ack/slow=1").contains("head-rest"));
+        assert!(wrong("echo/sync=1").contains("only ack"));
+        assert!(wrong("echo=here:1").contains("here:1"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Lengths of time as people write them: `3s`, `500ms`, `2m`, or a number of seconds.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+/// A length of time on the command line or in a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl Span {
+    /// The time, or none for zero: how "never" is written.
+    pub(crate) fn limit(self) -> Option<Duration> {
+        (!self.0.is_zero()).then_some(self.0)
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &text[end.len()..] {
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "" | "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            other => return Err(format!("{other:?} is no unit of time: us, ms, s, m or h")),
+        };
+        let number: f64 = end
+            .trim()
+            .parse()
+            .map_err(|_| format!("{text:?} is no length of time such as 3s or 500ms"))?;
+        Duration::try_from_secs_f64(number * unit)
+            .map(Span)
+            .map_err(|_| format!("{text:?} is not a possible length of time"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+        struct Written;
+        impl Visitor<'_> for Written {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number of seconds, or text such as \"500ms\"")
+            }
+            fn visit_str<E: de::Error>(self, v: &str) -> Result<Span, E> {
+                v.parse().map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, v: i64) -> Result<Span, E> {
+                self.visit_f64(v as f64)
+            }
+            fn visit_u64<E: de::Error>(self, v: u64) -> Result<Span, E> {
+                self.visit_f64(v as f64)
+            }
+            fn visit_f64<E: de::Error>(self, v: f64) -> Result<Span, E> {
+                let time = Duration::try_from_secs_f64(v);
+                time.map(Span).map_err(E::custom)
+            }
+        }
+        from.deserialize_any(Written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_plain_seconds() {
+        let ms = |text: &str| text.parse::<Span>().unwrap().0.as_millis();
+        assert_eq!(ms("3s"), 3000);
+        assert_eq!(ms("3"), 3000);
+        assert_eq!(ms("0.25"), 250);
+        assert_eq!(ms("500ms"), 500);
+        assert_eq!(ms("2m"), 120_000);
+        assert_eq!("70us".parse::<Span>().unwrap().0.as_micros(), 70);
+        assert_eq!("0".parse::<Span>().unwrap().limit(), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_text_in_the_message() {
+        for text in ["", "s", "3 parsecs", "-1", "1e300", "NaN"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+        assert!(
+            "3fortnights"
+                .parse::<Span>()
+                .unwrap_err()
+                .contains("fortnights")
+        );
+    }
+}
