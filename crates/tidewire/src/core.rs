@@ -167,6 +167,11 @@ impl Core {
 
     /// Starts an outgoing connection.
     pub(crate) fn dial(&mut self, io: &mut impl Transport, service: u16, dial: Dial) {
+        if self.draining {
+            self.env.counters.dial_failures.add(1);
+            let stopping = io::Error::other("the loops are stopping");
+            return self.hosts[service as usize].dial_failed(dial.token, &stopping);
+        }
         let peer = Peer {
             addr: dial.to,
             origin: Origin::Dialled(dial.token),
@@ -384,6 +389,10 @@ impl Core {
         self.conclude(io, index);
         if let Some(state) = self.states.get_mut(index as usize) {
             state.dirty = false;
+            if matches!(state.phase, Phase::Dead { .. }) {
+                // What the engine was asked to do has failed.
+                return self.touch(index);
+            }
             self.rearm(index);
         }
     }
