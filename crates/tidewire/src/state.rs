@@ -194,6 +194,11 @@ impl State {
         self.appetite == Appetite::Drain && !self.was_full && self.out.is_empty() && self.is_open()
     }
 
+    /// Whether input is held back until output has drained, and by nothing else.
+    pub(crate) fn waits_for_drain(&self) -> bool {
+        self.is_open() && self.appetite == Appetite::Drain && !self.paused && !self.input_ended
+    }
+
     /// Offers what is carried as soon as may be, if draining was what it waited for.
     pub(crate) fn end_drain_wait(&mut self) {
         if self.appetite == Appetite::Drain {

@@ -23,6 +23,8 @@ pub(crate) enum Accepted {
     None,
     /// The process or the machine has nothing left to take one in with.
     Exhausted(io::Error),
+    /// This listener will never accept again.
+    Broken(io::Error),
 }
 
 pub(crate) fn accept(listener: impl AsFd) -> Accepted {
@@ -42,6 +44,10 @@ pub(crate) fn classify(e: io::Error) -> Accepted {
     match e.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => Accepted::None,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted(e),
+        // Such as an inherited listener that somebody has shut down: it would be reported for ever.
+        Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP) => {
+            Accepted::Broken(e)
+        }
         _ => Accepted::Gone,
     }
 }

@@ -63,6 +63,12 @@ const WAKER: u64 = u64::MAX;
 /// Listener `i` has the token `LISTENERS + i`; connections have smaller ones.
 const LISTENERS: u64 = u64::MAX - (1 << 16);
 
+/// Read at most from a connection that comes in, or is established, during a stop; bytes.
+const SWEEP_NEW: usize = 1 << 20;
+/// Connections taken from one accept queue when a stop begins: more than any queue holds.
+const SWEEP_ACCEPTS: usize = 1 << 16;
+/// Output of one connection that is sent at a time before others get their turn; bytes.
+const FLUSH_TURN: usize = 1 << 20;
 /// Slices given to one `sendmsg`.
 const SLICES: usize = 64;
 
@@ -80,8 +86,8 @@ struct Sock<F> {
     /// In the queue of connections to receive from.
     queued: bool,
     connecting: bool,
-    /// A stop wants everything read that the kernel holds.
-    sweep: bool,
+    /// A stop wants everything read that the kernel held when it began: bytes left of that.
+    sweep: Option<usize>,
 }
 
 /// The sockets of a loop, by connection index.
@@ -93,6 +99,8 @@ pub(crate) struct Sockets<P: Poller> {
     /// Connections that wait for a receive buffer.
     starved: Vec<u32>,
     dial_options: Arc<crate::listen::TcpOptions>,
+    /// How many of `socks` there are.
+    live: usize,
     /// A descriptor was closed, so accepting may go on.
     closed_some: bool,
 }
@@ -119,17 +127,23 @@ impl<P: Poller> Sockets<P> {
         if self.socks.len() <= index as usize {
             self.socks.resize_with(index as usize + 1, || None);
         }
+        self.live += 1;
+        // What the kernel holds already need not be announced: a stop cannot wait for it.
+        let sweep = core.draining().then_some(SWEEP_NEW);
         self.socks[index as usize] = Some(Sock {
             fd,
             generation: id.generation,
-            readable: false,
+            readable: sweep.is_some(),
             ended: false,
             broken: false,
             reading: true,
             queued: false,
             connecting,
-            sweep: core.draining(),
+            sweep,
         });
+        if sweep.is_some() && !connecting {
+            self.enqueue(index);
+        }
         Ok(())
     }
 
@@ -139,11 +153,14 @@ impl<P: Poller> Sockets<P> {
     }
 
     fn remove(&mut self, index: u32) {
-        if let Some(sock) = self.socks[index as usize].take() {
+        let place = self.socks.get_mut(index as usize);
+        if let Some(sock) = place.and_then(Option::take) {
             self.poller.forget(token(index, sock.generation));
+            self.live -= 1;
             self.closed_some = true;
         }
-        if self.closed_some && self.socks.len() > 1024 && self.socks.iter().all(Option::is_none) {
+        // A burst of connections should not hold its memory for ever.
+        if self.live == 0 && self.socks.len() > 1024 {
             self.socks = Vec::new();
         }
     }
@@ -170,6 +187,9 @@ impl<P: Poller> Sockets<P> {
                 }
                 return self.sweep_done(core, index);
             }
+            if sock.sweep == Some(0) {
+                self.sweep_done(core, index);
+            }
             if left == 0 {
                 return self.enqueue(index);
             }
@@ -190,9 +210,10 @@ impl<P: Poller> Sockets<P> {
                 Ok((_, n)) => {
                     // What is short has emptied the kernel's buffer; more, or the end, is a new
                     // event, unless the end was announced already.
-                    if n < size && !sock.ended && !sock.sweep {
+                    if n < size && !sock.ended && sock.sweep.is_none() {
                         sock.readable = false;
                     }
+                    sock.sweep = sock.sweep.map(|rest| rest.saturating_sub(n));
                     left = left.saturating_sub(n);
                     core.received(index, lease, n);
                 }
@@ -210,12 +231,15 @@ impl<P: Poller> Sockets<P> {
         }
     }
 
-    /// Once a stop has begun and a connection has nothing more to read, it may be told.
+    /// Once a stop has begun and a connection has been given what the kernel held, it may be told.
     fn sweep_done(&mut self, core: &mut Core, index: u32) {
         let Some(sock) = self.sock(index) else { return };
-        let held_back = !sock.reading && sock.readable && !core.states[index as usize].paused;
-        if sock.sweep && !held_back {
-            sock.sweep = false;
+        let Some(rest) = sock.sweep else { return };
+        let state = &core.states[index as usize];
+        // Held back by its own output only, so that the rest will be read when that has drained.
+        let held_back = sock.readable && !state.wants_input() && state.waits_for_drain();
+        if rest == 0 || !held_back {
+            sock.sweep = None;
             core.owe_drain(index);
         }
     }
@@ -228,16 +252,21 @@ impl<P: Poller> Sockets<P> {
         core.failed(index, io::Error::from(error).kind());
     }
 
-    fn finish_connect(&mut self, core: &mut Core, index: u32) {
-        let Some(sock) = self.sock(index) else { return };
+    /// The attempt to connect is over; whether it succeeded.
+    fn finish_connect(&mut self, core: &mut Core, index: u32) -> bool {
+        let Some(sock) = self.sock(index) else {
+            return false;
+        };
         match rustix::net::sockopt::socket_error(&sock.fd) {
             Ok(Ok(())) => {
                 sock.connecting = false;
                 core.connected(index);
+                true
             }
             Ok(Err(e)) | Err(e) => {
                 self.remove(index);
                 core.connect_failed(index, &e.into());
+                false
             }
         }
     }
@@ -250,10 +279,15 @@ fn token(index: u32, generation: u32) -> u64 {
 
 impl<P: Poller> Transport for Sockets<P> {
     fn flush(&mut self, core: &mut Core, index: u32) {
+        let mut left = FLUSH_TURN;
         loop {
             let state = &mut core.states[index as usize];
             if state.out.is_empty() {
                 return;
+            }
+            if left == 0 {
+                // A peer that keeps up with a large reply must not keep the others waiting.
+                return core.backlog.push(index);
             }
             let Some(sock) = self.sock(index) else { return };
             core.env.counters.sends.add(1);
@@ -268,7 +302,10 @@ impl<P: Poller> Transport for Sockets<P> {
                 }
             };
             match sent {
-                Ok(n) => core.sent(index, n),
+                Ok(n) => {
+                    left = left.saturating_sub(n);
+                    core.sent(index, n);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     state.send_blocked = true;
@@ -344,6 +381,7 @@ impl<P: Poller> Reactor<P> {
                 ready: VecDeque::new(),
                 starved: Vec::new(),
                 dial_options: setup.dial_options.clone(),
+                live: 0,
                 closed_some: false,
             },
             waker,
@@ -432,8 +470,10 @@ impl<P: Poller> Reactor<P> {
     }
 
     fn wait(&mut self) {
-        // A wait by level needs a descriptor only if anybody could use it.
-        if !self.wakeable && self.core.reachable() {
+        // A wait by level needs a descriptor only if anybody could use it: who holds a handle, or
+        // whoever started a stop and may cut it short.
+        let awaited = self.waker.stopping() != Stop::No || self.core.reachable();
+        if !self.wakeable && awaited {
             match self.io.poller.add_waker(&self.waker, WAKER) {
                 Ok(()) => self.wakeable = true,
                 Err(e) => tracing::error!(error = %e, "no wake-up descriptor; posts will be late"),
@@ -502,11 +542,14 @@ impl<P: Poller> Reactor<P> {
             return;
         }
         if sock.connecting {
-            if event.writable || event.broken {
-                self.io.finish_connect(core, index);
+            if !(event.writable || event.broken) || !self.io.finish_connect(core, index) {
+                return;
             }
-            return;
+            // The peer may have sent something already, and it is announced only once.
         }
+        let Some(sock) = self.io.sock(index) else {
+            return;
+        };
         if event.writable {
             let state = &mut core.states[index as usize];
             if state.send_blocked {
@@ -549,8 +592,16 @@ impl<P: Poller> Reactor<P> {
                 Accepted::Gone => {}
                 Accepted::None => return,
                 Accepted::Exhausted(e) => return self.pause_accepting(&e),
+                Accepted::Broken(e) => return self.leave_listener(which, &e),
             }
         }
+    }
+
+    /// Listens no longer to what would be reported for ever. Kept, so that the others' tokens stay.
+    fn leave_listener(&mut self, which: usize, e: &io::Error) {
+        let Listener { socket, number, .. } = &self.setup.listeners[which];
+        tracing::error!(error = %e, listener = number, "a listener is broken; nothing is accepted on it");
+        self.io.poller.remove_listener(socket.as_fd());
     }
 
     fn take_in(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
@@ -660,18 +711,21 @@ impl<P: Poller> Reactor<P> {
     fn begin_drain(&mut self) {
         // Whoever was told that it is connected is served.
         for i in 0..self.setup.listeners.len() {
-            self.accept(i, usize::MAX);
+            self.accept(i, SWEEP_ACCEPTS);
         }
         for Listener { socket, .. } in self.setup.listeners.drain(..) {
             self.io.poller.remove_listener(socket.as_fd());
         }
         self.accept_paused = None;
+        // The acceptor has ended before, but what it sent may have come after the last look.
+        self.obey();
         self.core.begin_drain(&mut self.io);
         for index in 0..self.io.socks.len() as u32 {
             let Some(sock) = self.io.sock(index) else {
                 continue;
             };
-            sock.sweep = true;
+            let held = rustix::io::ioctl_fionread(&sock.fd).unwrap_or(0);
+            sock.sweep = Some(usize::try_from(held).unwrap_or(usize::MAX));
             sock.readable = true;
             self.io.enqueue(index);
             self.core.touch(index);

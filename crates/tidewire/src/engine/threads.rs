@@ -19,6 +19,13 @@ use crate::waker::{Command, Stop, Waker};
 /// Address space for a connection's stack; pages are used as they are touched.
 const STACK: usize = 512 << 10;
 
+/// The threads that run.
+struct Live {
+    wakers: HashMap<u64, Arc<Waker>>,
+    /// For threads that start once a stop has begun.
+    stopping: Stop,
+}
+
 /// Starts the threads, and stops them.
 #[derive(Clone)]
 pub(crate) struct Spawner(Arc<Inner>);
@@ -27,7 +34,7 @@ struct Inner {
     setup: LoopSetup,
     cpus: Vec<usize>,
     next: AtomicU64,
-    live: Mutex<HashMap<u64, Arc<Waker>>>,
+    live: Mutex<Live>,
     /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
     stop: Result<Arc<OwnedFd>, io::ErrorKind>,
 }
@@ -38,7 +45,10 @@ impl Spawner {
             setup,
             cpus,
             next: AtomicU64::new(0),
-            live: Mutex::new(HashMap::new()),
+            live: Mutex::new(Live {
+                wakers: HashMap::new(),
+                stopping: Stop::No,
+            }),
             stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                 .map(Arc::new)
                 .map_err(|e| io::Error::from(e).kind()),
@@ -57,7 +67,11 @@ impl Spawner {
         let waker = Arc::new(Waker::new());
         let counters = Arc::new(LoopCounters::default());
         waker.send(command);
-        lock(&self.0.live).insert(number, waker.clone());
+        {
+            let mut live = lock(&self.0.live);
+            waker.stop(live.stopping);
+            live.wakers.insert(number, waker.clone());
+        }
         let (inner, acceptor) = (self.0.clone(), acceptor.clone());
         let spawned = std::thread::Builder::new()
             .name(format!("tidewire-{number}"))
@@ -79,15 +93,19 @@ impl Spawner {
                 drop(ended);
             });
         if let Err(e) = spawned {
-            lock(&self.0.live).remove(&number);
+            lock(&self.0.live).wakers.remove(&number);
             return Err(e);
         }
         Ok(())
     }
 
     pub(crate) fn stop(&self, how: Stop) {
-        for waker in lock(&self.0.live).values() {
-            waker.stop(how);
+        {
+            let mut live = lock(&self.0.live);
+            live.stopping = live.stopping.max(how);
+            for waker in live.wakers.values() {
+                waker.stop(how);
+            }
         }
         if let Ok(stop) = &self.0.stop {
             let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
@@ -95,7 +113,7 @@ impl Spawner {
     }
 
     pub(crate) fn live(&self) -> usize {
-        lock(&self.0.live).len()
+        lock(&self.0.live).wakers.len()
     }
 }
 
@@ -108,7 +126,7 @@ struct Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        lock(&self.inner.live).remove(&self.number);
+        lock(&self.inner.live).wakers.remove(&self.number);
         self.acceptor.wake();
     }
 }
