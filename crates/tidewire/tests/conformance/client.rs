@@ -21,6 +21,14 @@ impl Client {
         Client::adopt(TcpStream::connect_timeout(&to, PATIENCE)?)
     }
 
+    /// Fails unless the server resets the connection, perhaps before this end knows that it has one.
+    pub(crate) fn connect_to_be_reset(to: SocketAddr) {
+        match Client::try_connect(to) {
+            Ok(mut client) => client.expect_reset(),
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::ConnectionReset),
+        }
+    }
+
     pub(crate) fn adopt(stream: TcpStream) -> io::Result<Client> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidewire::{
     Builder, Closed, Conns, Counters, Cx, Dial, Input, Limits, Listen, LoopHandle, Next, Peer,
-    Protocol, Refusal, Running, Service, ServiceId,
+    Protocol, Refusal, Running, Service, ServiceId, TcpOptions,
 };
 
 use crate::client::Client;
@@ -295,6 +295,16 @@ impl Setup {
     pub(crate) fn listen(mut self, listen: Listen) -> Setup {
         self.listens.push(listen);
         self
+    }
+
+    /// Small kernel buffers on the server's side, so that full pipes need little data.
+    pub(crate) fn small_buffers(self) -> Setup {
+        let options = TcpOptions {
+            send_buffer: Some(32 << 10),
+            receive_buffer: Some(32 << 10),
+            ..TcpOptions::default()
+        };
+        self.listen(Listen::at(([127, 0, 0, 1], 0).into()).options(options))
     }
 
     /// Keeps a handle to every connection and loop in the record. Otherwise nobody can reach them,

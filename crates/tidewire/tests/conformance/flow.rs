@@ -386,8 +386,8 @@ fn carried_limit_closes(v: Variant) {
 fn expect_reset_or_broken(client: Client) {
     let mut client = client;
     loop {
-        match client.0.write(&[0; 10]) {
-            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+        match client.0.write_all(&[0; 10]) {
+            Ok(()) => std::thread::sleep(Duration::from_millis(1)),
             Err(e) => {
                 let kind = e.kind();
                 let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];

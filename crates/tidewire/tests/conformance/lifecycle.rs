@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidewire::{Closed, Input, Next};
 
 use crate::case::{Case, case};
+use crate::client::Client;
 use crate::fixture::{Context, Role, Setup};
 use crate::record::Event;
 use crate::roles::{Echo, Receives, Sink, noise};
@@ -200,7 +201,7 @@ fn finish_in_opened(v: Variant) {
 
 fn abort_in_opened(v: Variant) {
     let server = Setup::on(v).start(|| EndsAtOnce { aborts: true });
-    server.connect().expect_reset();
+    Client::connect_to_be_reset(server.addr());
     assert_eq!(server.record.why_closed(0), Closed::Aborted);
     server.stop();
 }

@@ -16,16 +16,28 @@ mod variant;
 mod ending;
 mod flow;
 mod lifecycle;
+mod panics;
+mod reach;
+mod stopping;
+mod timers;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     child::raise_descriptor_limit();
     record::hush_expected_panics();
-    let cases: Vec<case::Case> = [lifecycle::cases(), flow::cases(), ending::cases()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let cases: Vec<case::Case> = [
+        lifecycle::cases(),
+        flow::cases(),
+        ending::cases(),
+        timers::cases(),
+        reach::cases(),
+        panics::cases(),
+        stopping::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     if let Some(wanted) = child::wanted() {
         return child::run_here(&cases, &wanted);
     }

@@ -1,0 +1,340 @@
+//! Stopping: in order, within a deadline, at once.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use tidewire::{Closed, Dial, Input, Next};
+
+use crate::case::{Case, case};
+use crate::client::Client;
+use crate::fixture::{Context, Message, Role, Setup};
+use crate::record::Event;
+use crate::roles::{Echo, echo, noise};
+use crate::variant::Variant;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case!(stop_without_connections),
+        case!(stop_finishes_idle_connections),
+        case!(stop_serves_who_waits_to_be_accepted),
+        case!(stop_under_load_loses_no_reply),
+        case!(stop_flushes_what_a_slow_peer_is_owed),
+        case!(stop_tells_half_closed_connections),
+        case!(stop_tells_paused_connections),
+        case!(stop_lets_a_protocol_finish_later),
+        case!(stop_does_not_wait_for_a_flood),
+        case!(stop_deadline_cuts),
+        case!(second_stop_ends_at_once),
+        case!(dropping_ends_at_once),
+        case!(stop_gives_up_dialling),
+        case!(nobody_listens_after_a_stop),
+    ]
+}
+
+/// A deadline that no case that ends in order comes near.
+const AMPLE: Duration = Duration::from_secs(30);
+
+/// Longer than any orderly stop takes, far shorter than the deadline: for "did not wait for it".
+const SOON: Duration = Duration::from_secs(15);
+
+fn stop_without_connections(v: Variant) {
+    let began = Instant::now();
+    Setup::on(v).start(|| Echo).stop_within(AMPLE);
+    assert!(began.elapsed() < SOON);
+}
+
+fn stop_finishes_idle_connections(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    let ends: Vec<_> = clients
+        .into_iter()
+        .map(|mut c| std::thread::spawn(move || c.expect_end()))
+        .collect();
+    let record = server.record.clone();
+    let began = Instant::now();
+    let counters = server.stop_within(AMPLE);
+    assert!(began.elapsed() < SOON);
+    for end in ends {
+        end.join().expect("an orderly end");
+    }
+    assert_eq!(counters.closed_for(Closed::Stopped), 20);
+    assert_eq!(record.lock().count(&Event::Draining), 20);
+}
+
+/// Whoever was told by the kernel that it is connected is served, though the loops have not met it.
+fn stop_serves_who_waits_to_be_accepted(v: Variant) {
+    for _ in 0..10 {
+        let server = Setup::on(v).start(|| Echo);
+        let mut clients: Vec<Client> = (0..30).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send(b"in time");
+        }
+        let checks = std::thread::spawn(move || {
+            for client in &mut clients {
+                client.expect(b"in time");
+                client.expect_end();
+            }
+        });
+        let began = Instant::now();
+        let counters = server.stop_within(AMPLE);
+        checks.join().expect("all were served");
+        assert!(began.elapsed() < SOON);
+        assert_eq!(counters.accepted, 30);
+    }
+}
+
+/// Everything that was received in full before the stop is answered; after that, the end.
+fn stop_under_load_loses_no_reply(v: Variant) {
+    const REQUEST: usize = 100;
+    let server = Setup::on(v).start(|| Echo);
+    let loads: Vec<_> = (0..8u64)
+        .map(|i| {
+            let mut client = server.connect();
+            std::thread::spawn(move || {
+                let request = noise(i, REQUEST);
+                let (mut sent, mut back) = (0, Vec::new());
+                let mut buffer = vec![0; 65536];
+                // Keeps up to 50 requests in flight until the server ends it.
+                loop {
+                    if sent * REQUEST - back.len() < 50 * REQUEST {
+                        // A write may fail once the server has ended and gone.
+                        if client.0.write_all(&request).is_ok() {
+                            sent += 1;
+                            continue;
+                        }
+                    }
+                    match client.0.read(&mut buffer) {
+                        Ok(0) => break,
+                        Ok(n) => back.extend_from_slice(&buffer[..n]),
+                        Err(e) => panic!("{e} after {} bytes", back.len()),
+                    }
+                }
+                for (i, byte) in back.iter().enumerate() {
+                    assert_eq!(*byte, request[i % REQUEST], "byte {i}");
+                }
+                back.len() as u64
+            })
+        })
+        .collect();
+    server.until("some load", |c| c.bytes_in > 1 << 20);
+    let record = server.record.clone();
+    let counters = server.stop_within(AMPLE);
+    let back: u64 = loads.into_iter().map(|l| l.join().expect("a client")).sum();
+    assert_eq!(
+        back,
+        record.consumed(),
+        "every request that was seen is answered"
+    );
+    assert_eq!(counters.closed_for(Closed::Stopped), 8);
+}
+
+fn stop_flushes_what_a_slow_peer_is_owed(v: Variant) {
+    let server = Setup::on(v).small_buffers().start(|| Echo);
+    let mut client = server.connect();
+    let mut writer = client.second();
+    let sent = noise(6, 12 << 20);
+    let bytes = sent.clone();
+    let sender = std::thread::spawn(move || {
+        // The stop may cut it short.
+        let _ = writer.0.write_all(&bytes);
+    });
+    server.until("a full pipe", |c| c.output_pauses > 0);
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        client.rest()
+    });
+    let record = server.record.clone();
+    server.stop_within(AMPLE);
+    sender.join().expect("the sender");
+    let back = reader.join().expect("the reader");
+    assert_eq!(
+        back.len() as u64,
+        record.consumed(),
+        "all that was read is answered"
+    );
+    assert!(back == sent[..back.len()]);
+}
+
+/// Waits for something else when its peer has finished, or when it is told to drain.
+struct Owes {
+    told: Arc<AtomicBool>,
+    on_drain: fn(&mut Context<'_>),
+}
+
+impl Role for Owes {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        if input.bytes()[0] == b'p' {
+            input.consume(input.len());
+            cx.link.write(b"p");
+            return Next::Paused;
+        }
+        echo(input, cx)
+    }
+    fn peer_finished(&mut self, _: usize, cx: &mut Context<'_>) {
+        cx.link.write(b"wait");
+    }
+    fn draining(&mut self, cx: &mut Context<'_>) {
+        self.told.store(true, SeqCst);
+        (self.on_drain)(cx);
+    }
+    fn expired(&mut self, cx: &mut Context<'_>) {
+        cx.link.write(b"paid");
+        cx.link.finish();
+    }
+}
+
+fn owes(v: Variant, on_drain: fn(&mut Context<'_>)) -> (crate::fixture::Server, Arc<AtomicBool>) {
+    let told = Arc::new(AtomicBool::new(false));
+    let theirs = told.clone();
+    let server = Setup::on(v).start(move || Owes {
+        told: theirs.clone(),
+        on_drain,
+    });
+    (server, told)
+}
+
+fn stop_tells_half_closed_connections(v: Variant) {
+    let (server, told) = owes(v, |cx| cx.link.finish());
+    let mut client = server.connect();
+    client.finish();
+    client.expect(b"wait");
+    let end = std::thread::spawn(move || client.expect_end());
+    let began = Instant::now();
+    server.stop_within(AMPLE);
+    assert!(told.load(SeqCst) && began.elapsed() < SOON);
+    end.join().expect("an orderly end");
+}
+
+fn stop_tells_paused_connections(v: Variant) {
+    let (server, told) = owes(v, |cx| cx.link.finish());
+    let mut client = server.connect();
+    client.send(b"p");
+    client.expect(b"p");
+    client.send(b"unseen");
+    let end = std::thread::spawn(move || client.expect_end());
+    let began = Instant::now();
+    server.stop_within(AMPLE);
+    assert!(told.load(SeqCst) && began.elapsed() < SOON);
+    end.join().expect("an orderly end");
+}
+
+fn stop_lets_a_protocol_finish_later(v: Variant) {
+    let (server, _) = owes(v, |cx| cx.link.set_timer_after(Duration::from_millis(50)));
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let end = std::thread::spawn(move || {
+        client.expect(b"paid");
+        client.expect_end();
+    });
+    let counters = server.stop_within(AMPLE);
+    end.join().expect("an orderly end");
+    assert_eq!(counters.closed_for(Closed::Finished), 1);
+}
+
+/// A peer that never stops sending cannot keep the stop from being told to its connection.
+fn stop_does_not_wait_for_a_flood(v: Variant) {
+    let server = Setup::on(v).start(|| crate::roles::Sink);
+    let over = Arc::new(AtomicBool::new(false));
+    let floods: Vec<_> = (0..2)
+        .map(|_| {
+            let mut client = server.connect();
+            let over = over.clone();
+            std::thread::spawn(move || {
+                let piece = vec![1; 1 << 20];
+                while !over.load(SeqCst) && client.0.write_all(&piece).is_ok() {}
+            })
+        })
+        .collect();
+    server.until("a flood", |c| c.bytes_in > 64 << 20);
+    let record = server.record.clone();
+    let stopping = std::thread::spawn(move || server.stop_within(AMPLE));
+    record.until("both told", |r| r.count(&Event::Draining) == 2);
+    over.store(true, SeqCst);
+    stopping.join().expect("the stop");
+    for flood in floods {
+        flood.join().expect("a flood");
+    }
+}
+
+fn stop_deadline_cuts(v: Variant) {
+    let (server, told) = owes(v, |_| {});
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let counters = server.stop_within(Duration::from_millis(100));
+    assert!(told.load(SeqCst), "told first");
+    client.expect_reset();
+    assert_eq!(counters.closed_for(Closed::StopDeadline), 1);
+}
+
+fn second_stop_ends_at_once(v: Variant) {
+    let (server, told) = owes(v, |_| {});
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let (running, record) = server.into_parts();
+    let stopper = running.stopper();
+    let began = Instant::now();
+    let stopping = std::thread::spawn(move || running.stop(AMPLE));
+    record.until("the first stop", |_| told.load(SeqCst));
+    stopper.stop_now();
+    let counters = stopping.join().expect("the stop");
+    assert!(began.elapsed() < SOON);
+    client.expect_reset();
+    assert_eq!(counters.closed_for(Closed::StopDeadline), 1);
+    record.check();
+}
+
+fn dropping_ends_at_once(v: Variant) {
+    let (server, _) = owes(v, |_| {});
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let (running, record) = server.into_parts();
+    let began = Instant::now();
+    drop(running);
+    assert!(began.elapsed() < SOON);
+    client.expect_reset();
+    record.check();
+}
+
+fn stop_gives_up_dialling(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    // Nobody listens there; it would be tried for ever.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = nobody.local_addr().expect("bound");
+    drop(nobody);
+    let patient = Dial::to(addr)
+        .token(9)
+        .attempts(u32::MAX)
+        .backoff(Duration::from_secs(60), Duration::from_secs(60));
+    server.dial(patient);
+    server.until("the first failure", |c| c.dial_failures >= 1);
+    let record = server.record.clone();
+    let began = Instant::now();
+    server.stop_within(AMPLE);
+    assert!(began.elapsed() < SOON);
+    let failed = record.lock().dials_failed.clone();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].0, 9);
+}
+
+fn nobody_listens_after_a_stop(v: Variant) {
+    let server = Setup::on(v).reachable().start(|| Echo);
+    let addr = server.addr();
+    let client = server.connect();
+    let handle = server.record.handle(0);
+    drop(client);
+    server.stop();
+    assert!(Client::try_connect(addr).is_err());
+    // Handles outlive the loops harmlessly.
+    let _ = handle.try_post(Message::Note(1));
+    handle.abort();
+}
