@@ -112,8 +112,14 @@ impl Listen {
             }
             Place::Bind(wanted) => {
                 let mut addr = *wanted;
-                for _ in 0..copies {
-                    let socket = self.socket(addr, copies > 1)?;
+                for copy in 0..copies {
+                    let socket = self.socket(addr, copy > 0)?;
+                    if copies > 1 && copy == 0 {
+                        // After its bind, which has failed if anybody listens here: with the
+                        // option set before, two servers would share the port unnoticed.
+                        socket.set_reuse_port(true)?;
+                    }
+                    socket.listen(self.options.backlog)?;
                     addr = socket.local_addr()?.as_socket().unwrap_or(addr);
                     sockets.push(socket.into());
                 }
@@ -135,7 +141,6 @@ impl Listen {
         }
         self.options.apply(&socket)?;
         socket.bind(&addr.into())?;
-        socket.listen(self.options.backlog)?;
         Ok(socket)
     }
 
@@ -144,5 +149,26 @@ impl Listen {
             Place::Bind(addr) => addr.to_string(),
             Place::Inherited(listener) => format!("inherited {listener:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_share_a_port_but_servers_do_not() {
+        let listen = |addr| Listen::at(addr).bind(3);
+        let (addr, sockets) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_eq!(sockets.len(), 3);
+        for socket in &sockets {
+            let socket = socket2::SockRef::from(socket);
+            let bound = socket.local_addr().unwrap().as_socket();
+            assert!(bound == Some(addr) && socket.is_listener().unwrap());
+        }
+        let second = listen(addr).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        drop(sockets);
+        assert!(listen(addr).is_ok());
     }
 }
