@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer};
+use tidewire_ingest::classic::Mode;
 
 /// A service, with its mode where it has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,44 +13,9 @@ pub(crate) enum Kind {
     /// Sends back what it gets.
     Echo,
     /// Acknowledges small messages.
-    Ack(AckMode),
+    Ack(Mode),
     /// Receives and drops.
     Discard,
-}
-
-/// When acknowledgements are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum AckMode {
-    /// One for each message.
-    RequestReply,
-    /// By a 5 ms timer, messages taken one at a time.
-    Throttled,
-    /// By a 5 ms timer, all messages of a read taken at once.
-    HeadRest,
-    /// One for each received chunk.
-    Sync,
-    /// With the 22nd chunk, or 5 ms after the last.
-    Async,
-}
-
-impl AckMode {
-    pub(crate) const ALL: [AckMode; 5] = [
-        AckMode::RequestReply,
-        AckMode::Throttled,
-        AckMode::HeadRest,
-        AckMode::Sync,
-        AckMode::Async,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            AckMode::RequestReply => "request-reply",
-            AckMode::Throttled => "throttled",
-            AckMode::HeadRest => "head-rest",
-            AckMode::Sync => "sync",
-            AckMode::Async => "async",
-        }
-    }
 }
 
 impl Kind {
@@ -69,15 +35,13 @@ impl Kind {
     }
 
     /// The ports that clients in the field expect.
-    fn ports(self) -> &'static [u16] {
+    fn ports(self) -> Vec<u16> {
         match self {
-            Kind::Echo => &[12345],
-            Kind::Ack(AckMode::RequestReply) => &[8000, 8001],
-            Kind::Ack(AckMode::Throttled) => &[8002],
-            Kind::Ack(AckMode::HeadRest) => &[8003],
-            Kind::Ack(AckMode::Sync) => &[8004],
-            Kind::Ack(AckMode::Async) => &[8005],
-            Kind::Discard => &[12346],
+            Kind::Echo => vec![12345],
+            // 8000 is where an older variant of the same protocol listened.
+            Kind::Ack(Mode::RequestReply) => vec![8000, 8001],
+            Kind::Ack(mode) => vec![mode.default_port()],
+            Kind::Discard => vec![12346],
         }
     }
 }
@@ -94,7 +58,7 @@ impl FromStr for Named {
             None => match text {
                 "echo" => vec![Kind::Echo],
                 "discard" => vec![Kind::Discard],
-                "ack" => AckMode::ALL.map(Kind::Ack).to_vec(),
+                "ack" => Mode::ALL.map(Kind::Ack).to_vec(),
                 _ => {
                     return Err(format!(
                         "no service is called {text:?}: echo, ack or discard"
@@ -102,12 +66,8 @@ impl FromStr for Named {
                 }
             },
             Some(("ack", mode)) => {
-                let known = AckMode::ALL.into_iter().find(|m| m.name() == mode);
-                let known = known.ok_or_else(|| {
-                    let names = AckMode::ALL.map(AckMode::name).join(", ");
-                    format!("ack has no mode {mode:?}: {names}")
-                })?;
-                vec![Kind::Ack(known)]
+                let mode = mode.parse::<Mode>();
+                vec![Kind::Ack(mode.map_err(|e| e.to_string())?)]
             }
             Some((service, _)) => return Err(format!("only ack has modes, not {service:?}")),
         };
@@ -168,7 +128,7 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     let mut kinds: Vec<Kind> = named.iter().flat_map(|named| named.0.clone()).collect();
     if kinds.is_empty() {
         kinds.push(Kind::Echo);
-        kinds.extend(AckMode::ALL.map(Kind::Ack));
+        kinds.extend(Mode::ALL.map(Kind::Ack));
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
@@ -181,7 +141,7 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     };
     for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
         for port in kind.ports() {
-            add(kind, SocketAddr::new(bind, *port));
+            add(kind, SocketAddr::new(bind, port));
         }
     }
     for place in places {

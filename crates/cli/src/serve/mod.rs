@@ -18,6 +18,7 @@ use tidewire::{Builder, Counters, Running, StartError};
 pub(crate) use args::Args;
 
 use self::endpoint::Endpoint;
+use self::services::Services;
 use self::settings::Settings;
 use self::signals::Signals;
 use crate::descriptors;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Before anything listens: a signal from here on means a graceful stop.
     let mut signals = Signals::catch()
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
-    let running = start(&settings)?;
+    let (running, services) = start(&settings)?;
     tracing::info!(
         engine = %running.engine(),
         reason = running.engine_reason(),
@@ -43,11 +44,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
     while signals.wait(settings.stats_interval) == 0 {
         tracing::info!(counters = %running.counters(), "so far");
+        services.log();
     }
-    stop(running, signals, settings.stop_deadline)
+    stop(running, signals, settings.stop_deadline);
+    services.log();
+    Ok(())
 }
 
-fn start(settings: &Settings) -> Result<Running, Failure> {
+fn start(settings: &Settings) -> Result<(Running, Services), Failure> {
     let mut builder = Builder::new();
     builder
         .engine(settings.engine)
@@ -55,8 +59,9 @@ fn start(settings: &Settings) -> Result<Running, Failure> {
         .placement(settings.placement)
         .cpus(&settings.cpus)
         .busy_poll(settings.busy_poll);
-    services::add(&mut builder, settings);
-    builder.start().map_err(|e| cannot_start(&e))
+    let services = Services::add(&mut builder, settings);
+    let running = builder.start().map_err(|e| cannot_start(&e))?;
+    Ok((running, services))
 }
 
 fn cannot_start(error: &StartError) -> Failure {
@@ -89,7 +94,7 @@ fn announce(endpoints: &[Endpoint], running: &Running) -> io::Result<()> {
     out.flush()
 }
 
-fn stop(running: Running, mut signals: Signals, deadline: Duration) -> Result<(), Failure> {
+fn stop(running: Running, mut signals: Signals, deadline: Duration) {
     tracing::info!(
         deadline_s = deadline.as_secs_f64(),
         "stopping; a second signal ends at once"
@@ -104,5 +109,4 @@ fn stop(running: Running, mut signals: Signals, deadline: Duration) -> Result<()
     });
     let counters: Counters = running.stop(deadline);
     tracing::info!(%counters, "stopped");
-    Ok(())
 }

@@ -8,10 +8,7 @@ use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
 use super::args::{Args, LogFormat, Options};
 use super::endpoint::{Endpoint, endpoints};
 use crate::exit::Failure;
-
-/// A connection of an acknowledging service that is silent for this long is closed, as it always
-/// was in the field.
-const ACK_IDLE: Duration = Duration::from_secs(5);
+use crate::span::Span;
 
 /// What `serve` does.
 #[derive(Debug)]
@@ -23,10 +20,12 @@ pub(crate) struct Settings {
     pub(crate) cpus: Vec<usize>,
     pub(crate) busy_poll: Duration,
     pub(crate) tcp: TcpOptions,
-    /// Of every service but the acknowledging ones.
-    pub(crate) limits: Limits,
-    pub(crate) ack_limits: Limits,
-    /// Bytes; `None` is the service's default.
+    /// Absent, here and below, is what the service says.
+    connections: Option<usize>,
+    linger: Option<Duration>,
+    /// Zero is never.
+    idle: Option<Span>,
+    /// Bytes.
     pub(crate) max_payload: Option<u32>,
     pub(crate) log_format: LogFormat,
     pub(crate) log: Option<String>,
@@ -46,21 +45,8 @@ impl Settings {
             ));
         }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let base = Limits::default();
-        let limits = Limits {
-            connections: options.max_connections.unwrap_or(base.connections),
-            linger: options.linger.map_or(base.linger, |span| span.0),
-            idle: options.idle.map_or(base.idle, |span| span.limit()),
-            ..base
-        };
-        let ack_limits = Limits {
-            idle: options.idle.map_or(Some(ACK_IDLE), |span| span.limit()),
-            ..limits.clone()
-        };
-        let mut endpoints = endpoints(&options.services, &options.listen, bind);
-        endpoints.retain(|endpoint| !matches!(endpoint.kind, super::endpoint::Kind::Ack(_)));
         Ok(Settings {
-            endpoints,
+            endpoints: endpoints(&options.services, &options.listen, bind),
             engine: options.engine.unwrap_or_default(),
             workers: options.workers.unwrap_or_else(cores),
             placement: options
@@ -72,8 +58,9 @@ impl Settings {
                 congestion: options.congestion,
                 ..TcpOptions::default()
             },
-            limits,
-            ack_limits,
+            connections: options.max_connections,
+            linger: options.linger.map(|span| span.0),
+            idle: options.idle,
             max_payload: options.max_payload,
             log_format: options.log_format.unwrap_or(LogFormat::Text),
             log: options.log,
@@ -82,6 +69,18 @@ impl Settings {
                 .map_or(Duration::from_secs(10), |span| span.0),
             stats_interval: options.stats_interval.and_then(|span| span.limit()),
         })
+    }
+}
+
+impl Settings {
+    /// A service's own limits, changed where the settings say so.
+    pub(crate) fn limits(&self, own: Limits) -> Limits {
+        Limits {
+            connections: self.connections.unwrap_or(own.connections),
+            linger: self.linger.unwrap_or(own.linger),
+            idle: self.idle.map_or(own.idle, Span::limit),
+            ..own
+        }
     }
 }
 
