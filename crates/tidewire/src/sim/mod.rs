@@ -1,10 +1,29 @@
-//! A simulated network, for tests: the production protocols, services, timers and mailboxes on
-//! virtual time, everything drawn from a seed.
+//! A simulated network, for tests: one more engine. The production protocols, services, timers and
+//! mailboxes run on virtual time, and everything that may vary is drawn from a seed.
 //!
+//! * [`Sim`]: loops, services and the network between them, step by step.
+//! * [`Pair`]: a protocol and its client, face to face.
+//! * [`Conditions`]: what the network does to them.
 //! * [`chunking`]: one connection fed a given split of its input, for the property that the split
 //!   carries no meaning.
+//!
+//! A test that fails prints its seed; the same seed gives the same run.
 
 pub mod chunking;
+mod conditions;
+mod net;
+mod node;
+mod pair;
+mod pipe;
+mod plain;
+mod trace;
+mod world;
+
+pub use conditions::Conditions;
+pub use pair::Pair;
+pub use plain::PlainState;
+pub use trace::{Event, What};
+pub use world::{LoopId, Outcome, PlainId, Sim, SimService};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,9 @@
 //! Tests of the simulated network, and the protocols that they run.
 
 mod chunking;
+mod contract;
+mod determinism;
+mod faults;
 mod services;
+mod streams;
+mod time;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use crate::{Closed, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
 
 /// Implements [`Service`] for a protocol that needs nothing to start from but a value.
 macro_rules! service {
@@ -94,5 +94,89 @@ impl Protocol for Sleepy {
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.write(b".");
         cx.link.resume();
+    }
+}
+
+/// What a [`Sender`] did, for all to see.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) replies: Vec<u8>,
+    pub(crate) closed: Vec<Closed>,
+    pub(crate) dial_failures: Vec<u64>,
+}
+
+/// A client that sends so many bytes, numbered, as fast as it may, and finishes when it has got as
+/// many back.
+pub(crate) struct Sender {
+    pub(crate) bytes: usize,
+}
+
+pub(crate) struct Sending {
+    left: usize,
+    awaited: usize,
+    got: usize,
+}
+
+impl Sending {
+    fn fill(&mut self, cx: &mut Cx<'_, Self>) {
+        while self.left > 0 && !cx.link.full() {
+            let n = self.left.min(1 + cx.link.random() as usize % 300);
+            let at = self.awaited - self.left;
+            let bytes: Vec<u8> = (at..at + n).map(numbered).collect();
+            cx.link.write(&bytes);
+            self.left -= n;
+        }
+    }
+}
+
+/// The byte at a place of the stream.
+pub(crate) fn numbered(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+impl Service for Sender {
+    type Conn = Sending;
+
+    fn on_loop(&self, _: LoopHandle<()>) -> Report {
+        Report::default()
+    }
+
+    fn accept(&self, _: &Peer, _: &mut Report) -> Result<Sending, Refusal> {
+        Ok(Sending {
+            left: self.bytes,
+            awaited: self.bytes,
+            got: 0,
+        })
+    }
+
+    fn dial_failed(&self, token: u64, _: &std::io::Error, report: &mut Report) {
+        report.dial_failures.push(token);
+    }
+}
+
+impl Protocol for Sending {
+    type Local = Report;
+    type Message = ();
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        self.fill(cx);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        cx.local.replies.extend_from_slice(input.bytes());
+        self.got += input.len();
+        input.consume(input.len());
+        if self.got == self.awaited {
+            cx.link.finish();
+        }
+        Next::More
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        self.fill(cx);
+    }
+
+    fn closed(self, why: Closed, report: &mut Report) {
+        report.closed.push(why);
     }
 }

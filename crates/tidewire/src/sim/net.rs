@@ -1,0 +1,538 @@
+//! The network between the ends: streams, handshakes, what is under way and when it gets there.
+//!
+//! Nothing here knows protocols. The owner of an end, a loop or a [plain](super::plain) peer, calls
+//! [`Net`] as it would call a kernel, and finds in its inbox what a kernel would have told it.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use crate::random::Rng;
+use crate::sim::conditions::Conditions;
+use crate::sim::pipe::{Fin, Pipe};
+use crate::sim::trace::{Event, Trace, What};
+use crate::time::Instant;
+
+/// One end of a stream. Side 0 is the one that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct End {
+    pub(super) stream: u32,
+    pub(super) side: u8,
+}
+
+impl End {
+    fn other(self) -> End {
+        End {
+            side: 1 - self.side,
+            ..self
+        }
+    }
+}
+
+/// Who is told what happens at an end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub(super) actor: usize,
+    /// The owner's own name for the end.
+    pub(super) conn: u32,
+    pub(super) generation: u32,
+}
+
+/// Who accepts at an address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listener {
+    pub(super) actor: usize,
+    pub(super) service: u16,
+    pub(super) number: u32,
+}
+
+/// What an owner finds in its inbox.
+#[derive(Debug)]
+pub(super) enum Notice {
+    Accept {
+        end: End,
+        listener: Listener,
+        from: SocketAddr,
+    },
+    End {
+        conn: u32,
+        generation: u32,
+        news: News,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Connected,
+    Refused,
+    /// Bytes, the end of input, or an error: reading tells.
+    Readable,
+    Writable,
+}
+
+/// What a write came to.
+pub(super) enum Written {
+    Took(usize),
+    /// News of [`News::Writable`] will follow.
+    Blocked,
+    Broken(io::ErrorKind),
+}
+
+/// What a read came to.
+pub(super) enum Read {
+    Got(usize),
+    End,
+    /// News of [`News::Readable`] will follow.
+    Nothing,
+    Broken(io::ErrorKind),
+}
+
+/// What a reader that does not read may notice all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Fine,
+    Ended,
+    Broken(io::ErrorKind),
+}
+
+struct Side {
+    owner: Option<Owner>,
+    /// Closed by its owner.
+    gone: bool,
+    broken: Option<io::ErrorKind>,
+}
+
+struct Stream {
+    from: SocketAddr,
+    to: SocketAddr,
+    sides: [Side; 2],
+    /// `pipes[i]` is written at side `i`.
+    pipes: [Pipe; 2],
+    /// Nothing gets through any more.
+    lost: bool,
+}
+
+/// Something under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Arrival {
+    Request {
+        stream: u32,
+    },
+    Refusal {
+        stream: u32,
+    },
+    Acceptance {
+        stream: u32,
+    },
+    Bytes {
+        at: End,
+        len: usize,
+    },
+    EndOfOutput {
+        at: End,
+    },
+    Reset {
+        at: End,
+    },
+    /// The reader at the other end has made room.
+    Room {
+        at: End,
+    },
+    /// A writer that was told to wait may go on.
+    Patience {
+        at: End,
+    },
+}
+
+pub(super) struct Net {
+    pub(super) conditions: Conditions,
+    pub(super) trace: Trace,
+    /// By actor.
+    pub(super) inboxes: Vec<VecDeque<Notice>>,
+    now: Rc<Cell<u64>>,
+    rng: Rng,
+    streams: Vec<Stream>,
+    listeners: BTreeMap<SocketAddr, Listener>,
+    /// Time, and a number that keeps what falls on the same time in order.
+    under_way: BinaryHeap<Reverse<(u64, u64, Arrival)>>,
+    departures: u64,
+}
+
+impl Net {
+    pub(super) fn new(now: Rc<Cell<u64>>, rng: Rng, conditions: Conditions) -> Net {
+        conditions.check();
+        Net {
+            conditions,
+            trace: Trace::default(),
+            inboxes: Vec::new(),
+            now,
+            rng,
+            streams: Vec::new(),
+            listeners: BTreeMap::new(),
+            under_way: BinaryHeap::new(),
+            departures: 0,
+        }
+    }
+
+    // ---- What owners do ----
+
+    pub(super) fn listen(&mut self, at: SocketAddr, listener: Listener) {
+        self.listeners.insert(at, listener);
+    }
+
+    pub(super) fn stop_listening(&mut self, actor: usize) {
+        self.listeners.retain(|_, l| l.actor != actor);
+    }
+
+    /// Starts to connect. News of `Connected` or `Refused` will follow.
+    pub(super) fn connect(&mut self, owner: Owner, from: SocketAddr, to: SocketAddr) -> End {
+        let stream = u32::try_from(self.streams.len()).expect("fewer than 2^32 streams");
+        let (send, receive) = (self.conditions.send_buffer, self.conditions.receive_buffer);
+        let side = |owner| Side {
+            owner,
+            gone: false,
+            broken: None,
+        };
+        self.streams.push(Stream {
+            from,
+            to,
+            sides: [side(Some(owner)), side(None)],
+            pipes: [Pipe::new(send, receive), Pipe::new(send, receive)],
+            lost: false,
+        });
+        let end = End { stream, side: 0 };
+        self.note(What::Dialled, end, 0);
+        let at = self.soon();
+        self.depart(at, Arrival::Request { stream });
+        end
+    }
+
+    /// Takes over an end from the inbox.
+    pub(super) fn accept(&mut self, end: End, owner: Owner) {
+        self.side(end).owner = Some(owner);
+        self.note(What::Accepted, end, 0);
+    }
+
+    pub(super) fn write(&mut self, end: End, slices: &[IoSlice<'_>]) -> Written {
+        if let Some(kind) = self.side(end).broken {
+            return Written::Broken(kind);
+        }
+        let most = draw(&mut self.rng, self.conditions.accept_max);
+        let pipe = &mut self.streams[end.stream as usize].pipes[end.side as usize];
+        if pipe.writer_waits {
+            return Written::Blocked;
+        }
+        let mut left = most.min(pipe.room());
+        let mut took = 0;
+        for slice in slices {
+            let bytes = &slice[..slice.len().min(left)];
+            pipe.write(bytes);
+            self.trace.contents(bytes);
+            (took, left) = (took + bytes.len(), left - bytes.len());
+        }
+        let full = pipe.room() == 0;
+        if took < slices.iter().map(|s| s.len()).sum() {
+            pipe.writer_waits = true;
+            if !full {
+                pipe.writer_held = true;
+                let at = self.soon();
+                self.depart(at, Arrival::Patience { at: end });
+            }
+        }
+        if took == 0 {
+            return Written::Blocked;
+        }
+        self.note(What::Sent, end, took);
+        self.transmit(end);
+        Written::Took(took)
+    }
+
+    /// Reads into a part of `into`.
+    pub(super) fn read(&mut self, end: End, into: &mut [u8]) -> Read {
+        let most = draw(&mut self.rng, self.conditions.receive_max).min(into.len());
+        let stream = &mut self.streams[end.stream as usize];
+        let pipe = &mut stream.pipes[end.other().side as usize];
+        let got = pipe.read(&mut into[..most]);
+        if got > 0 {
+            let tell = !pipe.room_told;
+            pipe.room_told = true;
+            self.note(What::Received, end, got);
+            if tell {
+                let at = self.soon();
+                self.depart(at, Arrival::Room { at: end.other() });
+            }
+            return Read::Got(got);
+        }
+        match self.status(end) {
+            Status::Broken(kind) => Read::Broken(kind),
+            Status::Ended => Read::End,
+            Status::Fine => Read::Nothing,
+        }
+    }
+
+    pub(super) fn status(&self, end: End) -> Status {
+        let stream = &self.streams[end.stream as usize];
+        match stream.sides[end.side as usize].broken {
+            Some(kind) => Status::Broken(kind),
+            None if stream.pipes[end.other().side as usize].fin == Fin::Arrived => Status::Ended,
+            None => Status::Fine,
+        }
+    }
+
+    /// Half-closes.
+    pub(super) fn finish(&mut self, end: End) {
+        let pipe = self.written_by(end);
+        if pipe.fin == Fin::No {
+            pipe.fin = Fin::Waiting;
+            self.note(What::Finished, end, 0);
+            self.transmit(end);
+        }
+    }
+
+    /// The owner lets go of its end. Unread input means a reset, as it does in TCP.
+    pub(super) fn close(&mut self, end: End, reset: bool) {
+        let unread = self.written_by(end.other()).arrived() > 0;
+        let side = self.side(end);
+        let broken = side.broken.is_some();
+        (side.owner, side.gone) = (None, true);
+        if (reset || unread) && !broken {
+            self.reset_from(end);
+        } else if !broken {
+            self.finish(end);
+        }
+        self.note(What::Closed, end, 0);
+        let stream = &mut self.streams[end.stream as usize];
+        if stream.sides.iter().all(|s| s.gone) {
+            stream.pipes.iter_mut().for_each(Pipe::drop_all);
+        }
+    }
+
+    /// The network loses a stream: both ends will see a reset.
+    pub(super) fn lose(&mut self, stream: u32) {
+        if std::mem::replace(&mut self.streams[stream as usize].lost, true) {
+            return;
+        }
+        let end = End { stream, side: 0 };
+        self.note(What::Lost, end, 0);
+        for at in [end, end.other()] {
+            let when = self.soon();
+            self.depart(when, Arrival::Reset { at });
+        }
+    }
+
+    /// How many streams there have been.
+    pub(super) fn streams(&self) -> u32 {
+        self.streams.len() as u32
+    }
+
+    // ---- What happens under way ----
+
+    /// When the next thing arrives.
+    pub(super) fn next_arrival(&self) -> Option<Instant> {
+        let Reverse((at, ..)) = self.under_way.peek()?;
+        Some(Instant::from_nanos(*at))
+    }
+
+    /// The next thing arrives, at the time that it is now.
+    pub(super) fn arrive(&mut self) {
+        let Some(Reverse((_, _, arrival))) = self.under_way.pop() else {
+            return;
+        };
+        match arrival {
+            Arrival::Request { stream } => self.request_arrives(stream),
+            Arrival::Refusal { stream } => {
+                let end = End { stream, side: 0 };
+                self.note(What::Refused, end, 0);
+                self.tell(end, News::Refused);
+            }
+            Arrival::Acceptance { stream } => {
+                let end = End { stream, side: 0 };
+                self.note(What::Connected, end, 0);
+                self.tell(end, News::Connected);
+            }
+            Arrival::Bytes { at, len } => self.bytes_arrive(at, len),
+            Arrival::EndOfOutput { at } => {
+                self.written_by(at.other()).fin = Fin::Arrived;
+                self.note(What::EndArrived, at, 0);
+                self.tell(at, News::Readable);
+            }
+            Arrival::Reset { at } => self.reset_arrives(at),
+            Arrival::Room { at } => {
+                self.written_by(at).room_told = false;
+                self.transmit(at);
+            }
+            Arrival::Patience { at } => {
+                self.written_by(at).writer_held = false;
+                self.tell_of_room(at);
+            }
+        }
+    }
+
+    fn request_arrives(&mut self, stream: u32) {
+        let s = &self.streams[stream as usize];
+        let (from, to) = (s.from, s.to);
+        let end = End { stream, side: 1 };
+        if s.sides[0].gone {
+            return;
+        }
+        let at = self.soon();
+        let unlucky = one_in(&mut self.rng, self.conditions.refuse_one_in);
+        match self.listeners.get(&to) {
+            Some(&listener) if !unlucky => {
+                // What the acceptor sends may not overtake its consent.
+                self.streams[stream as usize].pipes[1].last_arrival = at;
+                self.depart(at, Arrival::Acceptance { stream });
+                let notice = Notice::Accept {
+                    end,
+                    listener,
+                    from,
+                };
+                self.inboxes[listener.actor].push_back(notice);
+            }
+            _ => self.depart(at, Arrival::Refusal { stream }),
+        }
+    }
+
+    fn bytes_arrive(&mut self, at: End, len: usize) {
+        let stream = &mut self.streams[at.stream as usize];
+        if stream.sides[at.side as usize].gone {
+            // Nobody is there to take them: the kernel over there says so.
+            return self.reset_from(at);
+        }
+        if stream.sides[at.side as usize].broken.is_some() {
+            return;
+        }
+        stream.pipes[at.other().side as usize].arrive(len);
+        self.note(What::Arrived, at, len);
+        self.tell(at, News::Readable);
+    }
+
+    fn reset_arrives(&mut self, at: End) {
+        // Some systems still show what had arrived before, some do not.
+        let forgets = self.rng.below(2) == 0;
+        let side = self.side(at);
+        if side.gone || side.broken.is_some() {
+            return;
+        }
+        side.broken = Some(io::ErrorKind::ConnectionReset);
+        if forgets {
+            self.written_by(at.other()).drop_arrived();
+        }
+        self.note(What::ResetArrived, at, 0);
+        self.tell(at, News::Readable);
+    }
+
+    /// A reset leaves `end`, behind what is in flight already.
+    fn reset_from(&mut self, end: End) {
+        if std::mem::replace(&mut self.streams[end.stream as usize].lost, true) {
+            return;
+        }
+        self.note(What::Reset, end, 0);
+        let last = self.written_by(end).last_arrival;
+        let at = self.soon().max(last);
+        self.depart(at, Arrival::Reset { at: end.other() });
+    }
+
+    /// Sends what the receive buffer has room for.
+    fn transmit(&mut self, writer: End) {
+        loop {
+            let stream = &mut self.streams[writer.stream as usize];
+            if stream.lost {
+                return;
+            }
+            let pipe = &mut stream.pipes[writer.side as usize];
+            let sendable = pipe.sendable();
+            if sendable == 0 {
+                break;
+            }
+            let len = draw(&mut self.rng, self.conditions.segment_max).min(sendable);
+            pipe.depart(len);
+            let at = self.arrival_behind(writer);
+            let reader = writer.other();
+            self.depart(at, Arrival::Bytes { at: reader, len });
+            if one_in(&mut self.rng, self.conditions.reset_one_in) {
+                return self.lose(writer.stream);
+            }
+        }
+        let pipe = self.written_by(writer);
+        if pipe.fin == Fin::Waiting && pipe.unsent() == 0 {
+            pipe.fin = Fin::InFlight;
+            let at = self.arrival_behind(writer);
+            self.depart(at, Arrival::EndOfOutput { at: writer.other() });
+        }
+        self.tell_of_room(writer);
+    }
+
+    fn tell_of_room(&mut self, writer: End) {
+        let pipe = self.written_by(writer);
+        if pipe.writer_waits && !pipe.writer_held && pipe.room() > 0 {
+            pipe.writer_waits = false;
+            self.tell(writer, News::Writable);
+        }
+    }
+
+    // ---- Inside ----
+
+    fn side(&mut self, end: End) -> &mut Side {
+        &mut self.streams[end.stream as usize].sides[end.side as usize]
+    }
+
+    fn written_by(&mut self, end: End) -> &mut Pipe {
+        &mut self.streams[end.stream as usize].pipes[end.side as usize]
+    }
+
+    fn arrival_behind(&mut self, writer: End) -> u64 {
+        let soon = self.soon();
+        let pipe = self.written_by(writer);
+        pipe.last_arrival = pipe.last_arrival.max(soon);
+        pipe.last_arrival
+    }
+
+    /// A latency from now; nanoseconds.
+    fn soon(&mut self) -> u64 {
+        let latency = &self.conditions.latency;
+        let (least, most) = (latency.start().as_nanos(), latency.end().as_nanos());
+        let spread = (most - least) as u64;
+        self.now.get() + least as u64 + self.rng.below(spread + 1)
+    }
+
+    fn depart(&mut self, at: u64, arrival: Arrival) {
+        self.departures += 1;
+        self.under_way.push(Reverse((at, self.departures, arrival)));
+    }
+
+    fn tell(&mut self, end: End, news: News) {
+        if let Some(owner) = self.side(end).owner {
+            self.inboxes[owner.actor].push_back(Notice::End {
+                conn: owner.conn,
+                generation: owner.generation,
+                news,
+            });
+        }
+    }
+
+    fn note(&mut self, what: What, end: End, len: usize) {
+        self.trace.note(Event {
+            at: Instant::from_nanos(self.now.get()),
+            what,
+            stream: end.stream,
+            side: end.side,
+            len: len as u64,
+        });
+    }
+}
+
+/// 1 to `most`; the largest number stands for no limit, and for no chance.
+fn draw(rng: &mut Rng, most: usize) -> usize {
+    match most {
+        usize::MAX => usize::MAX,
+        _ => 1 + rng.below(most as u64) as usize,
+    }
+}
+
+fn one_in(rng: &mut Rng, n: u64) -> bool {
+    n > 0 && rng.below(n) == 0
+}

@@ -1,0 +1,430 @@
+//! A simulated loop: the production [`Core`] over the simulated network, turn by turn.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::core::{Core, Transport};
+use crate::counters::{Counters, LoopCounters};
+use crate::sim::net::{End, Listener, Net, News, Notice, Owner, Read, Status, Written};
+use crate::state::Phase;
+use crate::time::Instant;
+use crate::waker::{Command, Waker};
+
+/// Slices given to one write.
+const SLICES: usize = 16;
+
+/// What the loop knows of a connection's end.
+struct Entry {
+    end: End,
+    generation: u32,
+    /// There may be something to read.
+    readable: bool,
+    reading: bool,
+    /// In the queue of connections to read from.
+    queued: bool,
+    /// A stop wants everything read that has arrived.
+    sweep: bool,
+}
+
+/// The ends of a loop, by connection index.
+#[derive(Default)]
+struct Ends {
+    entries: Vec<Option<Entry>>,
+    ready: VecDeque<u32>,
+    /// Connections that wait for a receive buffer.
+    starved: Vec<u32>,
+    /// Addresses that outgoing connections come from.
+    next_port: u16,
+}
+
+/// Where in a stop a loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running,
+    Stopping { deadline: Instant },
+    Stopped,
+}
+
+pub(super) struct Node {
+    pub(super) core: Core,
+    actor: usize,
+    ends: Ends,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    stage: Stage,
+}
+
+/// A loop's ends together with the network: what the core sees of the world.
+struct Io<'a> {
+    net: &'a mut Net,
+    ends: &'a mut Ends,
+    actor: usize,
+}
+
+impl Ends {
+    fn entry(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(index as usize)?.as_mut()
+    }
+
+    fn insert(&mut self, core: &Core, index: u32, end: End) {
+        if self.entries.len() <= index as usize {
+            self.entries.resize_with(index as usize + 1, || None);
+        }
+        self.entries[index as usize] = Some(Entry {
+            end,
+            generation: core.states[index as usize].id.generation,
+            readable: false,
+            reading: true,
+            queued: false,
+            sweep: core.draining(),
+        });
+    }
+
+    fn enqueue(&mut self, index: u32) {
+        if let Some(entry) = self.entry(index)
+            && !entry.queued
+        {
+            entry.queued = true;
+            self.ready.push_back(index);
+        }
+    }
+}
+
+/// The address of an actor on the simulated network.
+pub(super) fn address(actor: usize, port: u16) -> SocketAddr {
+    let [_, a, b, c] = (actor as u32 + 1).to_be_bytes();
+    SocketAddr::from(([10, a, b, c], port))
+}
+
+impl Io<'_> {
+    /// Gives one connection its turn: up to its share of input.
+    fn receive(&mut self, core: &mut Core, index: u32) {
+        let Some(entry) = self.ends.entry(index) else {
+            return;
+        };
+        entry.queued = false;
+        let mut left = core.turn_bytes(index);
+        loop {
+            let Some(entry) = self.ends.entry(index) else {
+                return;
+            };
+            if !entry.readable || !entry.reading {
+                return self.sweep_done(core, index);
+            }
+            if left == 0 {
+                return self.ends.enqueue(index);
+            }
+            let Some(mut lease) = core.env.pool.lease() else {
+                core.env.counters.buffers_exhausted.add(1);
+                self.ends.starved.push(index);
+                return;
+            };
+            core.env.counters.receives.add(1);
+            match self.net.read(entry.end, lease.space()) {
+                Read::Got(n) => {
+                    left = left.saturating_sub(n);
+                    core.received(index, lease, n);
+                }
+                Read::Nothing => entry.readable = false,
+                Read::End => {
+                    entry.readable = false;
+                    core.input_ended(index);
+                }
+                Read::Broken(kind) => {
+                    entry.readable = false;
+                    core.failed(index, kind);
+                }
+            }
+            core.settle(self, index);
+        }
+    }
+
+    /// Once a stop has begun and a connection has nothing more to read, it may be told.
+    fn sweep_done(&mut self, core: &mut Core, index: u32) {
+        let Some(entry) = self.ends.entry(index) else {
+            return;
+        };
+        let held_back = !entry.reading && entry.readable && !core.states[index as usize].paused;
+        if entry.sweep && !held_back {
+            entry.sweep = false;
+            core.owe_drain(index);
+        }
+    }
+
+    /// A connection that does not read is told that its peer has gone.
+    fn look_away(&mut self, core: &mut Core, index: u32) {
+        let Some(entry) = self.ends.entry(index) else {
+            return;
+        };
+        match self.net.status(entry.end) {
+            Status::Fine => {}
+            Status::Ended if core.states[index as usize].hung_up => {}
+            Status::Ended => core.hung_up(index),
+            Status::Broken(kind) => core.failed(index, kind),
+        }
+    }
+
+    fn news(&mut self, core: &mut Core, conn: u32, generation: u32, news: News) {
+        let Some(entry) = self.ends.entry(conn) else {
+            return;
+        };
+        if entry.generation != generation {
+            return;
+        }
+        match news {
+            News::Connected => {
+                entry.readable = true;
+                core.connected(conn);
+                self.ends.enqueue(conn);
+            }
+            News::Refused => {
+                self.drop_end(conn, false);
+                core.connect_failed(conn, &io::ErrorKind::ConnectionRefused.into());
+            }
+            News::Readable if core.states[conn as usize].phase == Phase::Dialling => {
+                // Lost before the answer has come.
+                if let Status::Broken(kind) = self.net.status(entry.end) {
+                    self.drop_end(conn, true);
+                    core.connect_failed(conn, &kind.into());
+                }
+            }
+            News::Readable => {
+                entry.readable = true;
+                if entry.reading {
+                    self.ends.enqueue(conn);
+                } else {
+                    self.look_away(core, conn);
+                }
+            }
+            News::Writable => {
+                core.states[conn as usize].send_blocked = false;
+                core.touch(conn);
+            }
+        }
+    }
+
+    fn take_in(&mut self, core: &mut Core, end: End, listener: Listener, from: SocketAddr) {
+        let Ok(index) = core.admit(listener.service, listener.number, from) else {
+            return self.net.close(end, true);
+        };
+        self.ends.insert(core, index, end);
+        let owner = self.owner(core, index);
+        self.net.accept(end, owner);
+        core.open(index);
+        // Bytes may have come before the owner had.
+        if let Some(entry) = self.ends.entry(index) {
+            entry.readable = true;
+        }
+        self.ends.enqueue(index);
+        core.settle(self, index);
+    }
+
+    fn owner(&self, core: &Core, index: u32) -> Owner {
+        Owner {
+            actor: self.actor,
+            conn: index,
+            generation: core.states[index as usize].id.generation,
+        }
+    }
+
+    fn drop_end(&mut self, index: u32, reset: bool) {
+        if let Some(entry) = self.ends.entries[index as usize].take() {
+            self.net.close(entry.end, reset);
+        }
+    }
+}
+
+impl Transport for Io<'_> {
+    fn flush(&mut self, core: &mut Core, index: u32) {
+        loop {
+            let state = &mut core.states[index as usize];
+            if state.out.is_empty() {
+                return;
+            }
+            let Some(entry) = self.ends.entry(index) else {
+                return;
+            };
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let n = state.out.slices(&mut slices);
+            core.env.counters.sends.add(1);
+            match self.net.write(entry.end, &slices[..n]) {
+                Written::Took(n) => core.sent(index, n),
+                Written::Blocked => {
+                    state.send_blocked = true;
+                    return;
+                }
+                Written::Broken(kind) => return core.failed(index, kind),
+            }
+        }
+    }
+
+    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
+        let Some(entry) = self.ends.entry(index) else {
+            return;
+        };
+        entry.reading = on;
+        if on && entry.readable {
+            self.ends.enqueue(index);
+        } else if !on {
+            self.look_away(core, index);
+        }
+    }
+
+    fn shut_write(&mut self, _core: &mut Core, index: u32) {
+        if let Some(entry) = self.ends.entry(index) {
+            self.net.finish(entry.end);
+        }
+    }
+
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
+        self.drop_end(index, reset);
+        core.free(index);
+    }
+
+    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>) {
+        self.ends.next_port = self.ends.next_port.wrapping_add(1).max(1024);
+        let from = from.unwrap_or_else(|| address(self.actor, self.ends.next_port));
+        let owner = self.owner(core, index);
+        let end = self.net.connect(owner, from, to);
+        self.ends.insert(core, index, end);
+    }
+
+    fn cancel_connect(&mut self, _core: &mut Core, index: u32) {
+        self.drop_end(index, true);
+    }
+}
+
+impl Node {
+    pub(super) fn new(
+        core: Core,
+        actor: usize,
+        waker: Arc<Waker>,
+        counters: Arc<LoopCounters>,
+    ) -> Node {
+        Node {
+            core,
+            actor,
+            ends: Ends::default(),
+            waker,
+            counters,
+            stage: Stage::Running,
+        }
+    }
+
+    pub(super) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        sum.add(&self.counters);
+        sum
+    }
+
+    /// Whether a turn now would do anything.
+    pub(super) fn runnable(&self, net: &Net) -> bool {
+        !net.inboxes[self.actor].is_empty()
+            || !self.ends.ready.is_empty()
+            || self.core.has_work()
+            || self.waker.is_pending()
+            || self.next_deadline().is_some_and(|at| at <= self.now())
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let stop = match self.stage {
+            Stage::Stopping { deadline } => Some(deadline),
+            _ => None,
+        };
+        // The core may wake once more for a deadline that has gone with its connection.
+        let core = self.core.next_deadline();
+        let core = core.filter(|_| !self.core.states.is_empty());
+        [core, stop].into_iter().flatten().min()
+    }
+
+    pub(super) fn turn(&mut self, net: &mut Net) {
+        self.core.env.now = self.now();
+        let core = &mut self.core;
+        core.env.counters.turns.add(1);
+        let mut io = Io {
+            net,
+            ends: &mut self.ends,
+            actor: self.actor,
+        };
+        core.take_backlog();
+        for notice in std::mem::take(&mut io.net.inboxes[self.actor]) {
+            match notice {
+                Notice::Accept {
+                    end,
+                    listener,
+                    from,
+                } => io.take_in(core, end, listener, from),
+                Notice::End {
+                    conn,
+                    generation,
+                    news,
+                } => io.news(core, conn, generation, news),
+            }
+        }
+        core.take_mail();
+        for command in self.waker.commands() {
+            match command {
+                Command::Dial { service, dial } => core.dial(&mut io, service, dial),
+                Command::Adopt { .. } => unreachable!("there are no sockets here to adopt"),
+            }
+        }
+        core.expire(&mut io);
+        for _ in 0..io.ends.ready.len() {
+            let Some(index) = io.ends.ready.pop_front() else {
+                break;
+            };
+            io.receive(core, index);
+        }
+        core.settle_all(&mut io);
+        if core.env.pool.free() > 0 {
+            for index in std::mem::take(&mut io.ends.starved) {
+                io.ends.enqueue(index);
+            }
+        }
+        if let Stage::Stopping { deadline } = self.stage {
+            if deadline <= core.env.now {
+                core.cut_all(&mut io);
+            }
+            if core.states.is_empty() {
+                self.stage = Stage::Stopped;
+            }
+        }
+    }
+
+    /// Begins a graceful stop.
+    pub(super) fn stop(&mut self, net: &mut Net, deadline: Instant) {
+        self.core.env.now = self.now();
+        // Whoever was told that it is connected is served.
+        self.turn(net);
+        net.stop_listening(self.actor);
+        let mut io = Io {
+            net,
+            ends: &mut self.ends,
+            actor: self.actor,
+        };
+        self.core.begin_drain(&mut io);
+        for index in 0..io.ends.entries.len() as u32 {
+            if let Some(entry) = io.ends.entry(index) {
+                entry.sweep = true;
+                entry.readable = true;
+                io.ends.enqueue(index);
+                self.core.touch(index);
+            }
+        }
+        self.stage = Stage::Stopping { deadline };
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stage == Stage::Stopped
+    }
+
+    fn now(&self) -> Instant {
+        self.core.env.clock.monotonic()
+    }
+}

@@ -1,0 +1,107 @@
+//! A peer without a protocol, driven by the test: it sends, half-closes, resets and stops reading
+//! when it is told to.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use crate::sim::net::{End, Net, News, Notice, Read, Written};
+
+/// Where a plain peer's connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainState {
+    /// The handshake is under way.
+    Connecting,
+    /// Established, and the other end may still send.
+    Open,
+    /// The other end has finished sending.
+    Ended,
+    /// Nobody accepts there, or the connection was reset.
+    Failed(io::ErrorKind),
+    /// Closed by this side.
+    Closed,
+}
+
+pub(super) struct Plain {
+    pub(super) end: End,
+    pub(super) state: PlainState,
+    pub(super) received: Vec<u8>,
+    pub(super) reading: bool,
+    to_send: VecDeque<u8>,
+    finishing: bool,
+}
+
+impl Plain {
+    pub(super) fn new(end: End) -> Plain {
+        Plain {
+            end,
+            state: PlainState::Connecting,
+            received: Vec::new(),
+            reading: true,
+            to_send: VecDeque::new(),
+            finishing: false,
+        }
+    }
+
+    pub(super) fn send(&mut self, net: &mut Net, bytes: &[u8]) {
+        self.to_send.extend(bytes);
+        self.go_on(net);
+    }
+
+    pub(super) fn finish(&mut self, net: &mut Net) {
+        self.finishing = true;
+        self.go_on(net);
+    }
+
+    pub(super) fn close(&mut self, net: &mut Net, reset: bool) {
+        if self.state != PlainState::Closed {
+            self.state = PlainState::Closed;
+            net.close(self.end, reset);
+        }
+    }
+
+    pub(super) fn unsent(&self) -> usize {
+        self.to_send.len()
+    }
+
+    pub(super) fn turn(&mut self, net: &mut Net, notices: VecDeque<Notice>) {
+        for notice in notices {
+            let Notice::End { news, .. } = notice else {
+                unreachable!("plain peers do not listen");
+            };
+            match news {
+                News::Connected => self.state = PlainState::Open,
+                News::Refused => self.state = PlainState::Failed(io::ErrorKind::ConnectionRefused),
+                News::Readable | News::Writable => {}
+            }
+        }
+        self.go_on(net);
+    }
+
+    /// Sends and reads as far as the network lets it.
+    pub(super) fn go_on(&mut self, net: &mut Net) {
+        while self.is_there() && !self.to_send.is_empty() {
+            let (front, back) = self.to_send.as_slices();
+            match net.write(self.end, &[IoSlice::new(front), IoSlice::new(back)]) {
+                Written::Took(n) => drop(self.to_send.drain(..n)),
+                Written::Blocked => break,
+                Written::Broken(kind) => self.state = PlainState::Failed(kind),
+            }
+        }
+        if self.is_there() && self.finishing && self.to_send.is_empty() {
+            net.finish(self.end);
+        }
+        let mut piece = [0; 4096];
+        while self.reading && self.state == PlainState::Open {
+            match net.read(self.end, &mut piece) {
+                Read::Got(n) => self.received.extend_from_slice(&piece[..n]),
+                Read::End => self.state = PlainState::Ended,
+                Read::Nothing => break,
+                Read::Broken(kind) => self.state = PlainState::Failed(kind),
+            }
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        matches!(self.state, PlainState::Open | PlainState::Ended)
+    }
+}

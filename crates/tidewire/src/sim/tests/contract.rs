@@ -1,0 +1,152 @@
+//! What connections may rely on, reaching across loops, and stopping.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::services::Sums;
+use crate::sim::{Conditions, Outcome, PlainState, Sim};
+use crate::{
+    Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Holds its peers back until somebody else has something for them.
+#[derive(Default)]
+struct Waiters {
+    handles: Mutex<Vec<Handle<u8>>>,
+    loops: Mutex<Vec<LoopHandle<u8>>>,
+    hung_up: Mutex<u32>,
+}
+
+struct Waiter(Arc<Waiters>);
+
+impl Service for Arc<Waiters> {
+    type Conn = Waiter;
+
+    fn on_loop(&self, at: LoopHandle<u8>) {
+        self.loops.lock().unwrap().push(at);
+    }
+
+    fn accept(&self, _: &Peer, (): &mut ()) -> Result<Waiter, Refusal> {
+        Ok(Waiter(self.clone()))
+    }
+
+    fn woken(&self, local: &mut (), all: &mut Conns<'_, Waiter>) {
+        all.each(local, |_, cx| cx.link.write(b"*"));
+    }
+}
+
+impl Protocol for Waiter {
+    type Local = ();
+    type Message = u8;
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        self.0.handles.lock().unwrap().push(cx.handle());
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+        input.consume(1);
+        Next::Paused
+    }
+
+    fn posted(&mut self, message: u8, cx: &mut Cx<'_, Self>) {
+        cx.link.write(&[message]);
+        cx.link.resume();
+    }
+
+    fn hung_up(&mut self, _: &mut Cx<'_, Self>) {
+        *self.0.hung_up.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn posts_and_signals_reach_connections_without_a_descriptor() {
+    let waiters = Arc::new(Waiters::default());
+    let mut sim = Sim::new(4);
+    let peers: Vec<_> = (0..3)
+        .map(|_| {
+            let addr = sim.serve(waiters.clone(), Limits::default());
+            sim.plain(addr)
+        })
+        .collect();
+    for &peer in &peers {
+        sim.send(peer, b"??");
+    }
+    assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+    assert!(peers.iter().all(|&p| sim.received(p).is_empty()));
+    for handle in waiters.handles.lock().unwrap().iter() {
+        handle.try_post(b'!').unwrap();
+    }
+    assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+    for at in waiters.loops.lock().unwrap().iter() {
+        at.signal();
+    }
+    assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+    for &peer in &peers {
+        assert_eq!(sim.received(peer), b"!*");
+    }
+}
+
+#[test]
+fn a_paused_connection_notices_that_its_peer_goes() {
+    for seed in 0..50 {
+        let waiters = Arc::new(Waiters::default());
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let service = sim.service(at, waiters.clone(), Limits::default());
+        let addr = sim.listen(service);
+        let (leaver, breaker) = (sim.plain(addr), sim.plain(addr));
+        // The end arrives before the pause, or after it, as it happens.
+        sim.send(leaver, b"?");
+        sim.finish(leaver);
+        sim.send(breaker, b"?");
+        assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+        assert_eq!(*waiters.hung_up.lock().unwrap(), 1, "seed {seed}");
+        sim.close(breaker, true);
+        assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+        assert_eq!(sim.counters(at).closed_for(Closed::Reset), 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_stop_answers_what_was_received_before_it() {
+    let mut sim = Sim::under(6, Conditions::calm());
+    let at = sim.add_loop();
+    let service = sim.service(at, Sums, Limits::default());
+    let addr = sim.listen(service);
+    let peer = sim.plain(addr);
+    sim.send(peer, &[1, 0, 0, 0, 9, 1]);
+    sim.run_for(Duration::from_millis(1));
+    sim.stop(at, Duration::from_secs(1));
+    sim.run_for(Duration::from_millis(1));
+    assert_eq!(sim.received(peer), 9u64.to_le_bytes());
+    assert_eq!(sim.state(peer), PlainState::Ended);
+    assert!(!sim.stopped(at));
+    sim.close(peer, false);
+    let late = sim.plain(addr);
+    assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+    assert!(sim.stopped(at));
+    assert_eq!(sim.counters(at).closed_for(Closed::Stopped), 1);
+    assert!(matches!(sim.state(late), PlainState::Failed(_)));
+}
+
+#[test]
+fn a_stop_cuts_what_does_not_end_in_time() {
+    let mut sim = Sim::under(6, Conditions::calm());
+    let at = sim.add_loop();
+    let limits = Limits {
+        linger: LONG,
+        ..Limits::default()
+    };
+    let service = sim.service(at, Sums, limits);
+    let addr = sim.listen(service);
+    let peer = sim.plain(addr);
+    sim.run_for(Duration::from_millis(1));
+    sim.stop(at, Duration::from_secs(1));
+    assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+    assert!(sim.stopped(at));
+    assert_eq!(sim.counters(at).closed_for(Closed::StopDeadline), 1);
+    let reset = PlainState::Failed(std::io::ErrorKind::ConnectionReset);
+    assert!(matches!(sim.state(peer), PlainState::Ended) || sim.state(peer) == reset);
+}

@@ -1,0 +1,169 @@
+//! Half-closes, resets and refusals, at random and on demand.
+
+use std::io;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::services::{Echo, Sender, Sums};
+use crate::sim::{Conditions, Outcome, Pair, PlainState, Sim};
+use crate::{Closed, Dial, Limits};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_half_closed_peer_gets_its_outstanding_replies() {
+    for seed in 0..50 {
+        let mut sim = Sim::new(seed);
+        let addr = sim.serve(Sums, Limits::default());
+        let peer = sim.plain(addr);
+        sim.send(peer, &[1, 0, 0, 0, 9, 2, 0, 0, 0, 1, 1, 7]);
+        sim.finish(peer);
+        assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+        let want = [9u64.to_le_bytes(), 2u64.to_le_bytes()].concat();
+        assert_eq!(sim.received(peer), want, "seed {seed}");
+        assert_eq!(sim.state(peer), PlainState::Ended);
+    }
+}
+
+#[test]
+fn a_stream_that_is_lost_ends_both_connections() {
+    let mut losses = 0;
+    for seed in 0..50 {
+        let mut pair = Pair::new(seed, Echo, Sender { bytes: 100_000 });
+        let begun = |sim: &mut Sim| sim.streams() == 1;
+        assert!(pair.sim.run_until(LONG, begun));
+        pair.sim.run_for(Duration::from_micros(seed * 997));
+        pair.sim.lose(0);
+        assert_eq!(pair.run(LONG), Outcome::Idle);
+        let (server, client) = (pair.server_counters(), pair.client_counters());
+        assert_eq!((server.open, client.open), (0, 0), "seed {seed}");
+        // Before it was established, or after; or all was done when the reset came.
+        let reset = client.dial_failures + client.closed_for(Closed::Reset);
+        let finished = client.closed_for(Closed::Finished);
+        assert_eq!(reset + finished, 1, "seed {seed}: {client}");
+        losses += reset;
+    }
+    assert!(losses > 25, "only {losses} runs were cut short");
+}
+
+#[test]
+fn a_peer_that_resets_is_noticed() {
+    let mut sim = Sim::under(1, Conditions::calm());
+    let at = sim.add_loop();
+    let echo = sim.service(at, Echo, Limits::default());
+    let addr = sim.listen(echo);
+    let peer = sim.plain(addr);
+    sim.send(peer, b"x");
+    sim.run_for(Duration::from_millis(1));
+    assert_eq!((sim.received(peer), sim.counters(at).open), (&b"x"[..], 1));
+    sim.close(peer, true);
+    sim.run_for(Duration::from_millis(1));
+    assert_eq!(sim.counters(at).closed_for(Closed::Reset), 1);
+}
+
+#[test]
+fn an_abort_reaches_the_peer_as_a_reset() {
+    let mut sim = Sim::under(1, Conditions::calm());
+    let addr = sim.serve(Sums, Limits::default());
+    let peer = sim.plain(addr);
+    sim.send(peer, &[0xff; 4]);
+    assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+    let reset = PlainState::Failed(io::ErrorKind::ConnectionReset);
+    assert_eq!(sim.state(peer), reset);
+}
+
+#[test]
+fn closing_with_unread_input_resets_but_a_lingering_finish_does_not() {
+    // The service finishes in the middle of what its peer sends.
+    for seed in 0..50 {
+        let mut sim = Sim::new(seed);
+        let limits = Limits {
+            linger: LONG,
+            ..Limits::default()
+        };
+        let addr = sim.serve(Sums, limits);
+        let peer = sim.plain(addr);
+        sim.send(peer, &[1, 0, 0, 0, 9, 0, 0, 0, 0]);
+        sim.send(peer, &[7; 10_000]);
+        sim.finish(peer);
+        assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+        assert_eq!(sim.received(peer), 9u64.to_le_bytes(), "seed {seed}");
+        assert_eq!(sim.state(peer), PlainState::Ended, "seed {seed}");
+    }
+}
+
+#[test]
+fn nobody_there_refuses_and_dials_are_tried_again() {
+    let mut sim = Sim::under(9, Conditions::calm());
+    let at = sim.add_loop();
+    let client = sim.service(at, Sender { bytes: 10 }, Limits::default());
+    let nobody = "10.9.9.9:1".parse().unwrap();
+    let second = Duration::from_secs(1);
+    let dial = Dial::to(nobody)
+        .attempts(4)
+        .backoff(second, second)
+        .token(77);
+    sim.dial(client, dial);
+    assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+    assert_eq!(sim.streams(), 4);
+    assert_eq!(sim.counters(at).dial_failures, 4);
+    assert_eq!(sim.local(client).dial_failures, [77]);
+    // Three pauses of half a second to a second each.
+    assert!(sim.now().as_nanos() >= 1_500_000_000, "{:?}", sim.now());
+    let peer = sim.plain(nobody);
+    assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+    let refused = PlainState::Failed(io::ErrorKind::ConnectionRefused);
+    assert_eq!(sim.state(peer), refused);
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_given_up() {
+    let slow = Duration::from_secs(3);
+    let conditions = Conditions {
+        latency: slow..=slow,
+        ..Conditions::calm()
+    };
+    let mut pair = Pair::on(
+        Sim::under(9, conditions),
+        (Echo, Limits::default()),
+        (Sender { bytes: 10 }, Limits::default()),
+    );
+    let dial = Dial::to(pair.addr()).timeout(Duration::from_secs(1));
+    let client = pair.client();
+    pair.sim.dial(client, dial);
+    assert_eq!(pair.run(LONG), Outcome::Idle);
+    assert_eq!(pair.client_counters().dial_failures, 1);
+    assert_eq!(pair.client_counters().dialled, 0);
+    // The request had not arrived when it was given up.
+    assert_eq!(pair.server_counters().accepted, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is lost on the way: each connection that opened closes, once, and every byte that
+    /// got through is the right one.
+    #[test]
+    fn faults_are_survived(seed: u64, one_in in 1u64..300, bytes in 1usize..20_000) {
+        let conditions = Conditions {
+            reset_one_in: one_in,
+            refuse_one_in: 5,
+            ..Conditions::from_seed(seed)
+        };
+        let sim = Sim::under(seed, conditions);
+        let limits = Limits { idle: None, ..Limits::default() };
+        let mut pair = Pair::on(sim, (Echo, limits.clone()), (Sender { bytes }, limits));
+        pair.dial(6);
+        prop_assert_eq!(pair.run(LONG), Outcome::Idle);
+        let (server, client) = (pair.server_counters(), pair.client_counters());
+        prop_assert_eq!(server.accepted, server.closed_total());
+        prop_assert_eq!(client.dialled, client.closed_total());
+        prop_assert_eq!(client.dialled + client.dial_failures, 6);
+        prop_assert_eq!((server.open, client.open), (0, 0));
+        prop_assert!(client.bytes_in <= server.bytes_out);
+        prop_assert!(server.bytes_in <= client.bytes_out);
+        let report = pair.client_local();
+        prop_assert_eq!(report.closed.len() as u64, client.dialled);
+    }
+}

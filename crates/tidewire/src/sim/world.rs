@@ -1,0 +1,517 @@
+//! The simulation as tests see it: loops, services, peers, and the clock that moves only when
+//! nothing else can.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Core, Plan};
+use crate::counters::{Counters, LoopCounters};
+use crate::dial::Dial;
+use crate::hosted::Offered;
+use crate::limits::Limits;
+use crate::protocol::{Protocol, Service};
+use crate::random::Rng;
+use crate::sim::conditions::Conditions;
+use crate::sim::net::{Listener, Net, Owner};
+use crate::sim::node::{Node, address};
+use crate::sim::plain::{Plain, PlainState};
+use crate::sim::trace::Event;
+use crate::time::{Clock, Instant};
+use crate::waker::{Command, Waker};
+
+/// Turns and arrivals in one run before it is given up. Default of [`Sim::steps_max`].
+const STEPS_MAX: u64 = 20_000_000;
+
+/// A loop of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopId(usize);
+
+/// A plain peer of a simulation: no protocol, driven by the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainId(usize);
+
+/// A service on a loop of a simulation.
+pub struct SimService<S> {
+    at: LoopId,
+    index: u16,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S> SimService<S> {
+    /// The loop that it is on.
+    #[must_use]
+    pub fn at(self) -> LoopId {
+        self.at
+    }
+}
+
+impl<S> Clone for SimService<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for SimService<S> {}
+impl<S> fmt::Debug for SimService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimService({:?}, {})", self.at, self.index)
+    }
+}
+
+/// How a run ended.
+#[must_use = "a run that did not come to rest is often a failure"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It came to rest: there is nothing more to happen.
+    Idle,
+    /// The virtual time allowed has passed, and there is more to come.
+    TimeUp,
+    /// Something goes on and on: see [`Sim::steps_max`].
+    StepLimit,
+}
+
+enum Actor {
+    Loop(Box<Node>),
+    Plain(Plain),
+}
+
+/// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from
+/// one seed: the same seed and the same calls give the same run, to the nanosecond.
+///
+/// Virtual time moves only when no loop has anything to do; a turn of a loop takes none. Messages
+/// and signals posted by other threads arrive, but a run that depends on them does not repeat.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::Limits;
+/// use tidewire::sim::{Outcome, Sim};
+/// # use tidewire::*;
+/// # struct Echo;
+/// # impl Service for Echo { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+/// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+/// # struct Conn;
+/// # impl Protocol for Conn { type Local = (); type Message = ();
+/// #   fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+/// #     let n = input.len(); cx.link.forward(input, n); Next::More } }
+///
+/// let mut sim = Sim::new(42);
+/// let addr = sim.serve(Echo, Limits::default());
+/// let peer = sim.plain(addr);
+/// sim.send(peer, b"hello");
+/// sim.finish(peer);
+/// assert_eq!(sim.run_until_idle(Duration::from_secs(10)), Outcome::Idle);
+/// assert_eq!(sim.received(peer), b"hello");
+/// ```
+pub struct Sim {
+    time: Rc<Cell<u64>>,
+    rng: Rng,
+    net: Net,
+    actors: Vec<Actor>,
+    listeners: u32,
+    steps_max: u64,
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sim({:?}, {} actors)", self.now(), self.actors.len())
+    }
+}
+
+impl Sim {
+    /// A network under conditions that are drawn from the seed too.
+    #[must_use]
+    pub fn new(seed: u64) -> Sim {
+        Sim::under(seed, Conditions::from_seed(seed))
+    }
+
+    /// A network under these conditions.
+    ///
+    /// # Panics
+    /// If the conditions are impossible: a size of zero, an empty range.
+    #[must_use]
+    pub fn under(seed: u64, conditions: Conditions) -> Sim {
+        let time = Rc::new(Cell::new(0));
+        let mut rng = Rng::from_seed(seed);
+        let net_rng = Rng::from_seed(rng.next());
+        Sim {
+            net: Net::new(time.clone(), net_rng, conditions),
+            time,
+            rng,
+            actors: Vec::new(),
+            listeners: 0,
+            steps_max: STEPS_MAX,
+        }
+    }
+
+    /// Turns and arrivals after which a run is given up with [`Outcome::StepLimit`]. Default 20
+    /// million.
+    pub fn steps_max(&mut self, steps: u64) -> &mut Sim {
+        self.steps_max = steps;
+        self
+    }
+
+    // ---- Loops and services ----
+
+    /// Adds a loop.
+    pub fn add_loop(&mut self) -> LoopId {
+        let (waker, counters) = (Arc::new(Waker::new()), Arc::new(LoopCounters::default()));
+        let plan = Plan {
+            factories: Vec::new(),
+            chunk: self.net.conditions.chunk,
+            buffers: self.net.conditions.buffers,
+        };
+        let core = Core::new(
+            &plan,
+            waker.clone(),
+            counters.clone(),
+            Clock::Virtual(self.time.clone()),
+            Rng::from_seed(self.rng.next()),
+        );
+        let actor = self.actors.len();
+        let node = Node::new(core, actor, waker, counters);
+        self.add(Actor::Loop(Box::new(node)));
+        LoopId(actor)
+    }
+
+    /// Puts a service on a loop. To have the same service on several, or to keep a hold of it, put
+    /// an `Arc` of it there.
+    ///
+    /// # Panics
+    /// If `limits.output_low` is not below `limits.output_high`.
+    pub fn service<S: Service>(&mut self, at: LoopId, service: S, limits: Limits) -> SimService<S> {
+        assert!(
+            limits.output_low < limits.output_high,
+            "output_low must be below output_high"
+        );
+        let offered = Offered {
+            service: Arc::new(service),
+            limits: Arc::new(limits),
+            open: Arc::default(),
+        };
+        SimService {
+            at,
+            index: self.node(at).core.host(&offered),
+            of: PhantomData,
+        }
+    }
+
+    /// Has a service accept connections; where, is the result.
+    pub fn listen<S: Service>(&mut self, service: SimService<S>) -> SocketAddr {
+        let number = self.listeners;
+        self.listeners += 1;
+        let addr = address(service.at.0, 1 + (number % 1000) as u16);
+        self.net.listen(
+            addr,
+            Listener {
+                actor: service.at.0,
+                service: service.index,
+                number,
+            },
+        );
+        addr
+    }
+
+    /// Adds a loop with a service that accepts connections at the returned address.
+    pub fn serve<S: Service>(&mut self, service: S, limits: Limits) -> SocketAddr {
+        let at = self.add_loop();
+        let service = self.service(at, service, limits);
+        self.listen(service)
+    }
+
+    /// Makes an outgoing connection of `service`.
+    pub fn dial<S: Service>(&mut self, service: SimService<S>, dial: Dial) {
+        self.node(service.at).waker().send(Command::Dial {
+            service: service.index,
+            dial,
+        });
+    }
+
+    /// The service's state on its loop.
+    pub fn local<S: Service>(
+        &mut self,
+        service: SimService<S>,
+    ) -> &mut <S::Conn as Protocol>::Local {
+        let local = self.node(service.at).core.local(service.index);
+        local.downcast_mut().expect("the id says what type it is")
+    }
+
+    /// What one loop counted.
+    #[must_use]
+    pub fn counters(&self, at: LoopId) -> Counters {
+        match &self.actors[at.0] {
+            Actor::Loop(node) => node.counters(),
+            Actor::Plain(_) => unreachable!("a loop's id names a loop"),
+        }
+    }
+
+    /// Begins a graceful stop of a loop, as [`Running::stop`](crate::Running::stop) does: no
+    /// listening, every connection told; what is left after `deadline` is cut.
+    pub fn stop(&mut self, at: LoopId, deadline: Duration) {
+        let deadline = self.now() + deadline;
+        let Actor::Loop(node) = &mut self.actors[at.0] else {
+            unreachable!("a loop's id names a loop");
+        };
+        node.stop(&mut self.net, deadline);
+    }
+
+    /// Whether a stop of this loop is over.
+    pub fn stopped(&mut self, at: LoopId) -> bool {
+        self.node(at).stopped()
+    }
+
+    // ---- Plain peers ----
+
+    /// Connects a plain peer to `addr`. It reads all that comes.
+    pub fn plain(&mut self, addr: SocketAddr) -> PlainId {
+        let actor = self.actors.len();
+        let owner = Owner {
+            actor,
+            conn: 0,
+            generation: 0,
+        };
+        let end = self.net.connect(owner, address(actor, 1024), addr);
+        self.add(Actor::Plain(Plain::new(end)));
+        PlainId(actor)
+    }
+
+    /// Has the peer send `bytes`, as soon as the network takes them. Nothing bounds what waits.
+    pub fn send(&mut self, peer: PlainId, bytes: &[u8]) {
+        self.on_plain(peer, |plain, net| plain.send(net, bytes));
+    }
+
+    /// Bytes that the peer was told to send and the network has not taken yet.
+    pub fn unsent(&mut self, peer: PlainId) -> usize {
+        self.on_plain(peer, |plain, _| plain.unsent())
+    }
+
+    /// Has the peer half-close once all is sent. It goes on reading.
+    pub fn finish(&mut self, peer: PlainId) {
+        self.on_plain(peer, Plain::finish);
+    }
+
+    /// Has the peer close, in order or with a reset. As in TCP, closing with unread input resets.
+    pub fn close(&mut self, peer: PlainId, reset: bool) {
+        self.on_plain(peer, |plain, net| plain.close(net, reset));
+    }
+
+    /// Whether the peer reads. If not, the network fills up behind it.
+    pub fn reading(&mut self, peer: PlainId, on: bool) {
+        self.on_plain(peer, |plain, net| {
+            plain.reading = on;
+            plain.go_on(net);
+        });
+    }
+
+    /// All that the peer has read so far.
+    #[must_use]
+    pub fn received(&self, peer: PlainId) -> &[u8] {
+        &self.plain_peer(peer).received
+    }
+
+    /// How the peer's connection stands.
+    #[must_use]
+    pub fn state(&self, peer: PlainId) -> PlainState {
+        self.plain_peer(peer).state
+    }
+
+    // ---- Faults ----
+
+    /// Has the network lose a stream: both ends see a reset. Streams are counted from 0 in the
+    /// order of the attempts to connect.
+    ///
+    /// # Panics
+    /// If there is no such stream yet.
+    pub fn lose(&mut self, stream: u32) {
+        self.net.lose(stream);
+    }
+
+    /// How many attempts to connect there have been.
+    #[must_use]
+    pub fn streams(&self) -> u32 {
+        self.net.streams()
+    }
+
+    /// Changes the conditions from now on. Buffers of streams, and of loops, stay as they are.
+    ///
+    /// # Panics
+    /// As [`Sim::under`].
+    pub fn set_conditions(&mut self, conditions: Conditions) {
+        conditions.check();
+        self.net.conditions = conditions;
+    }
+
+    /// The present conditions.
+    #[must_use]
+    pub fn conditions(&self) -> &Conditions {
+        &self.net.conditions
+    }
+
+    // ---- Time ----
+
+    /// The virtual time. Begins at 0.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        Instant::from_nanos(self.time.get())
+    }
+
+    /// One turn of a loop or a peer that has something to do (which one, is drawn), or else one
+    /// step of time to the next arrival or deadline. False if nothing is left to happen.
+    pub fn step(&mut self) -> bool {
+        self.run_one() || self.next_time().is_some_and(|at| self.go_to(at))
+    }
+
+    /// Runs until nothing is left to happen, or `most` has passed. Deadlines count: an open
+    /// connection has an idle limit, and is closed by it.
+    pub fn run_until_idle(&mut self, most: Duration) -> Outcome {
+        self.run(most, |sim| sim.next_time())
+    }
+
+    /// Runs until nothing is under way on the network and no loop has anything to do but wait for
+    /// its deadlines, or `most` has passed.
+    pub fn run_until_quiet(&mut self, most: Duration) -> Outcome {
+        self.run(most, |sim| {
+            let arrival = sim.net.next_arrival()?;
+            sim.next_time().map(|at| at.min(arrival))
+        })
+    }
+
+    /// Runs for a time, and lets all of it pass even if nothing happens.
+    ///
+    /// # Panics
+    /// At the limit of steps.
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.now() + time;
+        let outcome = self.run_until_idle(time);
+        assert_ne!(outcome, Outcome::StepLimit, "the simulation spins");
+        self.time.set(self.time.get().max(until.as_nanos()));
+    }
+
+    /// Runs until `done` says so; false if nothing is left to happen or `most` has passed first.
+    pub fn run_until(&mut self, most: Duration, mut done: impl FnMut(&mut Sim) -> bool) -> bool {
+        let until = self.now() + most;
+        for _ in 0..self.steps_max {
+            if done(self) {
+                return true;
+            }
+            if self.run_one() {
+                continue;
+            }
+            match self.next_time() {
+                Some(at) if at <= until => self.go_to(at),
+                _ => return false,
+            };
+        }
+        false
+    }
+
+    // ---- What happened ----
+
+    /// A hash of everything that happened on the network so far, bytes and times included. The
+    /// same seed and the same calls give the same hash.
+    #[must_use]
+    pub fn trace_hash(&self) -> u64 {
+        self.net.trace.hash()
+    }
+
+    /// Keeps the events from now on, the last 65,536 of them, for [`Sim::trace`].
+    pub fn record(&mut self) -> &mut Sim {
+        self.net.trace.recording = true;
+        self
+    }
+
+    /// The events kept, oldest first.
+    pub fn trace(&self) -> impl Iterator<Item = &Event> {
+        self.net.trace.events()
+    }
+
+    // ---- Inside ----
+
+    fn run(&mut self, most: Duration, next: impl Fn(&Sim) -> Option<Instant>) -> Outcome {
+        let until = self.now() + most;
+        for _ in 0..self.steps_max {
+            if self.run_one() {
+                continue;
+            }
+            match next(self) {
+                None => return Outcome::Idle,
+                Some(at) if at > until => {
+                    self.time.set(until.as_nanos());
+                    return Outcome::TimeUp;
+                }
+                Some(at) => self.go_to(at),
+            };
+        }
+        Outcome::StepLimit
+    }
+
+    /// Gives one actor that has something to do its turn.
+    fn run_one(&mut self) -> bool {
+        let (actors, net) = (&self.actors, &self.net);
+        let runnable = |i: &usize| match &actors[*i] {
+            Actor::Loop(node) => node.runnable(net),
+            Actor::Plain(_) => !net.inboxes[*i].is_empty(),
+        };
+        let n = (0..actors.len()).filter(runnable).count();
+        if n == 0 {
+            return false;
+        }
+        let which = self.rng.below(n as u64) as usize;
+        let chosen = (0..actors.len()).filter(runnable).nth(which);
+        let chosen = chosen.expect("there are that many");
+        match &mut self.actors[chosen] {
+            Actor::Loop(node) => node.turn(&mut self.net),
+            Actor::Plain(plain) => {
+                let notices = std::mem::take(&mut self.net.inboxes[chosen]);
+                plain.turn(&mut self.net, notices);
+            }
+        }
+        true
+    }
+
+    fn next_time(&self) -> Option<Instant> {
+        let deadlines = self.actors.iter().filter_map(|actor| match actor {
+            Actor::Loop(node) => node.next_deadline(),
+            Actor::Plain(_) => None,
+        });
+        deadlines.chain(self.net.next_arrival()).min()
+    }
+
+    /// Time passes, and what arrives at that time does.
+    fn go_to(&mut self, at: Instant) -> bool {
+        self.time.set(self.time.get().max(at.as_nanos()));
+        if self.net.next_arrival().is_some_and(|next| next <= at) {
+            self.net.arrive();
+        }
+        true
+    }
+
+    fn add(&mut self, actor: Actor) {
+        self.actors.push(actor);
+        self.net.inboxes.push(std::collections::VecDeque::new());
+    }
+
+    fn node(&mut self, at: LoopId) -> &mut Node {
+        match &mut self.actors[at.0] {
+            Actor::Loop(node) => node,
+            Actor::Plain(_) => unreachable!("a loop's id names a loop"),
+        }
+    }
+
+    fn plain_peer(&self, peer: PlainId) -> &Plain {
+        match &self.actors[peer.0] {
+            Actor::Plain(plain) => plain,
+            Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
+        }
+    }
+
+    fn on_plain<R>(&mut self, peer: PlainId, f: impl FnOnce(&mut Plain, &mut Net) -> R) -> R {
+        match &mut self.actors[peer.0] {
+            Actor::Plain(plain) => f(plain, &mut self.net),
+            Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
+        }
+    }
+}
