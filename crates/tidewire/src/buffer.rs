@@ -1,10 +1,11 @@
 //! Receive buffers: one allocation for a loop, cut into equal pieces that are leased to receive
 //! into, lent to protocols as slices, and shared as [`Chunk`]s when a protocol keeps a piece.
 //!
-//! A piece is in one of three states, told by its reference count: *free* (0), *leased* (1, held
+//! A piece is in one of four states, told by its reference count: *free* (0), *leased* (1, held
 //! by exactly one [`Lease`], which alone may write), *shared* (any number of [`Chunk`]s, nobody
-//! writes). The count returns to 0 when the last holder is dropped, on the loop's own thread: all
-//! of these types hold an `Rc` and so cannot leave it.
+//! writes), *given* to a kernel that may write at any time ([`GIVEN`]; nobody here looks at it).
+//! The count returns to 0 when the last holder is dropped, on the loop's own thread: all of these
+//! types hold an `Rc` and so cannot leave it.
 //!
 //! Pieces start at a stride that is not a power of two, so that the first cache lines of different
 //! pieces do not compete for the same cache sets; each has headroom in front, into which a
@@ -35,7 +36,6 @@ struct Inner {
     share_max: usize,
     /// Pieces that outlived the call of `received` they came in.
     kept: Cell<usize>,
-    exhausted: Cell<u64>,
 }
 
 /// A loop's receive buffers.
@@ -45,6 +45,15 @@ pub(crate) struct Pool(Rc<Inner>);
 impl Pool {
     /// `count` pieces of `size` bytes each (plus headroom). The memory is untouched until used.
     pub(crate) fn new(count: usize, size: usize) -> Pool {
+        Pool::with_share(count, size, count / 2)
+    }
+
+    /// A pool of which protocols get copies only: for pieces that are not worth sharing.
+    pub(crate) fn unshared(count: usize, size: usize) -> Pool {
+        Pool::with_share(count, size, 0)
+    }
+
+    fn with_share(count: usize, size: usize, share_max: usize) -> Pool {
         assert!(count > 0 && size > 0);
         let stride = (HEADROOM + size + COLOUR).next_multiple_of(64);
         assert!(
@@ -61,18 +70,14 @@ impl Pool {
             size,
             refs: (0..count).map(|_| Cell::new(0)).collect(),
             free: RefCell::new((0..count as u32).rev().collect()),
-            share_max: count / 2,
+            share_max,
             kept: Cell::new(0),
-            exhausted: Cell::new(0),
         }))
     }
 
-    /// A piece to receive into, or `None` (counted) when all are in use.
+    /// A piece to receive into, or `None` when all are in use.
     pub(crate) fn lease(&self) -> Option<Lease> {
-        let Some(id) = self.0.free.borrow_mut().pop() else {
-            self.0.exhausted.set(self.0.exhausted.get() + 1);
-            return None;
-        };
+        let id = self.0.free.borrow_mut().pop()?;
         debug_assert_eq!(self.0.refs[id as usize].get(), 0);
         self.0.refs[id as usize].set(1);
         Some(Lease {
@@ -81,14 +86,41 @@ impl Pool {
         })
     }
 
+    /// Gives a free piece away, to a kernel that receives into it in its own time: which one, and
+    /// where its space starts. It stays away until [`take_back`](Pool::take_back), and the memory
+    /// must not be freed before: keep the pool.
+    pub(crate) fn give(&self) -> Option<(u32, *mut u8)> {
+        let id = self.0.free.borrow_mut().pop()?;
+        let refs = &self.0.refs[id as usize];
+        debug_assert_eq!(refs.get(), 0);
+        refs.set(GIVEN);
+        let start = self.start(id);
+        let space = &self.0.memory[start..start + self.0.size];
+        Some((id, space.as_ptr() as *mut u8))
+    }
+
+    /// Takes back a piece that was given away.
+    ///
+    /// # Safety
+    /// Whoever got the piece has finished with it and will not touch it again.
+    pub(crate) unsafe fn take_back(&self, id: u32) -> Lease {
+        let refs = &self.0.refs[id as usize];
+        assert_eq!(refs.get(), GIVEN, "receive buffer {id} was not given away");
+        refs.set(1);
+        Lease {
+            pool: self.clone(),
+            id,
+        }
+    }
+
+    /// How many pieces there are, in whatever state.
+    pub(crate) fn pieces(&self) -> usize {
+        self.0.refs.len()
+    }
+
     /// Pieces nobody holds.
     pub(crate) fn free(&self) -> usize {
         self.0.free.borrow().len()
-    }
-
-    /// How often a lease was refused.
-    pub(crate) fn exhausted(&self) -> u64 {
-        self.0.exhausted.get()
     }
 
     /// Bytes of one piece, headroom not counted.
@@ -121,6 +153,8 @@ impl Pool {
 
 /// Set in a piece's count once only protocols hold it.
 const KEPT: u32 = 1 << 31;
+/// The count of a piece that is given away.
+const GIVEN: u32 = 1 << 30;
 
 /// The only holder of one piece: the engine, while it receives into it.
 pub(crate) struct Lease {
@@ -132,16 +166,6 @@ impl Lease {
     /// Where received bytes go.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.range_mut(0, self.pool.0.size)
-    }
-
-    /// The address of `space`, for a kernel that writes later.
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.space().as_mut_ptr()
-    }
-
-    /// Which piece this is; below the pool's count.
-    pub(crate) fn id(&self) -> u32 {
-        self.id
     }
 
     /// Ends the writing: `carried` in front of the first `len` received bytes, as one chunk.
@@ -324,6 +348,8 @@ mod tests {
         );
         drop(kept);
         assert!(second.share(0, SHARE_MIN).is_some());
+        let pool = Pool::unshared(2, 16384);
+        assert!(filled(&pool, 3, 16384).share(0, 16384).is_none());
     }
 
     #[test]
@@ -334,9 +360,34 @@ mod tests {
         let chunk = lease.freeze(b"abc", 3);
         assert_eq!(&*chunk, b"abcdef");
         assert!(pool.lease().is_none());
-        assert_eq!(pool.exhausted(), 1);
         drop(chunk);
         assert!(pool.lease().is_some());
+    }
+
+    #[test]
+    fn a_piece_given_away_is_written_elsewhere_and_comes_back() {
+        let pool = Pool::new(2, 4096);
+        let (id, at) = pool.give().unwrap();
+        let lease = pool.lease().unwrap();
+        assert!(pool.give().is_none() && pool.free() == 0);
+        // SAFETY: the piece is given away: nobody else looks at these bytes.
+        unsafe { at.write_bytes(5, 4096) };
+        // SAFETY: the only writer was the line above.
+        let back = unsafe { pool.take_back(id) };
+        let chunk = back.freeze(b"abc", 4096);
+        assert_eq!(&chunk[..3], b"abc");
+        assert!(chunk[3..].iter().all(|&b| b == 5));
+        drop((chunk, lease));
+        assert_eq!(pool.free(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "was not given away")]
+    fn a_piece_that_was_not_given_away_is_not_taken_back() {
+        let pool = Pool::new(1, 4096);
+        let _lease = pool.lease();
+        // SAFETY: nobody else has the piece; that the call is wrong all the same is the point.
+        let _ = unsafe { pool.take_back(0) };
     }
 
     #[test]

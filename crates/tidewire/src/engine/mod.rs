@@ -11,6 +11,7 @@ pub(crate) mod epoll;
 pub(crate) mod poll;
 pub(crate) mod ready;
 pub(crate) mod threads;
+pub(crate) mod uring;
 
 use std::fmt;
 use std::io;
@@ -110,10 +111,16 @@ pub(crate) fn resolve(choice: EngineChoice) -> Result<Resolved, String> {
     match choice {
         EngineChoice::Threads => asked(Engine::Threads),
         EngineChoice::Epoll => asked(Engine::Epoll),
-        EngineChoice::Uring => Err("not built yet".into()),
-        EngineChoice::Auto => Ok(Resolved {
-            engine: Engine::Epoll,
-            reason: "io_uring: not built yet".into(),
+        EngineChoice::Uring => uring::works().and_then(|()| asked(Engine::Uring)),
+        EngineChoice::Auto => Ok(match uring::works() {
+            Ok(()) => Resolved {
+                engine: Engine::Uring,
+                reason: "io_uring works here".into(),
+            },
+            Err(why) => Resolved {
+                engine: Engine::Epoll,
+                reason: format!("io_uring: {why}"),
+            },
         }),
     }
 }
@@ -234,7 +241,10 @@ pub(crate) fn run(
     let registry = setup.registry.clone();
     let made = match engine {
         Engine::Threads => unreachable!("threads are spawned by the acceptor"),
-        Engine::Uring => Err(io::ErrorKind::Unsupported.into()),
+        Engine::Uring => {
+            uring::run(setup, waker, counters.clone(), ready);
+            return lock(&registry).retire(&counters);
+        }
         Engine::Epoll => epoll::Epoll::new()
             .and_then(|poller| ready::Reactor::new(poller, setup, waker, counters.clone())),
     };

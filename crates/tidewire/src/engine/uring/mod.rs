@@ -1,0 +1,108 @@
+//! Loops that hand operations to io_uring and wait for completions.
+//!
+//! # The receive path
+//!
+//! 1. [`Reactor::turn`](reactor::Reactor) enters the [`ring`]: one system call hands over the
+//!    operations of the turn before and waits for completions.
+//! 2. A multishot receive stays armed for each connection. The kernel picks a buffer from a
+//!    [`provided`] group only when bytes arrive, so an idle connection owns none.
+//!    [`receive`] turns the completion's buffer number into a lease and hands it to
+//!    [`Core::received`], which calls the protocol.
+//! 3. When all completions are dealt with, every connection that changed is settled once:
+//!    whatever its protocol wrote in this turn becomes one [`send`] operation, handed over with
+//!    the next wait.
+//!
+//! # Why ordinary descriptors
+//!
+//! io_uring can keep sockets in a table of its own ring (*direct descriptors*), which spares a
+//! look-up for each operation and does not count against the process's limit of descriptors. Here
+//! they are ordinary ones: a reset needs `SO_LINGER`, the peer's address after a multishot accept
+//! needs `getpeername`, a failed watch `SO_ERROR`, an acceptor hands sockets to other rings, and
+//! half-closing must not wait for a place in the queue; for direct descriptors each of these is
+//! another operation with a completion to wait for, or does not exist on the kernels we support.
+//! They are what very many connections need; the seam is [`sockets::Sock`], whose descriptor is
+//! used through `Ring`'s operations and a handful of calls in that folder alone.
+
+mod probe;
+mod provided;
+mod reactor;
+mod receive;
+mod ring;
+mod send;
+mod sockets;
+mod token;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use crate::buffer::Pool;
+use crate::core::Core;
+use crate::counters::LoopCounters;
+use crate::engine::LoopSetup;
+use crate::engine::uring::provided::Group;
+use crate::engine::uring::reactor::Reactor;
+use crate::engine::uring::ring::{Ring, Sizes};
+use crate::engine::uring::sockets::Sockets;
+use crate::waker::Waker;
+
+pub(crate) use probe::works;
+
+/// Bytes of a small piece; less if a chunk is.
+const SMALL_PIECE: usize = 4 << 10;
+/// Small pieces for each large one.
+const SMALL_FOR_EACH: usize = 8;
+/// Pieces that the kernel is given at first. See [`provided`].
+const FIRST: (usize, usize) = (64, 8);
+
+/// Runs one loop on the calling thread until it is stopped. Says through `ready` when it is set up,
+/// or why it cannot be.
+pub(crate) fn run(
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    ready: &Sender<io::Result<()>>,
+) {
+    if let Err(e) = run_with(Sizes::default(), setup, waker, counters, ready) {
+        let _ = ready.send(Err(e));
+    }
+}
+
+fn run_with(
+    sizes: Sizes,
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    ready: &Sender<io::Result<()>>,
+) -> io::Result<()> {
+    let mut ring = ring::build(sizes)?;
+    let ring = Ring::new(&mut ring, counters.clone());
+    let core = setup.core(waker.clone(), counters);
+    let io = sockets(ring, &core, &setup)?;
+    let mut reactor = Reactor::new(core, io, setup, waker)?;
+    let _ = ready.send(Ok(()));
+    reactor.run();
+    let (core, ring, groups) = reactor.finish();
+    if ring.in_flight() > 0 {
+        // Memory that the kernel may still use is never freed.
+        tracing::error!(left = ring.in_flight(), "operations of a loop did not end");
+        std::mem::forget(core);
+        return Ok(());
+    }
+    for group in groups {
+        group.unregister(ring.submitter())?;
+    }
+    Ok(())
+}
+
+fn sockets<'r>(ring: Ring<'r>, core: &Core, setup: &LoopSetup) -> io::Result<Sockets<'r>> {
+    let large = core.env.pool.clone();
+    let small = Pool::unshared(
+        large.pieces() * SMALL_FOR_EACH,
+        SMALL_PIECE.min(large.piece_len()),
+    );
+    let small = Group::register(ring.submitter(), 0, small, FIRST.0)?;
+    let large = Group::register(ring.submitter(), 1, large, FIRST.1)?;
+    let options = setup.dial_options.clone();
+    Ok(Sockets::new(ring, small, large, options))
+}

@@ -1,0 +1,152 @@
+//! Whether io_uring works here, found out by using it: a throw-away ring accepts a connection on
+//! the loopback interface, receives into a provided buffer, and sends back what it got.
+//!
+//! Containers forbid io_uring, administrators switch it off, old kernels lack parts of it, and
+//! some sandboxes have it in name only; a list of features would not tell all of these.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use io_uring::{opcode, types::Fd};
+
+use crate::buffer::Pool;
+use crate::counters::LoopCounters;
+use crate::engine::uring::provided::Group;
+use crate::engine::uring::ring::{self, Completion, Ring, Sizes};
+use crate::engine::uring::token::{Kind, Token};
+
+const PING: &[u8] = b"does it work?";
+/// For each step; on a machine where it works, all of them take well below a millisecond.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a probe found: nothing, or why io_uring does not work. Made once for the process.
+pub(crate) fn works() -> Result<(), String> {
+    static FOUND: OnceLock<Result<(), String>> = OnceLock::new();
+    FOUND
+        .get_or_init(|| {
+            // A thread of its own, because a ring belongs to the thread that made it.
+            let probe = std::thread::Builder::new().name("tidewire-probe".into());
+            match probe.spawn(probe_once).map(std::thread::JoinHandle::join) {
+                Ok(Ok(found)) => found,
+                Ok(Err(_)) => Err("the probe panicked".into()),
+                Err(e) => Err(format!("no thread for the probe: {e}")),
+            }
+        })
+        .clone()
+}
+
+fn probe_once() -> Result<(), String> {
+    let sizes = Sizes {
+        submissions: 8,
+        completions: 32,
+    };
+    let mut made = ring::build(sizes).map_err(|e| setup_failed(&e))?;
+    let mut ring = Ring::new(&mut made, Arc::<LoopCounters>::default());
+    let pool = Pool::new(2, 4096);
+    let mut group = Group::register(ring.submitter(), 0, pool, 2)
+        .map_err(|e| format!("provided buffers failed: {e}"))?;
+    let tried = converse(&mut ring, &mut group);
+    ring.cancel_all();
+    for _ in 0..20 {
+        if ring.in_flight() == 0 {
+            break;
+        }
+        let _ = ring.enter(Some(PATIENCE / 20));
+        ring.collect();
+    }
+    if ring.in_flight() > 0 {
+        // The group is dropped while registered, and so leaves its memory to the kernel.
+        return Err(tried.err().unwrap_or("cancelling failed".into()));
+    }
+    group
+        .unregister(ring.submitter())
+        .map_err(|e| format!("provided buffers cannot be taken back: {e}"))?;
+    tried
+}
+
+fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<(), String> {
+    let local = |e: io::Error| format!("the loopback interface failed: {e}");
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(local)?;
+    let mut client = TcpStream::connect(listener.local_addr().map_err(local)?).map_err(local)?;
+    client.set_read_timeout(Some(PATIENCE)).map_err(local)?;
+    client.write_all(PING).map_err(local)?;
+
+    ring.accept(listener.as_fd(), Token::of_loop(Kind::Accept, 0));
+    let accepted = await_completion(ring, Kind::Accept)?;
+    // SAFETY: the accept has just made this descriptor, and reports it this once.
+    let socket = unsafe { OwnedFd::from_raw_fd(accepted.result) };
+
+    let token = Token::of_loop(Kind::Receive, 0);
+    ring.receive_many(socket.as_fd(), group.id(), 4096, token);
+    let received = await_completion(ring, Kind::Receive)?;
+    let piece = received.buffer();
+    let piece = piece.ok_or("receiving used no provided buffer")?;
+    let mut lease = group.returned(piece);
+    let reply = lease.space()[..received.result as usize].to_vec();
+
+    // What is sent must outlive the operation even if waiting for it fails.
+    let reply: &'static [u8] = reply.leak();
+    let fd = Fd(std::os::fd::AsRawFd::as_raw_fd(&socket));
+    let send = opcode::Send::new(fd, reply.as_ptr(), reply.len() as u32).build();
+    // SAFETY: the bytes are never freed nor written again.
+    unsafe { ring.send(send, Token::of_loop(Kind::Send, 0)) };
+    await_completion(ring, Kind::Send)?;
+    let mut back = [0; PING.len()];
+    client.read_exact(&mut back).map_err(local)?;
+    if back == PING {
+        Ok(())
+    } else {
+        Err("what came back is not what was sent".into())
+    }
+}
+
+fn await_completion(ring: &mut Ring<'_>, kind: Kind) -> Result<Completion, String> {
+    // Completions of other kinds cannot crowd it out: there are none but ends of what is done.
+    for _ in 0..4 {
+        ring.enter(Some(PATIENCE))
+            .map_err(|e| format!("waiting failed: {e}"))?;
+        ring.collect();
+        let done = ring.collected.drain(..).find(|c| c.token.kind == kind);
+        match done {
+            Some(done) if done.result < 0 => {
+                return Err(format!("{kind:?} failed: {}", done.error()));
+            }
+            Some(done) => return Ok(done),
+            None => {}
+        }
+    }
+    Err(format!("{kind:?} did not complete"))
+}
+
+fn setup_failed(e: &io::Error) -> String {
+    let hint = match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            ": forbidden here, by the sysctl kernel.io_uring_disabled or by a sandbox"
+        }
+        Some(libc::ENOSYS) => ": this kernel has none, or a sandbox hides it",
+        Some(libc::EINVAL) => ": Linux 6.1 or newer is needed",
+        Some(libc::ENOMEM) => ": no memory, or the memlock limit is too low",
+        _ => "",
+    };
+    format!("setup failed: {e}{hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_says_the_same_twice() {
+        assert_eq!(works(), works());
+    }
+
+    #[test]
+    fn a_refused_setup_is_explained() {
+        let why = setup_failed(&io::Error::from_raw_os_error(libc::EPERM));
+        assert!(why.contains("io_uring_disabled"), "{why}");
+        assert!(why.starts_with("setup failed: "), "{why}");
+    }
+}

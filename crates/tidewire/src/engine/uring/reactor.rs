@@ -1,0 +1,420 @@
+//! The loop: enter the ring, deal with what completed, settle, again.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::Core;
+use crate::engine::accept::{self, Accepted};
+use crate::engine::busy::BusyPoll;
+use crate::engine::uring::provided::Group;
+use crate::engine::uring::ring::{Completion, Ring};
+use crate::engine::uring::sockets::Sockets;
+use crate::engine::uring::token::{Kind, Token};
+use crate::engine::{LoopSetup, Spread};
+use crate::time::Instant;
+use crate::waker::{Command, Stop, Waker};
+
+/// Rounds of waiting for what was taken back at the end, each up to `QUIET_WAIT`.
+const QUIET_ROUNDS: usize = 50;
+const QUIET_WAIT: Duration = Duration::from_millis(100);
+
+/// The accept operation of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    No,
+    Yes,
+    /// Being taken back. It may still bring connections.
+    Ending,
+    /// Never again: somebody has shut down the listener.
+    Broken,
+}
+
+pub(super) struct Reactor<'r> {
+    core: Core,
+    io: Sockets<'r>,
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    busy: BusyPoll,
+    /// For each listener.
+    accepting: Vec<Accepting>,
+    accept_paused: Option<Instant>,
+    next_loop: usize,
+    /// Being worked on.
+    batch: Vec<Completion>,
+}
+
+/// The address at the other end, which a multishot accept does not tell. A peer that has reset the
+/// connection by now has none any more; what it sent before is served all the same, as from the
+/// unspecified address.
+fn peer_of(socket: &OwnedFd) -> SocketAddr {
+    let found = |addr: rustix::io::Result<Option<_>>| {
+        let addr = addr.ok().flatten();
+        addr.and_then(|a| SocketAddr::try_from(a).ok())
+    };
+    found(rustix::net::getpeername(socket)).unwrap_or_else(|| {
+        let ours = found(rustix::net::getsockname(socket).map(Some));
+        match ours {
+            Some(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        }
+    })
+}
+
+impl<'r> Reactor<'r> {
+    pub(super) fn new(
+        core: Core,
+        io: Sockets<'r>,
+        setup: LoopSetup,
+        waker: Arc<Waker>,
+    ) -> io::Result<Reactor<'r>> {
+        for listener in &setup.listeners {
+            rustix::io::ioctl_fionbio(&listener.socket, false)?;
+        }
+        let mut reactor = Reactor {
+            core,
+            io,
+            busy: BusyPoll::new(setup.busy_poll),
+            accepting: vec![Accepting::No; setup.listeners.len()],
+            accept_paused: None,
+            next_loop: 0,
+            batch: Vec::new(),
+            waker,
+            setup,
+        };
+        reactor.watch_waker()?;
+        reactor.accept_all();
+        Ok(reactor)
+    }
+
+    /// Runs until stopped.
+    pub(super) fn run(&mut self) {
+        while !self.stopped() {
+            self.turn();
+        }
+    }
+
+    /// Takes everything back and waits until nothing is in flight.
+    pub(super) fn finish(mut self) -> (Core, Ring<'r>, [Group; 2]) {
+        self.io.ring.cancel_all();
+        for _ in 0..QUIET_ROUNDS {
+            if self.io.ring.in_flight() == 0 {
+                break;
+            }
+            if let Err(e) = self.io.ring.enter(Some(QUIET_WAIT)) {
+                tracing::error!(error = %e, "cannot wait for the last completions");
+            }
+            self.io.ring.collect();
+        }
+        let (ring, groups) = self.io.into_ring();
+        (self.core, ring, groups)
+    }
+
+    fn turn(&mut self) {
+        self.wait();
+        self.core.env.counters.turns.add(1);
+        self.core.take_backlog();
+        self.work_off();
+        self.obey();
+        self.core.expire(&mut self.io);
+        self.resume_accepting();
+        self.io.feed(&mut self.core);
+        self.core.settle_all(&mut self.io);
+        self.sweep();
+    }
+
+    /// Deals with everything that has completed.
+    fn work_off(&mut self) {
+        self.io.ring.collect();
+        let mut batch = std::mem::take(&mut self.batch);
+        std::mem::swap(&mut batch, &mut self.io.ring.collected);
+        for done in batch.drain(..) {
+            self.complete(done);
+        }
+        self.batch = batch;
+    }
+
+    #[inline]
+    fn complete(&mut self, done: Completion) {
+        match done.token.kind {
+            Kind::Receive => self.io.received(&mut self.core, done),
+            Kind::Send => self.io.sent(&mut self.core, done),
+            Kind::Watch => self.io.watched(&mut self.core, done),
+            Kind::Connect => self.io.connect_done(&mut self.core, done),
+            Kind::Accept => self.accepted(done),
+            Kind::Wake => self.woken(done),
+            Kind::Cancel => {}
+        }
+    }
+
+    fn wait(&mut self) {
+        let mut timeout = self.sleep_for();
+        if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
+            timeout = Some(Duration::ZERO);
+        }
+        let sleeping = timeout != Some(Duration::ZERO);
+        if sleeping && !self.waker.may_sleep() {
+            timeout = Some(Duration::ZERO);
+        }
+        let from = self.core.env.now;
+        if let Err(e) = self.io.ring.enter(timeout) {
+            tracing::error!(error = %e, "cannot wait for completions");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.waker.awake();
+        self.core.env.now = self.core.env.clock.monotonic();
+        if sleeping {
+            self.busy.slept(from, self.core.env.now);
+        }
+    }
+
+    fn busy_poll(&mut self) -> bool {
+        let (ring, waker) = (&mut self.io.ring, &self.waker);
+        // Replies must not wait for the end of the poll.
+        if ring.submit().is_err() {
+            return false;
+        }
+        let clock = self.core.env.clock.clone();
+        let hit = self
+            .busy
+            .poll(&clock, || ring.has_news() || waker.is_pending());
+        if hit {
+            self.core.env.counters.busy_poll_hits.add(1);
+        }
+        hit
+    }
+
+    fn sleep_for(&self) -> Option<Duration> {
+        if !self.io.ring.collected.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let mut extra = self.accept_paused;
+        if self.waker.stopping() != Stop::No {
+            let deadline = self.setup.clock.deadline();
+            extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
+        }
+        crate::core::sleep_for(&self.core, extra)
+    }
+
+    // ---- Reached from outside ----
+
+    fn watch_waker(&mut self) -> io::Result<()> {
+        let token = Token::of_loop(Kind::Wake, 0);
+        let fd = self.waker.descriptor()?;
+        self.io.ring.poll(fd, libc::POLLIN, true, token);
+        Ok(())
+    }
+
+    fn woken(&mut self, done: Completion) {
+        // The wait reports every write, read or not; only one that is armed anew looks at what is
+        // there, and must not find what was reported before.
+        if !done.more() && self.waker.stopping() != Stop::Now {
+            self.waker.clear_descriptor();
+            if let Err(e) = self.watch_waker() {
+                tracing::error!(error = %e, "no wake-up descriptor; posts will be late");
+            }
+        }
+    }
+
+    /// Mail and commands.
+    fn obey(&mut self) {
+        self.core.take_mail();
+        for command in self.waker.commands() {
+            match command {
+                Command::Adopt {
+                    socket,
+                    listener,
+                    service,
+                    peer,
+                } => self.adopt(socket, listener, service, peer),
+                Command::Dial { service, dial } => self.core.dial(&mut self.io, service, dial),
+            }
+        }
+    }
+
+    // ---- Accepting ----
+
+    fn accept_all(&mut self) {
+        for (i, listener) in self.setup.listeners.iter().enumerate() {
+            if self.accepting[i] == Accepting::No {
+                self.accepting[i] = Accepting::Yes;
+                let token = Token::of_loop(Kind::Accept, i as u32);
+                self.io.ring.accept(listener.socket.as_fd(), token);
+            }
+        }
+    }
+
+    fn end_accepting(&mut self) {
+        for (i, accepting) in self.accepting.iter_mut().enumerate() {
+            if *accepting == Accepting::Yes {
+                *accepting = Accepting::Ending;
+                let token = Token::of_loop(Kind::Accept, i as u32);
+                self.io.ring.cancel(token);
+            }
+        }
+    }
+
+    fn accepted(&mut self, done: Completion) {
+        let which = done.token.index as usize;
+        if !done.more() {
+            self.accepting[which] = Accepting::No;
+        }
+        if done.result >= 0 {
+            // SAFETY: the accept has just made this descriptor, and reports it this once.
+            let socket = unsafe { OwnedFd::from_raw_fd(done.result) };
+            let peer = peer_of(&socket);
+            self.take_in(which, socket, peer);
+        } else if !done.is(rustix::io::Errno::CANCELED) {
+            match accept::classify(done.error()) {
+                Accepted::Exhausted(e) => self.pause_accepting(&e),
+                // Some other process has made the listener non-blocking, which it shares.
+                Accepted::None => self.pause_accepting(&done.error()),
+                Accepted::Broken(e) => {
+                    let number = self.setup.listeners[which].number;
+                    tracing::error!(error = %e, number, "a listener is broken; it is left");
+                    self.accepting[which] = Accepting::Broken;
+                }
+                Accepted::Gone | Accepted::Connection(..) => {}
+            }
+        }
+        if self.accept_paused.is_none() && !self.core.draining() {
+            self.accept_all();
+        }
+    }
+
+    fn take_in(&mut self, which: usize, socket: OwnedFd, peer: SocketAddr) {
+        let (service, listener) = {
+            let listener = &self.setup.listeners[which];
+            (listener.service, listener.number)
+        };
+        match &self.setup.spread {
+            Spread::Here => self.adopt(socket, listener, service, peer),
+            Spread::Loops(loops) => {
+                self.next_loop = (self.next_loop + 1) % loops.len();
+                loops[self.next_loop].send(Command::Adopt {
+                    socket,
+                    listener,
+                    service,
+                    peer,
+                });
+            }
+            Spread::Threads(_) => unreachable!("the threads engine accepts by readiness"),
+        }
+    }
+
+    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
+        let Ok(index) = self.core.admit(service, listener, peer) else {
+            let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+            return;
+        };
+        self.io.insert(&self.core, index, socket, false);
+        self.core.open(index);
+        self.core.settle(&mut self.io, index);
+    }
+
+    fn pause_accepting(&mut self, e: &io::Error) {
+        if self.accept_paused.is_none() {
+            self.core.env.counters.accept_pauses.add(1);
+            tracing::warn!(error = %e, "accepting pauses until something is freed");
+            self.end_accepting();
+        }
+        self.io.closed_some = false;
+        self.accept_paused = Some(self.core.env.now + accept::PAUSE);
+    }
+
+    fn resume_accepting(&mut self) {
+        let Some(until) = self.accept_paused else {
+            return;
+        };
+        if until > self.core.env.now && !self.io.closed_some {
+            return;
+        }
+        self.accept_paused = None;
+        for listener in &self.setup.listeners {
+            let _ = rustix::io::ioctl_fionbio(&listener.socket, false);
+        }
+        self.accept_all();
+    }
+
+    // ---- Stopping ----
+
+    /// Goes on with a stop, if there is one; true when the loop is to end.
+    fn stopped(&mut self) -> bool {
+        let stop = self.waker.stopping();
+        if stop == Stop::No {
+            return false;
+        }
+        if !self.core.draining() {
+            self.begin_drain();
+        }
+        let over = self.core.env.now >= self.setup.clock.deadline();
+        if stop == Stop::Now || over {
+            self.core.cut_all(&mut self.io);
+        }
+        // A connection handed over just before the stop waits among the commands.
+        self.core.states.is_empty() && !self.waker.is_pending()
+    }
+
+    fn begin_drain(&mut self) {
+        self.core.begin_drain(&mut self.io);
+        // Whoever was told that it is connected is served: first those whom the last completions
+        // bring, then those who wait in the queue.
+        self.end_accepting();
+        for _ in 0..QUIET_ROUNDS {
+            if !self.accepting.contains(&Accepting::Ending) {
+                break;
+            }
+            if let Err(e) = self.io.ring.enter(Some(QUIET_WAIT)) {
+                tracing::error!(error = %e, "cannot wait for the last accepted");
+                break;
+            }
+            self.work_off();
+        }
+        for which in 0..self.setup.listeners.len() {
+            self.empty_queue(which);
+        }
+        self.setup.listeners.clear();
+        self.accepting.clear();
+        self.accept_paused = None;
+        for index in 0..self.io.count() {
+            if let Some(sock) = self.io.sock(index) {
+                sock.receiver.sweep = true;
+                self.core.touch(index);
+            }
+        }
+    }
+
+    fn empty_queue(&mut self, which: usize) {
+        let _ = rustix::io::ioctl_fionbio(&self.setup.listeners[which].socket, true);
+        loop {
+            match accept::accept(&self.setup.listeners[which].socket) {
+                Accepted::Connection(socket, peer) => {
+                    if rustix::io::ioctl_fionbio(&socket, false).is_ok() {
+                        self.take_in(which, socket, peer);
+                    }
+                }
+                Accepted::Gone => {}
+                Accepted::None | Accepted::Broken(_) => return,
+                Accepted::Exhausted(e) => {
+                    tracing::warn!(error = %e, "connections that waited to be accepted are lost");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells of the stop those of whom nothing is to be read.
+    fn sweep(&mut self) {
+        while !self.io.swept.is_empty() {
+            for index in std::mem::take(&mut self.io.swept) {
+                if let Some(sock) = self.io.sock(index).filter(|s| s.receiver.sweep) {
+                    sock.receiver.sweep = false;
+                    self.core.owe_drain(index);
+                }
+            }
+            self.core.settle_all(&mut self.io);
+        }
+    }
+}

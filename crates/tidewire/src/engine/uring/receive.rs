@@ -1,0 +1,322 @@
+//! Receiving: in many small pieces, or as a stream of large ones.
+//!
+//! A connection starts with one multishot receive into small pieces, which costs nothing to keep:
+//! a piece is picked when bytes arrive. One whose pieces come back full has more to say than small
+//! messages, and becomes a *stream*: one receive of a whole chunk at a time, armed again after the
+//! chunk was dealt with. This is both the cheaper way for bulk and what keeps a flood from taking
+//! the loop for itself. When its receives have been small for a while it goes back.
+//!
+//! A pause does nothing at first: bytes that arrive then are kept by the core, and the operation is
+//! not renewed, or taken back if it would go on. So a connection that pauses and resumes while
+//! nothing arrives, as most do, pays nothing for it.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use crate::core::Core;
+use crate::engine::uring::ring::{Completion, Once};
+use crate::engine::uring::sockets::Sockets;
+use crate::engine::uring::token::{Kind, Token};
+
+/// Full pieces in a row that make a stream.
+const FULL_RUN: u8 = 2;
+/// Small receives in a row that end one.
+const SMALL_RUN: u8 = 16;
+/// Small pieces that one connection may fill before others get their turn.
+const SHARE: u32 = 4;
+
+/// The receive operation of one socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    None,
+    /// It found no buffer, and waits for one.
+    Starved,
+    Many,
+    /// Being taken back. It may still bring bytes.
+    ManyEnding,
+    Once,
+}
+
+/// The receiving side of one socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receiver {
+    operation: Operation,
+    /// Somebody wants the bytes.
+    wanted: bool,
+    stream: bool,
+    /// Full pieces in a row or, of a stream, small ones.
+    run: u8,
+    /// The socket held more than the last receive took.
+    more: bool,
+    /// A stop wants everything received that the kernel holds.
+    pub(super) sweep: bool,
+}
+
+/// The wait for the end of a connection that nobody reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watch {
+    Off,
+    On,
+    /// Being taken back.
+    Ending,
+}
+
+impl Receiver {
+    pub(super) fn new(sweep: bool) -> Receiver {
+        Receiver {
+            operation: Operation::None,
+            wanted: false,
+            stream: false,
+            run: 0,
+            more: false,
+            sweep,
+        }
+    }
+
+    /// Learns from a receive of `n` bytes into a small or large piece; true when what is armed is
+    /// no longer right.
+    fn learn(&mut self, n: usize, small: usize) -> bool {
+        let hit = if self.stream {
+            n <= small / 2
+        } else {
+            n == small
+        };
+        self.run = if hit { self.run + 1 } else { 0 };
+        let enough = if self.stream { SMALL_RUN } else { FULL_RUN };
+        if self.run == enough {
+            self.stream = !self.stream;
+            self.run = 0;
+            return true;
+        }
+        false
+    }
+}
+
+impl Sockets<'_> {
+    /// Has the socket receive, or stop to. The usual case, that nothing changes, comes first.
+    #[inline]
+    pub(super) fn read(&mut self, core: &mut Core, index: u32, on: bool) {
+        let Some(sock) = self.sock(index) else { return };
+        let receiver = &mut sock.receiver;
+        receiver.wanted = on;
+        if on && receiver.operation == Operation::Many && !receiver.sweep {
+            return;
+        }
+        self.change(core, index);
+    }
+
+    /// Brings the operations of a socket in line with what is wanted.
+    fn change(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        if sock.connecting || sock.is_closing() {
+            return;
+        }
+        let receiver = sock.receiver;
+        if receiver.wanted {
+            self.unwatch(index);
+            match receiver.operation {
+                Operation::None => self.receive(index),
+                Operation::Many if receiver.sweep => self.end_many(index),
+                _ => {}
+            }
+        } else {
+            let state = &core.states[index as usize];
+            let idle = receiver.operation == Operation::None;
+            if receiver.sweep && (state.paused || state.input_ended) {
+                self.swept.push(index);
+            }
+            if idle && state.is_open() && (state.paused || state.input_ended) {
+                self.watch(index);
+            }
+        }
+    }
+
+    /// Arms the receive that suits the connection.
+    fn receive(&mut self, index: u32) {
+        let share = SHARE * self.small.piece_len() as u32;
+        let groups = (self.small.id(), self.large.id());
+        let Some((sock, ring)) = self.sock_and_ring(index) else {
+            return;
+        };
+        let token = Token::new(Kind::Receive, sock.generation, index);
+        let receiver = &mut sock.receiver;
+        sock.in_flight += 1;
+        if receiver.sweep || receiver.stream {
+            let how = match *receiver {
+                Receiver { sweep: true, .. } => Once::OrNot,
+                Receiver { more: true, .. } => Once::Now,
+                _ => Once::Later,
+            };
+            receiver.operation = Operation::Once;
+            ring.receive_once(sock.fd.as_fd(), groups.1, how, token);
+        } else {
+            receiver.operation = Operation::Many;
+            ring.receive_many(sock.fd.as_fd(), groups.0, share, token);
+        }
+    }
+
+    /// Takes back a multishot receive.
+    fn end_many(&mut self, index: u32) {
+        if let Some((sock, ring)) = self.sock_and_ring(index)
+            && sock.receiver.operation == Operation::Many
+        {
+            sock.receiver.operation = Operation::ManyEnding;
+            ring.cancel(Token::new(Kind::Receive, sock.generation, index));
+        }
+    }
+
+    /// A receive has completed, perhaps to go on.
+    pub(super) fn received(&mut self, core: &mut Core, done: Completion) {
+        let index = done.token.index;
+        let small = self.small.piece_len();
+        let Some(sock) = self.sock_of(done.token) else {
+            // Not even its buffer is known: which group it is from, only the socket tells.
+            debug_assert!(done.buffer().is_none(), "a socket outlives its receives");
+            return;
+        };
+        let receiver = &mut sock.receiver;
+        let once = receiver.operation == Operation::Once;
+        if !done.more() {
+            sock.in_flight -= 1;
+            receiver.operation = Operation::None;
+        }
+        let closing = sock.is_closing();
+        let lease = done.buffer().map(|piece| {
+            let group = if once {
+                &mut self.large
+            } else {
+                &mut self.small
+            };
+            group.returned(piece)
+        });
+        if closing {
+            drop(lease);
+            return self.close_if_quiet(core, index);
+        }
+        match (done.result, lease) {
+            (n @ 1.., Some(lease)) => {
+                let n = n as usize;
+                let receiver = &mut self.sock(index).expect("looked at above").receiver;
+                receiver.more = done.socket_has_more();
+                let wrong = receiver.learn(n, small) || !receiver.wanted;
+                core.env.counters.receives.add(1);
+                core.received(index, lease, n);
+                if wrong && done.more() {
+                    self.end_many(index);
+                }
+                // Also where the core only kept the bytes: what is armed may have to change.
+                core.touch(index);
+            }
+            (0, _) => {
+                if core.states[index as usize].paused {
+                    core.hung_up(index);
+                }
+                core.input_ended(index);
+            }
+            _ => self.receive_failed(core, index, once, done),
+        }
+    }
+
+    fn receive_failed(&mut self, core: &mut Core, index: u32, once: bool, done: Completion) {
+        if done.is(Errno::NOBUFS) {
+            let group = if once {
+                &mut self.large
+            } else {
+                &mut self.small
+            };
+            if !group.ran_dry() {
+                core.env.counters.buffers_exhausted.add(1);
+            }
+            let sock = self.sock(index).expect("its completion came");
+            sock.receiver.operation = Operation::Starved;
+            self.starved.push_back(done.token);
+        } else if done.is(Errno::AGAIN) || done.is(Errno::CANCELED) || done.is(Errno::INTR) {
+            let sock = self.sock(index).expect("its completion came");
+            sock.receiver.more = false;
+            if done.is(Errno::AGAIN) && sock.receiver.sweep {
+                sock.receiver.sweep = false;
+                core.owe_drain(index);
+            }
+            core.touch(index);
+        } else {
+            core.failed(index, done.error().kind());
+        }
+    }
+
+    /// Gives the kernel the buffers that are free again, and lets the starved try.
+    pub(super) fn feed(&mut self, core: &mut Core) {
+        let there = [self.small.refill(), self.large.refill()];
+        if self.starved.is_empty() || there == [0, 0] {
+            return;
+        }
+        // In the order they came, each once: who finds nothing again queues behind the others.
+        for _ in 0..self.starved.len() {
+            let Some(token) = self.starved.pop_front() else {
+                break;
+            };
+            let Some(sock) = self.sock_of(token) else {
+                continue;
+            };
+            let large = sock.receiver.stream || sock.receiver.sweep;
+            if there[usize::from(large)] == 0 {
+                self.starved.push_back(token);
+            } else if sock.receiver.operation == Operation::Starved {
+                sock.receiver.operation = Operation::None;
+                core.touch(token.index);
+            }
+        }
+    }
+
+    // ---- Watching those that nobody reads ----
+
+    /// Waits for the peer to finish or to vanish. Each is reported as it happens, so that a peer
+    /// that has finished is not reported for ever.
+    fn watch(&mut self, index: u32) {
+        if let Some((sock, ring)) = self.sock_and_ring(index)
+            && sock.watch == Watch::Off
+        {
+            sock.watch = Watch::On;
+            sock.in_flight += 1;
+            let token = Token::new(Kind::Watch, sock.generation, index);
+            ring.poll(sock.fd.as_fd(), libc::POLLRDHUP, true, token);
+        }
+    }
+
+    fn unwatch(&mut self, index: u32) {
+        if let Some((sock, ring)) = self.sock_and_ring(index)
+            && sock.watch == Watch::On
+        {
+            sock.watch = Watch::Ending;
+            ring.cancel(Token::new(Kind::Watch, sock.generation, index));
+        }
+    }
+
+    /// The watch has seen something, or was taken back.
+    pub(super) fn watched(&mut self, core: &mut Core, done: Completion) {
+        let index = done.token.index;
+        let Some(sock) = self.sock_of(done.token) else {
+            return;
+        };
+        if !done.more() {
+            sock.in_flight -= 1;
+            sock.watch = Watch::Off;
+        }
+        if sock.is_closing() {
+            return self.close_if_quiet(core, index);
+        }
+        if done.result < 0 {
+            // Taken back. It may be wanted again by now.
+            return core.touch(index);
+        }
+        let events = done.result as i16;
+        if events & (libc::POLLERR | libc::POLLHUP) != 0 {
+            // Nobody reads, so the error would not be seen there.
+            let error = rustix::net::sockopt::socket_error(&sock.fd);
+            let error = error.unwrap_or_else(Err).err().unwrap_or(Errno::CONNRESET);
+            core.failed(index, std::io::Error::from(error).kind());
+        } else if !core.states[index as usize].hung_up {
+            core.hung_up(index);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Sending: at most one operation in flight for each socket, with everything that was queued when
+//! it was made.
+//!
+//! Queued output does not move or change while it is being sent, although more may be queued
+//! behind it: blocks are never grown beyond the memory they were made with, chunks and shared
+//! bytes stand still, and nothing is dropped before [`Core::sent`] or, if the connection dies,
+//! [`Core::free`], both of which come after the last completion.
+//!
+//! Sends may be short, by intention: asking the kernel to hold on to one until everything is taken
+//! (`MSG_WAITALL`) would hide from the core that a slow peer makes progress, and would let output
+//! drain to nothing before a paced protocol could write more.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd};
+
+use io_uring::opcode;
+use io_uring::types::Fd;
+use rustix::io::Errno;
+
+use crate::core::Core;
+use crate::engine::uring::ring::Completion;
+use crate::engine::uring::sockets::Sockets;
+use crate::engine::uring::token::{Kind, Token};
+
+/// Slices of one send.
+const SLICES: usize = 64;
+/// Bytes of one slice, so that lengths fit.
+const SLICE_MAX: usize = 1 << 30;
+
+/// What one send of several slices points at, in one place until it completes.
+pub(super) struct Gather {
+    header: libc::msghdr,
+    slices: [libc::iovec; SLICES],
+}
+
+/// Spare ones. Boxed, because the kernel is told their address while they are in use.
+#[derive(Default)]
+#[expect(clippy::vec_box)]
+pub(super) struct Gathers(Vec<Box<Gather>>);
+
+/// Kept for reuse; more are freed.
+const KEEP: usize = 64;
+
+impl Gathers {
+    fn take(&mut self) -> Box<Gather> {
+        self.0.pop().unwrap_or_else(|| {
+            let none = libc::iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 0,
+            };
+            Box::new(Gather {
+                // SAFETY: integers and pointers, for all of which zero is a value.
+                header: unsafe { std::mem::zeroed() },
+                slices: [none; SLICES],
+            })
+        })
+    }
+
+    fn give(&mut self, gather: Box<Gather>) {
+        if self.0.len() < KEEP {
+            self.0.push(gather);
+        }
+    }
+}
+
+impl Sockets<'_> {
+    /// Starts to send what is queued, unless a send is in flight.
+    pub(super) fn send(&mut self, core: &mut Core, index: u32) {
+        let mut gather = None;
+        let Some(sock) = self.sock(index) else { return };
+        if sock.is_closing() {
+            return;
+        }
+        sock.in_flight += 1;
+        let fd = Fd(sock.fd.as_fd().as_raw_fd());
+        let token = Token::new(Kind::Send, sock.generation, index);
+        let state = &mut core.states[index as usize];
+        debug_assert!(!state.send_blocked && !state.out.is_empty());
+        state.send_blocked = true;
+        let entry = match state.out.single() {
+            Some(bytes) => {
+                let len = bytes.len().min(SLICE_MAX) as u32;
+                opcode::Send::new(fd, bytes.as_ptr(), len)
+                    .flags(libc::MSG_NOSIGNAL)
+                    .build()
+            }
+            None => {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let n = state.out.slices(&mut slices);
+                let to = gather.insert(self.gathers.take());
+                for (to, from) in to.slices.iter_mut().zip(&slices[..n]) {
+                    to.iov_base = from.as_ptr().cast_mut().cast();
+                    to.iov_len = from.len().min(SLICE_MAX);
+                }
+                to.header.msg_iov = to.slices.as_mut_ptr();
+                to.header.msg_iovlen = n as _;
+                opcode::SendMsg::new(fd, &raw const to.header)
+                    .flags(libc::MSG_NOSIGNAL as u32)
+                    .build()
+            }
+        };
+        // SAFETY: the entry points at queued output, which stays as it is until the completion has
+        // been dealt with (see the top of this file), and at `gather`, which is kept likewise.
+        unsafe { self.ring.send(entry, token) };
+        if gather.is_some() {
+            self.sock(index).expect("looked at above").gather = gather;
+        }
+    }
+
+    /// The send in flight is over.
+    pub(super) fn sent(&mut self, core: &mut Core, done: Completion) {
+        let index = done.token.index;
+        let Some(sock) = self.sock_of(done.token) else {
+            debug_assert!(false, "a socket outlives its sends");
+            return;
+        };
+        sock.in_flight -= 1;
+        let closing = sock.is_closing();
+        if let Some(gather) = sock.gather.take() {
+            self.gathers.give(gather);
+        }
+        core.env.counters.sends.add(1);
+        core.states[index as usize].send_blocked = false;
+        if done.result > 0 {
+            core.sent(index, done.result as usize);
+        } else if done.is(Errno::AGAIN) || done.is(Errno::INTR) || done.is(Errno::CANCELED) {
+            core.touch(index);
+        } else if done.result < 0 && !closing {
+            core.failed(index, done.error().kind());
+        } else {
+            core.touch(index);
+        }
+        if closing {
+            self.close_if_quiet(core, index);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The sockets of a loop: what is in flight for each, and what the core asks of them.
+//!
+//! A socket is closed, and its connection forgotten, when the last of its operations has
+//! completed. Until then the kernel may use the connection's output, and the descriptor's number
+//! must not be given to another.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+
+use crate::core::{Core, Transport};
+use crate::engine::connect;
+use crate::engine::uring::provided::Group;
+use crate::engine::uring::receive::{Receiver, Watch};
+use crate::engine::uring::ring::{Completion, Ring};
+use crate::engine::uring::send::{Gather, Gathers};
+use crate::engine::uring::token::{Kind, Token, next_generation};
+use crate::listen::TcpOptions;
+
+pub(super) struct Sock {
+    pub(super) fd: OwnedFd,
+    pub(super) generation: u32,
+    /// Operations that will still complete. The socket stays open until there are none.
+    pub(super) in_flight: u8,
+    pub(super) connecting: bool,
+    pub(super) receiver: Receiver,
+    pub(super) watch: Watch,
+    /// The slices of the send in flight, if there are several.
+    pub(super) gather: Option<Box<Gather>>,
+    /// To be closed, and whether with a reset.
+    closing: Option<Ending>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    InOrder,
+    Reset,
+}
+
+impl Sock {
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+}
+
+pub(super) struct Sockets<'r> {
+    pub(super) ring: Ring<'r>,
+    /// Small pieces, for connections that send small messages.
+    pub(super) small: Group,
+    /// Pieces of a whole chunk, for streams.
+    pub(super) large: Group,
+    socks: Vec<Option<Sock>>,
+    /// Of the socket made last.
+    generation: u32,
+    /// Connections whose receive found no buffer, and the group it looked in.
+    pub(super) starved: VecDeque<Token>,
+    /// Connections that may have to be told of a stop once they are settled.
+    pub(super) swept: Vec<u32>,
+    pub(super) gathers: Gathers,
+    dial_options: Arc<TcpOptions>,
+    /// A descriptor was closed, so accepting may go on.
+    pub(super) closed_some: bool,
+}
+
+impl<'r> Sockets<'r> {
+    pub(super) fn new(
+        ring: Ring<'r>,
+        small: Group,
+        large: Group,
+        dial_options: Arc<TcpOptions>,
+    ) -> Sockets<'r> {
+        Sockets {
+            ring,
+            small,
+            large,
+            socks: Vec::new(),
+            generation: 0,
+            starved: VecDeque::new(),
+            swept: Vec::new(),
+            gathers: Gathers::default(),
+            dial_options,
+            closed_some: false,
+        }
+    }
+
+    /// The end of the ring's use: what it still holds of ours.
+    pub(super) fn into_ring(self) -> (Ring<'r>, [Group; 2]) {
+        (self.ring, [self.small, self.large])
+    }
+
+    /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on those.
+    pub(super) fn insert(&mut self, core: &Core, index: u32, fd: OwnedFd, connecting: bool) {
+        if self.socks.len() <= index as usize {
+            self.socks.resize_with(index as usize + 1, || None);
+        }
+        self.generation = next_generation(self.generation);
+        self.socks[index as usize] = Some(Sock {
+            fd,
+            generation: self.generation,
+            in_flight: 0,
+            connecting,
+            receiver: Receiver::new(core.draining()),
+            watch: Watch::Off,
+            gather: None,
+            closing: None,
+        });
+    }
+
+    #[inline]
+    pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock> {
+        self.socks.get_mut(index as usize)?.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn sock_and_ring(&mut self, index: u32) -> Option<(&mut Sock, &mut Ring<'r>)> {
+        let sock = self.socks.get_mut(index as usize)?.as_mut()?;
+        Some((sock, &mut self.ring))
+    }
+
+    /// The socket that a completion belongs to, unless it has gone.
+    #[inline]
+    pub(super) fn sock_of(&mut self, token: Token) -> Option<&mut Sock> {
+        self.sock(token.index)
+            .filter(|s| s.generation == token.generation)
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.socks.len() as u32
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Sock> {
+        let sock = self.socks.get_mut(index as usize)?.take()?;
+        self.closed_some = true;
+        if self.socks.len() > 1024 && self.socks.iter().all(Option::is_none) {
+            self.socks = Vec::new();
+        }
+        Some(sock)
+    }
+
+    /// Closes a socket that is to be closed and of which nothing is in flight.
+    pub(super) fn close_if_quiet(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        let (Some(ending), 0) = (sock.closing, sock.in_flight) else {
+            return;
+        };
+        if ending == Ending::Reset {
+            let _ = rustix::net::sockopt::set_socket_linger(&sock.fd, Some(Duration::ZERO));
+        }
+        self.remove(index);
+        core.free(index);
+    }
+
+    /// A connect has come to an end.
+    pub(super) fn connect_done(&mut self, core: &mut Core, done: Completion) {
+        let index = done.token.index;
+        let Some(sock) = self.sock_of(done.token) else {
+            return;
+        };
+        sock.in_flight -= 1;
+        if sock.is_closing() {
+            return self.close_if_quiet(core, index);
+        }
+        let outcome = rustix::net::sockopt::socket_error(&sock.fd)
+            .and_then(|error| error)
+            .and_then(|()| rustix::io::ioctl_fionbio(&sock.fd, false));
+        match outcome {
+            Ok(()) => {
+                sock.connecting = false;
+                core.connected(index);
+            }
+            Err(e) => {
+                self.remove(index);
+                core.connect_failed(index, &e.into());
+            }
+        }
+    }
+}
+
+impl Transport for Sockets<'_> {
+    fn flush(&mut self, core: &mut Core, index: u32) {
+        self.send(core, index);
+    }
+
+    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
+        self.read(core, index, on);
+    }
+
+    fn shut_write(&mut self, _core: &mut Core, index: u32) {
+        if let Some(sock) = self.sock(index) {
+            // Fails only if the connection is broken, which reading will report.
+            let _ = rustix::net::shutdown(&sock.fd, Shutdown::Write);
+        }
+    }
+
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
+        // What is left takes as long as it takes: nothing is due any more.
+        core.states[index as usize].phase_ends = None;
+        let Some(sock) = self.socks.get_mut(index as usize).and_then(Option::as_mut) else {
+            return core.free(index);
+        };
+        if sock.closing.is_some() {
+            return;
+        }
+        sock.closing = Some(if reset {
+            Ending::Reset
+        } else {
+            Ending::InOrder
+        });
+        if sock.in_flight > 0 {
+            self.ring.cancel_all_of(sock.fd.as_fd());
+        } else {
+            self.close_if_quiet(core, index);
+        }
+    }
+
+    /// Connects without the ring's help and waits through it: the address need not outlive this
+    /// call, and an attempt that is given up leaves nothing behind.
+    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>) {
+        match connect::start(to, from, &self.dial_options) {
+            Ok((fd, _)) => {
+                self.insert(core, index, fd, true);
+                let sock = self.socks[index as usize].as_mut().expect("just inserted");
+                sock.in_flight += 1;
+                let token = Token::new(Kind::Connect, sock.generation, index);
+                self.ring.poll(sock.fd.as_fd(), libc::POLLOUT, false, token);
+            }
+            Err(e) => core.connect_failed(index, &e),
+        }
+    }
+
+    fn cancel_connect(&mut self, _core: &mut Core, index: u32) {
+        let Some(sock) = self.remove(index) else {
+            return;
+        };
+        self.ring
+            .cancel(Token::new(Kind::Connect, sock.generation, index));
+        // The kernel must have looked up the descriptor before its number may be reused.
+        if let Err(e) = self.ring.submit() {
+            tracing::warn!(error = %e, "cannot take back a connect");
+        }
+    }
+}
