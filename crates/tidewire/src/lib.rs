@@ -74,6 +74,7 @@ mod link;
 mod listen;
 mod mailbox;
 mod output;
+mod pages;
 mod protocol;
 mod random;
 mod runtime;

@@ -1,0 +1,71 @@
+//! Memory straight from the kernel. It comes untouched, costs nothing until it is used, and goes back
+//! when it is dropped. The allocator promises neither: what it has seen freed once it takes from its
+//! own heap the next time, clears by writing all of it, and may keep for ever.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+/// Zeroed bytes, page-aligned.
+pub(crate) struct Pages {
+    start: NonNull<Cell<u8>>,
+    len: usize,
+}
+
+impl Pages {
+    /// # Panics
+    /// If the kernel has no address space left, as with any other allocation.
+    pub(crate) fn new(len: usize) -> Pages {
+        assert!(len > 0);
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that
+        // exists.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        assert!(
+            at != libc::MAP_FAILED,
+            "cannot map {len} bytes of receive buffers: {}",
+            std::io::Error::last_os_error()
+        );
+        Pages {
+            start: NonNull::new(at.cast()).expect("the kernel never maps address 0 unasked"),
+            len,
+        }
+    }
+}
+
+impl Deref for Pages {
+    type Target = [Cell<u8>];
+
+    #[inline]
+    fn deref(&self) -> &[Cell<u8>] {
+        // SAFETY: the mapping is `len` bytes long, initialised (to zero) by the kernel, and lives as
+        // long as `self`. `Cell<u8>` has the layout of `u8` and permits writing through the slice.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the very mapping that `new` made, and nobody can look at it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_zeroed_and_are_writable() {
+        for len in [1, 4096, 1 << 20] {
+            let pages = Pages::new(len);
+            assert_eq!(pages.len(), len);
+            assert!(pages.iter().all(|b| b.get() == 0));
+            pages[len - 1].set(7);
+            assert_eq!(pages[len - 1].get(), 7);
+        }
+    }
+}
