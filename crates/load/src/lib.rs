@@ -14,3 +14,4 @@ pub mod meter;
 pub mod procfs;
 pub mod report;
 pub mod stats;
+pub mod workload;

@@ -1,0 +1,326 @@
+//! The acknowledgement load: messages streamed as the classic clients do, every acknowledgement
+//! checked against the chain.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+use tidewire::{Instant, Link};
+use tidewire_ingest::classic::{Chain, Classic, HEADER, Mode, header};
+
+use super::client::Driver;
+use super::stage::{Desk, Round};
+
+/// Messages that are acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct AckLoad {
+    /// The dialect spoken.
+    #[serde(serialize_with = "by_name")]
+    pub mode: Mode,
+    /// Bytes of a payload; 5 in the field.
+    pub payload: u32,
+    /// Messages handed to the kernel at once, at least 1.
+    pub batch: u32,
+    /// Most messages sent and not acknowledged; 0 is no limit.
+    pub window: u64,
+    /// When acknowledgements are read while messages are sent; `None` is whenever they come.
+    pub checks: Option<Checks>,
+    /// Repeats the load in rounds; `None` is one round.
+    pub rounds: Option<Rounds>,
+}
+
+/// Acknowledgements are left unread and looked for now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Checks {
+    /// After so many messages,
+    pub messages: u64,
+    /// but not sooner than this after the last look.
+    pub interval: Duration,
+    /// How long a look waits, sending nothing, if nothing has come.
+    pub patience: Duration,
+}
+
+/// Rounds, each of which ends when every message of it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rounds {
+    /// How many, at least 1.
+    pub rounds: u64,
+    /// Messages in each, at least 1.
+    pub messages: u64,
+    /// Ids begin at 0 in each round instead of counting on.
+    pub restart_ids: bool,
+}
+
+fn by_name<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(mode.name())
+}
+
+impl AckLoad {
+    /// Bytes of a message.
+    pub fn message_len(&self) -> usize {
+        HEADER + self.payload as usize
+    }
+}
+
+/// Batches of at most this many bytes are copied into the output, larger ones are shared with it.
+const COPIED_MAX: usize = 4096;
+/// Sends remembered one by one; beyond, they are lumped together with the time of the first.
+const SENDS_MAX: usize = 1 << 20;
+
+/// One connection of it.
+pub(super) struct Acks {
+    load: AckLoad,
+    connection: u64,
+    batch: BatchBytes,
+    chain: Chain,
+    /// Rounds to come after this one.
+    rounds_left: u64,
+    /// Messages of this round still to be sent; `u64::MAX` has no end.
+    left: u64,
+    next_id: u64,
+    unacknowledged: u64,
+    /// How many messages were sent when, for those not acknowledged.
+    sends: VecDeque<(u64, Instant)>,
+    round_began: Option<Instant>,
+    round_messages: u64,
+    reading: Reading,
+}
+
+/// Whether acknowledgements are read, where that is done in checks.
+enum Reading {
+    /// Whenever they come.
+    Freely,
+    /// Not now; so many messages were sent since the last look, which was then.
+    Later { sent: u64, looked: Instant },
+    /// A look is under way, and nothing is sent meanwhile.
+    Looking,
+}
+
+impl Acks {
+    pub(super) fn new(load: AckLoad, count: u64, connection: u64) -> Acks {
+        let classic = Classic::preset(load.mode);
+        Acks {
+            load,
+            connection,
+            batch: BatchBytes::new(&load),
+            chain: Chain::new(classic.form),
+            rounds_left: load.rounds.map_or(0, |rounds| rounds.rounds - 1),
+            left: load.rounds.map_or(count, |rounds| rounds.messages),
+            next_id: 0,
+            unacknowledged: 0,
+            sends: VecDeque::new(),
+            round_began: None,
+            round_messages: 0,
+            reading: Reading::Freely,
+        }
+    }
+
+    /// Messages that may go out now, in one write.
+    fn next_batch(&self) -> u64 {
+        let most = self.left.min(u64::from(self.load.batch));
+        match self.load.window {
+            0 => most,
+            window => {
+                let most = most.min(window);
+                if self.unacknowledged + most <= window {
+                    most
+                } else {
+                    0
+                }
+            }
+        }
+    }
+
+    /// Looks for acknowledgements if it is time to.
+    fn check(&mut self, messages: u64, now: Instant, link: &mut Link<'_>) {
+        let Some(checks) = self.load.checks else {
+            return;
+        };
+        if self.left == 0 {
+            // The round is over when the last acknowledgement has come: read on.
+            self.reading = Reading::Freely;
+            link.clear_timer();
+            return link.resume();
+        }
+        match &mut self.reading {
+            Reading::Freely => {
+                self.reading = Reading::Later {
+                    sent: messages,
+                    looked: now,
+                };
+                link.pause();
+            }
+            Reading::Later { sent, looked } => {
+                *sent += messages;
+                if *sent >= checks.messages && now.since(*looked) >= checks.interval {
+                    self.reading = Reading::Looking;
+                    link.set_timer(now + checks.patience);
+                    link.resume();
+                }
+            }
+            Reading::Looking => {}
+        }
+    }
+
+    /// A look is over: sends on.
+    fn looked(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        if matches!(self.reading, Reading::Looking) {
+            self.reading = Reading::Later {
+                sent: 0,
+                looked: link.clock(),
+            };
+            link.clear_timer();
+            link.pause();
+            self.send(link, desk);
+        }
+    }
+
+    fn acknowledged(&mut self, mut messages: u64, link: &mut Link<'_>, desk: &mut Desk) {
+        self.unacknowledged -= messages;
+        desk.count(messages, messages * self.load.message_len() as u64);
+        let now = link.clock();
+        let measuring = desk.measuring();
+        while messages > 0 {
+            let (waiting, at) = self.sends.front_mut().expect("every message was sent");
+            let these = messages.min(*waiting);
+            if measuring {
+                desk.latency(now.since(*at), these);
+            }
+            *waiting -= these;
+            messages -= these;
+            if *waiting == 0 {
+                self.sends.pop_front();
+            }
+        }
+        if self.left == 0 && self.unacknowledged == 0 {
+            self.round_over(now, desk);
+        }
+    }
+
+    fn round_over(&mut self, now: Instant, desk: &mut Desk) {
+        let Some(rounds) = self.load.rounds else {
+            return;
+        };
+        if let Some(began) = self.round_began.take() {
+            desk.stage.round(Round {
+                connection: self.connection,
+                messages: std::mem::take(&mut self.round_messages),
+                elapsed: now.since(began),
+            });
+        }
+        if self.rounds_left > 0 {
+            self.rounds_left -= 1;
+            self.left = rounds.messages;
+            if rounds.restart_ids {
+                self.next_id = 0;
+                self.chain = Chain::new(Classic::preset(self.load.mode).form);
+            }
+        }
+    }
+}
+
+impl Driver for Acks {
+    fn send(&mut self, link: &mut Link<'_>, _: &mut Desk) {
+        let messages = self.next_batch();
+        if messages == 0 && self.left > 0 && matches!(self.reading, Reading::Later { .. }) {
+            // The window is full: only an acknowledgement opens it.
+            self.reading = Reading::Looking;
+            return link.resume();
+        }
+        if messages == 0 || link.full() || matches!(self.reading, Reading::Looking) {
+            return;
+        }
+        let now = link.clock();
+        self.round_began.get_or_insert(now);
+        let lump = self.sends.len() >= SENDS_MAX;
+        match self.sends.back_mut() {
+            Some((waiting, _)) if lump => *waiting += messages,
+            _ => self.sends.push_back((messages, now)),
+        }
+        self.left -= if self.left == u64::MAX { 0 } else { messages };
+        self.unacknowledged += messages;
+        self.round_messages += messages;
+        self.batch.write(self.next_id, messages as usize, link);
+        self.next_id += messages;
+        self.check(messages, now, link);
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        link: &mut Link<'_>,
+        desk: &mut Desk,
+    ) -> Result<usize, String> {
+        let before = self.chain.acknowledged();
+        let taken = self.chain.check(bytes).map_err(|e| e.to_string())?;
+        let messages = self.chain.acknowledged() - before;
+        if messages > self.unacknowledged {
+            let owed = self.unacknowledged;
+            return Err(format!(
+                "{messages} messages acknowledged, only {owed} were outstanding"
+            ));
+        }
+        if messages > 0 {
+            self.acknowledged(messages, link, desk);
+            self.looked(link, desk);
+            self.send(link, desk);
+        }
+        Ok(taken)
+    }
+
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.looked(link, desk);
+    }
+
+    fn end(&mut self, link: &mut Link<'_>) {
+        (self.left, self.rounds_left) = (0, 0);
+        self.reading = Reading::Freely;
+        link.clear_timer();
+        link.resume();
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.rounds_left == 0 && self.unacknowledged == 0
+    }
+
+    fn owed(&self) -> String {
+        format!("{} messages not acknowledged", self.unacknowledged)
+    }
+}
+
+/// A batch ready to be sent, but for the ids.
+struct BatchBytes {
+    message_len: usize,
+    bytes: Bytes,
+}
+
+impl BatchBytes {
+    fn new(load: &AckLoad) -> BatchBytes {
+        let order = Classic::preset(load.mode).order;
+        let mut message = header(order, [0; 8], load.payload).to_vec();
+        message.resize(load.message_len(), b'x');
+        BatchBytes {
+            message_len: message.len(),
+            bytes: Bytes::from(message.repeat(load.batch as usize)),
+        }
+    }
+
+    /// Writes `messages` with ids from `first` on.
+    fn write(&mut self, first: u64, messages: usize, link: &mut Link<'_>) {
+        // Nobody else holds them: all that was written before has been sent. If somebody does after
+        // all, a copy is made.
+        let mut bytes = bytes::BytesMut::from(std::mem::take(&mut self.bytes));
+        let all = bytes.chunks_exact_mut(self.message_len).take(messages);
+        for (message, id) in all.zip(first..) {
+            message[..8].copy_from_slice(&id.to_ne_bytes());
+        }
+        self.bytes = bytes.freeze();
+        let len = messages * self.message_len;
+        if len <= COPIED_MAX {
+            link.write(&self.bytes[..len]);
+        } else {
+            link.write_shared(self.bytes.slice(..len));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One connection of a load: what is the same for every kind.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use tidewire::{
+    Closed, Conns, Cx, Input, Link, LoopHandle, Next, Origin, Peer, Protocol, Refusal, Service,
+};
+
+use super::run::Failure;
+use super::stage::{Desk, Phase, Stage};
+
+/// One kind of load on one connection. It sends at most one batch at a time: the connection's
+/// marks are set so that [`Link::full`] is true until the kernel has taken all that was written,
+/// and then [`Driver::send`] is called again.
+pub(super) trait Driver: Sized + 'static {
+    /// Sends the next batch if it is time for it and nothing is queued.
+    fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk);
+
+    /// Checks what came. Returns how much of it is dealt with.
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        link: &mut Link<'_>,
+        desk: &mut Desk,
+    ) -> Result<usize, String>;
+
+    /// Its timer has expired.
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        let _ = (link, desk);
+    }
+
+    /// Nothing new is to be sent.
+    fn end(&mut self, link: &mut Link<'_>);
+
+    /// Everything is sent and answered, or, if nothing is ever answered, the connection has only to
+    /// be closed in order.
+    fn is_done(&self) -> bool;
+
+    /// What the server owes, for the message when a connection is lost.
+    fn owed(&self) -> String;
+}
+
+/// One connection.
+pub(super) struct Client<D> {
+    driver: D,
+    token: u64,
+    /// Answers never come: that the server has everything shows when it closes in order.
+    silent: bool,
+    began: bool,
+    ended: bool,
+    /// The stage knows that this one is done, or why it never will be.
+    reported: bool,
+}
+
+impl<D: Driver> Client<D> {
+    fn obey(&mut self, cx: &mut Cx<'_, Self>) {
+        let phase = cx.local.stage.phase();
+        if phase >= Phase::Sending && !self.began {
+            self.began = true;
+            self.driver.send(&mut cx.link, cx.local);
+        }
+        if phase == Phase::Ending && !self.ended {
+            self.ended = true;
+            self.driver.end(&mut cx.link);
+        }
+        self.report(cx);
+    }
+
+    fn report(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.reported || !self.began || !self.driver.is_done() {
+            return;
+        }
+        if self.silent {
+            cx.link.finish();
+        } else {
+            self.reported = true;
+            cx.local.stage.done();
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, cx: &mut Cx<'_, Self>) {
+        self.reported = true;
+        cx.local.stage.fail(failure);
+        cx.link.abort();
+    }
+}
+
+impl<D: Driver> Protocol for Client<D> {
+    type Local = Desk;
+    type Message = ();
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.set_marks(0, 1);
+        cx.local.stage.opened();
+        self.obey(cx);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        match self.driver.received(input.bytes(), &mut cx.link, cx.local) {
+            Ok(n) => input.consume(n),
+            Err(what) => {
+                let connection = self.token;
+                self.fail(Failure::WrongReply { connection, what }, cx);
+                return Next::More;
+            }
+        }
+        self.report(cx);
+        Next::More
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        self.driver.send(&mut cx.link, cx.local);
+        self.report(cx);
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        self.driver.expired(&mut cx.link, cx.local);
+        self.report(cx);
+    }
+
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.reported && self.began {
+            let (connection, owed) = (self.token, self.driver.owed());
+            self.fail(Failure::Stalled { connection, owed }, cx);
+        }
+    }
+
+    fn closed(self, why: Closed, desk: &mut Desk) {
+        if self.reported {
+            return;
+        }
+        if self.silent && self.driver.is_done() && why == Closed::Finished {
+            return desk.stage.done();
+        }
+        desk.stage.fail(Failure::Lost {
+            connection: self.token,
+            why: why.to_string(),
+            owed: self.driver.owed(),
+        });
+    }
+}
+
+/// Makes the connections of a load.
+pub(super) struct Clients<D> {
+    stage: Arc<Stage>,
+    silent: bool,
+    make: Box<dyn Fn(u64) -> D + Send + Sync>,
+}
+
+impl<D: Driver> Clients<D> {
+    /// `make` is given the connection's number, from 0.
+    pub(super) fn new(
+        stage: &Arc<Stage>,
+        silent: bool,
+        make: impl Fn(u64) -> D + Send + Sync + 'static,
+    ) -> Clients<D> {
+        Clients {
+            stage: stage.clone(),
+            silent,
+            make: Box::new(make),
+        }
+    }
+}
+
+impl<D> fmt::Debug for Clients<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl<D: Driver> Service for Clients<D> {
+    type Conn = Client<D>;
+
+    fn on_loop(&self, at: LoopHandle<()>) -> Desk {
+        Desk::new(&self.stage, at)
+    }
+
+    fn accept(&self, from: &Peer, _: &mut Desk) -> Result<Client<D>, Refusal> {
+        let Origin::Dialled(token) = from.origin else {
+            return Err(Refusal::ByService("a load only dials"));
+        };
+        Ok(Client {
+            driver: (self.make)(token),
+            token,
+            silent: self.silent,
+            began: false,
+            ended: false,
+            reported: false,
+        })
+    }
+
+    fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
+        all.each(desk, |client, cx| client.obey(cx));
+    }
+
+    fn dial_failed(&self, _: u64, error: &io::Error, desk: &mut Desk) {
+        let error = error.to_string();
+        desk.stage.fail(Failure::Connect { error });
+    }
+}

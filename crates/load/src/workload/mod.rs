@@ -1,0 +1,76 @@
+//! The load itself: clients that are protocols on the toolkit's own engines.
+//!
+//! The idea: every connection is a [`Client`](client::Client) around a [`Driver`](client::Driver)
+//! that knows one kind of load. All connections of a run share a [`Stage`](stage::Stage): nobody
+//! sends before everybody is connected, counts and latencies are kept for each loop and added up
+//! at the end, and the first wrong reply ends the run. Whatever is sent is checked: an echo byte
+//! for byte, acknowledgements as a chain without gaps.
+
+mod ack;
+mod client;
+mod discard;
+mod echo;
+mod pattern;
+mod preset;
+mod run;
+mod stage;
+
+use serde::Serialize;
+use tidewire_ingest::classic::Mode;
+
+pub use ack::{AckLoad, Checks, Rounds};
+pub use preset::Preset;
+pub use run::{Extent, Failure, Generator, Outcome, Progress, Target, Watch, run};
+pub use stage::Round;
+
+/// What to send, on each connection.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// Messages that come back.
+    Echo(EchoLoad),
+    /// Messages that are acknowledged.
+    Ack(AckLoad),
+    /// Bytes that nobody answers.
+    Discard(DiscardLoad),
+}
+
+impl Workload {
+    /// The service that it loads, as in the line by which a server says where it listens.
+    pub fn service(&self) -> &'static str {
+        match self {
+            Workload::Echo(_) => "echo",
+            Workload::Ack(_) => "ack",
+            Workload::Discard(_) => "discard",
+        }
+    }
+
+    /// The service's mode, if it has several.
+    pub fn mode(&self) -> Option<Mode> {
+        match self {
+            Workload::Ack(load) => Some(load.mode),
+            Workload::Echo(_) | Workload::Discard(_) => None,
+        }
+    }
+}
+
+/// Messages that come back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct EchoLoad {
+    /// Bytes of a message, at least 1.
+    pub size: usize,
+    /// Messages in flight on each connection, at least 1.
+    pub pipeline: u32,
+    /// Messages handed to the kernel at once; a write waits until the pipeline has room for so
+    /// many. 0 writes whatever there is room for.
+    pub batch: u32,
+}
+
+/// Bytes that nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DiscardLoad {
+    /// Bytes of a message, at least 1. Messages exist only in the counting.
+    pub size: usize,
+    /// Messages handed to the kernel at once, at least 1.
+    pub batch: u32,
+}
