@@ -18,6 +18,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::pages::Pages;
+
 /// Room in front of each piece for carried bytes. A larger remainder takes the slow way round.
 pub(crate) const HEADROOM: usize = 4096;
 /// Added to each stride: an odd number of cache lines.
@@ -26,7 +28,7 @@ const COLOUR: usize = 64 * 9;
 pub(crate) const SHARE_MIN: usize = 4096;
 
 struct Inner {
-    memory: Box<[Cell<u8>]>,
+    memory: Pages,
     stride: usize,
     size: usize,
     refs: Box<[Cell<u32>]>,
@@ -60,12 +62,8 @@ impl Pool {
             u32::try_from(count * stride).is_ok(),
             "receive buffers of a loop exceed 4 GiB"
         );
-        // A zeroed allocation of this size comes as untouched pages.
-        let memory: Box<[u8]> = vec![0u8; count * stride].into_boxed_slice();
-        // SAFETY: `Cell<u8>` has the same layout as `u8`, and the box is owned here alone.
-        let memory = unsafe { Box::from_raw(Box::into_raw(memory) as *mut [Cell<u8>]) };
         Pool(Rc::new(Inner {
-            memory,
+            memory: Pages::new(count * stride),
             stride,
             size,
             refs: (0..count).map(|_| Cell::new(0)).collect(),
