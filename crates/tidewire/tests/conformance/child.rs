@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::case::Case;
-use crate::variant;
+use crate::variant::{self, Variant};
 
+/// Makes this program a server in another process; see [`crowd`](crate::crowd).
+pub(crate) const SERVER: &str = "TIDEWIRE_CONFORMANCE_SERVER";
 const CASE: &str = "TIDEWIRE_CONFORMANCE_CASE";
 /// A child that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -17,6 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The case that this process was started for, if it is a child.
 pub(crate) fn wanted() -> Option<String> {
     std::env::var(CASE).ok()
+}
+
+/// The variant that this process is to serve on, if it is a server.
+pub(crate) fn served() -> Option<Variant> {
+    let name = std::env::var(SERVER).ok()?;
+    variant::ALL.into_iter().find(|v| v.name == name)
 }
 
 /// Runs the one case, in the child.

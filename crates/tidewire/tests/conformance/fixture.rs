@@ -216,6 +216,21 @@ pub(crate) struct Probes {
     keep_handles: bool,
 }
 
+impl Probes {
+    /// For cases that put several services together themselves.
+    pub(crate) fn new<R: Role>(
+        record: Arc<Record>,
+        make: impl Fn() -> R + Send + Sync + 'static,
+    ) -> Probes {
+        Probes {
+            record,
+            make: Box::new(move |_| Ok(Box::new(make()))),
+            woken: None,
+            keep_handles: false,
+        }
+    }
+}
+
 impl Service for Probes {
     type Conn = Probe;
 

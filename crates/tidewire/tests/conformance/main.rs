@@ -13,6 +13,9 @@ mod record;
 mod roles;
 mod variant;
 
+mod accepting;
+mod crowd;
+mod dialling;
 mod ending;
 mod flow;
 mod lifecycle;
@@ -20,6 +23,7 @@ mod panics;
 mod reach;
 mod stopping;
 mod timers;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -34,10 +38,18 @@ fn main() -> ExitCode {
         reach::cases(),
         panics::cases(),
         stopping::cases(),
+        dialling::cases(),
+        accepting::cases(),
+        transfer::cases(),
+        crowd::cases(),
     ]
     .into_iter()
     .flatten()
     .collect();
+    if let Some(variant) = child::served() {
+        crowd::serve(variant);
+        return ExitCode::SUCCESS;
+    }
     if let Some(wanted) = child::wanted() {
         return child::run_here(&cases, &wanted);
     }

@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(stop_without_connections),
         case!(stop_finishes_idle_connections),
+        case!(stop_finishes_streams_that_have_gone_quiet),
         case!(stop_serves_who_waits_to_be_accepted),
         case!(stop_under_load_loses_no_reply),
         case!(stop_flushes_what_a_slow_peer_is_owed),
@@ -65,6 +66,23 @@ fn stop_finishes_idle_connections(v: Variant) {
     }
     assert_eq!(counters.closed_for(Closed::Stopped), 20);
     assert_eq!(record.lock().count(&Event::Draining), 20);
+}
+
+/// A connection that has sent much is read in another way than one that has sent little.
+fn stop_finishes_streams_that_have_gone_quiet(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let mut client = server.connect();
+    let much = noise(1, 1 << 20);
+    for piece in much.chunks(32 << 10) {
+        client.send(piece);
+        client.expect(piece);
+    }
+    let end = std::thread::spawn(move || client.expect_end());
+    let began = Instant::now();
+    let counters = server.stop_within(AMPLE);
+    assert!(began.elapsed() < SOON);
+    end.join().expect("an orderly end");
+    assert_eq!(counters.closed_for(Closed::Stopped), 1);
 }
 
 /// Whoever was told by the kernel that it is connected is served, though the loops have not met it.

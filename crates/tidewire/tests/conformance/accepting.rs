@@ -1,0 +1,311 @@
+//! Taking connections in: refusals, limits, listeners of all kinds, storms.
+
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tidewire::{Input, Listen, Next, Origin, Refusal, StartError};
+
+use crate::case::{Case, case};
+use crate::client::Client;
+use crate::fixture::{Context, Probes, Role, Setup};
+use crate::record::Record;
+use crate::roles::{Echo, Receives, Rng, echo};
+use crate::variant::Variant;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case!(service_refuses),
+        case!(connection_limit_refuses_and_recovers),
+        case!(several_services_and_listeners),
+        case!(ipv6),
+        case!(inherited_listener),
+        case!(inherited_listener_that_is_shut_down),
+        case!(port_in_use_is_an_error),
+        case!(connections_are_spread_over_loops, on | v | v.loops > 1),
+        case!(loops_can_be_pinned),
+        case!(connect_and_close_storm),
+        case!(busy_polling_serves_and_counts),
+    ]
+}
+
+fn service_refuses(v: Variant) {
+    let server = Setup::on(v).start_with(|peer| {
+        assert!(peer.addr.ip().is_loopback());
+        Err(Refusal::ByService("closed on Sundays"))
+    });
+    for _ in 0..5 {
+        Client::connect_to_be_reset(server.addr());
+    }
+    let counters = server.stop();
+    assert_eq!((counters.accepted, counters.open), (5, 0));
+    assert_eq!(counters.refused_for(Refusal::ByService("")), 5);
+    assert_eq!(counters.closed_total(), 0);
+}
+
+fn connection_limit_refuses_and_recovers(v: Variant) {
+    let server = Setup::on(v).limits(|l| l.connections = 3).start(|| Echo);
+    let mut within: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut within {
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    Client::connect_to_be_reset(server.addr());
+    Client::connect_to_be_reset(server.addr());
+    server.until("the refusals", |c| {
+        c.refused_for(Refusal::ConnectionLimit) == 2
+    });
+    within.pop();
+    server.until("a place", |c| c.open == 2);
+    let mut next = server.connect();
+    next.send(b"y");
+    next.expect(b"y");
+    server.cut();
+}
+
+fn several_services_and_listeners(v: Variant) {
+    let (echo_record, shout_record) = (Arc::new(Record::default()), Arc::new(Record::default()));
+    let mut builder = v.builder();
+    let echo_service = builder.service(Probes::new(echo_record.clone(), || Echo));
+    let shout = builder.service(Probes::new(shout_record.clone(), || {
+        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+            cx.link.write(&input.bytes().to_ascii_uppercase());
+            input.consume(input.len());
+            Next::More
+        })
+    }));
+    let any = || Listen::at(([127, 0, 0, 1], 0).into());
+    assert_eq!(builder.listen(echo_service, any()), 0);
+    assert_eq!(builder.listen(shout, any()), 1);
+    assert_eq!(builder.listen(echo_service, any()), 2);
+    let running = builder.start().expect("the server starts");
+    let addrs = running.addrs().to_vec();
+    assert_eq!(addrs.iter().collect::<HashSet<_>>().len(), 3);
+    let mut clients: Vec<Client> = (0..30).map(|i| Client::connect(addrs[i % 3])).collect();
+    for round in 0..3 {
+        for (i, client) in clients.iter_mut().enumerate() {
+            let said = format!("hello {round} {i}");
+            client.send(said.as_bytes());
+            let want = if i % 3 == 1 {
+                said.to_uppercase()
+            } else {
+                said
+            };
+            client.expect(want.as_bytes());
+        }
+    }
+    drop(clients);
+    echo_record.until("20 ends", |r| r.closed() == 20);
+    shout_record.until("10 ends", |r| r.closed() == 10);
+    running.stop(Duration::from_secs(10));
+    echo_record.check();
+    shout_record.check();
+    let by = |record: &Record, listener| {
+        let inner = record.lock();
+        let from = inner.origins.iter();
+        from.filter(|o| **o == Origin::Accepted(listener)).count()
+    };
+    assert_eq!(
+        [
+            by(&echo_record, 0),
+            by(&shout_record, 1),
+            by(&echo_record, 2)
+        ],
+        [10; 3]
+    );
+}
+
+fn ipv6(v: Variant) {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return eprintln!("no IPv6 here");
+    }
+    let server = Setup::on(v)
+        .listen(Listen::at("[::1]:0".parse().expect("an address")))
+        .start(|| Echo);
+    assert!(server.addr().is_ipv6());
+    let mut client = server.connect();
+    client.send(b"six");
+    client.expect(b"six");
+    drop(client);
+    server.record.why_closed(0);
+    server.stop();
+}
+
+/// Also serves whoever waited in the queue before anybody ran.
+fn inherited_listener(v: Variant) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut early = Client::connect(listener.local_addr().expect("bound"));
+    early.send(b"early");
+    let server = Setup::on(v)
+        .listen(Listen::inherited(listener))
+        .start(|| Echo);
+    early.expect(b"early");
+    let mut others: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    for client in &mut others {
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    drop((early, others));
+    server.record.until("11 ends", |r| r.closed() == 11);
+    server.stop();
+}
+
+/// It can never accept again: nothing spins on it, and the other listener is served.
+fn inherited_listener_that_is_shut_down(v: Variant) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let same = listener.try_clone().expect("a descriptor");
+    let server = Setup::on(v)
+        .listen(Listen::at(([127, 0, 0, 1], 0).into()))
+        .listen(Listen::inherited(listener))
+        .start(|| Echo);
+    SockRef::from(&same)
+        .shutdown(std::net::Shutdown::Both)
+        .expect("a listener can be shut down");
+    std::thread::sleep(Duration::from_millis(100));
+    let before = server.counters().turns;
+    std::thread::sleep(Duration::from_millis(300));
+    let turns = server.counters().turns - before;
+    assert!(turns < 100, "{turns} turns with nothing to do");
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    drop(client);
+    server.record.why_closed(0);
+    server.stop();
+}
+
+fn port_in_use_is_an_error(v: Variant) {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = taken.local_addr().expect("bound");
+    let mut builder = v.builder();
+    let service = builder.service(Probes::new(Arc::default(), || Echo));
+    builder.listen(service, Listen::at(addr));
+    match builder.start() {
+        Err(e @ StartError::Listen { .. }) => {
+            assert!(e.to_string().contains(&addr.to_string()), "{e}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Notes which thread runs it.
+struct Located(Arc<Mutex<Vec<ThreadId>>>);
+
+impl Role for Located {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        let mut seen = self.0.lock().expect("no panic while it was held");
+        seen.push(std::thread::current().id());
+        echo(input, cx)
+    }
+}
+
+fn connections_are_spread_over_loops(v: Variant) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let theirs = seen.clone();
+    let server = Setup::on(v).start(move || Located(theirs.clone()));
+    let mut clients: Vec<Client> = (0..64).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    let threads = seen.lock().expect("no panic while it was held").clone();
+    let distinct: HashSet<_> = threads.iter().collect();
+    assert_eq!((threads.len(), distinct.len()), (64, 2));
+    if v.placement == tidewire::Placement::Acceptor {
+        let first = threads.iter().filter(|t| **t == threads[0]).count();
+        assert_eq!(first, 32, "in turn");
+    }
+    drop(clients);
+    server.record.until("64 ends", |r| r.closed() == 64);
+    server.stop();
+}
+
+fn loops_can_be_pinned(v: Variant) {
+    let server = Setup::on(v)
+        .tune(|b| {
+            b.cpus(&[0]);
+        })
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                input.consume(input.len());
+                let on = rustix::thread::sched_getaffinity(None).expect("its own affinity");
+                cx.link.write(&[on.count() as u8]);
+                Next::More
+            })
+        });
+    let mut client = server.connect();
+    client.send(b"?");
+    client.expect(&[1]);
+    drop(client);
+    server.record.why_closed(0);
+    server.stop();
+}
+
+/// Connections that come and go in every way at once.
+fn connect_and_close_storm(v: Variant) {
+    const EACH: u64 = 250;
+    let server = Setup::on(v).start(|| Echo);
+    let addr = server.addr();
+    let storm: Vec<_> = (0..4u64)
+        .map(|seed| {
+            std::thread::spawn(move || {
+                let mut rng = Rng(seed);
+                for _ in 0..EACH {
+                    let mut client = Client::connect(addr);
+                    match rng.between(0, 5) {
+                        0 => {}
+                        1 => client.reset(),
+                        2 => client.send(b"gone before the answer"),
+                        3 => {
+                            client.send(b"cut before the answer");
+                            client.reset();
+                        }
+                        4 => {
+                            client.send(b"x");
+                            client.expect(b"x");
+                        }
+                        _ => {
+                            client.send(b"yz");
+                            client.finish();
+                            client.expect(b"yz");
+                            client.expect_end();
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in storm {
+        thread.join().expect("a storm");
+    }
+    // One that was reset before it was accepted may never have been seen.
+    server.until("all ends", |c| c.open == 0 && c.closed_total() >= EACH * 2);
+    let mut client = server.connect();
+    client.send(b"calm");
+    client.expect(b"calm");
+    drop(client);
+    server.until("the end", |c| c.open == 0);
+    let counters = server.stop();
+    assert!(counters.accepted <= 4 * EACH + 1);
+    assert_eq!(counters.accepted, counters.closed_total());
+}
+
+fn busy_polling_serves_and_counts(v: Variant) {
+    let server = Setup::on(v)
+        .tune(|b| {
+            b.busy_poll(Duration::from_millis(2));
+        })
+        .start(|| Echo);
+    let mut client = server.connect();
+    for i in 0..500u32 {
+        client.send(&i.to_be_bytes());
+        client.expect(&i.to_be_bytes());
+    }
+    drop(client);
+    server.record.why_closed(0);
+    let counters = server.stop();
+    assert!(counters.busy_poll_hits > 0, "{counters}");
+}
