@@ -22,10 +22,6 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
     }
 
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Relaxed);
-    }
-
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }

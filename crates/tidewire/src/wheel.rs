@@ -153,6 +153,7 @@ impl Wheel {
         }
     }
 
+    #[cfg(test)]
     /// How many keys are armed.
     pub(crate) fn len(&self) -> usize {
         self.len

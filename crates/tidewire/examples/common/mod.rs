@@ -5,15 +5,15 @@ use std::time::Duration;
 use tidewire::{Builder, EngineChoice, Listen, Running, Service, ServiceId};
 
 /// What was asked for on the command line.
-pub struct Args {
-    pub engine: EngineChoice,
-    pub loops: usize,
+pub(crate) struct Args {
+    pub(crate) engine: EngineChoice,
+    pub(crate) loops: usize,
     /// Run against a client in this process, then exit: 0 if all went well.
-    pub self_test: bool,
+    pub(crate) self_test: bool,
 }
 
 /// Reads the command line; explains itself and exits if it does not understand.
-pub fn args() -> Args {
+pub(crate) fn args() -> Args {
     let mut args = Args {
         engine: EngineChoice::Auto,
         loops: 1,
@@ -48,7 +48,7 @@ pub fn args() -> Args {
 
 /// Starts one service on a free port of 127.0.0.1 and says where.
 #[allow(dead_code)]
-pub fn start<S: Service>(args: &Args, service: S) -> (Running, ServiceId<S>) {
+pub(crate) fn start<S: Service>(args: &Args, service: S) -> (Running, ServiceId<S>) {
     let mut builder = Builder::new();
     builder.engine(args.engine).loops(args.loops);
     let id = builder.service(service);
@@ -67,7 +67,7 @@ pub fn start<S: Service>(args: &Args, service: S) -> (Running, ServiceId<S>) {
 
 /// Serves until the process is killed, or, in a self-test, stops in order.
 #[allow(dead_code)]
-pub fn end(args: &Args, running: Running) {
+pub(crate) fn end(args: &Args, running: Running) {
     if args.self_test {
         println!("{}", running.stop(Duration::from_secs(5)));
         return;
