@@ -3,7 +3,8 @@
 //!
 //! The kernel takes pieces in the order they were given. A group therefore gives only as many as
 //! have been needed at once so far, the most recently used first, so that a loop with little to
-//! do stays in a few warm pieces; when the kernel runs dry, the group doubles what it gives.
+//! do stays in a few warm pieces; when the kernel has run dry a few times, the group doubles what
+//! it gives.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -14,6 +15,9 @@ use io_uring::types::BufRingEntry;
 use crate::buffer::{Lease, Pool};
 
 const PAGE: usize = 4096;
+/// A burst now and then only means that some receives are armed again. More often than this, and
+/// more pieces are given.
+const DRY_TURNS: u8 = 4;
 
 #[derive(Clone)]
 #[repr(C, align(4096))]
@@ -31,8 +35,10 @@ pub(super) struct Group {
     given: usize,
     /// Pieces that it should have.
     target: usize,
-    /// The target was raised since it was last met.
-    raised: bool,
+    /// The kernel has found nothing to pick since the last refill.
+    dry: bool,
+    /// Refills that this has happened before, since the target was last raised.
+    dry_turns: u8,
 }
 
 impl Group {
@@ -63,7 +69,8 @@ impl Group {
             size,
             tail: 0,
             given: 0,
-            raised: false,
+            dry: false,
+            dry_turns: 0,
         };
         group.refill();
         Ok(group)
@@ -81,7 +88,13 @@ impl Group {
     /// Gives the kernel free pieces up to the target; how many it has then.
     pub(super) fn refill(&mut self) -> usize {
         let before = self.tail;
-        self.raised = false;
+        if std::mem::take(&mut self.dry) {
+            self.dry_turns += 1;
+            if self.dry_turns == DRY_TURNS {
+                self.dry_turns = 0;
+                self.target = (self.target * 2).min(self.pool.pieces());
+            }
+        }
         while self.given < self.target {
             let Some((piece, start)) = self.pool.give() else {
                 break;
@@ -107,16 +120,11 @@ impl Group {
         self.given
     }
 
-    /// The kernel found nothing to pick: it gets more from now on. False if there are no more.
+    /// The kernel found nothing to pick. True if it might have had more: it gets them if this
+    /// happens often.
     pub(super) fn ran_dry(&mut self) -> bool {
-        if self.pool.free() == 0 {
-            return false;
-        }
-        if !self.raised {
-            self.target = (self.target * 2).min(self.pool.pieces());
-            self.raised = true;
-        }
-        true
+        self.dry = true;
+        self.target < self.pool.pieces() && self.pool.free() > 0
     }
 
     /// The piece that a completion brings back.

@@ -24,7 +24,7 @@ const FULL_RUN: u8 = 2;
 /// Small receives in a row that end one.
 const SMALL_RUN: u8 = 16;
 /// Small pieces that one connection may fill before others get their turn.
-const SHARE: u32 = 4;
+const SHARE: u32 = 2;
 
 /// The receive operation of one socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,20 @@ enum Operation {
     /// Being taken back. It may still bring bytes.
     ManyEnding,
     Once,
+    /// Being taken back. It may still bring bytes.
+    OnceEnding,
+    /// Takes what is there for a stop, and does not wait.
+    Sweep,
+}
+
+impl Operation {
+    /// Receives into a large piece, and one only.
+    fn is_once(self) -> bool {
+        matches!(
+            self,
+            Operation::Once | Operation::OnceEnding | Operation::Sweep
+        )
+    }
 }
 
 /// The receiving side of one socket.
@@ -118,6 +132,7 @@ impl Sockets<'_> {
             match receiver.operation {
                 Operation::None => self.receive(index),
                 Operation::Many if receiver.sweep => self.end_many(index),
+                Operation::Once if receiver.sweep => self.end_once(index),
                 _ => {}
             }
         } else {
@@ -148,7 +163,10 @@ impl Sockets<'_> {
                 Receiver { more: true, .. } => Once::Now,
                 _ => Once::Later,
             };
-            receiver.operation = Operation::Once;
+            receiver.operation = match how {
+                Once::OrNot => Operation::Sweep,
+                Once::Now | Once::Later => Operation::Once,
+            };
             ring.receive_once(sock.fd.as_fd(), groups.1, how, token);
         } else {
             receiver.operation = Operation::Many;
@@ -166,6 +184,16 @@ impl Sockets<'_> {
         }
     }
 
+    /// Takes back a stream's receive, which would wait for more to come.
+    fn end_once(&mut self, index: u32) {
+        if let Some((sock, ring)) = self.sock_and_ring(index)
+            && sock.receiver.operation == Operation::Once
+        {
+            sock.receiver.operation = Operation::OnceEnding;
+            ring.cancel(Token::new(Kind::Receive, sock.generation, index));
+        }
+    }
+
     /// A receive has completed, perhaps to go on.
     pub(super) fn received(&mut self, core: &mut Core, done: Completion) {
         let index = done.token.index;
@@ -176,7 +204,7 @@ impl Sockets<'_> {
             return;
         };
         let receiver = &mut sock.receiver;
-        let once = receiver.operation == Operation::Once;
+        let once = receiver.operation.is_once();
         if !done.more() {
             sock.in_flight -= 1;
             receiver.operation = Operation::None;

@@ -54,6 +54,8 @@ pub(super) struct Sockets<'r> {
     /// Pieces of a whole chunk, for streams.
     pub(super) large: Group,
     socks: Vec<Option<Sock>>,
+    /// Sockets among them.
+    open: usize,
     /// Of the socket made last.
     generation: u32,
     /// Connections whose receive found no buffer, and the group it looked in.
@@ -78,6 +80,7 @@ impl<'r> Sockets<'r> {
             small,
             large,
             socks: Vec::new(),
+            open: 0,
             generation: 0,
             starved: VecDeque::new(),
             swept: Vec::new(),
@@ -98,6 +101,7 @@ impl<'r> Sockets<'r> {
             self.socks.resize_with(index as usize + 1, || None);
         }
         self.generation = next_generation(self.generation);
+        self.open += 1;
         self.socks[index as usize] = Some(Sock {
             fd,
             generation: self.generation,
@@ -135,7 +139,9 @@ impl<'r> Sockets<'r> {
     fn remove(&mut self, index: u32) -> Option<Sock> {
         let sock = self.socks.get_mut(index as usize)?.take()?;
         self.closed_some = true;
-        if self.socks.len() > 1024 && self.socks.iter().all(Option::is_none) {
+        self.open -= 1;
+        if self.open == 0 && self.socks.len() > 1024 {
+            // A burst of connections should not hold its memory for ever.
             self.socks = Vec::new();
         }
         Some(sock)
