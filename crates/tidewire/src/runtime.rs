@@ -469,10 +469,8 @@ impl Drop for Running {
 
 impl Thread {
     fn finish(&mut self) {
-        if let Some(join) = self.join.take() {
-            if join.join().is_err() {
-                tracing::error!("a loop panicked");
-            }
+        if self.join.take().is_some_and(|join| join.join().is_err()) {
+            tracing::error!("a loop panicked");
         }
     }
 }

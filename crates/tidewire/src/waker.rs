@@ -69,12 +69,13 @@ impl Waker {
 
     /// Has the loop look at its mailboxes and its inbox soon.
     pub(crate) fn wake(&self) {
-        if !self.pending.swap(true, SeqCst) && self.sleeping.load(SeqCst) {
-            if let Some(fd) = self.fd.get() {
-                // The counter cannot overflow: the loop empties it each time, and `pending`
-                // admits one writer until then. Nothing else can fail on an eventfd.
-                let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
-            }
+        if !self.pending.swap(true, SeqCst)
+            && self.sleeping.load(SeqCst)
+            && let Some(fd) = self.fd.get()
+        {
+            // The counter cannot overflow: the loop empties it each time, and `pending` admits one
+            // writer until then. Nothing else can fail on an eventfd.
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
         }
     }
 

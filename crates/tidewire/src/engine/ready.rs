@@ -166,11 +166,11 @@ impl<P: Poller> Sockets<P> {
     }
 
     fn enqueue(&mut self, index: u32) {
-        if let Some(sock) = self.sock(index) {
-            if !sock.queued {
-                sock.queued = true;
-                self.ready.push_back(index);
-            }
+        if let Some(sock) = self.sock(index)
+            && !sock.queued
+        {
+            sock.queued = true;
+            self.ready.push_back(index);
         }
     }
 
@@ -488,11 +488,11 @@ impl<P: Poller> Reactor<P> {
             timeout = Some(Duration::ZERO);
         }
         let from = self.core.env.now;
-        if self.events.is_empty() {
-            if let Err(e) = self.io.poller.wait(timeout, &mut self.events) {
-                tracing::error!(error = %e, "cannot wait for events");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+        if self.events.is_empty()
+            && let Err(e) = self.io.poller.wait(timeout, &mut self.events)
+        {
+            tracing::error!(error = %e, "cannot wait for events");
+            std::thread::sleep(Duration::from_millis(10));
         }
         self.waker.awake();
         self.core.env.now = self.core.env.clock.monotonic();
@@ -700,11 +700,11 @@ impl<P: Poller> Reactor<P> {
     }
 
     fn stop_spread(&mut self, how: Stop) {
-        if let Spread::Threads(spawner) = &self.setup.spread {
-            if self.spread_stopped < how {
-                self.spread_stopped = how;
-                spawner.stop(how);
-            }
+        if let Spread::Threads(spawner) = &self.setup.spread
+            && self.spread_stopped < how
+        {
+            self.spread_stopped = how;
+            spawner.stop(how);
         }
     }
 
