@@ -541,11 +541,12 @@ impl<P: Poller> Reactor<P> {
         if token(index, sock.generation) != event.token {
             return;
         }
-        if sock.connecting {
-            if !(event.writable || event.broken) || !self.io.finish_connect(core, index) {
-                return;
-            }
-            // The peer may have sent something already, and it is announced only once.
+        // Once connected, go on: the peer may have sent something already, and it is announced
+        // only once.
+        if sock.connecting
+            && (!(event.writable || event.broken) || !self.io.finish_connect(core, index))
+        {
+            return;
         }
         let Some(sock) = self.io.sock(index) else {
             return;
