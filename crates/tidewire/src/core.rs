@@ -17,6 +17,7 @@ use crate::buffer::{HEADROOM, Lease, Pool};
 use crate::closed::{Closed, Refusal};
 use crate::counters::LoopCounters;
 use crate::dial::Dial;
+use crate::drive;
 use crate::env::Env;
 use crate::hosted::{Event, Factory, Host};
 use crate::input::Input;
@@ -24,7 +25,7 @@ use crate::limits::Limits;
 use crate::output::Blocks;
 use crate::protocol::{Origin, Peer};
 use crate::random::Rng;
-use crate::state::{Appetite, Attempts, ConnId, Phase, State};
+use crate::state::{Attempts, ConnId, Phase, State};
 use crate::time::{Clock, Instant};
 use crate::waker::Waker;
 use crate::wheel::Wheel;
@@ -282,20 +283,9 @@ impl Core {
         if !state.is_open() {
             return;
         }
-        let blocked = state.paused || state.replay;
-        match state.appetite {
-            Appetite::Bytes(n) if !blocked && state.carry.len() + len >= n => {}
-            appetite => {
-                let mut lease = lease;
-                if let Appetite::Bytes(n) = appetite {
-                    // Room for the whole frame at once, so that it is never moved while it grows.
-                    state
-                        .carry
-                        .reserve_exact(n.saturating_sub(state.carry.len()).max(len));
-                }
-                state.carry.extend_from_slice(&lease.space()[..len]);
-                return;
-            }
+        if !state.hungry_for(len) {
+            let mut lease = lease;
+            return state.keep(&lease.space()[..len]);
         }
         if state.carry.len() > HEADROOM {
             let mut lease = lease;
@@ -313,7 +303,8 @@ impl Core {
             state.carry = whole[consumed..].to_vec();
         }
         whole.end_lending();
-        self.after_received(index, next, consumed > 0);
+        let carried_max = self.limits[state.service as usize].carried;
+        drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
     }
 
     /// The kernel took the first `n` queued bytes.
@@ -566,30 +557,9 @@ impl Core {
 
     fn offer_carried(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
-        let mut carry = std::mem::take(&mut state.carry);
-        let mut input = Input::new(&carry);
-        let host = &mut self.hosts[state.service as usize];
-        let next = host.received(&mut input, state, &mut self.env);
-        let consumed = input.consumed();
-        if consumed < carry.len() && state.is_open() {
-            carry.drain(..consumed);
-            if carry.len() * 4 < carry.capacity() {
-                carry.shrink_to_fit();
-            }
-            state.carry = carry;
-        }
-        self.after_received(index, next, consumed > 0);
-    }
-
-    fn after_received(&mut self, index: u32, next: crate::protocol::Next, progress: bool) {
-        let state = &mut self.states[index as usize];
-        let carried_max = self.limits[state.service as usize].carried;
-        state.apply(next, carried_max, progress);
-        if state.appetite == Appetite::Drain {
-            self.env.counters.output_pauses.add(1);
-        }
-        // Even if nothing was written: reading or the deadline may have to change.
-        self.env.touch(state);
+        let service = state.service as usize;
+        let (host, carried) = (&mut *self.hosts[service], self.limits[service].carried);
+        drive::offer_carried(host, state, &mut self.env, carried);
     }
 
     /// Callbacks that the record calls for by itself.
@@ -602,39 +572,9 @@ impl Core {
 
     fn call_back(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
-        if state.drained() {
-            state.was_full = false;
-            state.end_drain_wait();
-            self.call(index, Event::Writable);
-        } else if state.drain_over() {
-            state.end_drain_wait();
-        }
-        let state = &mut self.states[index as usize];
-        if state.replay && state.is_open() && !state.paused {
-            let due = state.replay_due();
-            state.replay = false;
-            if due {
-                self.offer_carried(index);
-            }
-        }
-        let state = &mut self.states[index as usize];
-        if state.end_of_input_due() {
-            state.told_finished = true;
-            let unread = state.carry.len();
-            self.call(index, Event::PeerFinished(unread));
-        }
-        let state = &mut self.states[index as usize];
-        if state.hang_up_due() {
-            state.told_hung_up = true;
-            self.call(index, Event::HungUp);
-        }
-        let state = &mut self.states[index as usize];
-        if state.drain_due() {
-            state.drain_owed = false;
-            state.hint = Some(Closed::Stopped);
-            self.call(index, Event::Draining);
-            self.states[index as usize].hint = None;
-        }
+        let service = state.service as usize;
+        let (host, carried) = (&mut *self.hosts[service], self.limits[service].carried);
+        drive::call_back(host, state, &mut self.env, carried);
     }
 
     /// Acts on the phase that callbacks and the kernel have led to.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use slab::Slab;
 
 use crate::closed::{Closed, Refusal};
+use crate::drive::Callee;
 use crate::env::Env;
 use crate::input::Input;
 use crate::limits::Limits;
@@ -32,12 +33,10 @@ pub(crate) enum Event {
     Draining,
 }
 
-pub(crate) trait Host {
+pub(crate) trait Host: Callee {
     fn limits(&self) -> &Arc<Limits>;
     /// Makes the protocol of the connection with this record, or refuses it.
     fn accept(&mut self, state: &mut State) -> Result<(), Refusal>;
-    fn call(&mut self, event: Event, state: &mut State, env: &mut Env);
-    fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next;
     fn closed(&mut self, state: &State, why: Closed);
     fn dial_failed(&mut self, token: u64, error: &io::Error);
     /// Looks into the mailbox.
@@ -114,32 +113,7 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
     }
 }
 
-impl<S: Service> Host for Hosted<S> {
-    fn limits(&self) -> &Arc<Limits> {
-        &self.limits
-    }
-
-    fn accept(&mut self, state: &mut State) -> Result<(), Refusal> {
-        if self.open.fetch_add(1, Relaxed) >= self.limits.connections {
-            self.open.fetch_sub(1, Relaxed);
-            return Err(Refusal::ConnectionLimit);
-        }
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            self.service.accept(&state.peer, &mut self.local)
-        }))
-        .unwrap_or(Err(Refusal::Panicked));
-        match made {
-            Ok(protocol) => {
-                state.slot = self.slots.insert((state.id.index, protocol)) as u32;
-                Ok(())
-            }
-            Err(why) => {
-                self.open.fetch_sub(1, Relaxed);
-                Err(why)
-            }
-        }
-    }
-
+impl<S: Service> Callee for Hosted<S> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
         let (_, protocol) = &mut self.slots[state.slot as usize];
         let (local, mail) = (&mut self.local, &self.mail);
@@ -170,6 +144,33 @@ impl<S: Service> Host for Hosted<S> {
             )
         })
         .unwrap_or(Next::More)
+    }
+}
+
+impl<S: Service> Host for Hosted<S> {
+    fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    fn accept(&mut self, state: &mut State) -> Result<(), Refusal> {
+        if self.open.fetch_add(1, Relaxed) >= self.limits.connections {
+            self.open.fetch_sub(1, Relaxed);
+            return Err(Refusal::ConnectionLimit);
+        }
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            self.service.accept(&state.peer, &mut self.local)
+        }))
+        .unwrap_or(Err(Refusal::Panicked));
+        match made {
+            Ok(protocol) => {
+                state.slot = self.slots.insert((state.id.index, protocol)) as u32;
+                Ok(())
+            }
+            Err(why) => {
+                self.open.fetch_sub(1, Relaxed);
+                Err(why)
+            }
+        }
     }
 
     fn closed(&mut self, state: &State, why: Closed) {

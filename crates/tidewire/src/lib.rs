@@ -65,6 +65,7 @@ mod closed;
 mod core;
 mod counters;
 mod dial;
+mod drive;
 mod engine;
 mod env;
 mod hosted;

@@ -169,6 +169,25 @@ impl State {
             }
     }
 
+    /// Whether `received` may be called with `len` new bytes behind those carried.
+    #[inline]
+    pub(crate) fn hungry_for(&self, len: usize) -> bool {
+        match self.appetite {
+            Appetite::Bytes(n) => !self.paused && !self.replay && self.carry.len() + len >= n,
+            Appetite::Drain => false,
+        }
+    }
+
+    /// Carries bytes that may not be offered yet.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) {
+        if let Appetite::Bytes(n) = self.appetite {
+            // Room for the whole frame at once, so that it is never moved while it grows.
+            let more = n.saturating_sub(self.carry.len()).max(bytes.len());
+            self.carry.reserve_exact(more);
+        }
+        self.carry.extend_from_slice(bytes);
+    }
+
     /// Whether carried bytes may be offered again now.
     #[inline]
     pub(crate) fn replay_due(&self) -> bool {
