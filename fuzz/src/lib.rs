@@ -1,0 +1,12 @@
+//! What is fuzzed, as plain functions of bytes that panic when something is wrong.
+//!
+//! Each file is also included by a test of the crate that it is about, which calls it with inputs
+//! drawn from a seed: so every `cargo test` runs a short, deterministic part of the fuzzing.
+
+#![forbid(unsafe_code)]
+
+mod classic;
+mod echo;
+
+pub use classic::{classic_codec, classic_service};
+pub use echo::echo;
