@@ -3,7 +3,6 @@
 /// What was asked for cannot be done: usage, a port in use, nobody to connect to.
 pub(crate) const USAGE: u8 = 1;
 /// A server under load gave a wrong answer or lost a connection.
-#[allow(dead_code)]
 pub(crate) const WRONG: u8 = 2;
 
 /// Why the command failed: a sentence that says what was attempted, on what, why it failed and what
@@ -19,6 +18,14 @@ impl Failure {
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure {
             status: USAGE,
+            message: message.into(),
+        }
+    }
+
+    /// A server answered wrongly, or not at all.
+    pub(crate) fn wrong(message: impl Into<String>) -> Failure {
+        Failure {
+            status: WRONG,
             message: message.into(),
         }
     }

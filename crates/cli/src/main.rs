@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod descriptors;
 mod exit;
 mod serve;
@@ -28,6 +29,9 @@ struct Cli {
 enum Command {
     /// Runs servers until SIGTERM or SIGINT.
     Serve(Box<serve::Args>),
+    /// Loads a server and measures it, or compares two.
+    #[command(subcommand)]
+    Bench(Box<bench::Bench>),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
+        Command::Bench(bench) => bench::run(*bench),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

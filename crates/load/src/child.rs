@@ -20,6 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -164,8 +165,9 @@ impl Launch {
     /// Starts the server and returns when all wanted listeners have been announced.
     ///
     /// Its stdin is empty. What it writes to stdout later is read and dropped, and the end
-    /// of its stderr is kept, so it is never blocked by a full pipe. It stays in the
-    /// caller's process group: Ctrl-C at a terminal reaches both.
+    /// of its stderr is kept, so it is never blocked by a full pipe. It has a process group
+    /// of its own: Ctrl-C at a terminal reaches the caller only, who then still has a server
+    /// to end the run with.
     ///
     /// # Errors
     /// [`StartError`]; the child has been killed then.
@@ -189,7 +191,8 @@ impl Launch {
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(Stdio::piped())
+            .process_group(0);
         let run = |command: &mut Command| {
             command.spawn().map_err(|source| StartError::Spawn {
                 program: self.program.clone(),

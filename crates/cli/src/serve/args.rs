@@ -12,6 +12,7 @@ use crate::span::Span;
 
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Reads settings from this TOML file: the same names as the flags without their dashes in
     /// front, the services as `services = [...]`. Flags win.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tidewire::{Builder, Counters, Running, StartError};
 
 pub(crate) use args::Args;
+pub(crate) use endpoint::Kind;
 
 use self::endpoint::Endpoint;
 use self::services::Services;

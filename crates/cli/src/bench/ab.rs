@@ -1,0 +1,202 @@
+//! Two servers, compared run by run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidewire_load::abba::{self, Comparison, RunFailed, Sample, Schedule};
+use tidewire_load::stats::Bootstrap;
+use tidewire_load::workload::{self, Extent, Generator, Outcome, Workload};
+
+use super::generator::GeneratorArgs;
+use super::load::{Load, LoadArgs};
+use super::side::{Server, Side};
+use super::target::Ready;
+use super::watch::Watcher;
+use super::{output, single};
+use crate::exit::Failure;
+use crate::span::Span;
+
+/// A comparison. Both servers stay up all the time.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args<L: LoadArgs> {
+    #[command(flatten)]
+    load: L,
+    /// The base, as KEY=VALUE,...: engine, workers, placement, busy-poll, congestion and args for a
+    /// server to start; addr and pid for one that runs; cmd (to the end of the text) for another
+    /// program that prints `listening addr=...`; service=discard or service=ack/MODE to load that
+    /// with the same writes; name
+    #[arg(long, value_name = "SIDE")]
+    a: Side,
+    /// What is compared with it
+    #[arg(long, value_name = "SIDE")]
+    b: Side,
+    /// Rounds, each a run of either side and of the control
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long a run is measured
+    #[arg(long, default_value = "500ms", value_name = "TIME")]
+    round_time: Span,
+    /// Load before measuring, in each run
+    #[arg(long, default_value = "50ms", value_name = "TIME")]
+    warmup: Span,
+    /// Leaves out the control, a second server like A
+    #[arg(long)]
+    no_control: bool,
+    #[command(flatten)]
+    generator: GeneratorArgs,
+    /// Writes the result as JSON, every run included
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A server with its load.
+struct Stand {
+    server: Ready,
+    load: Load,
+    generator: Generator,
+}
+
+/// Why a comparison ended early.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(transparent)]
+    Load(#[from] workload::Failure),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The result for machines.
+#[derive(Serialize)]
+struct Shown<'a> {
+    workload_a: &'a Workload,
+    workload_b: &'a Workload,
+    connections: usize,
+    round_time: Duration,
+    warm_up: Duration,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+/// Runs it and shows what came out.
+pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
+    let mut watcher = Watcher::new()?;
+    let base = args.load.load()?.endless();
+    let a = args.stand(&args.a, base)?;
+    let b = args.stand(&args.b, base)?;
+    let mut schedule = Schedule::new(args.rounds as usize);
+    let control = if args.no_control {
+        schedule = schedule.without_control();
+        None
+    } else {
+        Some(args.stand(&args.a, base)?)
+    };
+    let comparable = Comparable::of(&a, &b);
+    let mut number = 0;
+    let recorded = abba::run(&schedule, |turn| {
+        number += 1;
+        watcher.show(&format!("run {number} of {}", schedule.runs()));
+        let stand = match turn.side {
+            abba::Side::A => &a,
+            abba::Side::B => &b,
+            abba::Side::Control => control.as_ref().unwrap_or(&a),
+        };
+        let outcome = args.one(stand, &mut watcher)?;
+        Ok(comparable.sample(outcome))
+    });
+    watcher.done();
+    let recorded = recorded.map_err(|e| failed(e, &a, &b, control.as_ref()))?;
+    let comparison = recorded
+        .compare(&args.a.name, &args.b.name, &Bootstrap::default())
+        .map_err(|e| Failure::usage(format!("the runs cannot be compared: {e}")))?;
+    let environment = output::environment();
+    print!("{environment}{comparison}");
+    if control.is_some() && matches!(args.a.server, Server::There { .. }) {
+        println!("the control is A itself, not a second server: it shows less than it should");
+    }
+    if let Some(path) = &args.json {
+        let shown = Shown {
+            workload_a: &a.load.workload,
+            workload_b: &b.load.workload,
+            connections: args.generator.connections(),
+            round_time: args.round_time.0,
+            warm_up: args.warmup.0,
+            comparison: &comparison,
+        };
+        output::write(path, "bench ab", environment, shown)?;
+    }
+    for stand in [Some(a), Some(b), control].into_iter().flatten() {
+        stand.server.stop()?;
+    }
+    Ok(())
+}
+
+fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Stand>) -> Failure {
+    let stand = match error.side {
+        abba::Side::A => a,
+        abba::Side::B => b,
+        abba::Side::Control => control.unwrap_or(a),
+    };
+    let at = error.to_string();
+    let Failure { status, message } = match error.source {
+        RunError::Load(e) => single::failed(&e, &stand.server),
+        e @ RunError::Interrupted => Failure::usage(e.to_string()),
+    };
+    Failure {
+        status,
+        message: format!("{at}: {message}"),
+    }
+}
+
+impl<L: LoadArgs> Args<L> {
+    fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
+        let load = side.load(base)?;
+        let server = Ready::find(side, &load.workload, self.generator.server_cpu())?;
+        Ok(Stand {
+            server,
+            generator: self.generator.generator(&load),
+            load,
+        })
+    }
+
+    fn one(&self, stand: &Stand, watcher: &mut Watcher) -> Result<Outcome, RunError> {
+        let extent = Extent::Time {
+            warm_up: self.warmup.0,
+            measured: self.round_time.0,
+        };
+        let outcome = workload::run(
+            &stand.load.workload,
+            self.generator.connections(),
+            extent,
+            &stand.generator,
+            stand.server.target(),
+            &mut |_| !watcher.interrupted(),
+        )?;
+        if outcome.interrupted || watcher.interrupted() {
+            return Err(RunError::Interrupted);
+        }
+        Ok(outcome)
+    }
+}
+
+/// What both sides can tell.
+struct Comparable {
+    latencies: bool,
+    cpu: bool,
+}
+
+impl Comparable {
+    fn of(a: &Stand, b: &Stand) -> Comparable {
+        let both = |is: &dyn Fn(&Stand) -> bool| is(a) && is(b);
+        Comparable {
+            latencies: both(&|stand| !matches!(stand.load.workload, Workload::Discard(_))),
+            cpu: both(&|stand| stand.server.target().process.is_some()),
+        }
+    }
+
+    fn sample(&self, mut outcome: Outcome) -> Sample {
+        outcome.latency = outcome.latency.filter(|_| self.latencies);
+        outcome.metered = outcome.metered.filter(|_| self.cpu);
+        outcome.sample()
+    }
+}

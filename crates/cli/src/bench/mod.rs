@@ -1,0 +1,57 @@
+//! `tidewire bench`: loads a server and says what it took.
+//!
+//! A run has a load ([`load`]), a generator that makes it and a server that takes it ([`target`]);
+//! [`single`] shows one run, [`ab`] compares two servers run by run.
+
+mod ab;
+mod generator;
+mod load;
+mod output;
+mod side;
+mod single;
+mod target;
+mod watch;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+
+use self::load::{AckArgs, AckRoundsArgs, DiscardArgs, EchoArgs};
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Messages that come back; every byte is checked.
+    Echo(single::Args<EchoArgs>),
+    /// Messages that are acknowledged; the chain of acknowledgements is checked.
+    Ack(single::Args<AckRoundsArgs>),
+    /// Bytes that nobody answers: what the machine can carry.
+    Discard(single::Args<DiscardArgs>),
+    /// Compares two servers: short runs in turns, medians of ratios, with a control.
+    #[command(subcommand)]
+    Ab(Ab),
+}
+
+/// The load of a comparison.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ab {
+    /// Messages that come back.
+    Echo(ab::Args<EchoArgs>),
+    /// Messages that are acknowledged.
+    Ack(ab::Args<AckArgs>),
+    /// Bytes that nobody answers.
+    Discard(ab::Args<DiscardArgs>),
+}
+
+/// Runs it.
+pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
+    crate::descriptors::raise_limit();
+    match bench {
+        Bench::Echo(args) => single::run(&args),
+        Bench::Ack(args) => single::run(&args),
+        Bench::Discard(args) => single::run(&args),
+        Bench::Ab(Ab::Echo(args)) => ab::run(&args),
+        Bench::Ab(Ab::Ack(args)) => ab::run(&args),
+        Bench::Ab(Ab::Discard(args)) => ab::run(&args),
+    }
+}
