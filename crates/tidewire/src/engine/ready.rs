@@ -476,10 +476,16 @@ impl<P: Poller> Reactor<P> {
         if !self.wakeable && awaited {
             match self.io.poller.add_waker(&self.waker, WAKER) {
                 Ok(()) => self.wakeable = true,
-                Err(e) => tracing::error!(error = %e, "no wake-up descriptor; posts will be late"),
+                Err(e) => {
+                    tracing::debug!(error = %e, "no wake-up descriptor; looking now and then")
+                }
             }
         }
         let mut timeout = self.sleep_for();
+        if awaited && !self.wakeable {
+            // Descriptors have run out, and nobody can wake this loop.
+            timeout = Some(timeout.map_or(accept::PAUSE, |t| t.min(accept::PAUSE)));
+        }
         if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
             timeout = Some(Duration::ZERO);
         }
