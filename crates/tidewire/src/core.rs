@@ -595,10 +595,10 @@ impl Core {
             }
         }
         let state = &mut self.states[index as usize];
-        if let Phase::Lingering(why) = state.phase {
-            if state.input_ended {
-                state.end(why, false);
-            }
+        if let Phase::Lingering(why) = state.phase
+            && state.input_ended
+        {
+            state.end(why, false);
         }
         match state.phase {
             Phase::Dead { why, reset } => {
