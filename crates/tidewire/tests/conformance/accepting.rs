@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tidewire::{Input, Listen, Next, Origin, Refusal, StartError};
+use tidewire::{Input, Listen, Next, Origin, Refusal, StartError, TcpOptions};
 
 use crate::case::{Case, case};
 use crate::client::Client;
@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(inherited_listener),
         case!(inherited_listener_that_is_shut_down),
         case!(port_in_use_is_an_error),
+        case!(tcp_options_are_applied_or_refused),
         case!(connections_are_spread_over_loops, on | v | v.loops > 1),
         case!(loops_can_be_pinned),
         case!(connect_and_close_storm),
@@ -189,6 +190,33 @@ fn port_in_use_is_an_error(v: Variant) {
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn tcp_options_are_applied_or_refused(v: Variant) {
+    let any = || Listen::at(([127, 0, 0, 1], 0).into());
+    let all = TcpOptions {
+        nodelay: false,
+        keepalive: Some(Duration::from_secs(30)),
+        backlog: 16,
+        receive_buffer: Some(64 << 10),
+        send_buffer: Some(64 << 10),
+        congestion: Some("reno".into()),
+    };
+    let server = Setup::on(v).listen(any().options(all)).start(|| Echo);
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    drop(client);
+    server.record.why_closed(0);
+    server.stop();
+    let unknown = TcpOptions {
+        congestion: Some("hope".into()),
+        ..TcpOptions::default()
+    };
+    let mut builder = v.builder();
+    let service = builder.service(Probes::new(Arc::default(), || Echo));
+    builder.listen(service, any().options(unknown));
+    assert!(matches!(builder.start(), Err(StartError::Listen { .. })));
 }
 
 /// Notes which thread runs it.

@@ -60,7 +60,8 @@ pub(crate) use case;
 static MACHINE: RwLock<()> = RwLock::new(());
 
 pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    // Those that run alone last, so that nobody waits for them.
+    let (mut trials, mut alone) = (Vec::new(), Vec::new());
     for &(variant, works) in variants {
         for case in cases.iter().filter(|c| (c.on)(variant)) {
             let (run, weight) = (case.run, case.weight);
@@ -76,8 +77,13 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
                     child::run(&name).map_err(Into::into)
                 }
             });
-            trials.push(trial.with_ignored_flag(!works));
+            let list = match weight {
+                Weight::Light => &mut trials,
+                Weight::Alone => &mut alone,
+            };
+            list.push(trial.with_ignored_flag(!works));
         }
     }
+    trials.append(&mut alone);
     trials
 }

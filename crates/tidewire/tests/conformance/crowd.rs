@@ -14,14 +14,16 @@ use tidewire::{
 use crate::case::{Case, case};
 use crate::child;
 use crate::client::{Client, PATIENCE};
-use crate::fixture::Setup;
-use crate::roles::{Echo, noise};
+use crate::fixture::{Message, Setup};
+use crate::record::Event;
+use crate::roles::{Echo, Sink, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(crowd_comes_and_goes_without_a_trace, alone),
         case!(descriptor_exhaustion_and_recovery, alone),
+        case!(posts_arrive_without_a_descriptor_to_spare, alone),
         case!(peers_that_never_read_cost_bounded_memory, alone),
         case!(
             idle_connection_costs_at_most_512_bytes,
@@ -209,6 +211,35 @@ fn descriptor_exhaustion_and_recovery(v: Variant) {
     drop((early, late));
     server.until("all ends", |c| c.open == 0);
     assert_eq!(server.stop().accepted, CLIENTS as u64 + 2);
+}
+
+/// The last descriptor goes to the connection itself, so none is left to wake it with.
+fn posts_arrive_without_a_descriptor_to_spare(v: Variant) {
+    let server = Setup::on(v).reachable().start(|| Sink);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: Some(descriptors() as u64 + 40),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, most).expect("a lower limit");
+    let mut fill = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        fill.push(file);
+    }
+    fill.pop();
+    socket
+        .connect(&server.addr().into())
+        .expect("the queue has room");
+    let handle = server.record.handle(0);
+    for n in 0..3 {
+        assert!(handle.try_post(Message::Note(n)).is_ok());
+        let note = Event::Posted(n);
+        server.record.until("the note", |r| r.has(0, &note));
+    }
+    drop((fill, socket));
+    server.record.why_closed(0);
+    server.stop();
 }
 
 fn peers_that_never_read_cost_bounded_memory(v: Variant) {

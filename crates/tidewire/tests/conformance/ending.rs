@@ -65,11 +65,11 @@ fn idle_callback_may_keep_the_connection(v: Variant) {
 
 fn traffic_keeps_idle_away(v: Variant) {
     let server = Setup::on(v)
-        .limits(|l| l.idle = Some(Duration::from_secs(2)))
+        .limits(|l| l.idle = Some(Duration::from_secs(1)))
         .start(|| Sink);
     let mut client = server.connect();
     // Longer than the limit altogether, though never for as long as it at a time.
-    for _ in 0..25 {
+    for _ in 0..13 {
         client.send(b"x");
         std::thread::sleep(Duration::from_millis(100));
     }

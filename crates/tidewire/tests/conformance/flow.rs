@@ -10,7 +10,7 @@ use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::{Context, Message, Role, Server, Setup};
 use crate::record::Event;
-use crate::roles::{Amplify, Echo, Receives};
+use crate::roles::{Amplify, Echo, Receives, echo};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(paused_connection_notices_a_reset_behind_data),
         case!(paused_connection_is_told_of_the_end),
         case!(paused_connection_is_told_of_an_end_behind_data),
+        case!(paused_from_the_start),
         case!(paused_connection_is_not_idle),
         case!(finish_of_a_paused_connection),
         case!(at_least_is_honoured),
@@ -162,6 +163,37 @@ fn paused_connection_is_told_of_an_end_behind_data(v: Variant) {
         .record
         .until("the hang-up", |r| r.has(0, &Event::HungUp));
     server.cut();
+}
+
+/// Nothing is shown before the protocol asks for it, and then all that came meanwhile.
+fn paused_from_the_start(v: Variant) {
+    struct Late;
+    impl Role for Late {
+        fn opened(&mut self, cx: &mut Context<'_>) {
+            cx.link.pause();
+            assert!(cx.link.paused());
+            cx.link.set_timer_after(Duration::from_millis(40));
+        }
+        fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+            echo(input, cx)
+        }
+        fn expired(&mut self, cx: &mut Context<'_>) {
+            cx.link.write(b"now:");
+            cx.link.resume();
+        }
+    }
+    let server = Setup::on(v).start(|| Late);
+    let (mut early, mut quiet) = (server.connect(), server.connect());
+    early.send(b"early");
+    early.finish();
+    early.expect(b"now:early");
+    early.expect_end();
+    quiet.expect(b"now:");
+    quiet.send(b"x");
+    quiet.expect(b"x");
+    drop((early, quiet));
+    server.record.until("2 ends", |r| r.closed() == 2);
+    server.stop();
 }
 
 fn paused_connection_is_not_idle(v: Variant) {

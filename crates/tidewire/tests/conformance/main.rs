@@ -53,7 +53,9 @@ fn main() -> ExitCode {
     if let Some(wanted) = child::wanted() {
         return child::run_here(&cases, &wanted);
     }
-    let args = libtest_mimic::Arguments::from_args();
+    let mut args = libtest_mimic::Arguments::from_args();
+    // Most cases wait most of the time: more of them at once than there are processors.
+    args.test_threads.get_or_insert(8);
     let variants = variant::working();
     let trials = case::trials(&cases, &variants);
     libtest_mimic::run(&args, trials).exit_code()

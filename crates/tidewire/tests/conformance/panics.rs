@@ -5,7 +5,7 @@ use tidewire::{Closed, Input, Next, Refusal};
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::{Context, Message, Role, Server, Setup};
-use crate::record::{Event, ON_PURPOSE};
+use crate::record::ON_PURPOSE;
 use crate::roles::echo;
 use crate::variant::Variant;
 
@@ -114,14 +114,7 @@ fn panics_at(v: Variant, place: u8, provoke: impl FnOnce(&Server, &mut Client)) 
     if place != b'R' {
         victim.expect(b"ok");
     }
-    let number = server
-        .record
-        .lock()
-        .events
-        .iter()
-        .filter(|(_, e)| *e == Event::Opened)
-        .count() as u64;
-    assert_eq!(number, 3);
+    server.record.until("all open", |r| r.opened() == 3);
     provoke(&server, &mut victim);
     server.until("the panic", |c| c.closed_for(Closed::Panicked) == 1);
     if place != b'w' {
@@ -203,9 +196,11 @@ fn panic_in_draining(v: Variant) {
     let mut other = server.connect();
     other.send(b"x");
     other.expect(b"x");
+    // It closes as soon as it sees the end; the server waits for that.
+    let end = std::thread::spawn(move || other.expect_end());
     let counters = server.stop();
     victim.expect_reset();
-    other.expect_end();
+    end.join().expect("an orderly end");
     assert_eq!(counters.closed_for(Closed::Panicked), 1);
 }
 

@@ -64,15 +64,15 @@ fn replies_in_order_under_random_fragmentation(v: Variant) {
             std::thread::spawn(move || {
                 let mut rng = Rng(seed);
                 SockRef::from(&client.0)
-                    .set_recv_buffer_size(8 << 10)
+                    .set_recv_buffer_size(16 << 10)
                     .expect("an option");
                 let (mut requests, mut replies) = (Vec::new(), Vec::new());
-                for i in 0..300 {
+                for i in 0..120 {
                     let len = match rng.between(0, 3) {
                         0 => 0,
                         1 => rng.between(0, 20),
                         2 => rng.between(0, 3000),
-                        _ => rng.between(0, 20_000),
+                        _ => rng.between(0, 12_000),
                     };
                     let mut body = noise(seed * 1000 + i, len);
                     let head = (len as u16).to_be_bytes();
