@@ -151,7 +151,7 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
 impl<L: LoadArgs> Args<L> {
     fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
         let load = side.load(base)?;
-        let server = Ready::find(side, &load.workload, self.generator.server_cpu())?;
+        let server = Ready::find(side, &load.workload, &self.generator)?;
         Ok(Stand {
             server,
             generator: self.generator.generator(&load),

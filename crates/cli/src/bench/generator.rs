@@ -22,9 +22,10 @@ pub(crate) struct GeneratorArgs {
     /// Longest time the generator polls before it sleeps
     #[arg(long, default_value_t = 0, value_name = "MICROS")]
     client_busy_poll: u64,
-    /// Congestion control of the generator's sockets, such as cubic [default: the system's]
+    /// Congestion control of both sides, such as cubic, if the server is started from here; bbr
+    /// disturbs loopback [default: the system's]
     #[arg(long, value_name = "NAME")]
-    client_congestion: Option<String>,
+    congestion: Option<String>,
     /// Core of the server that is started [default: 0 if there are two]
     #[arg(long, value_name = "CORE", conflicts_with = "no_pin")]
     server_cpu: Option<usize>,
@@ -46,6 +47,10 @@ impl GeneratorArgs {
         self.server_cpu.or_else(|| self.by_default(0))
     }
 
+    pub(crate) fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
+    }
+
     fn client_cpu(&self) -> Option<usize> {
         self.client_cpu.or_else(|| self.by_default(1))
     }
@@ -64,7 +69,7 @@ impl GeneratorArgs {
             busy_poll: Duration::from_micros(self.client_busy_poll),
             tcp: TcpOptions {
                 nodelay: load.nodelay.unwrap_or(true),
-                congestion: self.client_congestion.clone(),
+                congestion: self.congestion.clone(),
                 ..TcpOptions::default()
             },
         }

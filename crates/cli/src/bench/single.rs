@@ -78,7 +78,7 @@ struct Shown<'a> {
 pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let (load, extent) = args.plan()?;
     let mut watcher = Watcher::new()?;
-    let server = Ready::find(&args.side(), &load.workload, args.generator.server_cpu())?;
+    let server = Ready::find(&args.side(), &load.workload, &args.generator)?;
     let target = server.target();
     let connections = args.generator.connections();
     let generator = args.generator.generator(&load);

@@ -7,6 +7,7 @@ use tidewire_load::child::{ChildServer, Launch};
 use tidewire_load::procfs::Process;
 use tidewire_load::workload::{Target, Workload};
 
+use super::generator::GeneratorArgs;
 use super::side::{Server, Side};
 use crate::exit::Failure;
 
@@ -16,6 +17,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// A server, for as long as it is needed. One that was started ends with it.
 pub(crate) struct Ready {
     child: Option<ChildServer>,
+    /// It is this executable.
+    own: bool,
     target: Target,
     engine: Option<String>,
 }
@@ -25,12 +28,14 @@ impl Ready {
     pub(crate) fn find(
         side: &Side,
         workload: &Workload,
-        cpu: Option<usize>,
+        generator: &GeneratorArgs,
     ) -> Result<Ready, Failure> {
+        let cpu = generator.server_cpu();
         let launch = match &side.server {
             Server::There { addr, pid } => {
                 return Ok(Ready {
                     child: None,
+                    own: false,
                     target: Target {
                         addr: *addr,
                         process: pid.map(Process::new),
@@ -40,7 +45,7 @@ impl Ready {
                     engine: None,
                 });
             }
-            Server::Own(args) => own(args, workload)?,
+            Server::Own(args) => own(args, workload, generator.congestion())?,
             Server::Program(words) => Launch::new(&words[0]).args(&words[1..]),
         };
         let cores = match cpu {
@@ -62,6 +67,7 @@ impl Ready {
             },
             engine: Some(listening.engine.clone()),
             child: Some(child),
+            own: matches!(side.server, Server::Own(_)),
         })
     }
 
@@ -89,7 +95,8 @@ impl Ready {
         let stopped = child
             .stop(STOP_WITHIN)
             .map_err(|e| Failure::usage(format!("cannot stop the server: {e}")))?;
-        if stopped.is_clean() {
+        // Other programs need not know what ending in order means.
+        if stopped.is_clean() || !self.own {
             return Ok(());
         }
         Err(Failure::wrong(format!(
@@ -100,7 +107,7 @@ impl Ready {
 }
 
 /// This executable's `serve`, for the service of the workload only.
-fn own(args: &[String], workload: &Workload) -> Result<Launch, Failure> {
+fn own(args: &[String], workload: &Workload, congestion: Option<&str>) -> Result<Launch, Failure> {
     let executable = std::env::current_exe()
         .map_err(|e| Failure::usage(format!("cannot find this executable to start it: {e}")))?;
     let service = match workload.mode() {
@@ -112,6 +119,9 @@ fn own(args: &[String], workload: &Workload) -> Result<Launch, Failure> {
     let mut all = vec![
         "serve", &service, "--listen", &listen, "--idle", "0", "--log", "warn",
     ];
+    if let Some(name) = congestion {
+        all.extend(["--congestion", name]);
+    }
     all.extend(args.iter().map(String::as_str));
     let all: Vec<OsString> = all.into_iter().map(OsString::from).collect();
     Ok(Launch::new(executable).args(all))

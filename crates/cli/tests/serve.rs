@@ -1,0 +1,203 @@
+//! `tidewire serve` as its users meet it: what it prints, how it ends, what it refuses.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+
+use common::{PATIENCE, Running, addr, engines, run, stderr};
+use rustix::process::Signal;
+
+fn connect(line: &str) -> TcpStream {
+    let socket = TcpStream::connect(addr(line)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn echoes(line: &str) -> TcpStream {
+    let mut socket = connect(line);
+    socket.write_all(b"hello").unwrap();
+    let mut back = [0; 5];
+    socket.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"hello");
+    socket
+}
+
+#[test]
+fn every_engine_announces_serves_and_stops() {
+    for engine in engines() {
+        let mut server = Running::start(&[
+            "serve",
+            "--engine",
+            engine,
+            "--listen",
+            "echo=127.0.0.1:0",
+            "--listen",
+            "discard=0",
+            "--listen",
+            "ack/request-reply=0",
+            "--listen",
+            "ack/sync=0",
+        ]);
+        let lines: Vec<String> = (0..4).map(|_| server.line()).collect();
+        let shown = |what: &str, line: &str| {
+            let port = addr(line).port();
+            assert_ne!(port, 0);
+            assert_eq!(
+                line,
+                format!("listening {what} addr=127.0.0.1:{port} engine={engine}")
+            );
+        };
+        shown("service=echo", &lines[0]);
+        shown("service=discard", &lines[1]);
+        shown("service=ack mode=request-reply", &lines[2]);
+        shown("service=ack mode=sync", &lines[3]);
+
+        drop(echoes(&lines[0]));
+        let mut client = connect(&lines[2]);
+        client.write_all(b"message1\0\0\0\x05Hello").unwrap();
+        let mut ack = [0; 8];
+        client.read_exact(&mut ack).unwrap();
+        assert_eq!(&ack, b"message1");
+        drop(client);
+
+        server.signal(Signal::TERM);
+        let output = server.end();
+        let log = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{log}");
+        assert!(
+            log.contains(&format!("engine={engine}")) && log.contains("reason="),
+            "{log}"
+        );
+        assert!(
+            log.contains("stopped") && log.contains("accepted=2"),
+            "{log}"
+        );
+        assert!(
+            log.contains("mode=request-reply") && log.contains("messages=1"),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_stop_that_would_take_for_ever() {
+    let mut server = Running::start(&[
+        "serve",
+        "echo",
+        "--listen",
+        "echo=0",
+        "--engine",
+        "epoll",
+        "--linger",
+        "1h",
+        "--stop-deadline",
+        "1h",
+    ]);
+    let line = server.line();
+    // Stays open, so the stop waits for it.
+    let _client = echoes(&line);
+    server.signal(Signal::INT);
+    // When the listener is gone, the first signal has been seen.
+    while TcpStream::connect(addr(&line)).is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    server.signal(Signal::TERM);
+    let log = stderr(&server.end());
+    assert!(log.contains("second signal"), "{log}");
+    assert!(log.contains("closed_stop_deadline=1"), "{log}");
+}
+
+#[test]
+fn a_port_in_use_is_said_with_status_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    // More loops share a port among themselves, which must not make them share it with others.
+    for workers in ["1", "3"] {
+        let place = format!("echo={addr}");
+        let output = run(&["serve", "echo", "--listen", &place, "--workers", workers]);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(
+            message.contains(&addr) && message.contains("in use"),
+            "{message}"
+        );
+        assert!(message.contains("--listen"), "{message}");
+        assert!(output.stdout.is_empty());
+    }
+    let mut first = Running::start(&["serve", "echo", "--listen", "echo=0", "--workers", "2"]);
+    let place = format!("echo={}", common::addr(&first.line()));
+    let second = run(&["serve", "echo", "--listen", &place, "--workers", "2"]);
+    assert_eq!(second.status.code(), Some(1), "{}", stderr(&second));
+}
+
+/// A file of the test's own, removed at its end.
+struct Config(PathBuf);
+
+impl Config {
+    fn new(name: &str, text: &str) -> Config {
+        let path =
+            std::env::temp_dir().join(format!("tidewire-{name}-{}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Config(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_file_sets_and_flags_win() {
+    let config = Config::new(
+        "good",
+        "listen = ['echo=127.0.0.1:0']\nservices = ['echo']\nengine = 'threads'\nlog-format = 'json'\n",
+    );
+    let mut server = Running::start(&["serve", "--config", config.path(), "--engine", "epoll"]);
+    let line = server.line();
+    assert!(line.ends_with("engine=epoll"), "{line}");
+    drop(echoes(&line));
+    server.signal(Signal::TERM);
+    let output = server.end();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.is_empty(), "one listener only");
+    for line in stderr(&output).lines() {
+        let json: serde_json::Value = serde_json::from_str(line).expect(line);
+        assert!(json["message"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named_with_status_1() {
+    let unknown = Config::new("unknown", "wokers = 2\n");
+    let broken = Config::new("broken", "workers = \n");
+    for (args, named) in [
+        (vec!["--config", unknown.path()], "wokers"),
+        (vec!["--config", broken.path()], broken.path()),
+        (
+            vec!["--config", "/nowhere/at/all.toml"],
+            "/nowhere/at/all.toml",
+        ),
+        (vec!["gopher"], "gopher"),
+        (vec!["--workers", "0"], "--workers 0"),
+        (vec!["--listen", "ack=127.0.0.1:0"], "needs a mode"),
+        (vec!["--log", "[", "--listen", "echo=0"], "--log"),
+        (
+            vec!["echo", "--listen", "echo=0", "--congestion", "none-such"],
+            "--congestion",
+        ),
+    ] {
+        let output = run(&[&["serve"], &args[..]].concat());
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+        assert!(message.contains(named), "{args:?}: {message}");
+    }
+}
