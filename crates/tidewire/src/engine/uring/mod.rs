@@ -30,9 +30,12 @@ mod receive;
 mod ring;
 mod send;
 mod sockets;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -81,18 +84,22 @@ fn run_with(
     let io = sockets(ring, &core, &setup)?;
     let mut reactor = Reactor::new(core, io, setup, waker)?;
     let _ = ready.send(Ok(()));
-    reactor.run();
-    let (core, ring, groups) = reactor.finish();
-    if ring.in_flight() > 0 {
-        // Memory that the kernel may still use is never freed.
-        tracing::error!(left = ring.in_flight(), "operations of a loop did not end");
-        std::mem::forget(core);
-        return Ok(());
+    let ran = catch_unwind(AssertUnwindSafe(|| reactor.run()));
+    // Also if there is a mistake in the loop: what the kernel still uses must not be freed.
+    let (core, io) = reactor.finish();
+    if io.ring.in_flight() > 0 {
+        tracing::error!(
+            left = io.ring.in_flight(),
+            "operations of a loop did not end"
+        );
+        std::mem::forget((core, io));
+    } else {
+        io.end()?;
     }
-    for group in groups {
-        group.unregister(ring.submitter())?;
+    match ran {
+        Ok(()) => Ok(()),
+        Err(panic) => resume_unwind(panic),
     }
-    Ok(())
 }
 
 fn sockets<'r>(ring: Ring<'r>, core: &Core, setup: &LoopSetup) -> io::Result<Sockets<'r>> {

@@ -69,18 +69,23 @@ fn probe_once() -> Result<(), String> {
 
 fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<(), String> {
     let local = |e: io::Error| format!("the loopback interface failed: {e}");
+    let refused = |e: io::Error| format!("handing over failed: {e}");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(local)?;
+    // As the builder's listeners are. Each step waits before it is served, because waiting is what
+    // a kernel may refuse.
+    listener.set_nonblocking(true).map_err(local)?;
+    ring.accept(listener.as_fd(), Token::of_loop(Kind::Accept, 0));
+    ring.submit().map_err(refused)?;
     let mut client = TcpStream::connect(listener.local_addr().map_err(local)?).map_err(local)?;
     client.set_read_timeout(Some(PATIENCE)).map_err(local)?;
-    client.write_all(PING).map_err(local)?;
-
-    ring.accept(listener.as_fd(), Token::of_loop(Kind::Accept, 0));
     let accepted = await_completion(ring, Kind::Accept)?;
     // SAFETY: the accept has just made this descriptor, and reports it this once.
     let socket = unsafe { OwnedFd::from_raw_fd(accepted.result) };
 
     let token = Token::of_loop(Kind::Receive, 0);
     ring.receive_many(socket.as_fd(), group.id(), 4096, token);
+    ring.submit().map_err(refused)?;
+    client.write_all(PING).map_err(local)?;
     let received = await_completion(ring, Kind::Receive)?;
     let piece = received.buffer();
     let piece = piece.ok_or("receiving used no provided buffer")?;

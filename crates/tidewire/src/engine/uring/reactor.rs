@@ -9,17 +9,16 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::engine::accept::{self, Accepted};
 use crate::engine::busy::BusyPoll;
-use crate::engine::uring::provided::Group;
-use crate::engine::uring::ring::{Completion, Ring};
+use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
 use crate::engine::{LoopSetup, Spread};
 use crate::time::Instant;
 use crate::waker::{Command, Stop, Waker};
 
-/// Rounds of waiting for what was taken back at the end, each up to `QUIET_WAIT`.
-const QUIET_ROUNDS: usize = 50;
-const QUIET_WAIT: Duration = Duration::from_millis(100);
+/// Longest wait for operations that were taken back. The kernel ends them at once; but completions
+/// of others may come first, as many as the queue has no room for.
+const QUIET_WAIT: Duration = Duration::from_secs(5);
 
 /// The accept operation of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +69,6 @@ impl<'r> Reactor<'r> {
         setup: LoopSetup,
         waker: Arc<Waker>,
     ) -> io::Result<Reactor<'r>> {
-        for listener in &setup.listeners {
-            rustix::io::ioctl_fionbio(&listener.socket, false)?;
-        }
         let mut reactor = Reactor {
             core,
             io,
@@ -97,19 +93,17 @@ impl<'r> Reactor<'r> {
     }
 
     /// Takes everything back and waits until nothing is in flight.
-    pub(super) fn finish(mut self) -> (Core, Ring<'r>, [Group; 2]) {
+    pub(super) fn finish(mut self) -> (Core, Sockets<'r>) {
         self.io.ring.cancel_all();
-        for _ in 0..QUIET_ROUNDS {
-            if self.io.ring.in_flight() == 0 {
-                break;
-            }
+        let clock = self.core.env.clock.clone();
+        let until = clock.monotonic() + QUIET_WAIT;
+        while self.io.ring.in_flight() > 0 && clock.monotonic() < until {
             if let Err(e) = self.io.ring.enter(Some(QUIET_WAIT)) {
                 tracing::error!(error = %e, "cannot wait for the last completions");
             }
             self.io.ring.collect();
         }
-        let (ring, groups) = self.io.into_ring();
-        (self.core, ring, groups)
+        (self.core, self.io)
     }
 
     fn turn(&mut self) {
@@ -258,6 +252,14 @@ impl<'r> Reactor<'r> {
 
     fn accepted(&mut self, done: Completion) {
         let which = done.token.index as usize;
+        if which >= self.setup.listeners.len() {
+            // The listener has been closed without waiting any longer for this.
+            if done.result >= 0 {
+                // SAFETY: as below.
+                drop(unsafe { OwnedFd::from_raw_fd(done.result) });
+            }
+            return;
+        }
         if !done.more() {
             self.accepting[which] = Accepting::No;
         }
@@ -269,7 +271,8 @@ impl<'r> Reactor<'r> {
         } else if !done.is(rustix::io::Errno::CANCELED) {
             match accept::classify(done.error()) {
                 Accepted::Exhausted(e) => self.pause_accepting(&e),
-                // Some other process has made the listener non-blocking, which it shares.
+                // Listeners are non-blocking, which the kernels that the probe lets through do not
+                // mind. In case one does after all, it must not be asked for ever.
                 Accepted::None => self.pause_accepting(&done.error()),
                 Accepted::Broken(e) => {
                     let number = self.setup.listeners[which].number;
@@ -332,9 +335,6 @@ impl<'r> Reactor<'r> {
             return;
         }
         self.accept_paused = None;
-        for listener in &self.setup.listeners {
-            let _ = rustix::io::ioctl_fionbio(&listener.socket, false);
-        }
         self.accept_all();
     }
 
@@ -362,10 +362,9 @@ impl<'r> Reactor<'r> {
         // Whoever was told that it is connected is served: first those whom the last completions
         // bring, then those who wait in the queue.
         self.end_accepting();
-        for _ in 0..QUIET_ROUNDS {
-            if !self.accepting.contains(&Accepting::Ending) {
-                break;
-            }
+        let clock = self.core.env.clock.clone();
+        let until = clock.monotonic() + QUIET_WAIT;
+        while self.accepting.contains(&Accepting::Ending) && clock.monotonic() < until {
             if let Err(e) = self.io.ring.enter(Some(QUIET_WAIT)) {
                 tracing::error!(error = %e, "cannot wait for the last accepted");
                 break;
@@ -387,7 +386,6 @@ impl<'r> Reactor<'r> {
     }
 
     fn empty_queue(&mut self, which: usize) {
-        let _ = rustix::io::ioctl_fionbio(&self.setup.listeners[which].socket, true);
         loop {
             match accept::accept(&self.setup.listeners[which].socket) {
                 Accepted::Connection(socket, peer) => {

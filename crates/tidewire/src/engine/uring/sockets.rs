@@ -5,6 +5,7 @@
 //! must not be given to another.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -90,9 +91,12 @@ impl<'r> Sockets<'r> {
         }
     }
 
-    /// The end of the ring's use: what it still holds of ours.
-    pub(super) fn into_ring(self) -> (Ring<'r>, [Group; 2]) {
-        (self.ring, [self.small, self.large])
+    /// Takes the buffers from the kernel. To be called when nothing is in flight.
+    pub(super) fn end(self) -> io::Result<()> {
+        for group in [self.small, self.large] {
+            group.unregister(self.ring.submitter())?;
+        }
+        Ok(())
     }
 
     /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on those.

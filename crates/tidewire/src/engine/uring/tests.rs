@@ -1,0 +1,201 @@
+//! Loops on queues and buffers so small that what is rare becomes the rule.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::core::Plan;
+use crate::counters::LoopCounters;
+use crate::engine::uring::ring::Sizes;
+use crate::engine::uring::{run_with, works};
+use crate::engine::{Listener, LoopSetup, Spread};
+use crate::hosted::Offered;
+use crate::protocol::{Cx, Next, Peer, Protocol, Service};
+use crate::waker::{Stop, Waker};
+use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
+
+struct Echo;
+
+impl Protocol for Echo {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if cx.link.full() {
+            return Next::AfterDrain;
+        }
+        let n = input.len();
+        cx.link.forward(input, n);
+        Next::More
+    }
+}
+
+struct EchoService;
+
+impl Service for EchoService {
+    type Conn = Echo;
+
+    fn on_loop(&self, _: LoopHandle<()>) {}
+
+    fn accept(&self, _: &Peer, _: &mut ()) -> Result<Echo, Refusal> {
+        Ok(Echo)
+    }
+}
+
+/// One loop, run directly.
+struct Server {
+    addr: SocketAddr,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    clock: Arc<crate::stop::StopClock>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+/// `None` where io_uring does not work.
+fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
+    if let Err(why) = works() {
+        eprintln!("skipped: {why}");
+        return None;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let service = Offered {
+        service: Arc::new(EchoService),
+        limits: Arc::new(Limits::default()),
+        open: Arc::new(AtomicUsize::new(0)),
+    };
+    let setup = LoopSetup {
+        plan: Arc::new(Plan {
+            factories: vec![Arc::new(service)],
+            chunk: 16 << 10,
+            buffers,
+        }),
+        dial_options: Arc::new(TcpOptions::default()),
+        busy_poll: Duration::ZERO,
+        clock: Arc::default(),
+        registry: Arc::default(),
+        listeners: vec![Listener {
+            socket: listener.into(),
+            service: 0,
+            number: 0,
+        }],
+        spread: Spread::Here,
+        cpu: None,
+    };
+    let waker = Arc::new(Waker::new());
+    let counters = Arc::<LoopCounters>::default();
+    let (ready, readied) = mpsc::channel();
+    let clock = setup.clock.clone();
+    let theirs = (waker.clone(), counters.clone());
+    let thread = std::thread::spawn(move || run_with(sizes, setup, theirs.0, theirs.1, &ready));
+    readied.recv().unwrap().unwrap();
+    Some(Server {
+        addr,
+        waker,
+        counters,
+        clock,
+        thread,
+    })
+}
+
+impl Server {
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.addr).unwrap();
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).unwrap();
+        stream.set_write_timeout(patience).unwrap();
+        stream
+    }
+
+    fn stop(self) -> Arc<LoopCounters> {
+        self.clock.set(Duration::from_secs(10));
+        self.waker.stop(Stop::Graceful);
+        self.thread.join().unwrap().unwrap();
+        self.counters
+    }
+}
+
+fn echo(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+    expect(stream, bytes);
+}
+
+fn expect(stream: &mut TcpStream, bytes: &[u8]) {
+    let mut back = vec![0; bytes.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back == bytes, "other bytes came back");
+}
+
+#[test]
+fn queues_of_a_few_entries_lose_nothing() {
+    let sizes = Sizes {
+        submissions: 2,
+        completions: 4,
+    };
+    let Some(server) = start(sizes, 64) else {
+        return;
+    };
+    let mut clients: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
+    for round in 0..20u8 {
+        for (i, client) in clients.iter_mut().enumerate() {
+            client.write_all(&[round, i as u8, 1, 2, 3]).unwrap();
+        }
+        for (i, client) in clients.iter_mut().enumerate() {
+            expect(client, &[round, i as u8, 1, 2, 3]);
+        }
+    }
+    drop(clients);
+    let counters = server.stop();
+    assert!(counters.completions_overflowed.value() > 0);
+    assert_eq!(counters.accepted.value(), 200);
+    assert_eq!(counters.bytes_out.value(), 200 * 20 * 5);
+}
+
+#[test]
+fn two_buffers_serve_everybody_in_turn() {
+    let Some(server) = start(Sizes::default(), 2) else {
+        return;
+    };
+    // Streams: 40 connections that share two large pieces, of which one may be kept for sending.
+    let threads: Vec<_> = (0..40u8)
+        .map(|i| {
+            let mut stream = server.connect();
+            std::thread::spawn(move || {
+                let piece: Vec<u8> = (0..40_000).map(|n| (n / 7) as u8 ^ i).collect();
+                for _ in 0..20 {
+                    echo(&mut stream, &piece);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let counters = server.stop();
+    assert!(counters.buffers_exhausted.value() > 0);
+    assert_eq!(counters.bytes_out.value(), 40 * 20 * 40_000);
+}
+
+#[test]
+fn a_small_receive_ring_grows_with_a_crowd() {
+    let Some(server) = start(Sizes::default(), 128) else {
+        return;
+    };
+    // More than the kernel is given at first, all at once.
+    let mut clients: Vec<TcpStream> = (0..1000).map(|_| server.connect()).collect();
+    for round in 0..10u8 {
+        for client in &mut clients {
+            client.write_all(&[round; 100]).unwrap();
+        }
+        for client in &mut clients {
+            expect(client, &[round; 100]);
+        }
+    }
+    drop(clients);
+    let counters = server.stop();
+    assert_eq!(counters.buffers_exhausted.value(), 0, "it had more to give");
+}
