@@ -1,6 +1,6 @@
 //! Cases with a process of their own: many connections, few descriptors, memory.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ fn crowd_comes_and_goes_without_a_trace(v: Variant) {
     visit(&server, 10);
     // What is kept for good, such as a high-water mark of tables, is there after the first time.
     let (fds, before) = (descriptors(), resident("self"));
-    let left: Vec<usize> = (0..3)
+    let left: Vec<usize> = (0..4)
         .map(|_| {
             visit(&server, n);
             eventually("the descriptors to be back", || descriptors() <= fds);
@@ -140,13 +140,14 @@ fn crowd_comes_and_goes_without_a_trace(v: Variant) {
         })
         .collect();
     eprintln!("{n} connections left {left:?} bytes, time after time");
-    // The allocator learns from the first time which sizes to keep; after that nothing may grow.
+    // The allocator learns from the first time which sizes to keep, and tables grow as connections
+    // happen to be spread over loops; after that nothing may grow.
     // The C library keeps up to 40 MiB of threads' stacks.
     let most = if v.is_threads() { 64 << 20 } else { 12 << 20 };
     assert!(left.iter().all(|&bytes| bytes < most), "{left:?}");
-    assert!(left[2] < left[1] + most / 8, "{left:?}");
+    assert!(left[3] < left[1].max(left[2]) + most / 6, "{left:?}");
     let counters = server.stop(Duration::from_secs(10));
-    assert_eq!(counters.closed_for(Closed::Finished), 3 * n as u64 + 10);
+    assert_eq!(counters.closed_for(Closed::Finished), 4 * n as u64 + 10);
 }
 
 fn descriptor_exhaustion_and_recovery(v: Variant) {
@@ -196,14 +197,23 @@ fn descriptor_exhaustion_and_recovery(v: Variant) {
     assert!(after.accept_pauses - before.accept_pauses < 50, "{after}");
     early.send(b"served");
     early.expect(b"served");
-    // Whoever has been accepted leaves, which makes room for the others.
-    let rest = clients.split_off(CLIENTS / 2);
-    for mut client in clients {
-        client.expect(b"x");
+    // Whoever is answered leaves, which makes room for the others, on whichever loop they wait.
+    for client in &clients {
+        client.0.set_nonblocking(true).expect("an option");
     }
-    for mut client in rest {
-        client.expect(b"x");
-    }
+    eventually("an answer to each", || {
+        clients.retain_mut(|client| match client.0.read(&mut [0]) {
+            Ok(n) => {
+                assert_eq!(n, 1, "answered before the end");
+                false
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::WouldBlock, "{e}");
+                true
+            }
+        });
+        clients.is_empty()
+    });
     drop(fill);
     let mut late = server.connect();
     late.send(b"late");
