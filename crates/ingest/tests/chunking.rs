@@ -285,3 +285,35 @@ fn cumulative_acknowledgements_merge_while_the_client_does_not_read() {
         );
     }
 }
+
+#[test]
+fn what_was_held_back_is_acknowledged_as_soon_as_the_client_reads() {
+    for policy in [
+        AckPolicy::EachChunk,
+        AckPolicy::EveryChunks {
+            n: 2,
+            or_idle: ms(3_600_000),
+        },
+        AckPolicy::Every { interval: ms(1) },
+    ] {
+        let classic = Classic {
+            policy,
+            ..Classic::preset(Mode::Sync)
+        };
+        let stream = messages(&classic, vec![5; 1000]);
+        let splits = vec![17; 1000];
+        // Nothing comes after the last message that could bring about an acknowledgement.
+        let feed = Feed::new(&stream).splits(&splits).half_close(false);
+        let limits = Limits {
+            idle: None,
+            ..classic.limits()
+        };
+        let got = feed
+            .window(1)
+            .pause(ms(1))
+            .after(ms(1))
+            .limits(limits)
+            .run(server(classic));
+        assert_eq!(meaning(&classic)(&got), (1000, None), "{policy:?}");
+    }
+}
