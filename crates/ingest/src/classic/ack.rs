@@ -209,15 +209,16 @@ mod tests {
             acks.extend(pending.add(step as usize, id(batch * step - 1)));
         }
         assert_eq!(pending.add(1, id(3 * step)), None, "exactly 2^32 fit");
+        acks.extend(pending.add(1, id(3 * step + 1)));
         acks.extend(pending.take());
-        assert_eq!(acks.len(), 3);
+        assert_eq!(acks.len(), 4);
         assert_eq!(acks[2].skipped, u32::MAX);
         for ack in acks {
             ack.encode(AckForm::IdAndSkipped, |bytes| {
                 assert_eq!(chain.check(bytes), Ok(12));
             });
         }
-        assert_eq!(chain.acknowledged(), 3 * step + 1);
+        assert_eq!(chain.acknowledged(), 3 * step + 2);
     }
 
     #[test]
