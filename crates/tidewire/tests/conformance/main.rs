@@ -14,6 +14,7 @@ mod roles;
 mod variant;
 
 mod accepting;
+mod chaos;
 mod crowd;
 mod dialling;
 mod ending;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         dialling::cases(),
         accepting::cases(),
         transfer::cases(),
+        chaos::cases(),
         crowd::cases(),
     ]
     .into_iter()
