@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -47,4 +47,18 @@ pub(crate) fn start(
         Err(Errno::INPROGRESS) => Ok((socket.into(), false)),
         Err(e) => Err(e.into()),
     }
+}
+
+/// What an attempt has come to. A socket that was given its own destination as its local port is
+/// connected to itself: nobody listens there, and nobody could while it stands.
+pub(crate) fn outcome(socket: impl AsFd) -> Result<(), Errno> {
+    rustix::net::sockopt::socket_error(&socket).and_then(|error| error)?;
+    let (here, there) = (
+        rustix::net::getsockname(&socket)?,
+        rustix::net::getpeername(&socket)?,
+    );
+    if there.is_some_and(|there| there == here) {
+        return Err(Errno::CONNREFUSED);
+    }
+    Ok(())
 }

@@ -257,13 +257,13 @@ impl<P: Poller> Sockets<P> {
         let Some(sock) = self.sock(index) else {
             return false;
         };
-        match rustix::net::sockopt::socket_error(&sock.fd) {
-            Ok(Ok(())) => {
+        match connect::outcome(&sock.fd) {
+            Ok(()) => {
                 sock.connecting = false;
                 core.connected(index);
                 true
             }
-            Ok(Err(e)) | Err(e) => {
+            Err(e) => {
                 self.remove(index);
                 core.connect_failed(index, &e.into());
                 false

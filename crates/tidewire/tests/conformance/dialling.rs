@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(dial_succeeds_once_somebody_listens),
         case!(dial_that_nobody_answers_times_out),
         case!(dial_from_a_given_address),
+        case!(dial_that_reaches_itself_has_failed),
         case!(dial_of_ipv6),
         case!(dial_through_a_loop_handle),
         case!(dialled_connection_refused_by_the_service),
@@ -190,6 +191,21 @@ fn dial_from_a_given_address(v: Variant) {
     drop(stream);
     server.record.why_closed(0);
     server.stop();
+}
+
+/// TCP lets a socket connect to its own port. Whoever tries a port until a server comes up there
+/// would meet himself one day, and keep the server from coming up.
+fn dial_that_reaches_itself_has_failed(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let addr = nobody();
+    server.dial(Dial::to(addr).from(addr).token(8));
+    server
+        .record
+        .until("the last word", |r| !r.dials_failed.is_empty());
+    let (token, error) = server.record.lock().dials_failed[0].clone();
+    assert!(token == 8 && error.contains("refused"), "{error}");
+    let counters = server.stop();
+    assert_eq!((counters.dialled, counters.dial_failures), (0, 1));
 }
 
 fn dial_of_ipv6(v: Variant) {

@@ -174,9 +174,8 @@ impl<'r> Sockets<'r> {
         if sock.is_closing() {
             return self.close_if_quiet(core, index);
         }
-        let outcome = rustix::net::sockopt::socket_error(&sock.fd)
-            .and_then(|error| error)
-            .and_then(|()| rustix::io::ioctl_fionbio(&sock.fd, false));
+        let outcome =
+            connect::outcome(&sock.fd).and_then(|()| rustix::io::ioctl_fionbio(&sock.fd, false));
         match outcome {
             Ok(()) => {
                 sock.connecting = false;
