@@ -111,9 +111,9 @@ pub(crate) fn resolve(choice: EngineChoice) -> Result<Resolved, String> {
     match choice {
         EngineChoice::Threads => asked(Engine::Threads),
         EngineChoice::Epoll => asked(Engine::Epoll),
-        EngineChoice::Uring => uring::works().and_then(|()| asked(Engine::Uring)),
+        EngineChoice::Uring => uring::works().and_then(|_| asked(Engine::Uring)),
         EngineChoice::Auto => Ok(match uring::works() {
-            Ok(()) => Resolved {
+            Ok(_) => Resolved {
                 engine: Engine::Uring,
                 reason: "io_uring works here".into(),
             },

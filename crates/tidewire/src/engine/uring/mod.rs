@@ -111,5 +111,7 @@ fn sockets<'r>(ring: Ring<'r>, core: &Core, setup: &LoopSetup) -> io::Result<Soc
     let small = Group::register(ring.submitter(), 0, small, FIRST.0)?;
     let large = Group::register(ring.submitter(), 1, large, FIRST.1)?;
     let options = setup.dial_options.clone();
-    Ok(Sockets::new(ring, small, large, options))
+    // Whoever starts a loop has probed before.
+    let abilities = works().unwrap_or_default();
+    Ok(Sockets::new(ring, small, large, options, abilities))
 }

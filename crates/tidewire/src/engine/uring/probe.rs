@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use io_uring::{opcode, types::Fd};
+use rustix::io::Errno;
 
 use crate::buffer::Pool;
 use crate::counters::LoopCounters;
@@ -22,9 +23,16 @@ const PING: &[u8] = b"does it work?";
 /// For each step; on a machine where it works, all of them take well below a millisecond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a probe found: nothing, or why io_uring does not work. Made once for the process.
-pub(crate) fn works() -> Result<(), String> {
-    static FOUND: OnceLock<Result<(), String>> = OnceLock::new();
+/// What not every kernel with a working io_uring can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Abilities {
+    /// Limits what a multishot receive takes before others get their turn (Linux 6.17).
+    pub(super) share: bool,
+}
+
+/// What a probe found, or why io_uring does not work. Made once for the process.
+pub(crate) fn works() -> Result<Abilities, String> {
+    static FOUND: OnceLock<Result<Abilities, String>> = OnceLock::new();
     FOUND
         .get_or_init(|| {
             // A thread of its own, because a ring belongs to the thread that made it.
@@ -38,7 +46,7 @@ pub(crate) fn works() -> Result<(), String> {
         .clone()
 }
 
-fn probe_once() -> Result<(), String> {
+fn probe_once() -> Result<Abilities, String> {
     let sizes = Sizes {
         submissions: 8,
         completions: 32,
@@ -67,7 +75,7 @@ fn probe_once() -> Result<(), String> {
     tried
 }
 
-fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<(), String> {
+fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<Abilities, String> {
     let local = |e: io::Error| format!("the loopback interface failed: {e}");
     let refused = |e: io::Error| format!("handing over failed: {e}");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(local)?;
@@ -83,8 +91,21 @@ fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<(), String> {
     let socket = unsafe { OwnedFd::from_raw_fd(accepted.result) };
 
     let token = Token::of_loop(Kind::Receive, 0);
+    let mut abilities = Abilities { share: true };
     ring.receive_many(socket.as_fd(), group.id(), 4096, token);
     ring.submit().map_err(refused)?;
+    ring.collect();
+    if ring
+        .collected
+        .iter()
+        .any(|c| c.token == token && c.is(Errno::INVAL))
+    {
+        // Older kernels know no limit, and will not have one.
+        abilities.share = false;
+        ring.collected.clear();
+        ring.receive_many(socket.as_fd(), group.id(), 0, token);
+        ring.submit().map_err(refused)?;
+    }
     client.write_all(PING).map_err(local)?;
     let received = await_completion(ring, Kind::Receive)?;
     let piece = received.buffer();
@@ -102,7 +123,7 @@ fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<(), String> {
     let mut back = [0; PING.len()];
     client.read_exact(&mut back).map_err(local)?;
     if back == PING {
-        Ok(())
+        Ok(abilities)
     } else {
         Err("what came back is not what was sent".into())
     }
@@ -111,9 +132,12 @@ fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<(), String> {
 fn await_completion(ring: &mut Ring<'_>, kind: Kind) -> Result<Completion, String> {
     // Completions of other kinds cannot crowd it out: there are none but ends of what is done.
     for _ in 0..4 {
-        ring.enter(Some(PATIENCE))
-            .map_err(|e| format!("waiting failed: {e}"))?;
         ring.collect();
+        if ring.collected.is_empty() {
+            ring.enter(Some(PATIENCE))
+                .map_err(|e| format!("waiting failed: {e}"))?;
+            ring.collect();
+        }
         let done = ring.collected.drain(..).find(|c| c.token.kind == kind);
         match done {
             Some(done) if done.result < 0 => {

@@ -149,7 +149,11 @@ impl Sockets<'_> {
 
     /// Arms the receive that suits the connection.
     fn receive(&mut self, index: u32) {
-        let share = SHARE * self.small.piece_len() as u32;
+        let share = if self.abilities.share {
+            SHARE * self.small.piece_len() as u32
+        } else {
+            0
+        };
         let groups = (self.small.id(), self.large.id());
         let Some((sock, ring)) = self.sock_and_ring(index) else {
             return;

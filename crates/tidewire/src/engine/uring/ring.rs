@@ -148,7 +148,7 @@ impl<'r> Ring<'r> {
     }
 
     /// Receives into buffers of a group until cancelled, about `share` bytes before others get
-    /// their turn (kernels before 6.17 have a fixed number of buffers for that).
+    /// their turn; 0 leaves that to the kernel, and is all that some kernels take.
     pub(super) fn receive_many(
         &mut self,
         socket: BorrowedFd<'_>,

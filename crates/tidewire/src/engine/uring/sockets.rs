@@ -15,6 +15,7 @@ use rustix::net::Shutdown;
 
 use crate::core::{Core, Transport};
 use crate::engine::connect;
+use crate::engine::uring::probe::Abilities;
 use crate::engine::uring::provided::Group;
 use crate::engine::uring::receive::{Receiver, Watch};
 use crate::engine::uring::ring::{Completion, Ring};
@@ -65,6 +66,7 @@ pub(super) struct Sockets<'r> {
     pub(super) swept: Vec<u32>,
     pub(super) gathers: Gathers,
     dial_options: Arc<TcpOptions>,
+    pub(super) abilities: Abilities,
     /// A descriptor was closed, so accepting may go on.
     pub(super) closed_some: bool,
 }
@@ -75,6 +77,7 @@ impl<'r> Sockets<'r> {
         small: Group,
         large: Group,
         dial_options: Arc<TcpOptions>,
+        abilities: Abilities,
     ) -> Sockets<'r> {
         Sockets {
             ring,
@@ -87,6 +90,7 @@ impl<'r> Sockets<'r> {
             swept: Vec::new(),
             gathers: Gathers::default(),
             dial_options,
+            abilities,
             closed_some: false,
         }
     }
