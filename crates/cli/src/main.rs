@@ -19,7 +19,7 @@ use crate::exit::Failure;
 
 /// TCP servers for floods of small messages, on threads, epoll or io_uring.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "tidewire", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -156,6 +156,46 @@ fn time_limits_a_run_and_all_options_go_together() {
     assert_eq!(json["result"]["interrupted"], false);
 }
 
+#[test]
+fn a_rate_is_kept_and_latency_counts_from_the_schedule() {
+    // Takes half a second over its second message: the ten due meanwhile are late.
+    let addr = server(|mut socket| {
+        let mut bytes = [0; 64];
+        for n in 0.. {
+            if socket.read_exact(&mut bytes).is_err() || socket.write_all(&bytes).is_err() {
+                break;
+            }
+            if n == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(500));
+            }
+        }
+    });
+    let addr = addr.to_string();
+    let json = good(&[
+        "echo",
+        "--addr",
+        &addr,
+        "--size",
+        "64",
+        "--rate",
+        "20",
+        "--pipeline",
+        "2",
+        "--count",
+        "20",
+    ]);
+    let result = &json["result"];
+    let elapsed = &result["elapsed"];
+    let ns = elapsed["secs"].as_u64().unwrap() * 1_000_000_000 + elapsed["nanos"].as_u64().unwrap();
+    assert!(
+        ns >= 19 * 50_000_000,
+        "19 intervals of 50 ms at least: {result}"
+    );
+    // From the send, only the two in flight would have been late: 43 ms in the mean.
+    let mean = result["latency"]["mean_ns"].as_f64().unwrap();
+    assert!(mean > 80e6, "{result}");
+}
+
 /// Runs a load against an address; its status and stderr.
 fn against(addr: impl ToString, load: &[&str]) -> (Option<i32>, String) {
     let addr = addr.to_string();

@@ -56,6 +56,10 @@ pub(crate) struct EchoArgs {
     /// Messages in each write; 0 is as many as the pipeline has room for
     #[arg(long, default_value_t = 0, value_name = "N")]
     batch: u32,
+    /// Messages a second over all connections, each sent at its time as far as the pipeline has
+    /// room; latency counts from that time [default: as many as are answered]
+    #[arg(long, value_name = "N", conflicts_with = "batch")]
+    rate: Option<f64>,
 }
 
 impl LoadArgs for EchoArgs {
@@ -68,11 +72,18 @@ impl LoadArgs for EchoArgs {
             self.batch
         };
         bounded(self.size, most.min(self.pipeline))?;
+        if self
+            .rate
+            .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
+        {
+            return Err(Failure::usage("--rate must be more than 0"));
+        }
         Ok(Load {
             workload: Workload::Echo(EchoLoad {
                 size: self.size,
                 pipeline: self.pipeline,
                 batch: self.batch,
+                rate: self.rate,
             }),
             nodelay: None,
         })

@@ -43,26 +43,50 @@ pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> S
     }
     if let Some(metered) = &outcome.metered {
         let busy = metered.server_busy(outcome.server_cores);
-        if lock_step {
+        if let Some(offered) = offered(workload) {
+            let share = outcome.requests_per_second() / offered * 100.0;
+            let offered = grouped(offered);
+            lines.add(
+                "note",
+                &format!("{share:.1} % of the {offered} requests/s offered"),
+            );
+        } else if lock_step {
             lines.add(
                 "note",
                 "lock-step: neither side is busy, the rate is that of the round trip",
             );
         } else if busy < SATURATED {
-            lines.add(
-                "note",
-                &format!(
-                    "the generator is the bottleneck: the server was busy for {:.0} % only, so the \
-                     rate says nothing about it",
-                    busy * 100.0
-                ),
-            );
+            lines.add("note", &unsaturated(busy * 100.0, metered));
         }
     }
     if outcome.interrupted {
         lines.add("note", "interrupted: figures are of what there was");
     }
     lines.0
+}
+
+/// What a server that was not busy means.
+fn unsaturated(server_percent: f64, metered: &Metered) -> String {
+    let generator = share(metered.generator.total_ns, metered.elapsed);
+    let who = if generator >= SATURATED * 100.0 {
+        format!(
+            "the generator is the bottleneck: the server was busy for {server_percent:.0} % only"
+        )
+    } else {
+        format!(
+            "neither side was busy (server {server_percent:.0} %, generator {generator:.0} %): they \
+             waited for each other, or other processes took their cores"
+        )
+    };
+    format!("{who}; the rate says nothing about the server")
+}
+
+/// The rate that was asked for.
+fn offered(workload: &Workload) -> Option<f64> {
+    match workload {
+        Workload::Echo(load) => load.rate,
+        Workload::Ack(_) | Workload::Discard(_) => None,
+    }
 }
 
 fn cpu(lines: &mut Lines, metered: &Metered, outcome: &Outcome) {

@@ -1,6 +1,7 @@
 //! The echo load: messages that must come back as they were sent.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tidewire::{Instant, Link};
 
@@ -22,10 +23,33 @@ pub(super) struct Echo {
     partial: usize,
     /// How many messages were sent when, for those in flight.
     sends: VecDeque<(u32, Instant)>,
+    schedule: Option<Schedule>,
+}
+
+/// When messages are to be sent.
+struct Schedule {
+    every: Duration,
+    /// From the begin of the load, so that connections take turns.
+    offset: Duration,
+    next: Option<Instant>,
+}
+
+impl Schedule {
+    /// Moves the times that have come, at most `most`, to `sends`.
+    fn take_due(&mut self, most: u32, now: Instant, sends: &mut VecDeque<(u32, Instant)>) -> u32 {
+        let next = self.next.get_or_insert(now + self.offset);
+        let mut due = 0;
+        while due < most && *next <= now {
+            sends.push_back((1, *next));
+            *next = *next + self.every;
+            due += 1;
+        }
+        due
+    }
 }
 
 impl Echo {
-    pub(super) fn new(load: EchoLoad, count: u64, connection: u64) -> Echo {
+    pub(super) fn new(load: EchoLoad, count: u64, connection: u64, connections: usize) -> Echo {
         let start = Pattern::start(connection);
         Echo {
             load,
@@ -35,6 +59,15 @@ impl Echo {
             received_to: start,
             partial: 0,
             sends: VecDeque::new(),
+            schedule: load.rate.map(|rate| {
+                let seconds = connections as f64 / rate;
+                let every = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+                Schedule {
+                    every,
+                    offset: every.mul_f64(connection as f64 / connections as f64),
+                    next: None,
+                }
+            }),
         }
     }
 
@@ -42,6 +75,7 @@ impl Echo {
         let room = self.load.pipeline - self.in_flight;
         let left = u32::try_from(self.left).unwrap_or(u32::MAX);
         let most = match self.load.batch {
+            _ if self.schedule.is_some() => room,
             0 => room,
             batch => batch.min(self.load.pipeline),
         }
@@ -72,11 +106,22 @@ impl Echo {
 
 impl Driver for Echo {
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
-        let messages = self.next_batch();
+        let mut messages = self.next_batch();
         if messages == 0 || link.full() {
             return;
         }
-        self.sends.push_back((messages, link.clock()));
+        let now = link.clock();
+        if let Some(schedule) = &mut self.schedule {
+            messages = schedule.take_due(messages, now, &mut self.sends);
+            if let Some(next) = schedule.next.filter(|next| *next > now) {
+                link.set_timer(next);
+            }
+            if messages == 0 {
+                return;
+            }
+        } else {
+            self.sends.push_back((messages, now));
+        }
         self.left -= if self.left == u64::MAX {
             0
         } else {
@@ -125,7 +170,12 @@ impl Driver for Echo {
         Ok(bytes.len())
     }
 
-    fn end(&mut self, _: &mut Link<'_>) {
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.send(link, desk);
+    }
+
+    fn end(&mut self, link: &mut Link<'_>) {
+        link.clear_timer();
         self.left = 0;
     }
 

@@ -64,6 +64,10 @@ pub struct EchoLoad {
     /// Messages handed to the kernel at once; a write waits until the pipeline has room for so
     /// many. 0 writes whatever there is room for.
     pub batch: u32,
+    /// Messages a second, over all connections, each sent at its time however long replies take
+    /// (as far as the pipeline has room) and its latency counted from that time. `None` sends as
+    /// soon as there is room.
+    pub rate: Option<f64>,
 }
 
 /// Bytes that nobody answers.

@@ -253,7 +253,8 @@ pub fn run(
     };
     match *workload {
         Workload::Echo(load) => {
-            let make = move |connection| Echo::new(load, count(connection), connection);
+            let make =
+                move |connection| Echo::new(load, count(connection), connection, connections);
             run.go(Clients::new(&stage, false, make), watch)
         }
         Workload::Ack(load) => {
