@@ -1,7 +1,7 @@
 //! The `tidewire` command: ready servers, and the tools to measure them.
 //!
 //! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
-//! are those of [`Exit`], the same for all subcommands.
+//! are in `exit`, the same for all subcommands.
 
 #![forbid(unsafe_code)]
 

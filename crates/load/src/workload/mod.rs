@@ -1,10 +1,10 @@
 //! The load itself: clients that are protocols on the toolkit's own engines.
 //!
-//! The idea: every connection is a [`Client`](client::Client) around a [`Driver`](client::Driver)
-//! that knows one kind of load. All connections of a run share a [`Stage`](stage::Stage): nobody
-//! sends before everybody is connected, counts and latencies are kept for each loop and added up
-//! at the end, and the first wrong reply ends the run. Whatever is sent is checked: an echo byte
-//! for byte, acknowledgements as a chain without gaps.
+//! The idea: every connection is a `Client` around a `Driver` that knows one kind of load. All
+//! connections of a run share a `Stage`: nobody sends before everybody is connected, counts and
+//! latencies are kept for each loop and added up at the end, and the first wrong reply ends the
+//! run. Whatever is sent is checked: an echo byte for byte, acknowledgements as a chain without
+//! gaps.
 
 mod ack;
 mod client;
