@@ -7,7 +7,9 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tidewire::{Input, Listen, Next, Origin, Refusal, StartError, TcpOptions};
+use tidewire::{
+    Engine, EngineChoice, Input, Listen, Next, Origin, Refusal, StartError, TcpOptions,
+};
 
 use crate::case::{Case, case};
 use crate::client::Client;
@@ -26,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(inherited_listener_that_is_shut_down),
         case!(port_in_use_is_an_error),
         case!(tcp_options_are_applied_or_refused),
+        case!(engine_in_use_is_told, on | v | v.is_plain()),
         case!(connections_are_spread_over_loops, on | v | v.loops > 1),
         case!(loops_can_be_pinned),
         case!(connect_and_close_storm),
@@ -217,6 +220,21 @@ fn tcp_options_are_applied_or_refused(v: Variant) {
     let service = builder.service(Probes::new(Arc::default(), || Echo));
     builder.listen(service, any().options(unknown));
     assert!(matches!(builder.start(), Err(StartError::Listen { .. })));
+}
+
+fn engine_in_use_is_told(v: Variant) {
+    let asked = v.builder().start().expect("it starts");
+    assert_eq!(asked.engine().to_string(), v.name);
+    assert_eq!(asked.engine_reason(), "asked for");
+    let mut auto = v.builder();
+    auto.engine(EngineChoice::Auto);
+    let auto = auto.start().expect("it starts");
+    assert_ne!(auto.engine(), Engine::Threads);
+    assert!(
+        auto.engine_reason().contains("io_uring"),
+        "{}",
+        auto.engine_reason()
+    );
 }
 
 /// Notes which thread runs it.

@@ -19,6 +19,8 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(anything_at_any_time),
         case!(anything_at_any_time_out_of_reach),
+        case!(anything_with_busy_polling),
+        case!(anything_with_few_small_buffers),
         case!(anything_while_stopping),
     ]
 }
@@ -216,12 +218,28 @@ fn anything_at_any_time(v: Variant) {
     assert_eq!(counters.accepted, counters.closed_total());
 }
 
-fn anything_at_any_time_out_of_reach(v: Variant) {
-    let server = setup(v).start(fickle());
+fn endures(setup: Setup) {
+    let server = setup.start(fickle());
     visits(&server, 6, 40);
     server.until("every end", |c| c.open == 0);
     let counters = server.stop();
     assert_eq!(counters.accepted, counters.closed_total());
+}
+
+fn anything_at_any_time_out_of_reach(v: Variant) {
+    endures(setup(v));
+}
+
+fn anything_with_busy_polling(v: Variant) {
+    endures(setup(v).tune(|b| {
+        b.busy_poll(Duration::from_micros(300));
+    }));
+}
+
+fn anything_with_few_small_buffers(v: Variant) {
+    endures(setup(v).small_buffers().tune(|b| {
+        b.buffers(2).chunk(1024);
+    }));
 }
 
 fn anything_while_stopping(v: Variant) {
