@@ -17,8 +17,7 @@ mod policy;
 mod service;
 
 pub use ack::{Ack, AckForm, Chain, ChainError};
-pub use codec::Parser;
-pub use codec::{Batch, ByteOrder, Frame, Frames, HEADER, Then, header};
+pub use codec::{Batch, ByteOrder, Frame, Frames, HEADER, Parser, Then, header};
 pub use counters::Counters;
 pub use mode::{Mode, UnknownMode};
 pub use policy::{AckPolicy, Classic, PAYLOAD_MAX};
