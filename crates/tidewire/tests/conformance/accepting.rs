@@ -13,7 +13,8 @@ use tidewire::{
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Probes, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Probes, Role};
 use crate::record::Record;
 use crate::roles::{Echo, Receives, Rng, echo};
 use crate::variant::Variant;
@@ -28,8 +29,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(inherited_listener_that_is_shut_down),
         case!(port_in_use_is_an_error),
         case!(tcp_options_are_applied_or_refused),
-        case!(engine_in_use_is_told, on | v | v.is_plain()),
-        case!(connections_are_spread_over_loops, on | v | v.loops > 1),
+        case!(engine_in_use_is_told, on = |v| v.is_plain()),
+        case!(connections_are_spread_over_loops, on = |v| v.loops > 1),
         case!(loops_can_be_pinned),
         case!(connect_and_close_storm),
         case!(busy_polling_serves_and_counts),

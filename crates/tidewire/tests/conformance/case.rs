@@ -36,7 +36,7 @@ macro_rules! case {
             on: |_| true,
         }
     };
-    ($run:ident, on $on:expr) => {
+    ($run:ident, on = $on:expr) => {
         $crate::case::Case {
             on: $on,
             ..$crate::case::case!($run)
@@ -48,7 +48,7 @@ macro_rules! case {
             ..$crate::case::case!($run)
         }
     };
-    ($run:ident, alone, on $on:expr) => {
+    ($run:ident, alone, on = $on:expr) => {
         $crate::case::Case {
             on: $on,
             ..$crate::case::case!($run, alone)

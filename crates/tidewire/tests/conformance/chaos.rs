@@ -11,7 +11,8 @@ use tidewire::{Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Message, Role, Setup};
+use crate::fixture::{Server, Setup};
+use crate::probe::{Context, Message, Role};
 use crate::roles::{Rng, noise};
 use crate::variant::Variant;
 
@@ -160,7 +161,7 @@ fn fickle() -> impl Fn() -> Fickle + Send + Sync {
     move || Fickle(Rng(seed.fetch_add(1, SeqCst)))
 }
 
-fn visits(server: &crate::fixture::Server, visitors: u64, each: u64) {
+fn visits(server: &Server, visitors: u64, each: u64) {
     let addr = server.addr();
     let threads: Vec<_> = (0..visitors)
         .map(|visitor| {

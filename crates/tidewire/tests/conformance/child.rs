@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::case::Case;
 use crate::variant::{self, Variant};
 
-/// Makes this program a server in another process; see [`crowd`](crate::crowd).
+/// Makes this program a server in another process; see [`idle`](crate::idle).
 pub(crate) const SERVER: &str = "TIDEWIRE_CONFORMANCE_SERVER";
 const CASE: &str = "TIDEWIRE_CONFORMANCE_CASE";
 /// A child that takes longer hangs.

@@ -10,7 +10,8 @@ use tidewire::{Closed, Dial, Input, Listen, Next, Origin, Refusal};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Role};
 use crate::roles::{Echo, Sink, echo};
 use crate::variant::Variant;
 

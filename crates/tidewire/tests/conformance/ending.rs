@@ -5,7 +5,8 @@ use std::time::Duration;
 use tidewire::{Closed, Input, Next};
 
 use crate::case::{Case, case};
-use crate::fixture::{Context, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Receives, Sink, echo, noise};
 use crate::variant::Variant;

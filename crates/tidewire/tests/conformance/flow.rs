@@ -8,7 +8,8 @@ use tidewire::{Closed, Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Message, Role, Server, Setup};
+use crate::fixture::{Server, Setup};
+use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Amplify, Echo, Receives, echo};
 use crate::variant::Variant;

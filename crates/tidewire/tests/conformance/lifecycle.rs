@@ -6,7 +6,8 @@ use tidewire::{Closed, Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Receives, Sink, noise};
 use crate::variant::Variant;

@@ -9,6 +9,9 @@ mod case;
 mod child;
 mod client;
 mod fixture;
+mod plain;
+mod probe;
+mod process;
 mod record;
 mod roles;
 mod variant;
@@ -19,9 +22,12 @@ mod crowd;
 mod dialling;
 mod ending;
 mod flow;
+mod idle;
 mod lifecycle;
+mod options;
 mod panics;
 mod reach;
+mod scarce;
 mod stopping;
 mod timers;
 mod transfer;
@@ -44,12 +50,15 @@ fn main() -> ExitCode {
         transfer::cases(),
         chaos::cases(),
         crowd::cases(),
+        scarce::cases(),
+        options::cases(),
+        idle::cases(),
     ]
     .into_iter()
     .flatten()
     .collect();
     if let Some(variant) = child::served() {
-        crowd::serve(variant);
+        idle::serve(variant);
         return ExitCode::SUCCESS;
     }
     if let Some(wanted) = child::wanted() {

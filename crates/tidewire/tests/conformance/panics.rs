@@ -4,7 +4,8 @@ use tidewire::{Closed, Input, Next, Refusal};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Message, Role, Server, Setup};
+use crate::fixture::{Server, Setup};
+use crate::probe::{Context, Message, Role};
 use crate::record::ON_PURPOSE;
 use crate::roles::echo;
 use crate::variant::Variant;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tidewire::{Closed, Input, Next, POSTS_MAX};
 
 use crate::case::{Case, case};
-use crate::fixture::{Context, Message, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Sink, echo};
 use crate::variant::Variant;
@@ -23,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(abort_by_handle),
         case!(signals_coalesce_and_none_is_lost),
         case!(signal_storm_from_several_threads),
-        case!(broadcast_through_the_loop, on | v | !v.is_threads()),
+        case!(broadcast_through_the_loop, on = |v| !v.is_threads()),
         case!(posts_pace_with_a_sleeping_loop),
     ]
 }

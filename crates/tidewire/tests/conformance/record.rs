@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidewire::{Closed, Handle, LoopHandle, Origin, Peer};
 
 use crate::client::PATIENCE;
-use crate::fixture::Message;
+use crate::probe::Message;
 
 /// A callback other than `received`, which is only counted.
 #[derive(Clone, Debug, PartialEq, Eq)]

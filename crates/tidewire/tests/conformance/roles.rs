@@ -2,7 +2,7 @@
 
 use tidewire::{Input, Next};
 
-use crate::fixture::{Context, Role};
+use crate::probe::{Context, Role};
 
 /// Sends back what it gets, as fast as the peer takes it.
 pub(crate) struct Echo;

@@ -9,7 +9,8 @@ use tidewire::{Closed, Dial, Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Message, Role, Setup};
+use crate::fixture::{Server, Setup};
+use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Echo, echo, noise};
 use crate::variant::Variant;
@@ -207,7 +208,7 @@ impl Role for Owes {
     }
 }
 
-fn owes(v: Variant, on_drain: fn(&mut Context<'_>)) -> (crate::fixture::Server, Arc<AtomicBool>) {
+fn owes(v: Variant, on_drain: fn(&mut Context<'_>)) -> (Server, Arc<AtomicBool>) {
     let told = Arc::new(AtomicBool::new(false));
     let theirs = told.clone();
     let server = Setup::on(v).start(move || Owes {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tidewire::{Input, Instant, Next};
 
 use crate::case::{Case, case};
-use crate::fixture::{Context, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::variant::Variant;
 

@@ -8,7 +8,8 @@ use tidewire::{Chunk, Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::Client;
-use crate::fixture::{Context, Role, Setup};
+use crate::fixture::Setup;
+use crate::probe::{Context, Role};
 use crate::roles::{Echo, Receives, Rng, echo, noise};
 use crate::variant::Variant;
 
