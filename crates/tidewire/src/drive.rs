@@ -88,3 +88,27 @@ pub(crate) fn call_back<C: Callee + ?Sized>(
         state.hint = None;
     }
 }
+
+/// Offers `bytes` behind those carried, or keeps them if they may not be offered now.
+pub(crate) fn receive<C: Callee + ?Sized>(
+    callee: &mut C,
+    state: &mut State,
+    env: &mut Env,
+    carried_max: usize,
+    bytes: &[u8],
+) {
+    if !state.hungry_for(bytes.len()) {
+        return state.keep(bytes);
+    }
+    if !state.carry.is_empty() {
+        state.keep(bytes);
+        return offer_carried(callee, state, env, carried_max);
+    }
+    let mut input = Input::new(bytes);
+    let next = callee.received(&mut input, state, env);
+    let consumed = input.consumed();
+    if consumed < bytes.len() && state.is_open() {
+        state.carry = bytes[consumed..].to_vec();
+    }
+    after_received(state, env, next, consumed > 0, carried_max);
+}

@@ -26,4 +26,4 @@ pub use trace::{Event, What};
 pub use world::{LoopId, Outcome, PlainId, Sim, SimService};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

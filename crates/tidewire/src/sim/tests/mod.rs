@@ -4,6 +4,6 @@ mod chunking;
 mod contract;
 mod determinism;
 mod faults;
-mod services;
+pub(crate) mod services;
 mod streams;
 mod time;

@@ -1,0 +1,321 @@
+//! A layer that changes every byte, and so would show if it lost or delayed one; two of them are
+//! invisible.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Inner;
+use crate::sim::chunking::{self, Feed};
+use crate::sim::tests::services::{Echo, SLEEP, Sleepy, Sums};
+use crate::sim::{Conditions, Outcome, Sim};
+use crate::{
+    Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+};
+
+/// What is on the wire is the inner protocol's with all bits turned over.
+struct Inverted<P: Protocol>(Inner<P>);
+
+fn invert(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|b| !b).collect()
+}
+
+impl<P: Protocol> Inverted<P> {
+    fn pump(&mut self, cx: &mut Cx<'_, Self>) {
+        loop {
+            // As if this layer had little room of its own.
+            let took = self.0.take_output(cx, |cx, bytes| {
+                let n = bytes.len().min(700);
+                cx.link.write(&invert(&bytes[..n]));
+                n
+            });
+            if took == 0 {
+                break;
+            }
+        }
+        self.0.yield_to(cx);
+    }
+}
+
+impl<P: Protocol> Protocol for Inverted<P> {
+    type Local = P::Local;
+    type Message = P::Message;
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        self.0.open(cx);
+        self.pump(cx);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if self.0.wants_input() {
+            self.0.received(&invert(input.bytes()), cx);
+            input.consume(input.len());
+        }
+        self.pump(cx);
+        self.0.next()
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        self.pump(cx);
+    }
+
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        assert_eq!(unread, 0);
+        self.0.peer_finished(cx);
+        self.pump(cx);
+    }
+
+    fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+        self.0.hung_up(cx);
+        self.pump(cx);
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        self.0.expired(cx);
+        self.pump(cx);
+    }
+
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        self.0.idle(cx);
+        self.pump(cx);
+    }
+
+    fn posted(&mut self, message: P::Message, cx: &mut Cx<'_, Self>) {
+        self.0.posted(message, cx);
+        self.pump(cx);
+    }
+
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        self.0.draining(cx);
+        self.pump(cx);
+    }
+
+    fn closed(self, why: Closed, local: &mut P::Local) {
+        self.0.closed(why, local);
+    }
+}
+
+/// Puts the layer around every connection of a service.
+struct Over<S>(S, Limits);
+
+impl<S: Service> Service for Over<S> {
+    type Conn = Inverted<S::Conn>;
+
+    fn on_loop(
+        &self,
+        at: LoopHandle<<S::Conn as Protocol>::Message>,
+    ) -> <S::Conn as Protocol>::Local {
+        self.0.on_loop(at)
+    }
+
+    fn accept(
+        &self,
+        from: &Peer,
+        local: &mut <S::Conn as Protocol>::Local,
+    ) -> Result<Self::Conn, Refusal> {
+        let protocol = self.0.accept(from, local)?;
+        Ok(Inverted(Inner::new(protocol, self.1.clone())))
+    }
+
+    fn woken(
+        &self,
+        local: &mut <S::Conn as Protocol>::Local,
+        all: &mut Conns<'_, Inverted<S::Conn>>,
+    ) {
+        all.each(local, |layer, cx| layer.pump(cx));
+    }
+}
+
+fn low_marks() -> Limits {
+    Limits {
+        output_low: 30,
+        output_high: 200,
+        ..Limits::default()
+    }
+}
+
+fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {
+    let frame = |b: &Vec<u8>| [&(b.len() as u32).to_le_bytes(), &b[..]].concat();
+    bodies.iter().flat_map(frame).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_layer_changes_the_bytes_and_nothing_else(
+        bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..80),
+        last in 0u32..3,
+        seed: u64,
+        half_close: bool,
+        window in 1usize..2000,
+    ) {
+        // Ends open, with a finish, or with an abort.
+        let ending: &[u8] = [&[][..], &[0; 4], &[0xff; 4]][last as usize];
+        let plain = [frames(&bodies), ending.to_vec()].concat();
+        let splits = chunking::splits(seed, plain.len());
+        let feed = |input| {
+            let feed = Feed::new(input).splits(&splits).half_close(half_close).window(window);
+            feed.limits(low_marks())
+        };
+        let mut want = feed(&plain).window(usize::MAX).run(Sums);
+        if last == 2 {
+            // How much an abort drops depends on what had been taken.
+            want.output.clear();
+        }
+        let inverted = invert(&plain);
+        let mut once = feed(&inverted).run(Over(Sums, low_marks()));
+        let mut twice = feed(&plain).run(Over(Over(Sums, low_marks()), low_marks()));
+        once.output = invert(&once.output);
+        if last == 2 {
+            once.output.clear();
+            twice.output.clear();
+        }
+        prop_assert_eq!(&once, &want);
+        prop_assert_eq!(&twice, &want);
+    }
+
+    #[test]
+    fn echo_through_two_layers_on_a_rough_network(
+        input in proptest::collection::vec(any::<u8>(), 0..20_000),
+        seed: u64,
+    ) {
+        let limits = Limits { idle: None, ..low_marks() };
+        let mut sim = Sim::new(seed);
+        let addr = sim.serve(Over(Over(Echo, low_marks()), low_marks()), limits);
+        let peer = sim.plain(addr);
+        sim.send(peer, &input);
+        sim.finish(peer);
+        prop_assert_eq!(sim.run_until_idle(Duration::from_secs(3600)), Outcome::Idle);
+        prop_assert_eq!(sim.received(peer), &input);
+    }
+}
+
+#[test]
+fn timers_and_pauses_are_passed_on() {
+    let layered = || Over(Over(Sleepy, Limits::default()), Limits::default());
+    let feed = Feed::new(b"abc").half_close(false);
+    assert_eq!(
+        feed.clone().after(SLEEP * 3 / 2).run(layered()).output,
+        b"."
+    );
+    assert_eq!(feed.after(SLEEP * 40).run(layered()).output, b"...");
+    let got = Feed::new(b"abc").splits(&[1, 1]).run(layered());
+    assert_eq!(
+        (got.output, got.closed),
+        (b"...".to_vec(), Some(Closed::Finished))
+    );
+}
+
+/// Takes a byte, then waits to be told what to answer.
+#[derive(Clone)]
+struct Clerk;
+
+#[derive(Default)]
+struct Desk {
+    at: Vec<Handle<u8>>,
+    log: Vec<&'static str>,
+}
+
+impl Service for Clerk {
+    type Conn = Clerk;
+    fn on_loop(&self, _: LoopHandle<u8>) -> Desk {
+        Desk::default()
+    }
+    fn accept(&self, _: &Peer, _: &mut Desk) -> Result<Clerk, Refusal> {
+        Ok(Clerk)
+    }
+}
+
+impl Protocol for Clerk {
+    type Local = Desk;
+    type Message = u8;
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.local.at.push(cx.handle());
+        cx.local.log.push("opened");
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+        input.consume(1);
+        Next::Paused
+    }
+
+    fn posted(&mut self, message: u8, cx: &mut Cx<'_, Self>) {
+        match message {
+            b'X' => cx.link.abort(),
+            _ => {
+                cx.link.write(&[message]);
+                cx.link.resume();
+            }
+        }
+    }
+
+    fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.local.log.push("hung up");
+    }
+
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.local.log.push("draining");
+        cx.link.finish();
+    }
+
+    fn closed(self, why: Closed, desk: &mut Desk) {
+        desk.log.push(why.name());
+    }
+}
+
+#[test]
+fn mail_hanging_up_stopping_and_aborting_reach_through_layers() {
+    const SHORT: Duration = Duration::from_millis(10);
+    for ending in ["stop", "abort"] {
+        let mut sim = Sim::under(1, Conditions::calm());
+        let at = sim.add_loop();
+        let layered = Over(Over(Clerk, Limits::default()), Limits::default());
+        let service = sim.service(at, layered, Limits::default());
+        let addr = sim.listen(service);
+        let peer = sim.plain(addr);
+        sim.send(peer, b"??");
+        sim.run_for(SHORT);
+        let handle = sim.local(service).at[0].clone();
+        handle.try_post(b'!').unwrap();
+        sim.run_for(SHORT);
+        assert_eq!(sim.received(peer), b"!");
+        sim.finish(peer);
+        sim.run_for(SHORT);
+        assert_eq!(sim.local(service).log, ["opened", "hung up"]);
+        if ending == "stop" {
+            sim.stop(at, Duration::from_secs(1));
+        } else {
+            handle.try_post(b'X').unwrap();
+        }
+        sim.run_for(SHORT);
+        let log = &sim.local(service).log[2..];
+        match ending {
+            "stop" => assert_eq!(log, ["draining", "stopped"]),
+            _ => assert_eq!(log, ["aborted"]),
+        }
+    }
+}
+
+#[test]
+fn a_panic_inside_ends_the_connection_alone() {
+    #[derive(Clone)]
+    struct Panics;
+    impl Service for Panics {
+        type Conn = Panics;
+        fn on_loop(&self, _: LoopHandle<()>) {}
+        fn accept(&self, _: &Peer, (): &mut ()) -> Result<Panics, Refusal> {
+            Ok(Panics)
+        }
+    }
+    impl Protocol for Panics {
+        type Local = ();
+        type Message = ();
+        fn received(&mut self, _: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+            panic!("on purpose");
+        }
+    }
+    let got = Feed::new(b"x").run(Over(Panics, Limits::default()));
+    assert_eq!(got.closed, Some(Closed::Panicked));
+}
