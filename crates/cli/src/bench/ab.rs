@@ -64,6 +64,8 @@ enum RunError {
     Load(#[from] workload::Failure),
     #[error("interrupted")]
     Interrupted,
+    #[error("no message was answered in a run: take a longer --round-time")]
+    Nothing,
 }
 
 /// The result for machines.
@@ -110,7 +112,19 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         .compare(&args.a.name, &args.b.name, &Bootstrap::default())
         .map_err(|e| Failure::usage(format!("the runs cannot be compared: {e}")))?;
     let environment = output::environment();
-    print!("{environment}{comparison}");
+    print!("{environment}");
+    println!("load                {}", args.generator.described());
+    for (side, stand) in [("A", &a), ("B", &b)] {
+        let engine = stand
+            .server
+            .engine()
+            .unwrap_or("an engine it does not name");
+        println!(
+            "{side:<19} {}, on {engine}",
+            output::described(&stand.load.workload)
+        );
+    }
+    print!("{comparison}");
     if control.is_some() && matches!(args.a.server, Server::There { .. }) {
         println!("the control is A itself, not a second server: it shows less than it should");
     }
@@ -140,7 +154,7 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
     let at = error.to_string();
     let Failure { status, message } = match error.source {
         RunError::Load(e) => single::failed(&e, &stand.server),
-        e @ RunError::Interrupted => Failure::usage(e.to_string()),
+        e @ (RunError::Interrupted | RunError::Nothing) => Failure::usage(e.to_string()),
     };
     Failure {
         status,
@@ -174,6 +188,9 @@ impl<L: LoadArgs> Args<L> {
         )?;
         if outcome.interrupted || watcher.interrupted() {
             return Err(RunError::Interrupted);
+        }
+        if outcome.requests == 0 {
+            return Err(RunError::Nothing);
         }
         Ok(outcome)
     }

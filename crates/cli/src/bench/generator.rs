@@ -60,6 +60,21 @@ impl GeneratorArgs {
         (!self.no_pin && cores >= 2).then_some(core)
     }
 
+    /// Who makes the load and where, in a few words.
+    pub(crate) fn described(&self) -> String {
+        let core =
+            |cpu: Option<usize>| cpu.map_or("any core".to_owned(), |cpu| format!("core {cpu}"));
+        let congestion = self.congestion.as_ref();
+        format!(
+            "{} connections, generator on {} ({}), started servers on {}{}",
+            self.connections,
+            self.client_engine,
+            core(self.client_cpu()),
+            core(self.server_cpu()),
+            congestion.map_or_else(String::new, |name| format!(", congestion control {name}")),
+        )
+    }
+
     /// The generator for a load.
     pub(crate) fn generator(&self, load: &Load) -> Generator {
         Generator {

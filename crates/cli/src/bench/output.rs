@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use tidewire_load::environment::Environment;
 use tidewire_load::histogram::LatencySummary;
-use tidewire_load::meter::{Metered, SATURATED};
+use tidewire_load::meter::{Metered, SATURATED, STEAL_MAX};
 use tidewire_load::report::Report;
 use tidewire_load::stats::Samples;
 use tidewire_load::workload::{Outcome, Round, Workload};
@@ -59,10 +59,67 @@ pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> S
             lines.add("note", &unsaturated(busy * 100.0, metered));
         }
     }
+    for doubt in outcome.metered.iter().flat_map(doubts) {
+        lines.add("note", &doubt);
+    }
     if outcome.interrupted {
         lines.add("note", "interrupted: figures are of what there was");
     }
     lines.0
+}
+
+/// What has disturbed the run.
+fn doubts(metered: &Metered) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let steal = metered
+        .cores
+        .iter()
+        .map(|core| core.steal)
+        .fold(0.0, f64::max);
+    if steal > STEAL_MAX {
+        doubts.push(format!(
+            "the hypervisor took {:.0} % of a core",
+            steal * 100.0
+        ));
+    }
+    if metered.tcp.retransmitted > 0 {
+        let (again, sent) = (metered.tcp.retransmitted, metered.tcp.sent);
+        doubts.push(format!("{again} of {sent} TCP segments were sent again"));
+    }
+    doubts
+}
+
+/// What is sent, in a few words.
+pub(super) fn described(workload: &Workload) -> String {
+    match workload {
+        Workload::Echo(load) => {
+            let batch = match load.batch {
+                0 => String::new(),
+                batch => format!(", {batch} a write"),
+            };
+            let rate = load
+                .rate
+                .map_or_else(String::new, |rate| format!(", {rate} a second"));
+            format!(
+                "echo of {} bytes, {} in flight{batch}{rate}",
+                load.size, load.pipeline
+            )
+        }
+        Workload::Ack(load) => {
+            let window = match load.window {
+                0 => String::new(),
+                window => format!(", window {window}"),
+            };
+            let (mode, len, batch) = (load.mode, load.message_len(), load.batch);
+            let checks = load
+                .checks
+                .map_or("", |_| ", acknowledgements read now and then");
+            format!("ack/{mode} of {len} bytes, {batch} a write{window}{checks}")
+        }
+        Workload::Discard(load) => {
+            format!("discard of {} bytes, {} a write", load.size, load.batch)
+        }
+    }
 }
 
 /// What a server that was not busy means.

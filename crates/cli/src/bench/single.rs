@@ -93,13 +93,10 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     watcher.done();
     let outcome = done.map_err(|e| failed(&e, &server))?;
     let engine = server.engine();
-    println!(
-        "{}: {connections} connections to {}{}, generator on {}",
-        load.workload.service(),
-        target.addr,
-        engine.map_or_else(String::new, |engine| format!(" ({engine})")),
-        outcome.client_engine,
-    );
+    println!("load         {}", output::described(&load.workload));
+    println!("             {}", args.generator.described());
+    let on = engine.map_or_else(String::new, |engine| format!(" on {engine}"));
+    println!("server       {}{on}", target.addr);
     print!(
         "{}",
         output::text(

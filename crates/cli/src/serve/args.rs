@@ -10,9 +10,17 @@ use super::endpoint::{ListenAt, Named};
 use crate::exit::Failure;
 use crate::span::Span;
 
+/// What is shown below the options.
+const PORTS: &str = "\
+Default ports: echo 12345, ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, \
+ack/sync 8004, ack/async 8005, discard 12346.
+When ready, one line for each listener goes to stdout, such as
+  listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
+SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
+
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
+#[command(args_override_self = true, after_help = PORTS)]
 pub(crate) struct Args {
     /// Reads settings from this TOML file: the same names as the flags without their dashes in
     /// front, the services as `services = [...]`. Flags win.

@@ -284,6 +284,10 @@ impl Driver for Acks {
         self.left == 0 && self.rounds_left == 0 && self.unacknowledged == 0
     }
 
+    fn is_waiting(&self) -> bool {
+        self.unacknowledged > 0
+    }
+
     fn owed(&self) -> String {
         format!("{} messages not acknowledged", self.unacknowledged)
     }

@@ -38,6 +38,9 @@ pub(super) trait Driver: Sized + 'static {
     /// be closed in order.
     fn is_done(&self) -> bool;
 
+    /// The server owes something: if nothing moves, it has stalled.
+    fn is_waiting(&self) -> bool;
+
     /// What the server owes, for the message when a connection is lost.
     fn owed(&self) -> String;
 }
@@ -121,7 +124,7 @@ impl<D: Driver> Protocol for Client<D> {
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        if !self.reported && self.began {
+        if !self.reported && self.driver.is_waiting() {
             let (connection, owed) = (self.token, self.driver.owed());
             self.fail(Failure::Stalled { connection, owed }, cx);
         }

@@ -62,6 +62,10 @@ impl Driver for Discard {
         self.left == 0 && self.writing == 0
     }
 
+    fn is_waiting(&self) -> bool {
+        self.writing > 0
+    }
+
     fn owed(&self) -> String {
         format!("{} messages not taken", self.writing)
     }

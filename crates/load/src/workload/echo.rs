@@ -183,6 +183,10 @@ impl Driver for Echo {
         self.left == 0 && self.in_flight == 0
     }
 
+    fn is_waiting(&self) -> bool {
+        self.in_flight > 0
+    }
+
     fn owed(&self) -> String {
         format!(
             "{} of {} messages in flight unanswered",
