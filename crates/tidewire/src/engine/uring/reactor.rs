@@ -114,9 +114,12 @@ impl<'r> Reactor<'r> {
         self.obey();
         self.core.expire(&mut self.io);
         self.resume_accepting();
-        self.io.feed(&mut self.core);
         self.core.settle_all(&mut self.io);
         self.sweep();
+        // Last, because settling may drop what holds a buffer.
+        while self.io.feed(&mut self.core) {
+            self.core.settle_all(&mut self.io);
+        }
     }
 
     /// Deals with everything that has completed.

@@ -6,9 +6,9 @@
 //! chunk was dealt with. This is both the cheaper way for bulk and what keeps a flood from taking
 //! the loop for itself. When its receives have been small for a while it goes back.
 //!
-//! A pause does nothing at first: bytes that arrive then are kept by the core, and the operation is
-//! not renewed, or taken back if it would go on. So a connection that pauses and resumes while
-//! nothing arrives, as most do, pays nothing for it.
+//! A pause does nothing at first: bytes that arrive then are kept by the core. Only when they come
+//! to a small piece is a multishot receive taken back; others are not renewed. So a connection that
+//! pauses and resumes while little arrives, as most do, pays nothing for it.
 
 use std::os::fd::AsFd;
 
@@ -61,6 +61,8 @@ pub(super) struct Receiver {
     stream: bool,
     /// Full pieces in a row or, of a stream, small ones.
     run: u8,
+    /// Bytes that came since they were last wanted.
+    unwanted: u32,
     /// The socket held more than the last receive took.
     more: bool,
     /// A stop wants everything received that the kernel holds.
@@ -83,6 +85,7 @@ impl Receiver {
             wanted: false,
             stream: false,
             run: 0,
+            unwanted: 0,
             more: false,
             sweep,
         }
@@ -91,6 +94,12 @@ impl Receiver {
     /// Learns from a receive of `n` bytes into a small or large piece; true when what is armed is
     /// no longer right.
     fn learn(&mut self, n: usize, small: usize) -> bool {
+        if !self.wanted {
+            self.unwanted = self.unwanted.saturating_add(n as u32);
+            if self.unwanted as usize >= small {
+                return true;
+            }
+        }
         let hit = if self.stream {
             n <= small / 2
         } else {
@@ -114,6 +123,9 @@ impl Sockets<'_> {
         let Some(sock) = self.sock(index) else { return };
         let receiver = &mut sock.receiver;
         receiver.wanted = on;
+        if on {
+            receiver.unwanted = 0;
+        }
         if on && receiver.operation == Operation::Many && !receiver.sweep {
             return;
         }
@@ -231,7 +243,7 @@ impl Sockets<'_> {
                 let n = n as usize;
                 let receiver = &mut self.sock(index).expect("looked at above").receiver;
                 receiver.more = done.socket_has_more();
-                let wrong = receiver.learn(n, small) || !receiver.wanted;
+                let wrong = receiver.learn(n, small);
                 core.env.counters.receives.add(1);
                 core.received(index, lease, n);
                 if wrong && done.more() {
@@ -276,12 +288,14 @@ impl Sockets<'_> {
         }
     }
 
-    /// Gives the kernel the buffers that are free again, and lets the starved try.
-    pub(super) fn feed(&mut self, core: &mut Core) {
+    /// Gives the kernel the buffers that are free again, and lets the starved try; whether there
+    /// were any.
+    pub(super) fn feed(&mut self, core: &mut Core) -> bool {
         let there = [self.small.refill(), self.large.refill()];
         if self.starved.is_empty() || there == [0, 0] {
-            return;
+            return false;
         }
+        let mut fed = false;
         // In the order they came, each once: who finds nothing again queues behind the others.
         for _ in 0..self.starved.len() {
             let Some(token) = self.starved.pop_front() else {
@@ -296,8 +310,10 @@ impl Sockets<'_> {
             } else if sock.receiver.operation == Operation::Starved {
                 sock.receiver.operation = Operation::None;
                 core.touch(token.index);
+                fed = true;
             }
         }
+        fed
     }
 
     // ---- Watching those that nobody reads ----
