@@ -10,6 +10,8 @@ pub(crate) mod connect;
 pub(crate) mod epoll;
 pub(crate) mod poll;
 pub(crate) mod ready;
+#[cfg(test)]
+mod tests;
 pub(crate) mod threads;
 pub(crate) mod uring;
 

@@ -525,8 +525,9 @@ impl<P: Poller> Reactor<P> {
             return Some(Duration::ZERO);
         }
         let mut extra = self.accept_paused;
-        if self.waker.stopping() != Stop::No {
-            let deadline = self.setup.clock.deadline();
+        let deadline = self.setup.clock.deadline();
+        // Once it has passed, everything is cut, and threads say when they have ended.
+        if self.waker.stopping() != Stop::No && deadline > self.core.env.now {
             extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
         }
         crate::core::sleep_for(&self.core, extra)
@@ -703,7 +704,8 @@ impl<P: Poller> Reactor<P> {
             Spread::Threads(spawner) => spawner.live() > 0,
             _ => false,
         };
-        self.core.states.is_empty() && !spread_live
+        // A connection handed over just before the stop waits among the commands.
+        self.core.states.is_empty() && !spread_live && !self.waker.is_pending()
     }
 
     fn stop_spread(&mut self, how: Stop) {

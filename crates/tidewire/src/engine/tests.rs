@@ -1,0 +1,93 @@
+//! What loops have in common and only their inside can show.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use crate::core::Plan;
+use crate::engine::{self, Engine, LoopSetup, Spread};
+use crate::hosted::Offered;
+use crate::protocol::{Cx, Next, Peer, Protocol, Service};
+use crate::waker::{Command, Stop, Waker};
+use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
+
+struct Echo;
+
+impl Protocol for Echo {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        let n = input.len();
+        cx.link.forward(input, n);
+        Next::More
+    }
+}
+
+struct EchoService;
+
+impl Service for EchoService {
+    type Conn = Echo;
+
+    fn on_loop(&self, _: LoopHandle<()>) {}
+
+    fn accept(&self, _: &Peer, _: &mut ()) -> Result<Echo, Refusal> {
+        Ok(Echo)
+    }
+}
+
+/// The acceptor ends before the loops are told to stop, but what it has sent may not have been
+/// looked at by then.
+#[test]
+fn a_connection_handed_over_just_before_a_stop_is_served() {
+    for engine in [Engine::Epoll, Engine::Uring] {
+        if engine == Engine::Uring
+            && let Err(why) = engine::uring::works()
+        {
+            eprintln!("uring skipped: {why}");
+            continue;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let patience = Some(Duration::from_secs(20));
+        client.set_read_timeout(patience).unwrap();
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let (socket, peer) = listener.accept().unwrap();
+        let service = Offered {
+            service: Arc::new(EchoService),
+            limits: Arc::new(Limits::default()),
+            open: Arc::new(AtomicUsize::new(0)),
+        };
+        let setup = LoopSetup {
+            plan: Arc::new(Plan {
+                factories: vec![Arc::new(service)],
+                chunk: 4 << 10,
+                buffers: 4,
+            }),
+            dial_options: Arc::new(TcpOptions::default()),
+            busy_poll: Duration::ZERO,
+            clock: Arc::default(),
+            registry: Arc::default(),
+            listeners: Vec::new(),
+            spread: Spread::Here,
+            cpu: None,
+        };
+        let waker = Arc::new(Waker::new());
+        setup.clock.set(Duration::from_secs(10));
+        waker.send(Command::Adopt {
+            socket: socket.into(),
+            listener: 0,
+            service: 0,
+            peer,
+        });
+        waker.stop(Stop::Graceful);
+        let (ready, _readied) = mpsc::channel();
+        engine::run(engine, setup, waker, Arc::default(), &ready);
+        let mut back = String::new();
+        client.read_to_string(&mut back).unwrap();
+        assert_eq!(back, "hello", "on {engine}");
+    }
+}
