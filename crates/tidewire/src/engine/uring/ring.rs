@@ -226,6 +226,7 @@ impl<'r> Ring<'r> {
             // wait in `collected` for the next turn.
             if let Err(e) = self.submit() {
                 tracing::debug!(error = %e, "the kernel takes no operations for now");
+                std::thread::sleep(Duration::from_millis(1));
             }
             self.collect();
         }
