@@ -114,7 +114,7 @@ pub(crate) struct Reactor<P: Poller> {
     wakeable: bool,
     events: Vec<Readiness>,
     busy: BusyPoll,
-    accept_paused: Option<Instant>,
+    accept_pause: accept::Pause,
     next_loop: usize,
     spread_stopped: Stop,
 }
@@ -388,7 +388,7 @@ impl<P: Poller> Reactor<P> {
             wakeable: P::EDGE_TRIGGERED,
             events: Vec::new(),
             busy: BusyPoll::new(setup.busy_poll),
-            accept_paused: None,
+            accept_pause: accept::Pause::default(),
             next_loop: 0,
             spread_stopped: Stop::No,
             setup: {
@@ -524,7 +524,7 @@ impl<P: Poller> Reactor<P> {
         if !self.io.ready.is_empty() {
             return Some(Duration::ZERO);
         }
-        let mut extra = self.accept_paused;
+        let mut extra = self.accept_pause.until();
         let deadline = self.setup.clock.deadline();
         // Once it has passed, everything is cut, and threads say when they have ended.
         if self.waker.stopping() != Stop::No && deadline > self.core.env.now {
@@ -593,7 +593,7 @@ impl<P: Poller> Reactor<P> {
             match accept::accept(&listener.socket) {
                 Accepted::Connection(socket, peer) => {
                     self.take_in(socket, number, service, peer);
-                    if self.accept_paused.is_some() {
+                    if self.accept_pause.is_on() {
                         return;
                     }
                 }
@@ -652,25 +652,18 @@ impl<P: Poller> Reactor<P> {
     }
 
     fn pause_accepting(&mut self, e: &io::Error) {
-        if self.accept_paused.is_none() {
-            self.core.env.counters.accept_pauses.add(1);
-            tracing::warn!(error = %e, "accepting pauses until something is freed");
+        if self.accept_pause.begin(&self.core.env, e) {
             for listener in &self.setup.listeners {
                 self.io.poller.remove_listener(listener.socket.as_fd());
             }
         }
         self.io.closed_some = false;
-        self.accept_paused = Some(self.core.env.now + accept::PAUSE);
     }
 
     fn resume_accepting(&mut self) {
-        let Some(until) = self.accept_paused else {
-            return;
-        };
-        if until > self.core.env.now && !self.io.closed_some {
+        if !self.accept_pause.ended(&self.core.env, self.io.closed_some) {
             return;
         }
-        self.accept_paused = None;
         for (i, listener) in self.setup.listeners.iter().enumerate() {
             let added = self
                 .io
@@ -725,7 +718,7 @@ impl<P: Poller> Reactor<P> {
         for Listener { socket, .. } in self.setup.listeners.drain(..) {
             self.io.poller.remove_listener(socket.as_fd());
         }
-        self.accept_paused = None;
+        self.accept_pause = accept::Pause::default();
         // The acceptor has ended before, but what it sent may have come after the last look.
         self.obey();
         self.core.begin_drain(&mut self.io);

@@ -26,6 +26,7 @@ mod idle;
 mod lifecycle;
 mod options;
 mod panics;
+mod quiet;
 mod reach;
 mod scarce;
 mod stopping;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         dialling::cases(),
         accepting::cases(),
         transfer::cases(),
+        quiet::cases(),
         chaos::cases(),
         crowd::cases(),
         scarce::cases(),
