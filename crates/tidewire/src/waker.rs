@@ -45,6 +45,8 @@ pub(crate) struct Waker {
     stop: AtomicU8,
     fd: OnceLock<OwnedFd>,
     inbox: Mutex<Vec<Command>>,
+    /// Whether `inbox` may hold something: spares the loop the lock.
+    filled: AtomicBool,
 }
 
 impl Waker {
@@ -55,6 +57,7 @@ impl Waker {
             stop: AtomicU8::new(Stop::No as u8),
             fd: OnceLock::new(),
             inbox: Mutex::new(Vec::new()),
+            filled: AtomicBool::new(false),
         }
     }
 
@@ -113,11 +116,15 @@ impl Waker {
 
     pub(crate) fn send(&self, command: Command) {
         lock(&self.inbox).push(command);
+        self.filled.store(true, SeqCst);
         self.wake();
     }
 
     pub(crate) fn commands(&self) -> Vec<Command> {
-        std::mem::take(&mut *lock(&self.inbox))
+        if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
+            return std::mem::take(&mut *lock(&self.inbox));
+        }
+        Vec::new()
     }
 
     pub(crate) fn stop(&self, how: Stop) {
