@@ -125,6 +125,15 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         );
     }
     print!("{comparison}");
+    if let Some(name) = args.generator.congestion() {
+        for (side, of) in [("A", &args.a), ("B", &args.b)] {
+            if !matches!(of.server, Server::Own(_)) {
+                println!(
+                    "{side} itself does not send by {name}: only servers started by this command can be told to"
+                );
+            }
+        }
+    }
     if control.is_some() && matches!(args.a.server, Server::There { .. }) {
         println!("the control is A itself, not a second server: it shows less than it should");
     }

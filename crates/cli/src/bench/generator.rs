@@ -22,8 +22,8 @@ pub(crate) struct GeneratorArgs {
     /// Longest time the generator polls before it sleeps
     #[arg(long, default_value_t = 0, value_name = "MICROS")]
     client_busy_poll: u64,
-    /// Congestion control of both sides, such as cubic, if the server is started from here; bbr
-    /// disturbs loopback [default: the system's]
+    /// Congestion control of both sides, such as cubic, where this command's own server is started;
+    /// bbr disturbs loopback [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Core of the server that is started [default: 0 if there are two]
