@@ -24,7 +24,6 @@ use crate::counters::LoopCounters;
 use crate::engine::accept::{self, Accepted};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
-use crate::time::Instant;
 use crate::waker::{Command, Stop, Waker};
 
 /// Something happened to the descriptor registered with `token`.
