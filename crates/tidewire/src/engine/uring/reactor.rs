@@ -13,7 +13,6 @@ use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
 use crate::engine::{LoopSetup, Spread};
-use crate::time::Instant;
 use crate::waker::{Command, Stop, Waker};
 
 /// Longest wait for operations that were taken back. The kernel ends them at once; but completions
@@ -39,7 +38,7 @@ pub(super) struct Reactor<'r> {
     busy: BusyPoll,
     /// For each listener.
     accepting: Vec<Accepting>,
-    accept_paused: Option<Instant>,
+    accept_pause: accept::Pause,
     next_loop: usize,
     /// Being worked on.
     batch: Vec<Completion>,
@@ -74,7 +73,7 @@ impl<'r> Reactor<'r> {
             io,
             busy: BusyPoll::new(setup.busy_poll),
             accepting: vec![Accepting::No; setup.listeners.len()],
-            accept_paused: None,
+            accept_pause: accept::Pause::default(),
             next_loop: 0,
             batch: Vec::new(),
             waker,
@@ -187,9 +186,10 @@ impl<'r> Reactor<'r> {
         if !self.io.ring.collected.is_empty() {
             return Some(Duration::ZERO);
         }
-        let mut extra = self.accept_paused;
-        if self.waker.stopping() != Stop::No {
-            let deadline = self.setup.clock.deadline();
+        let mut extra = self.accept_pause.until();
+        let deadline = self.setup.clock.deadline();
+        // Once it has passed, everything is cut, and completions say when that is done.
+        if self.waker.stopping() != Stop::No && deadline > self.core.env.now {
             extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
         }
         crate::core::sleep_for(&self.core, extra)
@@ -285,7 +285,7 @@ impl<'r> Reactor<'r> {
                 Accepted::Gone | Accepted::Connection(..) => {}
             }
         }
-        if self.accept_paused.is_none() && !self.core.draining() {
+        if !self.accept_pause.is_on() && !self.core.draining() {
             self.accept_all();
         }
     }
@@ -321,23 +321,16 @@ impl<'r> Reactor<'r> {
     }
 
     fn pause_accepting(&mut self, e: &io::Error) {
-        if self.accept_paused.is_none() {
-            self.core.env.counters.accept_pauses.add(1);
-            tracing::warn!(error = %e, "accepting pauses until something is freed");
+        if self.accept_pause.begin(&self.core.env, e) {
             self.end_accepting();
         }
         self.io.closed_some = false;
-        self.accept_paused = Some(self.core.env.now + accept::PAUSE);
     }
 
     fn resume_accepting(&mut self) {
-        let Some(until) = self.accept_paused else {
-            return;
-        };
-        if until > self.core.env.now && !self.io.closed_some {
+        if !self.accept_pause.ended(&self.core.env, self.io.closed_some) {
             return;
         }
-        self.accept_paused = None;
         self.accept_all();
     }
 
@@ -379,7 +372,7 @@ impl<'r> Reactor<'r> {
         }
         self.setup.listeners.clear();
         self.accepting.clear();
-        self.accept_paused = None;
+        self.accept_pause = accept::Pause::default();
         for index in 0..self.io.count() {
             if let Some(sock) = self.io.sock(index) {
                 sock.receiver.sweep = true;
