@@ -13,6 +13,13 @@ use crate::variant::{self, Variant};
 /// Makes this program a server in another process; see [`idle`](crate::idle).
 pub(crate) const SERVER: &str = "TIDEWIRE_CONFORMANCE_SERVER";
 const CASE: &str = "TIDEWIRE_CONFORMANCE_CASE";
+/// Has glibc's allocator give back what is freed instead of learning to keep it, so that what a case
+/// measures is what is in use.
+const FRUGAL: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
 /// A child that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -46,6 +53,7 @@ pub(crate) fn run(name: &str) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut child = Command::new(program)
         .env(CASE, name)
+        .envs(FRUGAL)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

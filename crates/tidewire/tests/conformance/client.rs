@@ -2,12 +2,22 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use socket2::SockRef;
 
 /// Longest wait for anything; a case that meets it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A loopback address that no other case uses, with port 0: for cases that need a port of it to stay
+/// free. On the usual address it could become some other case's at any time.
+pub(crate) fn lonely() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = NEXT.fetch_add(1, Relaxed).to_be_bytes();
+    let by_process = 1 + (std::process::id() % 250) as u8;
+    ([127, by_process, high, low.max(1)], 0).into()
+}
 
 /// A blocking connection to the server under test.
 pub(crate) struct Client(pub(crate) TcpStream);

@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 use tidewire::{Closed, Dial, Input, Listen, Next, Origin, Refusal};
 
 use crate::case::{Case, case};
-use crate::client::Client;
+use crate::client::{Client, lonely};
 use crate::fixture::Setup;
 use crate::probe::{Context, Role};
 use crate::roles::{Echo, Sink, echo};
@@ -33,7 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind(lonely()).expect("a port");
     let addr = listener.local_addr().expect("bound");
     (listener, addr)
 }

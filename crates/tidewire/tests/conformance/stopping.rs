@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use tidewire::{Closed, Dial, Input, Next};
+use tidewire::{Closed, Dial, Input, Listen, Next};
 
 use crate::case::{Case, case};
-use crate::client::Client;
+use crate::client::{Client, lonely};
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
 use crate::record::Event;
@@ -327,7 +327,7 @@ fn dropping_ends_at_once(v: Variant) {
 fn stop_gives_up_dialling(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     // Nobody listens there; it would be tried for ever.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = std::net::TcpListener::bind(lonely()).expect("a port");
     let addr = nobody.local_addr().expect("bound");
     drop(nobody);
     let patient = Dial::to(addr)
@@ -346,7 +346,10 @@ fn stop_gives_up_dialling(v: Variant) {
 }
 
 fn nobody_listens_after_a_stop(v: Variant) {
-    let server = Setup::on(v).reachable().start(|| Echo);
+    let server = Setup::on(v)
+        .reachable()
+        .listen(Listen::at(lonely()))
+        .start(|| Echo);
     let addr = server.addr();
     let client = server.connect();
     let handle = server.record.handle(0);
