@@ -320,6 +320,34 @@ fn a_flood_leaves_room_for_others() {
     server.stop();
 }
 
+/// A stop reads what was there when it began, not what keeps coming.
+#[test]
+fn a_flood_does_not_hold_up_a_stop() {
+    let Some(server) = start(Habit::Echo) else {
+        return;
+    };
+    let flood = server.connect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (mut source, mut sink) = (flood.try_clone().unwrap(), flood.try_clone().unwrap());
+    let stopped = stop.clone();
+    let source = std::thread::spawn(move || {
+        let piece = noise(4, 64 << 10);
+        while !stopped.load(SeqCst) && source.write_all(&piece).is_ok() {}
+    });
+    let sink = std::thread::spawn(move || {
+        let mut buffer = vec![0; 256 << 10];
+        while sink.read(&mut buffer).unwrap() > 0 {}
+        stop.store(true, SeqCst);
+    });
+    server.until("a flood", |c| c.bytes_in > 50 << 20);
+    let counters = std::thread::spawn(|| server.stop());
+    sink.join().unwrap();
+    source.join().unwrap();
+    drop(flood);
+    let counters = counters.join().unwrap();
+    assert_eq!(counters.closed_for(Closed::Stopped), 1, "{counters}");
+}
+
 #[test]
 fn a_connection_that_waits_sees_its_peer_finish_and_then_vanish() {
     let Some(server) = start(Habit::Wait) else {

@@ -373,9 +373,12 @@ impl<'r> Reactor<'r> {
         self.setup.listeners.clear();
         self.accepting.clear();
         self.accept_pause = accept::Pause::default();
+        // What has been received already is not in the kernel's hands any more.
+        self.work_off();
         for index in 0..self.io.count() {
             if let Some(sock) = self.io.sock(index) {
-                sock.receiver.sweep = true;
+                let held = rustix::io::ioctl_fionread(&sock.fd).unwrap_or(0);
+                sock.receiver.sweep = Some(u32::try_from(held).unwrap_or(u32::MAX));
                 self.core.touch(index);
             }
         }
@@ -403,8 +406,8 @@ impl<'r> Reactor<'r> {
     fn sweep(&mut self) {
         while !self.io.swept.is_empty() {
             for index in std::mem::take(&mut self.io.swept) {
-                if let Some(sock) = self.io.sock(index).filter(|s| s.receiver.sweep) {
-                    sock.receiver.sweep = false;
+                if let Some(sock) = self.io.sock(index).filter(|s| s.receiver.sweep.is_some()) {
+                    sock.receiver.sweep = None;
                     self.core.owe_drain(index);
                 }
             }

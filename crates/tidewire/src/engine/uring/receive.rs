@@ -65,9 +65,13 @@ pub(super) struct Receiver {
     unwanted: u32,
     /// The socket held more than the last receive took.
     more: bool,
-    /// A stop wants everything received that the kernel holds.
-    pub(super) sweep: bool,
+    /// A stop wants everything received that the kernel held when it began: this many bytes, or
+    /// until there are no more.
+    pub(super) sweep: Option<u32>,
 }
+
+/// Bytes to look for in a connection that comes while its loop is stopping.
+const SWEEP_NEW: u32 = 1 << 20;
 
 /// The wait for the end of a connection that nobody reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +83,7 @@ pub(super) enum Watch {
 }
 
 impl Receiver {
-    pub(super) fn new(sweep: bool) -> Receiver {
+    pub(super) fn new(draining: bool) -> Receiver {
         Receiver {
             operation: Operation::None,
             wanted: false,
@@ -87,7 +91,7 @@ impl Receiver {
             run: 0,
             unwanted: 0,
             more: false,
-            sweep,
+            sweep: draining.then_some(SWEEP_NEW),
         }
     }
 
@@ -126,7 +130,7 @@ impl Sockets<'_> {
         if on {
             receiver.unwanted = 0;
         }
-        if on && receiver.operation == Operation::Many && !receiver.sweep {
+        if on && receiver.operation == Operation::Many && receiver.sweep.is_none() {
             return;
         }
         self.change(core, index);
@@ -143,14 +147,14 @@ impl Sockets<'_> {
             self.unwatch(index);
             match receiver.operation {
                 Operation::None => self.receive(index),
-                Operation::Many if receiver.sweep => self.end_many(index),
-                Operation::Once if receiver.sweep => self.end_once(index),
+                Operation::Many if receiver.sweep.is_some() => self.end_many(index),
+                Operation::Once if receiver.sweep.is_some() => self.end_once(index),
                 _ => {}
             }
         } else {
             let state = &core.states[index as usize];
             let idle = receiver.operation == Operation::None;
-            if receiver.sweep && (state.paused || state.input_ended) {
+            if receiver.sweep.is_some() && (state.paused || state.input_ended) {
                 self.swept.push(index);
             }
             if idle && state.is_open() && (state.paused || state.input_ended) {
@@ -173,9 +177,9 @@ impl Sockets<'_> {
         let token = Token::new(Kind::Receive, sock.generation, index);
         let receiver = &mut sock.receiver;
         sock.in_flight += 1;
-        if receiver.sweep || receiver.stream {
+        if receiver.sweep.is_some() || receiver.stream {
             let how = match *receiver {
-                Receiver { sweep: true, .. } => Once::OrNot,
+                Receiver { sweep: Some(_), .. } => Once::OrNot,
                 Receiver { more: true, .. } => Once::Now,
                 _ => Once::Later,
             };
@@ -244,10 +248,15 @@ impl Sockets<'_> {
                 let receiver = &mut self.sock(index).expect("looked at above").receiver;
                 receiver.more = done.socket_has_more();
                 let wrong = receiver.learn(n, small);
+                receiver.sweep = receiver.sweep.map(|rest| rest.saturating_sub(n as u32));
+                let swept = receiver.sweep == Some(0);
                 core.env.counters.receives.add(1);
                 core.received(index, lease, n);
                 if wrong && done.more() {
                     self.end_many(index);
+                }
+                if swept {
+                    self.swept.push(index);
                 }
                 // Also where the core only kept the bytes: what is armed may have to change.
                 core.touch(index);
@@ -278,8 +287,8 @@ impl Sockets<'_> {
         } else if done.is(Errno::AGAIN) || done.is(Errno::CANCELED) || done.is(Errno::INTR) {
             let sock = self.sock(index).expect("its completion came");
             sock.receiver.more = false;
-            if done.is(Errno::AGAIN) && sock.receiver.sweep {
-                sock.receiver.sweep = false;
+            if done.is(Errno::AGAIN) && sock.receiver.sweep.is_some() {
+                sock.receiver.sweep = None;
                 core.owe_drain(index);
             }
             core.touch(index);
@@ -304,7 +313,7 @@ impl Sockets<'_> {
             let Some(sock) = self.sock_of(token) else {
                 continue;
             };
-            let large = sock.receiver.stream || sock.receiver.sweep;
+            let large = sock.receiver.stream || sock.receiver.sweep.is_some();
             if there[usize::from(large)] == 0 {
                 self.starved.push_back(token);
             } else if sock.receiver.operation == Operation::Starved {
