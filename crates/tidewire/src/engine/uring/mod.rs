@@ -30,6 +30,7 @@ mod receive;
 mod ring;
 mod send;
 mod sockets;
+mod stopping;
 #[cfg(test)]
 mod tests;
 mod token;

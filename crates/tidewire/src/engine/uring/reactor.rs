@@ -17,11 +17,11 @@ use crate::waker::{Command, Stop, Waker};
 
 /// Longest wait for operations that were taken back. The kernel ends them at once; but completions
 /// of others may come first, as many as the queue has no room for.
-const QUIET_WAIT: Duration = Duration::from_secs(5);
+pub(super) const QUIET_WAIT: Duration = Duration::from_secs(5);
 
 /// The accept operation of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepting {
+pub(super) enum Accepting {
     No,
     Yes,
     /// Being taken back. It may still bring connections.
@@ -31,14 +31,14 @@ enum Accepting {
 }
 
 pub(super) struct Reactor<'r> {
-    core: Core,
-    io: Sockets<'r>,
-    setup: LoopSetup,
-    waker: Arc<Waker>,
+    pub(super) core: Core,
+    pub(super) io: Sockets<'r>,
+    pub(super) setup: LoopSetup,
+    pub(super) waker: Arc<Waker>,
     busy: BusyPoll,
     /// For each listener.
-    accepting: Vec<Accepting>,
-    accept_pause: accept::Pause,
+    pub(super) accepting: Vec<Accepting>,
+    pub(super) accept_pause: accept::Pause,
     next_loop: usize,
     /// Being worked on.
     batch: Vec<Completion>,
@@ -122,7 +122,7 @@ impl<'r> Reactor<'r> {
     }
 
     /// Deals with everything that has completed.
-    fn work_off(&mut self) {
+    pub(super) fn work_off(&mut self) {
         self.io.ring.collect();
         let mut batch = std::mem::take(&mut self.batch);
         std::mem::swap(&mut batch, &mut self.io.ring.collected);
@@ -243,7 +243,7 @@ impl<'r> Reactor<'r> {
         }
     }
 
-    fn end_accepting(&mut self) {
+    pub(super) fn end_accepting(&mut self) {
         for (i, accepting) in self.accepting.iter_mut().enumerate() {
             if *accepting == Accepting::Yes {
                 *accepting = Accepting::Ending;
@@ -290,7 +290,7 @@ impl<'r> Reactor<'r> {
         }
     }
 
-    fn take_in(&mut self, which: usize, socket: OwnedFd, peer: SocketAddr) {
+    pub(super) fn take_in(&mut self, which: usize, socket: OwnedFd, peer: SocketAddr) {
         let (service, listener) = {
             let listener = &self.setup.listeners[which];
             (listener.service, listener.number)
@@ -332,86 +332,5 @@ impl<'r> Reactor<'r> {
             return;
         }
         self.accept_all();
-    }
-
-    // ---- Stopping ----
-
-    /// Goes on with a stop, if there is one; true when the loop is to end.
-    fn stopped(&mut self) -> bool {
-        let stop = self.waker.stopping();
-        if stop == Stop::No {
-            return false;
-        }
-        if !self.core.draining() {
-            self.begin_drain();
-        }
-        let over = self.core.env.now >= self.setup.clock.deadline();
-        if stop == Stop::Now || over {
-            self.core.cut_all(&mut self.io);
-        }
-        // A connection handed over just before the stop waits among the commands.
-        self.core.states.is_empty() && !self.waker.is_pending()
-    }
-
-    fn begin_drain(&mut self) {
-        self.core.begin_drain(&mut self.io);
-        // Whoever was told that it is connected is served: first those whom the last completions
-        // bring, then those who wait in the queue.
-        self.end_accepting();
-        let clock = self.core.env.clock.clone();
-        let until = clock.monotonic() + QUIET_WAIT;
-        while self.accepting.contains(&Accepting::Ending) && clock.monotonic() < until {
-            if let Err(e) = self.io.ring.enter(Some(QUIET_WAIT)) {
-                tracing::error!(error = %e, "cannot wait for the last accepted");
-                break;
-            }
-            self.work_off();
-        }
-        for which in 0..self.setup.listeners.len() {
-            self.empty_queue(which);
-        }
-        self.setup.listeners.clear();
-        self.accepting.clear();
-        self.accept_pause = accept::Pause::default();
-        // What has been received already is not in the kernel's hands any more.
-        self.work_off();
-        for index in 0..self.io.count() {
-            if let Some(sock) = self.io.sock(index) {
-                let held = rustix::io::ioctl_fionread(&sock.fd).unwrap_or(0);
-                sock.receiver.sweep = Some(u32::try_from(held).unwrap_or(u32::MAX));
-                self.core.touch(index);
-            }
-        }
-    }
-
-    fn empty_queue(&mut self, which: usize) {
-        loop {
-            match accept::accept(&self.setup.listeners[which].socket) {
-                Accepted::Connection(socket, peer) => {
-                    if rustix::io::ioctl_fionbio(&socket, false).is_ok() {
-                        self.take_in(which, socket, peer);
-                    }
-                }
-                Accepted::Gone => {}
-                Accepted::None | Accepted::Broken(_) => return,
-                Accepted::Exhausted(e) => {
-                    tracing::warn!(error = %e, "connections that waited to be accepted are lost");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Tells of the stop those of whom nothing is to be read.
-    fn sweep(&mut self) {
-        while !self.io.swept.is_empty() {
-            for index in std::mem::take(&mut self.io.swept) {
-                if let Some(sock) = self.io.sock(index).filter(|s| s.receiver.sweep.is_some()) {
-                    sock.receiver.sweep = None;
-                    self.core.owe_drain(index);
-                }
-            }
-            self.core.settle_all(&mut self.io);
-        }
     }
 }
