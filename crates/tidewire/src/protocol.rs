@@ -208,12 +208,7 @@ impl<S: Service> Service for Arc<S> {
         (**self).woken(local, all);
     }
 
-    fn dial_failed(
-        &self,
-        token: u64,
-        error: &io::Error,
-        local: &mut <S::Conn as Protocol>::Local,
-    ) {
+    fn dial_failed(&self, token: u64, error: &io::Error, local: &mut <S::Conn as Protocol>::Local) {
         (**self).dial_failed(token, error, local);
     }
 }
