@@ -114,12 +114,19 @@ pub enum Refusal {
     Panicked,
     /// The loops are stopping.
     Stopping,
+    /// No thread could be started for it (threads engine). Accepting pauses then.
+    NoThread,
 }
 
 impl Refusal {
-    pub(crate) const KINDS: usize = 4;
-    pub(crate) const NAMES: [&'static str; Refusal::KINDS] =
-        ["connection_limit", "by_service", "panicked", "stopping"];
+    pub(crate) const KINDS: usize = 5;
+    pub(crate) const NAMES: [&'static str; Refusal::KINDS] = [
+        "connection_limit",
+        "by_service",
+        "panicked",
+        "stopping",
+        "no_thread",
+    ];
 
     pub(crate) const fn kind(self) -> usize {
         match self {
@@ -127,6 +134,7 @@ impl Refusal {
             Refusal::ByService(_) => 1,
             Refusal::Panicked => 2,
             Refusal::Stopping => 3,
+            Refusal::NoThread => 4,
         }
     }
 }

@@ -152,6 +152,12 @@ impl Core {
         Ok(index)
     }
 
+    /// Counts and logs a connection that was accepted and cannot be taken in.
+    pub(crate) fn refuse_accepted(&mut self, why: Refusal, addr: SocketAddr) {
+        self.env.counters.accepted.add(1);
+        self.refuse(why, addr);
+    }
+
     /// Counts and logs a refusal.
     pub(crate) fn refuse(&mut self, why: Refusal, addr: SocketAddr) {
         self.env.counters.refused[why.kind()].add(1);

@@ -15,7 +15,8 @@ use crate::time::Instant;
 /// A connection's way out: write, set a timer, ask the time, pause or resume reading, finish or
 /// abort. Nothing here blocks or fails; what is asked for is done when the callback has returned.
 ///
-/// After [`finish`](Link::finish) or [`abort`](Link::abort) every other call is without effect.
+/// After [`finish`](Link::finish) every other call but [`abort`](Link::abort) is without effect, after
+/// `abort` every one.
 pub struct Link<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) env: &'a mut Env,

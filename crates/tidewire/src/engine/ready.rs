@@ -19,6 +19,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
+use crate::closed::Refusal;
 use crate::core::{Core, Transport};
 use crate::counters::LoopCounters;
 use crate::engine::accept::{self, Accepted};
@@ -631,6 +632,7 @@ impl<P: Poller> Reactor<P> {
                     peer,
                 };
                 if let Err(e) = spawner.spawn(command, &self.waker) {
+                    self.core.refuse_accepted(Refusal::NoThread, peer);
                     self.pause_accepting(&e);
                 }
             }
