@@ -1,0 +1,264 @@
+//! What a home of the log offers: append a batch, be told later when it is durable, read from a
+//! position. [`crate`] has the embedded home; a replicated one would stand behind the same trait.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A stream's number in this log; dense from 0, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+/// A producer's number in this log, of one producer name on one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProducerId(pub u32);
+
+impl ProducerId {
+    /// Messages without an identity: no mark is kept and nothing is recognised as sent twice.
+    pub const ANONYMOUS: ProducerId = ProducerId(0);
+}
+
+/// The place of a batch in the order of appending, over all streams; starts at 1 and counts
+/// batches. It says nothing about whether the batch is durable: compare it with [`Progress`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// When a group of batches counts as committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Each group is synced (`fdatasync`) before it is committed.
+    Sync,
+    /// Groups are written at once and synced at least this often; committed when synced.
+    Interval(Duration),
+    /// Groups are written, and synced when the operating system likes. Committed when written;
+    /// the log never calls them durable, and `durable` is not granted to anybody.
+    Os,
+}
+
+/// A batch of one producer's messages.
+///
+/// `frames` holds whole messages back to back, each `id: u64 | size: u32 | payload`, little-endian,
+/// which is how they arrive and how they are stored.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// The stream they go to.
+    pub stream: StreamId,
+    /// Who sent them.
+    pub producer: ProducerId,
+    /// The messages.
+    pub frames: &'a [u8],
+    /// How many there are; at least 1.
+    pub count: u32,
+    /// The id of the last one; it becomes the producer's mark.
+    pub last_id: u64,
+    /// When they were received: microseconds since the Unix epoch.
+    pub timestamp_us: u64,
+}
+
+impl fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("stream", &self.stream)
+            .field("producer", &self.producer)
+            .field("bytes", &self.frames.len())
+            .field("count", &self.count)
+            .field("last_id", &self.last_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a batch was not taken. Nothing of it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The queue in front of the writer is full. Stop reading and try again at the next [`Wake`]:
+    /// there is one as soon as there is room.
+    #[error("the log's queue is full")]
+    Busy,
+    /// There is no room on the disk. Read on, refuse, try again after `retry_after`.
+    #[error("the disk is full")]
+    DiskFull {
+        /// When trying again makes sense.
+        retry_after: Duration,
+    },
+    /// A single batch above what a group may hold.
+    #[error("the batch is too large")]
+    TooLarge,
+    /// A limit on the number of streams or producers is reached.
+    #[error("too many streams or producers")]
+    TooMany,
+    /// A write or a sync has failed; nothing is taken any more. See [`Progress::failure`].
+    #[error("the log has failed")]
+    Failed,
+}
+
+/// How far the log has come.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// All batches up to this one have been handed to the operating system.
+    pub written: Ticket,
+    /// All batches up to this one are committed, in the sense of the [`Policy`], and visible to
+    /// readers.
+    pub committed: Ticket,
+    /// Why the log has stopped for good. Batches above `committed` will never be committed.
+    pub failure: Option<Failure>,
+}
+
+/// Why a log has stopped for good: what was attempted, on what, and what the system said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(pub Arc<str>);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What the log knows of a producer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The highest id appended, committed or not. `None`: nothing was ever appended, or so long ago
+    /// that the producer has expired.
+    pub appended: Option<u64>,
+    /// The last batch appended for it since the log was opened; [`Ticket`] 0 if there was none.
+    /// When `committed` has reached it, `appended` is committed.
+    pub ticket: Ticket,
+}
+
+/// The positions a reader may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The oldest position that is still kept.
+    pub first: u64,
+    /// The position that the next committed record will have or has: one past the last.
+    pub next: u64,
+}
+
+/// Where to begin reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this position, or at the oldest kept if that is later.
+    Position(u64),
+    /// After the last committed record.
+    Tail,
+    /// At the first record received at this time or later: microseconds since the Unix epoch.
+    Timestamp(u64),
+}
+
+/// Consecutive records of one stream, as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// The position of the first one.
+    pub first: u64,
+    /// How many there are.
+    pub count: u32,
+    /// When they were received: microseconds since the Unix epoch.
+    pub timestamp_us: u64,
+    /// Who sent them; empty for anonymous messages.
+    pub producer: Arc<str>,
+    /// The records, in the form of [`Run::frames`].
+    pub bytes: Vec<u8>,
+}
+
+/// Most bytes of records that one read may return; at least one record is returned however large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit(pub usize);
+
+/// What a read returned, in the order of positions; empty at the tail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Runs of records; the positions follow each other without gaps.
+    pub runs: Vec<Frames>,
+    /// Where the next read should begin.
+    pub next: u64,
+}
+
+/// Why a read failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The records have been removed by retention meanwhile.
+    #[error("position {asked} is gone, the oldest kept is {first}")]
+    Gone {
+        /// What was asked for.
+        asked: u64,
+        /// The oldest position kept.
+        first: u64,
+    },
+    /// The stored bytes are not what was written, or could not be read: file, offset and reason.
+    #[error("{0}")]
+    Damaged(Arc<str>),
+}
+
+/// Called, from any thread, when [`Log::progress`] has moved, room was made in the queue or on the
+/// disk, or the log failed. Must be quick, must not block and must not call the log.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Keeps a [`Wake`] registered; dropping it ends that.
+pub struct Watch(#[allow(dead_code, reason = "dropped, not read")] Box<dyn Send + Sync>);
+
+impl Watch {
+    /// A registration that ends when `guard` is dropped.
+    pub fn new(guard: impl Send + Sync + 'static) -> Watch {
+        Watch(Box::new(guard))
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+/// A home of records. All calls are quick and none blocks on a disk or a network, except
+/// [`Log::read`].
+pub trait Log: Send + Sync + 'static {
+    /// When groups are committed.
+    fn policy(&self) -> Policy;
+
+    /// Most bytes of payload that one record may have.
+    fn payload_max(&self) -> u32;
+
+    /// The number of the stream of this name, which comes into being if need be. Names have 1 to
+    /// 255 bytes of UTF-8.
+    ///
+    /// # Errors
+    /// [`Refused::TooMany`], [`Refused::Failed`].
+    fn stream(&self, name: &str) -> Result<StreamId, Refused>;
+
+    /// The number of the producer of this name (1 to 255 bytes of UTF-8) on a stream.
+    ///
+    /// # Errors
+    /// [`Refused::TooMany`], [`Refused::Failed`].
+    fn producer(&self, stream: StreamId, name: &str) -> Result<ProducerId, Refused>;
+
+    /// What is known of a producer.
+    fn mark(&self, producer: ProducerId) -> Mark;
+
+    /// Takes a batch into the queue of the writer. The batches of one producer are stored in the
+    /// order of these calls.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing of the batch was taken.
+    fn append(&self, run: Run<'_>) -> Result<Ticket, Refused>;
+
+    /// How far the log has come.
+    fn progress(&self) -> Progress;
+
+    /// Has `wake` called at every change of progress, once a group of batches.
+    fn watch(&self, wake: Wake) -> Watch;
+
+    /// The committed records of a stream that may be read; `None` if the stream does not exist.
+    fn range(&self, stream: &str) -> Option<Range>;
+
+    /// The position that `begin` means on this stream now; 0 for a stream that does not exist.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`]. May block on the disk for [`Begin::Timestamp`].
+    fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError>;
+
+    /// Committed records of a stream from a position on, up to `credit`. **Blocks** on the disk:
+    /// not for a loop.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    fn read(&self, stream: &str, from: u64, credit: Credit) -> Result<Committed, ReadError>;
+}
