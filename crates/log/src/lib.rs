@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod disk;
 
 pub use api::{
     Begin, Committed, Credit, Failure, Frames, Log, Mark, Policy, ProducerId, Progress, Range,
