@@ -33,6 +33,7 @@
 
 pub mod classic;
 mod ledger;
+pub mod native;
 mod sink;
 
 pub use sink::{Accepted, Counted, CountedLocal, Sink, Stored};

@@ -1,0 +1,243 @@
+//! The hello, with which every connection begins.
+
+use super::field::{Fields, Malformed, Read, TooLong, check, put_string};
+
+/// The version of the protocol that is spoken here.
+pub const VERSION: u8 = 1;
+/// Bytes in front of the body of a hello.
+pub const HELLO_HEADER: usize = 8;
+/// Largest body of a hello in bytes.
+pub const HELLO_BODY_MAX: usize = 1024;
+
+const MAGIC: [u8; 4] = *b"TIDE";
+const PRODUCE: u8 = 1;
+const SUBSCRIBE: u8 = 2;
+const SPARSE: u8 = 1;
+const ADOPT: u8 = 2;
+const FOLLOW: u8 = 1;
+
+/// What an acknowledgement means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Handed to the bounded queue of the log, not yet written.
+    Received = 1,
+    /// Committed: synced.
+    Durable = 2,
+}
+
+impl Level {
+    pub(super) fn of(byte: u8) -> Result<Level, Malformed> {
+        match byte {
+            1 => Ok(Level::Received),
+            2 => Ok(Level::Durable),
+            _ => Err(Malformed("no such level")),
+        }
+    }
+}
+
+/// What a producer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Produce<'a> {
+    /// The level wanted.
+    pub level: Level,
+    /// Ids rise, with gaps.
+    pub sparse: bool,
+    /// A `first_id` beyond the mark is to be adopted; only at [`Level::Received`].
+    pub adopt: bool,
+    /// Messages that the client wants to have unacknowledged; 0 as the server likes.
+    pub window_messages: u32,
+    /// Bytes of messages, headers included, likewise.
+    pub window_bytes: u64,
+    /// The id of the first message that will be sent.
+    pub first_id: u64,
+    /// The stream; empty for `default`. Strings have at most 255 bytes.
+    pub stream: &'a str,
+    /// The producer; empty for anonymous messages.
+    pub producer: &'a str,
+    /// A secret, where the server asks for one.
+    pub token: &'a str,
+}
+
+/// What a reader asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscribe<'a> {
+    /// Where to begin.
+    pub begin: Begin,
+    /// Go on at the tail instead of ending.
+    pub follow: bool,
+    /// Bytes of batch frames that may be sent before more credit is given.
+    pub credit: u64,
+    /// The stream; empty for `default`. Strings have at most 255 bytes.
+    pub stream: &'a str,
+    /// A named cursor, for [`Begin::Cursor`] and for moving it; may be empty.
+    pub cursor: &'a str,
+    /// A secret, where the server asks for one.
+    pub token: &'a str,
+}
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this position, or the oldest kept if that is later.
+    Position(u64),
+    /// Behind the last record.
+    Tail,
+    /// At the first record received then or later: microseconds since the Unix epoch.
+    Timestamp(u64),
+    /// Where the named cursor stands, or at the oldest record if it stands nowhere.
+    Cursor,
+}
+
+/// The first thing a client says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hello<'a> {
+    /// It will send messages.
+    Produce(Produce<'a>),
+    /// It wants to read them.
+    Subscribe(Subscribe<'a>),
+}
+
+impl<'a> Hello<'a> {
+    /// Adds the frame to `out`.
+    ///
+    /// # Errors
+    /// [`TooLong`]: one of the strings; nothing was added.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let (kind, strings) = match self {
+            Hello::Produce(p) => (PRODUCE, [p.stream, p.producer, p.token]),
+            Hello::Subscribe(s) => (SUBSCRIBE, [s.stream, s.cursor, s.token]),
+        };
+        for (name, text) in ["the stream", "the producer or cursor", "the token"]
+            .into_iter()
+            .zip(strings)
+        {
+            check(name, text)?;
+        }
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[VERSION, kind, 0, 0]);
+        let start = out.len();
+        match self {
+            Hello::Produce(p) => {
+                let flags = u8::from(p.sparse) * SPARSE | u8::from(p.adopt) * ADOPT;
+                out.extend_from_slice(&[p.level as u8, flags, 0, 0]);
+                out.extend_from_slice(&p.window_messages.to_le_bytes());
+                out.extend_from_slice(&p.window_bytes.to_le_bytes());
+                out.extend_from_slice(&p.first_id.to_le_bytes());
+            }
+            Hello::Subscribe(s) => {
+                let (begin, at) = match s.begin {
+                    Begin::Position(at) => (1, at),
+                    Begin::Tail => (2, 0),
+                    Begin::Timestamp(at) => (3, at),
+                    Begin::Cursor => (4, 0),
+                };
+                out.extend_from_slice(&[begin, u8::from(s.follow) * FOLLOW, 0, 0]);
+                out.extend_from_slice(&s.credit.to_le_bytes());
+                out.extend_from_slice(&at.to_le_bytes());
+            }
+        }
+        for text in strings {
+            put_string(text, out);
+        }
+        let len = (out.len() - start) as u16;
+        out[start - 2..start].copy_from_slice(&len.to_le_bytes());
+        Ok(())
+    }
+
+    /// Reads the hello at the start of `bytes`. What cannot become one is found out as early as
+    /// its bytes are there.
+    ///
+    /// # Errors
+    /// [`Malformed`] says what is wrong with it.
+    pub fn decode(bytes: &'a [u8]) -> Result<Read<Hello<'a>>, Malformed> {
+        let magic = &bytes[..bytes.len().min(4)];
+        if magic != &MAGIC[..magic.len()] {
+            return Err(Malformed("this is not the native protocol"));
+        }
+        if bytes.get(4).is_some_and(|&version| version != VERSION) {
+            return Err(Malformed("only version 1 is spoken here"));
+        }
+        if bytes.get(5).is_some_and(|kind| !(1..=2).contains(kind)) {
+            return Err(Malformed("no such kind of hello"));
+        }
+        let Some(([_, _, _, _, _, kind, len @ ..], rest)) =
+            bytes.split_first_chunk::<HELLO_HEADER>()
+        else {
+            return Ok(Read::Partial(HELLO_HEADER));
+        };
+        let len = usize::from(u16::from_le_bytes(*len));
+        if len > HELLO_BODY_MAX {
+            return Err(Malformed("the hello is too long"));
+        }
+        let Some(body) = rest.get(..len) else {
+            return Ok(Read::Partial(HELLO_HEADER + len));
+        };
+        let mut fields = Fields(body);
+        let hello = match *kind {
+            PRODUCE => Hello::Produce(produce(&mut fields)?),
+            _ => Hello::Subscribe(subscribe(&mut fields)?),
+        };
+        if !fields.0.is_empty() {
+            return Err(Malformed("the hello is longer than its fields"));
+        }
+        Ok(Read::Whole(hello, HELLO_HEADER + len))
+    }
+}
+
+fn produce<'a>(fields: &mut Fields<'a>) -> Result<Produce<'a>, Malformed> {
+    let level = Level::of(fields.u8()?)?;
+    let flags = flags(fields, SPARSE | ADOPT)?;
+    let produce = Produce {
+        level,
+        sparse: flags & SPARSE != 0,
+        adopt: flags & ADOPT != 0,
+        window_messages: fields.u32()?,
+        window_bytes: fields.u64()?,
+        first_id: fields.u64()?,
+        stream: fields.string()?,
+        producer: fields.string()?,
+        token: fields.string()?,
+    };
+    if produce.adopt && level != Level::Received {
+        return Err(Malformed("only at level received is an id adopted"));
+    }
+    Ok(produce)
+}
+
+fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
+    let begin = fields.u8()?;
+    let flags = flags(fields, FOLLOW)?;
+    let credit = fields.u64()?;
+    let at = fields.u64()?;
+    let begin = match begin {
+        1 => Begin::Position(at),
+        2 => Begin::Tail,
+        3 => Begin::Timestamp(at),
+        4 => Begin::Cursor,
+        _ => return Err(Malformed("no such place to begin")),
+    };
+    let subscribe = Subscribe {
+        begin,
+        follow: flags & FOLLOW != 0,
+        credit,
+        stream: fields.string()?,
+        cursor: fields.string()?,
+        token: fields.string()?,
+    };
+    if begin == Begin::Cursor && subscribe.cursor.is_empty() {
+        return Err(Malformed("the cursor has no name"));
+    }
+    Ok(subscribe)
+}
+
+/// The flags, none but those `known`, and the reserved field behind them.
+fn flags(fields: &mut Fields<'_>, known: u8) -> Result<u8, Malformed> {
+    let flags = fields.u8()?;
+    if flags & !known != 0 {
+        return Err(Malformed("no such flag"));
+    }
+    if fields.u16()? != 0 {
+        return Err(Malformed("a reserved field is not 0"));
+    }
+    Ok(flags)
+}

@@ -1,0 +1,83 @@
+//! Why something was refused.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+        /// Why a server refuses.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+            /// One that this version does not know.
+            Unknown(u16),
+        }
+
+        impl Reason {
+            /// All that are known.
+            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+
+            /// Its number in a frame.
+            #[must_use]
+            pub fn code(self) -> u16 {
+                match self {
+                    $(Reason::$name => $code,)*
+                    Reason::Unknown(code) => code,
+                }
+            }
+
+            /// The reason of this number.
+            #[must_use]
+            pub fn of(code: u16) -> Reason {
+                match code {
+                    $($code => Reason::$name,)*
+                    _ => Reason::Unknown(code),
+                }
+            }
+        }
+
+        impl fmt::Display for Reason {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Reason::$name => f.write_str($text),)*
+                    Reason::Unknown(code) => write!(f, "reason {code}"),
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Not this protocol, or a bad field.
+    Malformed = 1, "malformed";
+    /// A payload above the limit of the welcome.
+    TooLarge = 2, "too large";
+    /// No room on the disk of the log: try again later.
+    DiskFull = 3, "disk full";
+    /// Above the rate allowed to a connection: try again later.
+    OverQuota = 4, "over quota";
+    /// A gap in the ids; the id is the one expected.
+    OutOfOrder = 5, "out of order";
+    /// A newer session of this producer has begun.
+    Fenced = 6, "fenced";
+    /// The token is not known, or not for this stream.
+    Unauthorised = 7, "unauthorised";
+    /// The log has stopped for good: what is unacknowledged may be lost.
+    LogFailed = 8, "log failed";
+    /// The server is stopping: connect again.
+    Stopping = 9, "stopping";
+    /// A limit on streams, producers, cursors or sessions.
+    TooMany = 10, "too many";
+    /// The position has been removed by retention.
+    Gone = 11, "gone";
+    /// The log cannot be read there.
+    Damaged = 12, "damaged";
+}
+
+impl Reason {
+    /// Whether the connection ends with it. The others are to be tried again on the same
+    /// connection.
+    #[must_use]
+    pub fn closes(self) -> bool {
+        !matches!(self, Reason::DiskFull | Reason::OverQuota)
+    }
+}

@@ -1,0 +1,266 @@
+//! Frames from the server to the client.
+
+use super::field::{Fields, Malformed, Read, put_string};
+use super::hello::Level;
+use super::reason::Reason;
+
+/// Bytes in front of the body of a frame.
+pub const FRAME_HEADER: usize = 8;
+
+const WELCOME: u8 = 1;
+const ACK: u8 = 2;
+const REFUSAL: u8 = 3;
+const READER_WELCOME: u8 = 4;
+const BATCH: u8 = 5;
+const END: u8 = 6;
+
+/// The only flag there is; what it says depends on the kind.
+const FLAG: u8 = 1;
+
+/// What a server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerFrame<'a> {
+    /// To a producer: go on.
+    Welcome(Welcome),
+    /// Every message up to `id` is at the level granted.
+    Ack {
+        /// The last message acknowledged.
+        id: u64,
+        /// Nothing new: a commit is still under way.
+        keep_alive: bool,
+    },
+    /// Something was refused.
+    Refusal(Refusal<'a>),
+    /// To a reader: go on.
+    ReaderWelcome(ReaderWelcome),
+    /// Records.
+    Batch(Batch<'a>),
+    /// The tail was reached without following; the connection closes.
+    End {
+        /// Where reading would go on.
+        next: u64,
+    },
+    /// A kind that this version does not know; to be skipped.
+    Unknown(u8),
+}
+
+/// What a producer was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The level of the acknowledgements.
+    pub level: Level,
+    /// Largest payload in bytes.
+    pub payload_max: u32,
+    /// Most messages unacknowledged.
+    pub window_messages: u32,
+    /// Silence, in milliseconds, after which an acknowledgement is repeated while one is owed.
+    pub keepalive_ms: u32,
+    /// Most bytes of messages, headers included, unacknowledged.
+    pub window_bytes: u64,
+    /// The producer's mark; `None` if it has none.
+    pub last_id: Option<u64>,
+}
+
+/// What was refused and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// The first message refused; for a reader, a position.
+    pub id: u64,
+    /// Why.
+    pub reason: Reason,
+    /// When to try again, in milliseconds; 0 where that makes no sense.
+    pub retry_after_ms: u32,
+    /// For people; at most 255 bytes, cut where it is longer.
+    pub text: &'a str,
+    /// The connection closes after this.
+    pub closes: bool,
+}
+
+/// Where a reader stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReaderWelcome {
+    /// The oldest position kept.
+    pub first: u64,
+    /// One past the last.
+    pub next: u64,
+    /// Where reading begins.
+    pub start: u64,
+}
+
+/// Records of one producer, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// The position of the first.
+    pub first: u64,
+    /// When they were received: microseconds since the Unix epoch.
+    pub timestamp_us: u64,
+    /// How many there are.
+    pub count: u32,
+    /// Who sent them; empty for anonymous messages.
+    pub producer: &'a str,
+    /// The messages with their headers, as [`parser`](super::parser) takes them.
+    pub messages: &'a [u8],
+}
+
+/// Bytes of a batch frame besides its messages.
+#[must_use]
+pub const fn batch_overhead(producer: &str) -> usize {
+    FRAME_HEADER + 8 + 8 + 4 + 1 + producer.len()
+}
+
+/// Adds the part of a batch frame that comes before its messages, `messages_len` bytes of them.
+///
+/// # Panics
+/// If the name has more than 255 bytes, or the frame 2^32 or more.
+pub fn encode_batch_head(
+    first: u64,
+    timestamp_us: u64,
+    count: u32,
+    producer: &str,
+    messages_len: usize,
+    out: &mut Vec<u8>,
+) {
+    let body = batch_overhead(producer) - FRAME_HEADER + messages_len;
+    put_header(BATCH, false, body, out);
+    out.extend_from_slice(&first.to_le_bytes());
+    out.extend_from_slice(&timestamp_us.to_le_bytes());
+    out.extend_from_slice(&count.to_le_bytes());
+    put_string(producer, out);
+}
+
+impl<'a> ServerFrame<'a> {
+    /// Adds the frame to `out`. [`ServerFrame::Unknown`] adds a frame with an empty body.
+    ///
+    /// # Panics
+    /// As [`encode_batch_head`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            ServerFrame::Welcome(welcome) => {
+                put_header(WELCOME, welcome.last_id.is_some(), 32, out);
+                out.extend_from_slice(&[welcome.level as u8, 0, 0, 0]);
+                out.extend_from_slice(&welcome.payload_max.to_le_bytes());
+                out.extend_from_slice(&welcome.window_messages.to_le_bytes());
+                out.extend_from_slice(&welcome.keepalive_ms.to_le_bytes());
+                out.extend_from_slice(&welcome.window_bytes.to_le_bytes());
+                out.extend_from_slice(&welcome.last_id.unwrap_or(0).to_le_bytes());
+            }
+            ServerFrame::Ack { id, keep_alive } => {
+                put_header(ACK, *keep_alive, 8, out);
+                out.extend_from_slice(&id.to_le_bytes());
+            }
+            ServerFrame::Refusal(refusal) => {
+                let text = cut(refusal.text);
+                put_header(REFUSAL, refusal.closes, 17 + text.len(), out);
+                out.extend_from_slice(&refusal.id.to_le_bytes());
+                out.extend_from_slice(&refusal.reason.code().to_le_bytes());
+                out.extend_from_slice(&[0, 0]);
+                out.extend_from_slice(&refusal.retry_after_ms.to_le_bytes());
+                put_string(text, out);
+            }
+            ServerFrame::ReaderWelcome(welcome) => {
+                put_header(READER_WELCOME, false, 24, out);
+                for position in [welcome.first, welcome.next, welcome.start] {
+                    out.extend_from_slice(&position.to_le_bytes());
+                }
+            }
+            ServerFrame::Batch(batch) => {
+                encode_batch_head(
+                    batch.first,
+                    batch.timestamp_us,
+                    batch.count,
+                    batch.producer,
+                    batch.messages.len(),
+                    out,
+                );
+                out.extend_from_slice(batch.messages);
+            }
+            ServerFrame::End { next } => {
+                put_header(END, false, 8, out);
+                out.extend_from_slice(&next.to_le_bytes());
+            }
+            ServerFrame::Unknown(kind) => put_header(*kind, false, 0, out),
+        }
+    }
+
+    /// Reads the frame at the start of `bytes`, with a body of at most `body_max` bytes. Fields
+    /// that later versions add behind those known here are skipped.
+    ///
+    /// # Errors
+    /// [`Malformed`] says what is wrong with it.
+    pub fn decode(bytes: &'a [u8], body_max: usize) -> Result<Read<ServerFrame<'a>>, Malformed> {
+        let Some(([kind, flags, _, _, len @ ..], rest)) = bytes.split_first_chunk::<FRAME_HEADER>()
+        else {
+            return Ok(Read::Partial(FRAME_HEADER));
+        };
+        let len = u32::from_le_bytes(*len) as usize;
+        if len > body_max {
+            return Err(Malformed("a frame is too long"));
+        }
+        let Some(body) = rest.get(..len) else {
+            return Ok(Read::Partial(FRAME_HEADER + len));
+        };
+        let frame = body_of(*kind, flags & FLAG != 0, Fields(body))?;
+        Ok(Read::Whole(frame, FRAME_HEADER + len))
+    }
+}
+
+fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'_>, Malformed> {
+    Ok(match kind {
+        WELCOME => {
+            let [level, _, _, _] = fields.array()?;
+            ServerFrame::Welcome(Welcome {
+                level: Level::of(level)?,
+                payload_max: fields.u32()?,
+                window_messages: fields.u32()?,
+                keepalive_ms: fields.u32()?,
+                window_bytes: fields.u64()?,
+                last_id: Some(fields.u64()?).filter(|_| flag),
+            })
+        }
+        ACK => ServerFrame::Ack {
+            id: fields.u64()?,
+            keep_alive: flag,
+        },
+        REFUSAL => {
+            let (id, reason, _) = (fields.u64()?, fields.u16()?, fields.u16()?);
+            ServerFrame::Refusal(Refusal {
+                id,
+                reason: Reason::of(reason),
+                retry_after_ms: fields.u32()?,
+                text: fields.string()?,
+                closes: flag,
+            })
+        }
+        READER_WELCOME => ServerFrame::ReaderWelcome(ReaderWelcome {
+            first: fields.u64()?,
+            next: fields.u64()?,
+            start: fields.u64()?,
+        }),
+        BATCH => ServerFrame::Batch(Batch {
+            first: fields.u64()?,
+            timestamp_us: fields.u64()?,
+            count: fields.u32()?,
+            producer: fields.string()?,
+            messages: fields.0,
+        }),
+        END => ServerFrame::End {
+            next: fields.u64()?,
+        },
+        _ => ServerFrame::Unknown(kind),
+    })
+}
+
+fn put_header(kind: u8, flag: bool, body: usize, out: &mut Vec<u8>) {
+    let len = u32::try_from(body).expect("a frame below 4 GiB");
+    out.extend_from_slice(&[kind, u8::from(flag) * FLAG, 0, 0]);
+    out.extend_from_slice(&len.to_le_bytes());
+}
+
+/// The first 255 bytes of a text, or a few fewer so as not to cut a character.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(u8::MAX.into());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,215 @@
+//! The test vectors of the native protocol, `docs/protocol-vectors.txt`: each is decoded to the
+//! fields that stand beside it, and encoded from them again.
+
+use std::fmt::Write;
+
+use tidewire_ingest::native::codec::{
+    Begin, Hello, Level, Malformed, Read, ReaderFrame, Reason, ServerFrame,
+};
+
+const VECTORS: &str = include_str!("../../../docs/protocol-vectors.txt");
+
+fn bytes(hex: &str) -> Vec<u8> {
+    assert_eq!(hex.len() % 2, 0, "{hex}");
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Received => "received",
+        Level::Durable => "durable",
+    }
+}
+
+fn hello(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
+    let Read::Whole(hello, len) = Hello::decode(bytes)? else {
+        panic!("not whole");
+    };
+    assert_eq!(len, bytes.len());
+    let fields = match hello {
+        Hello::Produce(p) => format!(
+            "hello=produce level={} sparse={} adopt={} window_messages={} window_bytes={} \
+             first_id={} stream={:?} producer={:?} token={:?}",
+            level(p.level),
+            p.sparse,
+            p.adopt,
+            p.window_messages,
+            p.window_bytes,
+            p.first_id,
+            p.stream,
+            p.producer,
+            p.token
+        ),
+        Hello::Subscribe(s) => {
+            let begin = match s.begin {
+                Begin::Position(at) => format!("position:{at}"),
+                Begin::Tail => "tail".to_owned(),
+                Begin::Timestamp(at) => format!("timestamp:{at}"),
+                Begin::Cursor => "cursor".to_owned(),
+            };
+            format!(
+                "hello=subscribe begin={begin} follow={} credit={} stream={:?} cursor={:?} \
+                 token={:?}",
+                s.follow, s.credit, s.stream, s.cursor, s.token
+            )
+        }
+    };
+    let mut again = Vec::new();
+    hello.encode(&mut again).unwrap();
+    Ok((fields, again))
+}
+
+fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
+    let Read::Whole(frame, len) = ServerFrame::decode(bytes, 1 << 20)? else {
+        panic!("not whole");
+    };
+    assert_eq!(len, bytes.len());
+    let fields = match frame {
+        ServerFrame::Welcome(w) => format!(
+            "frame=welcome level={} payload_max={} window_messages={} keepalive_ms={} \
+             window_bytes={} last_id={}",
+            level(w.level),
+            w.payload_max,
+            w.window_messages,
+            w.keepalive_ms,
+            w.window_bytes,
+            w.last_id.map_or("none".to_owned(), |id| id.to_string())
+        ),
+        ServerFrame::Ack { id, keep_alive } => {
+            format!("frame=ack id={id} keep_alive={keep_alive}")
+        }
+        ServerFrame::Refusal(r) => {
+            assert_eq!(r.closes, r.reason.closes());
+            format!(
+                "frame=refusal id={} reason={} retry_after_ms={} text={:?} closes={}",
+                r.id,
+                r.reason.to_string().replace(' ', "-"),
+                r.retry_after_ms,
+                r.text,
+                r.closes
+            )
+        }
+        ServerFrame::ReaderWelcome(w) => format!(
+            "frame=reader-welcome first={} next={} start={}",
+            w.first, w.next, w.start
+        ),
+        ServerFrame::Batch(b) => format!(
+            "frame=batch first={} timestamp_us={} count={} producer={:?} messages={}",
+            b.first,
+            b.timestamp_us,
+            b.count,
+            b.producer,
+            hex(b.messages)
+        ),
+        ServerFrame::End { next } => format!("frame=end next={next}"),
+        ServerFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
+    };
+    let mut again = Vec::new();
+    frame.encode(&mut again);
+    Ok((fields, again))
+}
+
+fn reader(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
+    let Read::Whole(frame, len) = ReaderFrame::decode(bytes)? else {
+        panic!("not whole");
+    };
+    assert_eq!(len, bytes.len());
+    let fields = match frame {
+        ReaderFrame::Credit(bytes) => format!("frame=credit bytes={bytes}"),
+        ReaderFrame::CommitCursor(position) => format!("frame=commit-cursor position={position}"),
+        ReaderFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
+    };
+    let mut again = Vec::new();
+    frame.encode(&mut again);
+    Ok((fields, again))
+}
+
+#[test]
+fn every_vector_is_what_it_says() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for line in VECTORS
+        .lines()
+        .filter(|l| !l.is_empty() && !l.starts_with('#'))
+    {
+        let mut parts = line.splitn(4, ' ');
+        let mut part = || parts.next().unwrap_or_else(|| panic!("{line}"));
+        let (name, direction, text, fields) = (part(), part(), part(), part());
+        let whole = bytes(text);
+        let decoded = match direction {
+            "hello" => hello(&whole),
+            "server" => server(&whole),
+            "reader" => reader(&whole),
+            _ => panic!("no such direction: {line}"),
+        };
+        seen += 1;
+        let found = match &decoded {
+            Ok((found, _)) => found.as_str(),
+            Err(_) => "malformed",
+        };
+        if found != fields {
+            wrong.push(format!("{name} {direction} {text} {found}"));
+        }
+        // Vectors with extras are told by their names: they are read, and written without.
+        if let Ok((_, again)) = &decoded
+            && again != &whole
+            && !name.ends_with("-extended")
+        {
+            wrong.push(format!("{name} {direction} {} {found}", hex(again)));
+        }
+    }
+    assert!(wrong.is_empty(), "should be:\n{}", wrong.join("\n"));
+    assert!(seen > 30, "{seen}");
+}
+
+/// Every beginning of a vector asks for more, and for no more than the whole.
+#[test]
+fn every_beginning_of_a_frame_is_partial() {
+    for line in VECTORS
+        .lines()
+        .filter(|l| !l.is_empty() && !l.starts_with('#'))
+    {
+        let parts: Vec<&str> = line.splitn(4, ' ').collect();
+        if parts[3] == "malformed" {
+            continue;
+        }
+        let whole = bytes(parts[2]);
+        for len in 0..whole.len() {
+            let part = &whole[..len];
+            let needed = match parts[1] {
+                "hello" => match Hello::decode(part) {
+                    Ok(Read::Partial(needed)) => needed,
+                    other => panic!("{line}: {other:?}"),
+                },
+                "server" => match ServerFrame::decode(part, 1 << 20) {
+                    Ok(Read::Partial(needed)) => needed,
+                    other => panic!("{line}: {other:?}"),
+                },
+                _ => match ReaderFrame::decode(part) {
+                    Ok(Read::Partial(needed)) => needed,
+                    other => panic!("{line}: {other:?}"),
+                },
+            };
+            assert!(needed > len && needed <= whole.len(), "{line}: {len}");
+        }
+    }
+}
+
+#[test]
+fn reasons_keep_their_numbers() {
+    for (at, reason) in Reason::ALL.iter().enumerate() {
+        assert_eq!(usize::from(reason.code()), at + 1);
+        assert_eq!(Reason::of(reason.code()), *reason);
+    }
+    assert_eq!(Reason::of(999), Reason::Unknown(999));
+}
