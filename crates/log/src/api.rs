@@ -261,4 +261,22 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// See [`ReadError`].
     fn read(&self, stream: &str, from: u64, credit: Credit) -> Result<Committed, ReadError>;
+
+    /// Where the named cursor of a stream stands; `None` if it was never set, or this home keeps no
+    /// cursors.
+    fn cursor(&self, stream: &str, name: &str) -> Option<u64> {
+        let _ = (stream, name);
+        None
+    }
+
+    /// Has the named cursor (1 to 255 bytes of UTF-8) of a stream stand at `position`; durable with
+    /// the next commit.
+    ///
+    /// # Errors
+    /// [`Refused::TooMany`] at the limit of cursors, and from a home that keeps none;
+    /// [`Refused::Failed`].
+    fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
+        let _ = (stream, name, position);
+        Err(Refused::TooMany)
+    }
 }
