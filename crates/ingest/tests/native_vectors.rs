@@ -100,8 +100,8 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             )
         }
         ServerFrame::ReaderWelcome(w) => format!(
-            "frame=reader-welcome first={} next={} start={}",
-            w.first, w.next, w.start
+            "frame=reader-welcome first={} next={} start={} body_max={}",
+            w.first, w.next, w.start, w.body_max
         ),
         ServerFrame::Batch(b) => format!(
             "frame=batch first={} timestamp_us={} count={} producer={:?} messages={}",

@@ -85,6 +85,8 @@ pub struct ReaderWelcome {
     pub next: u64,
     /// Where reading begins.
     pub start: u64,
+    /// Largest body of a batch frame, in bytes.
+    pub body_max: u32,
 }
 
 /// Records of one producer, one behind the other.
@@ -158,10 +160,12 @@ impl<'a> ServerFrame<'a> {
                 put_string(text, out);
             }
             ServerFrame::ReaderWelcome(welcome) => {
-                put_header(READER_WELCOME, false, 24, out);
+                put_header(READER_WELCOME, false, 32, out);
                 for position in [welcome.first, welcome.next, welcome.start] {
                     out.extend_from_slice(&position.to_le_bytes());
                 }
+                out.extend_from_slice(&welcome.body_max.to_le_bytes());
+                out.extend_from_slice(&[0; 4]);
             }
             ServerFrame::Batch(batch) => {
                 encode_batch_head(
@@ -235,6 +239,7 @@ fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'
             first: fields.u64()?,
             next: fields.u64()?,
             start: fields.u64()?,
+            body_max: fields.u32()?,
         }),
         BATCH => ServerFrame::Batch(Batch {
             first: fields.u64()?,
