@@ -35,5 +35,7 @@ pub mod classic;
 mod ledger;
 pub mod native;
 mod sink;
+#[doc(hidden)]
+pub mod testing;
 
 pub use sink::{Accepted, Counted, CountedLocal, Sink, Stored};
