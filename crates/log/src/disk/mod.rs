@@ -1,6 +1,8 @@
 //! The file operations of the log, behind a small trait so that a simulated disk can stand in for
 //! the real one: all of a log's files live in one flat directory.
 
+pub mod sim;
+
 use std::fmt;
 use std::io::{self, IoSlice};
 
@@ -49,6 +51,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
 }
 
 /// An open file.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]
 pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.
     ///
