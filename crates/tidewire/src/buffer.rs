@@ -162,35 +162,49 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Where received bytes go.
+    ///
+    /// # Panics
+    /// If a protocol keeps a part of what came before: see [`is_shared`](Lease::is_shared).
+    #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.range_mut(0, self.pool.0.size)
     }
 
-    /// Ends the writing: `carried` in front of the first `len` received bytes, as one chunk.
-    /// `carried` is at most [`HEADROOM`] long.
-    pub(crate) fn freeze(mut self, carried: &[u8], len: usize) -> Chunk {
+    /// Lends `carried` in front of the first `len` received bytes, as one slice. `carried` is at
+    /// most [`HEADROOM`] long.
+    #[inline]
+    pub(crate) fn lend(&mut self, carried: &[u8], len: usize) -> Lent<'_> {
         assert!(carried.len() <= HEADROOM && len <= self.pool.0.size);
         if !carried.is_empty() {
             self.range_mut(-(carried.len() as isize), carried.len())
                 .copy_from_slice(carried);
         }
         let start = self.pool.start(self.id) - carried.len();
-        let refs = &self.pool.0.refs[self.id as usize];
-        // One for the chunk; this lease's own goes when it is dropped below.
-        refs.set(refs.get() + 1);
-        Chunk(Piece::Pool {
-            pool: self.pool.clone(),
+        let cells = &self.pool.0.memory[start..start + carried.len() + len];
+        // SAFETY: the lease is borrowed for as long as the slice lives, so nobody can get at its
+        // `space`, and no other lease of the piece exists; chunks only read.
+        let bytes = unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, cells.len()) };
+        Lent {
+            pool: &self.pool,
             id: self.id,
-            start: start as u32,
-            len: (carried.len() + len) as u32,
-        })
+            start,
+            bytes,
+        }
     }
 
+    /// Whether chunks share the piece. It may then not be received into again: drop this.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.pool.0.refs[self.id as usize].get() != 1
+    }
+
+    #[inline]
     fn range_mut(&mut self, from: isize, len: usize) -> &mut [u8] {
+        assert!(!self.is_shared(), "a chunk of this receive buffer is kept");
         let start = (self.pool.start(self.id) as isize + from) as usize;
         let cells = &self.pool.0.memory[start..start + len];
-        // SAFETY: the piece's count is 1 and this lease is its holder (`lease`), so no chunk of it
-        // exists and no other lease; `&mut self` makes this the only slice. The range stays inside
+        // SAFETY: the piece's count is 1 (looked at above) and this lease is its holder, so no chunk
+        // of it exists and no other lease; `&mut self` makes this the only slice. The range stays inside
         // the piece's headroom and space. `Cell` permits writing through the shared pool.
         unsafe { std::slice::from_raw_parts_mut(cells.as_ptr() as *mut u8, len) }
     }
@@ -198,7 +212,44 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        let refs = &self.pool.0.refs[self.id as usize];
+        if refs.get() > 1 {
+            refs.set(refs.get() | KEPT);
+            self.pool.0.kept.set(self.pool.0.kept.get() + 1);
+        }
         self.pool.release(self.id);
+    }
+}
+
+/// Received bytes while a protocol looks at them.
+pub(crate) struct Lent<'a> {
+    pool: &'a Pool,
+    id: u32,
+    start: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Lent<'a> {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The part `from..from + len`, sharing the receive buffer if that is allowed now, else `None`.
+    #[inline]
+    pub(crate) fn share(&self, from: usize, len: usize) -> Option<Chunk> {
+        assert!(from + len <= self.bytes.len());
+        if len < SHARE_MIN || self.pool.0.kept.get() >= self.pool.0.share_max {
+            return None;
+        }
+        let refs = &self.pool.0.refs[self.id as usize];
+        refs.set(refs.get() + 1);
+        Some(Chunk(Piece::Pool {
+            pool: self.pool.clone(),
+            id: self.id,
+            start: (self.start + from) as u32,
+            len: len as u32,
+        }))
     }
 }
 
@@ -223,39 +274,6 @@ impl Chunk {
     #[must_use]
     pub fn copy_from(bytes: &[u8]) -> Chunk {
         Chunk(Piece::Heap(Bytes::copy_from_slice(bytes)))
-    }
-
-    /// The part `from..from + len`, sharing the receive buffer if that is allowed now, else `None`.
-    pub(crate) fn share(&self, from: usize, len: usize) -> Option<Chunk> {
-        let Piece::Pool {
-            pool, id, start, ..
-        } = &self.0
-        else {
-            return None;
-        };
-        assert!(from + len <= self.len());
-        if len < SHARE_MIN || pool.0.kept.get() >= pool.0.share_max {
-            return None;
-        }
-        let refs = &pool.0.refs[*id as usize];
-        refs.set(refs.get() + 1);
-        Some(Chunk(Piece::Pool {
-            pool: pool.clone(),
-            id: *id,
-            start: start + from as u32,
-            len: len as u32,
-        }))
-    }
-
-    /// Ends the engine's own hold after `received`; what the protocol took is counted as kept.
-    pub(crate) fn end_lending(self) {
-        if let Piece::Pool { pool, id, .. } = &self.0 {
-            let refs = &pool.0.refs[*id as usize];
-            if refs.get() & !KEPT > 1 && refs.get() & KEPT == 0 {
-                refs.set(refs.get() | KEPT);
-                pool.0.kept.set(pool.0.kept.get() + 1);
-            }
-        }
     }
 
     /// Bytes that this keeps from being received into: a whole buffer if shared, else the copy.
@@ -311,19 +329,21 @@ impl Drop for Chunk {
 mod tests {
     use super::*;
 
-    fn filled(pool: &Pool, byte: u8, len: usize) -> Chunk {
+    fn filled(pool: &Pool, byte: u8, len: usize) -> Lease {
         let mut lease = pool.lease().unwrap();
         lease.space()[..len].fill(byte);
-        lease.freeze(&[], len)
+        lease
     }
 
     #[test]
     fn a_piece_returns_when_its_last_part_is_dropped() {
         let pool = Pool::new(2, 16384);
-        let whole = filled(&pool, 7, 16384);
+        let mut lease = filled(&pool, 7, 16384);
+        let whole = lease.lend(&[], 16384);
         let a = whole.share(0, 8192).unwrap();
         let b = whole.share(8192, 8192).unwrap();
-        whole.end_lending();
+        assert!(lease.is_shared());
+        drop(lease);
         assert_eq!((pool.free(), pool.kept()), (1, 1));
         drop(a);
         assert_eq!((pool.free(), pool.kept()), (1, 1));
@@ -335,11 +355,13 @@ mod tests {
     #[test]
     fn small_parts_and_a_low_pool_are_not_shared() {
         let pool = Pool::new(2, 16384);
-        let first = filled(&pool, 1, 16384);
+        let mut lease = filled(&pool, 1, 16384);
+        let first = lease.lend(&[], 16384);
         assert!(first.share(0, SHARE_MIN - 1).is_none());
         let kept = first.share(0, SHARE_MIN).unwrap();
-        first.end_lending();
-        let second = filled(&pool, 2, 16384);
+        drop(lease);
+        let mut lease = filled(&pool, 2, 16384);
+        let second = lease.lend(&[], 16384);
         assert!(
             second.share(0, SHARE_MIN).is_none(),
             "half of the pool stays for receiving"
@@ -347,7 +369,12 @@ mod tests {
         drop(kept);
         assert!(second.share(0, SHARE_MIN).is_some());
         let pool = Pool::unshared(2, 16384);
-        assert!(filled(&pool, 3, 16384).share(0, 16384).is_none());
+        assert!(
+            filled(&pool, 3, 16384)
+                .lend(&[], 16384)
+                .share(0, 16384)
+                .is_none()
+        );
     }
 
     #[test]
@@ -355,11 +382,26 @@ mod tests {
         let pool = Pool::new(1, 4096);
         let mut lease = pool.lease().unwrap();
         lease.space()[..3].copy_from_slice(b"def");
-        let chunk = lease.freeze(b"abc", 3);
-        assert_eq!(&*chunk, b"abcdef");
+        assert_eq!(lease.lend(b"abc", 3).bytes(), b"abcdef");
         assert!(pool.lease().is_none());
-        drop(chunk);
+        drop(lease);
         assert!(pool.lease().is_some());
+    }
+
+    #[test]
+    fn a_lease_is_used_again_unless_a_part_is_kept() {
+        let pool = Pool::new(2, 16384);
+        let mut lease = filled(&pool, 1, 16384);
+        drop(lease.lend(&[], 16384).share(0, SHARE_MIN).unwrap());
+        assert!(!lease.is_shared());
+        lease.space().fill(2);
+        let kept = lease.lend(&[], 16384).share(0, SHARE_MIN).unwrap();
+        let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            lease.space().fill(3);
+        }));
+        assert!(again.is_err(), "it would be written under a reader");
+        drop(lease);
+        assert!(kept.iter().all(|&b| b == 2));
     }
 
     #[test]
@@ -371,11 +413,11 @@ mod tests {
         // SAFETY: the piece is given away: nobody else looks at these bytes.
         unsafe { at.write_bytes(5, 4096) };
         // SAFETY: the only writer was the line above.
-        let back = unsafe { pool.take_back(id) };
-        let chunk = back.freeze(b"abc", 4096);
-        assert_eq!(&chunk[..3], b"abc");
-        assert!(chunk[3..].iter().all(|&b| b == 5));
-        drop((chunk, lease));
+        let mut back = unsafe { pool.take_back(id) };
+        let lent = back.lend(b"abc", 4096);
+        assert_eq!(&lent.bytes()[..3], b"abc");
+        assert!(lent.bytes()[3..].iter().all(|&b| b == 5));
+        drop((back, lease));
         assert_eq!(pool.free(), 2);
     }
 
@@ -396,13 +438,10 @@ mod tests {
             lease.space().fill(i as u8);
         }
         let carried = [9u8; HEADROOM];
-        let chunks: Vec<Chunk> = leases
-            .into_iter()
-            .map(|l| l.freeze(&carried, 4096))
-            .collect();
-        for (i, chunk) in chunks.iter().enumerate() {
-            assert!(chunk[..HEADROOM].iter().all(|&x| x == 9));
-            assert!(chunk[HEADROOM..].iter().all(|&x| x == i as u8));
+        let lent: Vec<Lent<'_>> = leases.iter_mut().map(|l| l.lend(&carried, 4096)).collect();
+        for (i, lent) in lent.iter().enumerate() {
+            assert!(lent.bytes()[..HEADROOM].iter().all(|&x| x == 9));
+            assert!(lent.bytes()[HEADROOM..].iter().all(|&x| x == i as u8));
         }
     }
 }

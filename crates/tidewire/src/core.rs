@@ -32,7 +32,7 @@ use crate::wheel::Wheel;
 
 /// What an engine does for a connection when asked by the core.
 pub(crate) trait Transport {
-    /// Sends output, or starts to, until there is none or the kernel takes no more; reports by
+    /// There is output: sends it, or starts to, until there is none or the kernel takes no more; reports by
     /// [`Core::sent`] and by setting `send_blocked`, or by [`Core::failed`].
     fn flush(&mut self, core: &mut Core, index: u32);
     /// Receives, or stops to. Called often with the same value.
@@ -281,8 +281,8 @@ impl Core {
 
     // ---- What engines report ----
 
-    /// The first `len` bytes of `lease` were received.
-    pub(crate) fn received(&mut self, index: u32, lease: Lease, len: usize) {
+    /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
+    pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
         self.env.counters.bytes_in.add(len as u64);
         let state = &mut self.states[index as usize];
         state.last_progress = self.env.now;
@@ -290,36 +290,35 @@ impl Core {
             return;
         }
         if !state.hungry_for(len) {
-            let mut lease = lease;
             return state.keep(&lease.space()[..len]);
         }
         if state.carry.len() > HEADROOM {
-            let mut lease = lease;
             state.carry.extend_from_slice(&lease.space()[..len]);
             return self.offer_carried(index);
         }
+        let service = state.service as usize;
+        let carried_max = self.limits[service].carried;
         let carried = std::mem::take(&mut state.carry);
-        let whole = lease.freeze(&carried, len);
+        let lent = lease.lend(&carried, len);
         drop(carried);
-        let host = &mut self.hosts[state.service as usize];
-        let mut input = Input::from_chunk(&whole);
-        let next = host.received(&mut input, state, &mut self.env);
-        let consumed = input.consumed();
-        if consumed < whole.len() && state.is_open() {
-            state.carry = whole[consumed..].to_vec();
+        let mut input = Input::lent(&lent);
+        let next = self.hosts[service].received(&mut input, state, &mut self.env);
+        if !input.is_empty() && state.is_open() {
+            state.carry = input.bytes().to_vec();
         }
-        whole.end_lending();
-        let carried_max = self.limits[state.service as usize].carried;
+        let consumed = input.consumed();
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
     }
 
-    /// The kernel took the first `n` queued bytes.
-    pub(crate) fn sent(&mut self, index: u32, n: usize) {
+    /// The kernel took the first `n` queued bytes; how many are left.
+    #[inline]
+    pub(crate) fn sent(&mut self, index: u32, n: usize) -> usize {
         self.env.counters.bytes_out.add(n as u64);
         let state = &mut self.states[index as usize];
         state.last_progress = self.env.now;
         state.out.advance(n, &mut self.env.blocks);
-        self.touch(index);
+        self.env.touch(state);
+        state.out.len()
     }
 
     /// The peer has finished sending.
@@ -365,6 +364,30 @@ impl Core {
         };
         // What is touched from here on is seen by this very loop, not by another visit.
         state.dirty = true;
+        if state.is_open() && !state.may_owe_callbacks() {
+            return self.settle_plainly(io, index);
+        }
+        self.settle_fully(io, index);
+    }
+
+    /// Settles a connection that owes no callback: nearly every one, nearly always.
+    #[inline]
+    fn settle_plainly(&mut self, io: &mut impl Transport, index: u32) {
+        let state = &mut self.states[index as usize];
+        if !state.out.is_empty() && !state.send_blocked {
+            io.flush(self, index);
+        }
+        let state = &mut self.states[index as usize];
+        if !state.is_open() || state.may_owe_callbacks() {
+            return self.settle_fully(io, index);
+        }
+        let on = !state.paused;
+        io.set_reading(self, index, on);
+        self.states[index as usize].dirty = false;
+        self.rearm(index);
+    }
+
+    fn settle_fully(&mut self, io: &mut impl Transport, index: u32) {
         let mut rounds = 0;
         loop {
             self.advance(index);

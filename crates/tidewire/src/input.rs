@@ -1,6 +1,6 @@
 //! What a connection has received and its protocol has not yet consumed.
 
-use crate::buffer::Chunk;
+use crate::buffer::{Chunk, Lent};
 
 /// Received bytes, lent to [`Protocol::received`](crate::Protocol::received) as one contiguous
 /// slice: what was left unconsumed before, then what is new.
@@ -9,7 +9,7 @@ use crate::buffer::Chunk;
 pub struct Input<'a> {
     bytes: &'a [u8],
     consumed: usize,
-    whole: Option<&'a Chunk>,
+    lent: Option<&'a Lent<'a>>,
 }
 
 impl<'a> Input<'a> {
@@ -19,15 +19,16 @@ impl<'a> Input<'a> {
         Input {
             bytes,
             consumed: 0,
-            whole: None,
+            lent: None,
         }
     }
 
-    pub(crate) fn from_chunk(whole: &'a Chunk) -> Input<'a> {
+    #[inline]
+    pub(crate) fn lent(lent: &'a Lent<'a>) -> Input<'a> {
         Input {
-            bytes: whole,
+            bytes: lent.bytes(),
             consumed: 0,
-            whole: Some(whole),
+            lent: Some(lent),
         }
     }
 
@@ -78,10 +79,12 @@ impl<'a> Input<'a> {
     }
 
     /// The first `n` bytes without a copy, if that is possible now; does not consume.
+    #[inline]
     pub(crate) fn take_shared(&self, n: usize) -> Option<Chunk> {
-        self.whole?.share(self.consumed, n)
+        self.lent?.share(self.consumed, n)
     }
 
+    #[inline]
     pub(crate) fn consumed(&self) -> usize {
         self.consumed
     }

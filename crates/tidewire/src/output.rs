@@ -27,6 +27,7 @@ pub(crate) struct Blocks {
 const KEEP: usize = 64;
 
 impl Blocks {
+    #[inline]
     fn take(&mut self, size: usize) -> Vec<u8> {
         let list = if size == SMALL {
             &mut self.small
@@ -36,6 +37,7 @@ impl Blocks {
         list.pop().unwrap_or_else(|| Vec::with_capacity(size))
     }
 
+    #[inline]
     fn give(&mut self, mut block: Vec<u8>) {
         let list = if block.capacity() == SMALL {
             &mut self.small
@@ -166,8 +168,20 @@ impl Output {
     }
 
     /// Forgets the first `n` bytes, which the kernel has taken.
+    #[inline]
     pub(crate) fn advance(&mut self, n: usize, blocks: &mut Blocks) {
         assert!(n <= self.len, "more sent than was queued");
+        if n == self.len && self.rest.capacity() == 0 {
+            (self.len, self.sent) = (0, 0);
+            if let Some(Segment::Block(block)) = self.first.take() {
+                blocks.give(block);
+            }
+            return;
+        }
+        self.advance_partly(n, blocks);
+    }
+
+    fn advance_partly(&mut self, n: usize, blocks: &mut Blocks) {
         self.len -= n;
         self.sent += n;
         while let Some(first) = &self.first {

@@ -19,6 +19,8 @@ const EVENTS: usize = 512;
 pub(crate) struct Epoll {
     fd: OwnedFd,
     events: Vec<epoll::Event>,
+    /// How many of `events` were taken.
+    taken: usize,
 }
 
 impl Epoll {
@@ -26,6 +28,7 @@ impl Epoll {
         Ok(Epoll {
             fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             events: Vec::with_capacity(EVENTS),
+            taken: 0,
         })
     }
 }
@@ -75,8 +78,9 @@ impl Poller for Epoll {
         // Edge-triggered: always told, free to ignore.
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.events.clear();
+        self.taken = 0;
         let timeout = timeout.map(|t| Timespec {
             tv_sec: t.as_secs().min(1 << 30) as i64,
             tv_nsec: t.subsec_nanos().into(),
@@ -87,21 +91,28 @@ impl Poller for Epoll {
             timeout.as_ref(),
         );
         match got {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(e) => return Err(e.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
         }
+    }
+
+    #[inline]
+    fn has_event(&self) -> bool {
+        self.taken < self.events.len()
+    }
+
+    #[inline]
+    fn event(&mut self) -> Option<Readiness> {
         use epoll::EventFlags as F;
-        out.extend(self.events.iter().map(|e| {
-            let flags = e.flags;
-            Readiness {
-                token: e.data.u64(),
-                readable: flags.contains(F::IN),
-                writable: flags.contains(F::OUT),
-                ended: flags.contains(F::RDHUP),
-                broken: flags.intersects(F::ERR | F::HUP),
-            }
-        }));
-        Ok(())
+        let event = self.events.get(self.taken)?;
+        self.taken += 1;
+        let flags = event.flags;
+        Some(Readiness {
+            token: event.data.u64(),
+            readable: flags.contains(F::IN),
+            writable: flags.contains(F::OUT),
+            ended: flags.contains(F::RDHUP),
+            broken: flags.intersects(F::ERR | F::HUP),
+        })
     }
 }

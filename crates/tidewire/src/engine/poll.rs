@@ -1,5 +1,6 @@
 //! Readiness from `poll`, for the few descriptors of one connection's thread.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -27,6 +28,7 @@ enum What {
 
 pub(crate) struct Poll {
     entries: Vec<Entry>,
+    events: VecDeque<Readiness>,
     /// Becomes readable when all threads are to stop, and stays so. Not waited for once seen.
     stop: Option<Arc<OwnedFd>>,
 }
@@ -35,6 +37,7 @@ impl Poll {
     pub(crate) fn new(stop: Arc<OwnedFd>) -> Poll {
         Poll {
             entries: Vec::new(),
+            events: VecDeque::new(),
             stop: Some(stop),
         }
     }
@@ -94,7 +97,8 @@ impl Poller for Poll {
         }
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.events.clear();
         let timeout = timeout.map(|t| Timespec {
             tv_sec: t.as_secs().min(1 << 30) as i64,
             tv_nsec: t.subsec_nanos().into(),
@@ -129,7 +133,7 @@ impl Poller for Poll {
             }
             let ended = got.contains(PollFlags::RDHUP);
             e.ended |= ended;
-            out.push(Readiness {
+            self.events.push_back(Readiness {
                 token: e.token,
                 readable: got.contains(PollFlags::IN),
                 writable: got.contains(PollFlags::OUT),
@@ -141,5 +145,12 @@ impl Poller for Poll {
             self.stop = None;
         }
         Ok(())
+    }
+    fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn event(&mut self) -> Option<Readiness> {
+        self.events.pop_front()
     }
 }

@@ -19,12 +19,14 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
+use crate::buffer::Lease;
 use crate::closed::Refusal;
 use crate::core::{Core, Transport};
 use crate::counters::LoopCounters;
 use crate::engine::accept::{self, Accepted};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
+use crate::output::Output;
 use crate::waker::{Command, Stop, Waker};
 
 /// Something happened to the descriptor registered with `token`.
@@ -56,7 +58,13 @@ pub(crate) trait Poller {
     fn forget(&mut self, token: u64);
     /// What a level-triggered poller should wait for.
     fn interest(&mut self, token: u64, read: bool, write: bool);
-    fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Readiness>) -> io::Result<()>;
+    /// Waits until something is ready, or for as long as `timeout` says. To be called when all
+    /// events of the last wait were taken.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+    /// Whether the last wait found something that was not yet taken.
+    fn has_event(&self) -> bool;
+    /// Takes one of what the last wait found.
+    fn event(&mut self) -> Option<Readiness>;
 }
 
 const WAKER: u64 = u64::MAX;
@@ -96,6 +104,8 @@ pub(crate) struct Sockets<P: Poller> {
     socks: Vec<Option<Sock<P::Fd>>>,
     /// Connections to receive from, in turn.
     ready: VecDeque<u32>,
+    /// What is received into, unless a protocol keeps a part of what came last.
+    lease: Option<Lease>,
     /// Connections that wait for a receive buffer.
     starved: Vec<u32>,
     dial_options: Arc<crate::listen::TcpOptions>,
@@ -112,7 +122,6 @@ pub(crate) struct Reactor<P: Poller> {
     waker: Arc<Waker>,
     /// The wake-up descriptor is registered.
     wakeable: bool,
-    events: Vec<Readiness>,
     busy: BusyPoll,
     accept_pause: accept::Pause,
     next_loop: usize,
@@ -180,25 +189,30 @@ impl<P: Poller> Sockets<P> {
         sock.queued = false;
         let mut left = core.turn_bytes(index);
         loop {
-            let Some(sock) = self.sock(index) else { return };
+            let Some(Some(sock)) = self.socks.get_mut(index as usize) else {
+                return;
+            };
             if !sock.readable || !sock.reading {
-                if sock.broken && sock.readable {
-                    self.report_error(core, index);
+                if sock.broken | sock.sweep.is_some() {
+                    self.cannot_receive(core, index);
                 }
-                return self.sweep_done(core, index);
+                return;
             }
             if sock.sweep == Some(0) {
                 self.sweep_done(core, index);
+                continue;
             }
             if left == 0 {
                 return self.enqueue(index);
             }
-            let Some(mut lease) = core.env.pool.lease() else {
+            if self.lease.is_none() {
+                self.lease = core.env.pool.lease();
+            }
+            let Some(lease) = &mut self.lease else {
                 core.env.counters.buffers_exhausted.add(1);
                 self.starved.push(index);
                 return;
             };
-            let sock = self.sock(index).expect("looked at above");
             let space = lease.space();
             let size = space.len();
             core.env.counters.receives.add(1);
@@ -216,6 +230,9 @@ impl<P: Poller> Sockets<P> {
                     sock.sweep = sock.sweep.map(|rest| rest.saturating_sub(n));
                     left = left.saturating_sub(n);
                     core.received(index, lease, n);
+                    if lease.is_shared() {
+                        self.lease = None;
+                    }
                 }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
@@ -229,6 +246,15 @@ impl<P: Poller> Sockets<P> {
             }
             core.settle(self, index);
         }
+    }
+
+    /// Nothing is there to be received, or it is not wanted.
+    #[cold]
+    fn cannot_receive(&mut self, core: &mut Core, index: u32) {
+        if self.sock(index).is_some_and(|s| s.broken && s.readable) {
+            self.report_error(core, index);
+        }
+        self.sweep_done(core, index);
     }
 
     /// Once a stop has begun and a connection has been given what the kernel held, it may be told.
@@ -272,6 +298,13 @@ impl<P: Poller> Sockets<P> {
     }
 }
 
+fn send_several(fd: BorrowedFd<'_>, out: &Output, flags: SendFlags) -> Result<usize, Errno> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let n = out.slices(&mut slices);
+    let mut control = SendAncillaryBuffer::default();
+    rustix::net::sendmsg(fd, &slices[..n], &mut control, flags)
+}
+
 fn token(index: u32, generation: u32) -> u64 {
     // Generations are kept below the tokens of listeners.
     u64::from(generation & 0x7fff_ffff) << 32 | u64::from(index)
@@ -279,32 +312,24 @@ fn token(index: u32, generation: u32) -> u64 {
 
 impl<P: Poller> Transport for Sockets<P> {
     fn flush(&mut self, core: &mut Core, index: u32) {
+        let Some(Some(sock)) = self.socks.get(index as usize) else {
+            return;
+        };
         let mut left = FLUSH_TURN;
         loop {
             let state = &mut core.states[index as usize];
-            if state.out.is_empty() {
-                return;
-            }
-            if left == 0 {
-                // A peer that keeps up with a large reply must not keep the others waiting.
-                return core.backlog.push(index);
-            }
-            let Some(sock) = self.sock(index) else { return };
             core.env.counters.sends.add(1);
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             let sent = match state.out.single() {
                 Some(bytes) => rustix::net::send(&sock.fd, bytes, flags),
-                None => {
-                    let mut slices = [IoSlice::new(&[]); SLICES];
-                    let n = state.out.slices(&mut slices);
-                    let mut control = SendAncillaryBuffer::default();
-                    rustix::net::sendmsg(&sock.fd, &slices[..n], &mut control, flags)
-                }
+                None => send_several(sock.fd.as_fd(), &state.out, flags),
             };
             match sent {
                 Ok(n) => {
                     left = left.saturating_sub(n);
-                    core.sent(index, n);
+                    if core.sent(index, n) == 0 {
+                        return;
+                    }
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
@@ -313,12 +338,19 @@ impl<P: Poller> Transport for Sockets<P> {
                 }
                 Err(e) => return core.failed(index, io::Error::from(e).kind()),
             }
+            if left == 0 {
+                // A peer that keeps up with a large reply must not keep the others waiting.
+                return core.backlog.push(index);
+            }
         }
     }
 
     fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
         let write = core.states[index as usize].send_blocked;
         let Some(sock) = self.sock(index) else { return };
+        if P::EDGE_TRIGGERED && sock.reading == on {
+            return;
+        }
         sock.reading = on;
         let due = on && sock.readable;
         if !P::EDGE_TRIGGERED {
@@ -379,6 +411,7 @@ impl<P: Poller> Reactor<P> {
                 poller,
                 socks: Vec::new(),
                 ready: VecDeque::new(),
+                lease: None,
                 starved: Vec::new(),
                 dial_options: setup.dial_options.clone(),
                 live: 0,
@@ -386,7 +419,6 @@ impl<P: Poller> Reactor<P> {
             },
             waker,
             wakeable: P::EDGE_TRIGGERED,
-            events: Vec::new(),
             busy: BusyPoll::new(setup.busy_poll),
             accept_pause: accept::Pause::default(),
             next_loop: 0,
@@ -420,11 +452,9 @@ impl<P: Poller> Reactor<P> {
         self.wait();
         self.core.env.counters.turns.add(1);
         self.core.take_backlog();
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
+        while let Some(event) = self.io.poller.event() {
             self.note(event);
         }
-        self.events = events;
         self.obey();
         self.core.expire(&mut self.io);
         self.resume_accepting();
@@ -494,8 +524,8 @@ impl<P: Poller> Reactor<P> {
             timeout = Some(Duration::ZERO);
         }
         let from = self.core.env.now;
-        if self.events.is_empty()
-            && let Err(e) = self.io.poller.wait(timeout, &mut self.events)
+        if !self.io.poller.has_event()
+            && let Err(e) = self.io.poller.wait(timeout)
         {
             tracing::error!(error = %e, "cannot wait for events");
             std::thread::sleep(Duration::from_millis(10));
@@ -508,11 +538,11 @@ impl<P: Poller> Reactor<P> {
     }
 
     fn busy_poll(&mut self) -> bool {
-        let (poller, events, waker) = (&mut self.io.poller, &mut self.events, &self.waker);
+        let (poller, waker) = (&mut self.io.poller, &self.waker);
         let clock = self.core.env.clock.clone();
         let hit = self.busy.poll(&clock, || {
-            let _ = poller.wait(Some(Duration::ZERO), events);
-            !events.is_empty() || waker.is_pending()
+            let _ = poller.wait(Some(Duration::ZERO));
+            poller.has_event() || waker.is_pending()
         });
         if hit {
             self.core.env.counters.busy_poll_hits.add(1);

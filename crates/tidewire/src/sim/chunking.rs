@@ -394,7 +394,7 @@ impl Fed {
                 return;
             };
             lease.space()[..chunk.len()].copy_from_slice(chunk);
-            self.core.received(CONN, lease, chunk.len());
+            self.core.received(CONN, &mut lease, chunk.len());
             self.run_due();
             self.grant();
         }

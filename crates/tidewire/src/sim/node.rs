@@ -125,7 +125,7 @@ impl Io<'_> {
             match self.net.read(entry.end, lease.space()) {
                 Read::Got(n) => {
                     left = left.saturating_sub(n);
-                    core.received(index, lease, n);
+                    core.received(index, &mut lease, n);
                 }
                 Read::Nothing => entry.readable = false,
                 Read::End => {
@@ -240,9 +240,6 @@ impl Transport for Io<'_> {
     fn flush(&mut self, core: &mut Core, index: u32) {
         loop {
             let state = &mut core.states[index as usize];
-            if state.out.is_empty() {
-                return;
-            }
             let Some(entry) = self.ends.entry(index) else {
                 return;
             };
@@ -250,7 +247,11 @@ impl Transport for Io<'_> {
             let n = state.out.slices(&mut slices);
             core.env.counters.sends.add(1);
             match self.net.write(entry.end, &slices[..n]) {
-                Written::Took(n) => core.sent(index, n),
+                Written::Took(n) => {
+                    if core.sent(index, n) == 0 {
+                        return;
+                    }
+                }
                 Written::Blocked => {
                     state.send_blocked = true;
                     return;

@@ -243,7 +243,7 @@ impl Sockets<'_> {
             return self.close_if_quiet(core, index);
         }
         match (done.result, lease) {
-            (n @ 1.., Some(lease)) => {
+            (n @ 1.., Some(mut lease)) => {
                 let n = n as usize;
                 let receiver = &mut self.sock(index).expect("looked at above").receiver;
                 receiver.more = done.socket_has_more();
@@ -251,7 +251,7 @@ impl Sockets<'_> {
                 receiver.sweep = receiver.sweep.map(|rest| rest.saturating_sub(n as u32));
                 let swept = receiver.sweep == Some(0);
                 core.env.counters.receives.add(1);
-                core.received(index, lease, n);
+                core.received(index, &mut lease, n);
                 if wrong && done.more() {
                     self.end_many(index);
                 }
