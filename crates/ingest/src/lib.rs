@@ -31,7 +31,9 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 pub mod classic;
+mod counted;
 mod ledger;
 pub mod native;
 mod sink;

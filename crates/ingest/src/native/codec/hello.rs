@@ -118,7 +118,7 @@ impl<'a> Hello<'a> {
         let start = out.len();
         match self {
             Hello::Produce(p) => {
-                let flags = u8::from(p.sparse) * SPARSE | u8::from(p.adopt) * ADOPT;
+                let flags = if p.sparse { SPARSE } else { 0 } | if p.adopt { ADOPT } else { 0 };
                 out.extend_from_slice(&[p.level as u8, flags, 0, 0]);
                 out.extend_from_slice(&p.window_messages.to_le_bytes());
                 out.extend_from_slice(&p.window_bytes.to_le_bytes());
@@ -131,7 +131,7 @@ impl<'a> Hello<'a> {
                     Begin::Timestamp(at) => (3, at),
                     Begin::Cursor => (4, 0),
                 };
-                out.extend_from_slice(&[begin, u8::from(s.follow) * FOLLOW, 0, 0]);
+                out.extend_from_slice(&[begin, if s.follow { FOLLOW } else { 0 }, 0, 0]);
                 out.extend_from_slice(&s.credit.to_le_bytes());
                 out.extend_from_slice(&at.to_le_bytes());
             }

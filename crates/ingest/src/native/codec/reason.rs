@@ -35,11 +35,13 @@ macro_rules! reasons {
             }
         }
 
-        impl fmt::Display for Reason {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl Reason {
+            /// What it is called.
+            #[must_use]
+            pub fn name(self) -> &'static str {
                 match self {
-                    $(Reason::$name => f.write_str($text),)*
-                    Reason::Unknown(code) => write!(f, "reason {code}"),
+                    $(Reason::$name => $text,)*
+                    Reason::Unknown(_) => "a reason of a later version",
                 }
             }
         }
@@ -71,6 +73,15 @@ reasons! {
     Gone = 11, "gone";
     /// The log cannot be read there.
     Damaged = 12, "damaged";
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Unknown(code) => write!(f, "reason {code}"),
+            known => f.write_str(known.name()),
+        }
+    }
 }
 
 impl Reason {

@@ -257,7 +257,7 @@ fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'
 
 fn put_header(kind: u8, flag: bool, body: usize, out: &mut Vec<u8>) {
     let len = u32::try_from(body).expect("a frame below 4 GiB");
-    out.extend_from_slice(&[kind, u8::from(flag) * FLAG, 0, 0]);
+    out.extend_from_slice(&[kind, if flag { FLAG } else { 0 }, 0, 0]);
     out.extend_from_slice(&len.to_le_bytes());
 }
 

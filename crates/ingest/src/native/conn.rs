@@ -1,0 +1,301 @@
+//! One connection of the server: a hello, and then either a producer or a reader.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tidewire::{Closed, Cx, Input, Next, Protocol};
+use tidewire_log::{Progress, Refused};
+
+use super::codec::{self, Hello, Malformed, Produce, Read, Reason, ServerFrame, Subscribe};
+use super::counters::Count;
+use super::pool::Answer;
+use super::producer::Producer;
+use super::reader::Reader;
+use super::service::{IngestLocal, Owed, Shared};
+use super::tokens;
+
+/// The stream of those who name none.
+const DEFAULT_STREAM: &str = "default";
+
+/// One connection of an [`IngestService`](super::IngestService).
+pub struct IngestConn {
+    shared: Arc<Shared>,
+    role: Role,
+}
+
+enum Role {
+    /// It has not said yet what it wants.
+    Hello,
+    /// It waits for what the session before it handed over, and is not welcomed yet.
+    Settling(Box<Producer>),
+    Producer(Box<Producer>),
+    Reader(Box<Reader>),
+}
+
+/// What others say to a connection.
+#[derive(Debug)]
+pub enum Message {
+    #[doc(hidden)]
+    /// A newer session of its producer has begun.
+    Fenced,
+    #[doc(hidden)]
+    /// What was read for it.
+    Read(Answer),
+}
+
+impl fmt::Debug for IngestConn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.role {
+            Role::Hello => f.write_str("IngestConn"),
+            Role::Settling(producer) => write!(f, "IngestConn(settling {producer:?})"),
+            Role::Producer(producer) => write!(f, "IngestConn({producer:?})"),
+            Role::Reader(reader) => write!(f, "IngestConn({reader:?})"),
+        }
+    }
+}
+
+impl IngestConn {
+    pub(super) fn new(shared: Arc<Shared>) -> IngestConn {
+        IngestConn {
+            shared,
+            role: Role::Hello,
+        }
+    }
+
+    fn hello(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        let (hello, len) = match Hello::decode(input.bytes()) {
+            Ok(Read::Whole(hello, len)) => (hello, len),
+            Ok(Read::Partial(needed)) => return Next::AtLeast(needed),
+            Err(Malformed(why)) => {
+                refuse(cx, 0, Reason::Malformed, 0, why);
+                return Next::More;
+            }
+        };
+        input.consume(len);
+        cx.link.clear_timer();
+        let begun = match hello {
+            Hello::Produce(produce) => self.produce(&produce, cx),
+            Hello::Subscribe(subscribe) => self.subscribe(&subscribe, cx),
+        };
+        match begun {
+            Ok(()) if cx.link.paused() => Next::Paused,
+            Ok(()) if !cx.link.is_closing() => self.received(input, cx),
+            Ok(()) => Next::More,
+            Err(reason) => {
+                refuse(cx, 0, reason, 0, reason.name());
+                Next::More
+            }
+        }
+    }
+
+    fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), Reason> {
+        let stream = self.admit(hello.stream, hello.token)?;
+        let producer = Producer::begin(&self.shared, stream, hello, cx).map_err(reason_of)?;
+        self.role = Role::Settling(Box::new(producer));
+        // First armed, then looked: what is committed in between is not missed.
+        cx.local.bell.arm();
+        let progress = self.shared.log.progress();
+        self.settle(&progress, cx);
+        Ok(())
+    }
+
+    fn subscribe(&mut self, hello: &Subscribe<'_>, cx: &mut Cx<'_, Self>) -> Result<(), Reason> {
+        let stream = self.admit(hello.stream, hello.token)?;
+        if self.shared.readers.fetch_add(1, Relaxed) >= self.shared.settings.readers {
+            self.shared.readers.fetch_sub(1, Relaxed);
+            return Err(Reason::TooMany);
+        }
+        self.role = Role::Reader(Box::new(Reader::new(stream, hello)));
+        if let Role::Reader(reader) = &mut self.role {
+            reader.locate(hello.begin, &self.shared, cx);
+        }
+        Ok(())
+    }
+
+    /// The stream that is meant, if the token is good for it.
+    fn admit<'a>(&self, stream: &'a str, token: &str) -> Result<&'a str, Reason> {
+        let stream = if stream.is_empty() {
+            DEFAULT_STREAM
+        } else {
+            stream
+        };
+        if tokens::allowed(&self.shared.settings.tokens, token, stream) {
+            Ok(stream)
+        } else {
+            Err(Reason::Unauthorised)
+        }
+    }
+
+    // ---- What the log has done ----
+
+    /// A batch of this connection is committed.
+    pub(super) fn committed(&mut self, owed: &Owed, cx: &mut Cx<'_, Self>) {
+        if let Role::Producer(producer) = &mut self.role {
+            producer.committed(owed, cx);
+        }
+    }
+
+    /// The log has failed while this connection was owed something.
+    pub(super) fn log_failed(&mut self, progress: &Progress, cx: &mut Cx<'_, Self>) {
+        if let Role::Producer(producer) = &mut self.role {
+            producer.log_failed(progress, cx);
+        }
+    }
+
+    /// Welcomes a producer if all that its older session handed over is settled.
+    pub(super) fn settle(&mut self, progress: &Progress, cx: &mut Cx<'_, Self>) {
+        if let Role::Settling(producer) = &mut self.role {
+            if producer.settle(progress, &self.shared, cx) {
+                let Role::Settling(producer) = std::mem::replace(&mut self.role, Role::Hello)
+                else {
+                    unreachable!("it was just that");
+                };
+                self.role = Role::Producer(producer);
+            } else if !cx.link.is_closing() {
+                cx.local.settling.push(cx.link.id());
+            }
+        }
+    }
+
+    /// The queue of the log may have room again.
+    pub(super) fn room(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Role::Producer(producer) = &mut self.role {
+            producer.room(cx);
+        }
+    }
+
+    /// There may be more to read.
+    pub(super) fn follow(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Role::Reader(reader) = &mut self.role {
+            reader.follow(&self.shared, cx);
+        }
+    }
+}
+
+impl Protocol for IngestConn {
+    type Local = IngestLocal;
+    type Message = Message;
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.set_timer_after(self.shared.settings.hello_within);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        match &mut self.role {
+            Role::Hello => self.hello(input, cx),
+            Role::Settling(_) => Next::Paused,
+            Role::Producer(producer) => producer.received(input, &self.shared, cx),
+            Role::Reader(reader) => reader.received(input, &self.shared, cx),
+        }
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        match &mut self.role {
+            Role::Producer(producer) => producer.writable(cx),
+            Role::Reader(reader) => reader.go_on(&self.shared, cx),
+            Role::Hello | Role::Settling(_) => {}
+        }
+    }
+
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        if unread > 0 {
+            cx.local.tally.add(Count::truncated, 1);
+        }
+        match &mut self.role {
+            Role::Hello | Role::Settling(_) => cx.link.finish(),
+            Role::Producer(producer) => producer.peer_finished(cx),
+            Role::Reader(reader) => reader.peer_finished(&self.shared, cx),
+        }
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        match &mut self.role {
+            Role::Hello => {
+                cx.local.tally.add(Count::hello_timeouts, 1);
+                cx.link.finish_because("no hello in time");
+            }
+            Role::Producer(producer) => producer.expired(cx),
+            Role::Settling(_) | Role::Reader(_) => {}
+        }
+    }
+
+    /// A producer may have nothing to say for days.
+    fn idle(&mut self, _: &mut Cx<'_, Self>) {}
+
+    fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
+        match (message, &mut self.role) {
+            (Message::Fenced, Role::Settling(producer) | Role::Producer(producer)) => {
+                producer.fenced(cx);
+            }
+            (Message::Read(answer), Role::Reader(reader)) => {
+                reader.answered(answer, &self.shared, cx);
+            }
+            _ => unreachable!("nobody says that to it"),
+        }
+    }
+
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        match &mut self.role {
+            Role::Hello => cx.link.finish(),
+            Role::Settling(_) => refuse(cx, 0, Reason::Stopping, 0, Reason::Stopping.name()),
+            Role::Producer(producer) => producer.draining(cx),
+            Role::Reader(reader) => reader.draining(cx),
+        }
+    }
+
+    fn closed(self, _: Closed, _: &mut IngestLocal) {
+        match self.role {
+            Role::Hello => {}
+            Role::Settling(producer) | Role::Producer(producer) => producer.closed(&self.shared),
+            Role::Reader(_) => {
+                self.shared.readers.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+}
+
+/// What is said when the log does not take a hello or a cursor.
+pub(super) fn reason_of(refused: Refused) -> Reason {
+    match refused {
+        Refused::TooMany => Reason::TooMany,
+        Refused::TooLarge => Reason::TooLarge,
+        Refused::Failed => Reason::LogFailed,
+        Refused::Busy | Refused::DiskFull { .. } => Reason::DiskFull,
+    }
+}
+
+/// Sends a frame.
+pub(super) fn send(cx: &mut Cx<'_, IngestConn>, frame: &ServerFrame<'_>) {
+    let mut bytes = std::mem::take(&mut cx.local.scratch);
+    frame.encode(&mut bytes);
+    cx.link.write(&bytes);
+    bytes.clear();
+    cx.local.scratch = bytes;
+}
+
+/// Sends a refusal, and finishes if it is one that ends the connection.
+pub(super) fn refuse(
+    cx: &mut Cx<'_, IngestConn>,
+    id: u64,
+    reason: Reason,
+    retry_after_ms: u32,
+    text: &str,
+) {
+    let closes = reason.closes();
+    tracing::debug!(peer = %cx.link.peer().addr, id, %reason, text, "refused");
+    cx.local.tally.add(Count::of(reason), 1);
+    send(
+        cx,
+        &ServerFrame::Refusal(codec::Refusal {
+            id,
+            reason,
+            retry_after_ms,
+            text,
+            closes,
+        }),
+    );
+    if closes {
+        cx.link.finish_because(reason.name());
+    }
+}

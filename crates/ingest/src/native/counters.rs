@@ -1,0 +1,91 @@
+//! What a native service has counted.
+
+use super::codec::Reason;
+use crate::counted::counters;
+
+counters! {
+    /// Producers welcomed.
+    producers,
+    /// Readers welcomed.
+    readers,
+    /// Sessions ended by a newer one of the same producer.
+    fenced,
+    /// Messages handed to the log.
+    messages,
+    /// Their payload bytes.
+    payload_bytes,
+    /// Batches that they were handed over in.
+    batches,
+    /// Acknowledgements written, without keep-alives.
+    acks,
+    /// Acknowledgements repeated because a commit was slow.
+    keepalives,
+    /// Messages at or below the mark: acknowledged and not stored again.
+    duplicates,
+    /// Messages dropped because one before them had been refused.
+    dropped,
+    /// Gaps adopted at level received.
+    adopted,
+    /// Ids in those gaps.
+    adopted_ids,
+    /// Connections whose client finished sending in the middle of a frame.
+    truncated,
+    /// Connections closed because their hello did not come in time.
+    hello_timeouts,
+    /// Times that reading was paused because the queue of the log was full.
+    paused_by_log,
+    /// Times that reading was paused because more was unacknowledged than the window allows.
+    paused_by_window,
+    /// Reads of the log made for readers.
+    reads,
+    /// Batch frames sent.
+    read_batches,
+    /// Records in them.
+    read_messages,
+    /// Their bytes.
+    read_bytes,
+    /// Cursors moved.
+    cursors,
+    /// Refused: not this protocol.
+    refused_malformed,
+    /// Refused: a payload above the limit.
+    refused_too_large,
+    /// Refused: no room on the disk of the log.
+    refused_disk_full,
+    /// Refused: above the rate allowed to a connection.
+    refused_over_quota,
+    /// Refused: a gap in the ids.
+    refused_out_of_order,
+    /// Refused: a token that is not known, or not for the stream.
+    refused_unauthorised,
+    /// Refused: the log has failed.
+    refused_log_failed,
+    /// Refused: the server is stopping.
+    refused_stopping,
+    /// Refused: a limit on streams, producers, cursors or readers.
+    refused_too_many,
+    /// Refused: removed by retention.
+    refused_gone,
+    /// Refused: the log is damaged there.
+    refused_damaged,
+}
+
+impl Count {
+    /// What a refusal counts as.
+    pub(crate) fn of(reason: Reason) -> Count {
+        match reason {
+            Reason::Malformed | Reason::Unknown(_) => Count::refused_malformed,
+            Reason::TooLarge => Count::refused_too_large,
+            Reason::DiskFull => Count::refused_disk_full,
+            Reason::OverQuota => Count::refused_over_quota,
+            Reason::OutOfOrder => Count::refused_out_of_order,
+            Reason::Fenced => Count::fenced,
+            Reason::Unauthorised => Count::refused_unauthorised,
+            Reason::LogFailed => Count::refused_log_failed,
+            Reason::Stopping => Count::refused_stopping,
+            Reason::TooMany => Count::refused_too_many,
+            Reason::Gone => Count::refused_gone,
+            Reason::Damaged => Count::refused_damaged,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A reader's connection: credit in, records out.
+//!
+//! It has at most one read outstanding, and asks for the next one only when it has credit and the
+//! output is not full; so a reader that is slow or has gone costs a few reads of memory.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidewire::{Cx, Input, Next};
+use tidewire_log::{Begin, Committed, Credit, Range, ReadError};
+
+use super::codec::{
+    self, Malformed, Read, ReaderFrame, ReaderWelcome, Reason, ServerFrame, Subscribe,
+    batch_overhead, encode_batch_head,
+};
+use super::conn::{IngestConn, reason_of, refuse, send};
+use super::counters::Count;
+use super::pool::{Answer, Job, Want};
+use super::service::Shared;
+use crate::classic::HEADER;
+
+/// Records in runs shorter than this are copied behind each other; longer ones are sent from where
+/// they were read to.
+const COPIED: usize = 4096;
+
+/// A reader's connection.
+pub(super) struct Reader {
+    stream: Arc<str>,
+    cursor: Option<Arc<str>>,
+    follow: bool,
+    /// Bytes that may be sent; below zero once overdrawn.
+    credit: i64,
+    /// Where reading goes on.
+    position: u64,
+    state: State,
+    /// It has finished sending.
+    finished: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A read is outstanding.
+    Reading,
+    /// It waits for records to come.
+    AtTail,
+    /// It waits for credit, or for its output to drain.
+    Held,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reader of {:?} at {}", self.stream, self.position)
+    }
+}
+
+fn signed(credit: u64) -> i64 {
+    i64::try_from(credit).unwrap_or(i64::MAX)
+}
+
+impl Reader {
+    pub(super) fn new(stream: &str, hello: &Subscribe<'_>) -> Reader {
+        Reader {
+            stream: stream.into(),
+            cursor: Some(hello.cursor)
+                .filter(|name| !name.is_empty())
+                .map(Arc::from),
+            follow: hello.follow,
+            credit: signed(hello.credit),
+            position: 0,
+            state: State::Held,
+            finished: false,
+        }
+    }
+
+    /// Finds out where to begin.
+    pub(super) fn locate(
+        &mut self,
+        begin: codec::Begin,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) {
+        let begin = match begin {
+            codec::Begin::Position(at) => Begin::Position(at),
+            codec::Begin::Tail => Begin::Tail,
+            codec::Begin::Timestamp(at) => Begin::Timestamp(at),
+            codec::Begin::Cursor => {
+                let name = self.cursor.as_deref().unwrap_or_default();
+                Begin::Position(shared.log.cursor(&self.stream, name).unwrap_or(0))
+            }
+        };
+        self.ask(Want::Place(begin), shared, cx);
+    }
+
+    /// Has something read.
+    fn ask(&mut self, what: Want, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        let Ok(permit) = cx.handle().reserve() else {
+            let text = "too many reads at once";
+            return refuse(cx, self.position, Reason::TooMany, 0, text);
+        };
+        self.state = State::Reading;
+        shared.pool.submit(Job {
+            stream: self.stream.clone(),
+            what,
+            permit,
+        });
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        answer: Answer,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) {
+        self.state = State::Held;
+        match answer {
+            Answer::Place(Ok((range, start))) => self.welcome(range, start, shared, cx),
+            Answer::Records(Ok(read)) if read.runs.is_empty() => self.at_tail(shared, cx),
+            Answer::Records(Ok(read)) => {
+                self.write(read, cx);
+                self.go_on(shared, cx);
+            }
+            Answer::Place(Err(error)) | Answer::Records(Err(error)) => {
+                let reason = match &error {
+                    ReadError::Gone { .. } => Reason::Gone,
+                    ReadError::Damaged(_) => Reason::Damaged,
+                };
+                refuse(cx, self.position, reason, 0, &error.to_string());
+            }
+        }
+    }
+
+    fn welcome(&mut self, range: Range, start: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        self.position = start;
+        let read_max = shared.settings.read_max.clamp(1, 1 << 30);
+        cx.link.set_marks(read_max as u32, 2 * read_max as u32);
+        cx.local.tally.add(Count::readers, 1);
+        let messages = read_max.max(HEADER + shared.log.payload_max() as usize);
+        let body = messages + batch_overhead("") - codec::FRAME_HEADER + usize::from(u8::MAX);
+        send(
+            cx,
+            &ServerFrame::ReaderWelcome(ReaderWelcome {
+                first: range.first,
+                next: range.next,
+                start,
+                body_max: u32::try_from(body).unwrap_or(u32::MAX),
+            }),
+        );
+        self.go_on(shared, cx);
+    }
+
+    /// Asks for the next records, if they may be sent.
+    pub(super) fn go_on(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        if self.state != State::Held || cx.link.full() || cx.link.is_closing() {
+            return;
+        }
+        match usize::try_from(self.credit) {
+            Ok(credit) if credit > 0 => {
+                let most = credit.min(shared.settings.read_max.max(1));
+                self.ask(Want::Records(self.position, Credit(most)), shared, cx);
+            }
+            // No more will be given.
+            _ if self.finished => cx.link.finish(),
+            _ => {}
+        }
+    }
+
+    fn at_tail(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        if self.follow && !self.finished {
+            // First armed, then looked: what is committed in between is not missed.
+            cx.local.bell.arm();
+            self.state = State::AtTail;
+            self.follow(shared, cx);
+        } else {
+            let next = self.position;
+            send(cx, &ServerFrame::End { next });
+            cx.link.finish();
+        }
+    }
+
+    /// The log has moved: goes on if there is anything new.
+    pub(super) fn follow(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        if self.state != State::AtTail {
+            return;
+        }
+        let range = shared.log.range(&self.stream);
+        if range.is_some_and(|range| range.next > self.position) {
+            self.state = State::Held;
+            self.go_on(shared, cx);
+        } else {
+            cx.local.followers.push(cx.link.id());
+        }
+    }
+
+    /// Sends what was read, as far as there is credit.
+    fn write(&mut self, read: Committed, cx: &mut Cx<'_, IngestConn>) {
+        cx.local.tally.add(Count::reads, 1);
+        let mut head = std::mem::take(&mut cx.local.scratch);
+        for run in read.runs {
+            if self.credit <= 0 {
+                break;
+            }
+            let len = run.bytes.len();
+            encode_batch_head(
+                run.first,
+                run.timestamp_us,
+                run.count,
+                &run.producer,
+                len,
+                &mut head,
+            );
+            self.credit -= signed((head.len() + len) as u64);
+            cx.link.write(&head);
+            head.clear();
+            if len < COPIED {
+                cx.link.write(&run.bytes);
+            } else {
+                cx.link.write_shared(Bytes::from(run.bytes));
+            }
+            self.position = run.first + u64::from(run.count);
+            let tally = &mut cx.local.tally;
+            tally.add(Count::read_batches, 1);
+            tally.add(Count::read_messages, run.count as usize);
+            tally.add(Count::read_bytes, len);
+        }
+        cx.local.scratch = head;
+    }
+
+    // ---- What the reader says ----
+
+    pub(super) fn received(
+        &mut self,
+        input: &mut Input<'_>,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> Next {
+        loop {
+            let (frame, len) = match ReaderFrame::decode(input.bytes()) {
+                Ok(Read::Whole(frame, len)) => (frame, len),
+                Ok(Read::Partial(needed)) => {
+                    self.go_on(shared, cx);
+                    return Next::AtLeast(needed);
+                }
+                Err(Malformed(why)) => {
+                    refuse(cx, self.position, Reason::Malformed, 0, why);
+                    return Next::More;
+                }
+            };
+            input.consume(len);
+            match frame {
+                ReaderFrame::Credit(bytes) => {
+                    self.credit = self.credit.saturating_add(signed(bytes));
+                }
+                ReaderFrame::CommitCursor(position) => {
+                    if !self.commit(position, shared, cx) {
+                        return Next::More;
+                    }
+                }
+                ReaderFrame::Unknown(_) => {}
+            }
+        }
+    }
+
+    /// Moves the cursor; false if the connection ends over it.
+    fn commit(&self, position: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> bool {
+        let Some(cursor) = &self.cursor else {
+            let text = "the hello named no cursor";
+            refuse(cx, self.position, Reason::Malformed, 0, text);
+            return false;
+        };
+        match shared.log.set_cursor(&self.stream, cursor, position) {
+            Ok(()) => {
+                cx.local.tally.add(Count::cursors, 1);
+                true
+            }
+            Err(refused) => {
+                let (reason, text) = (reason_of(refused), refused.to_string());
+                refuse(cx, self.position, reason, 0, &text);
+                !reason.closes()
+            }
+        }
+    }
+
+    pub(super) fn peer_finished(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        self.finished = true;
+        match self.state {
+            State::AtTail => {
+                self.state = State::Held;
+                self.go_on(shared, cx);
+            }
+            State::Held => self.go_on(shared, cx),
+            State::Reading => {}
+        }
+    }
+
+    pub(super) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        let reason = Reason::Stopping;
+        refuse(cx, self.position, reason, 0, reason.name());
+    }
+}

@@ -1,0 +1,197 @@
+//! The server: what its connections share, and how they learn what the log has done.
+//!
+//! An acknowledgement at level durable is owed for a ticket of the log. Each loop keeps what its
+//! connections are owed in one queue, in the order of tickets; when the log has come further, the
+//! loop is woken once, takes what is committed off the front, and each connection gets one
+//! acknowledgement however many of its batches were in the group.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use tidewire::{ConnId, Conns, LoopHandle, Peer, Refusal, Service};
+use tidewire_log::{Log, Ticket, Watch};
+
+use super::conn::{IngestConn, Message};
+use super::counters::{Counters, LoopTally, Tally};
+use super::pool::Pool;
+use super::producer::Sent;
+use super::session::Sessions;
+use super::settings::Settings;
+use crate::alarm::{Alarm, Bell};
+
+/// Serves the native protocol; messages go to a [`Log`] and come from there.
+///
+/// Use it with [`Settings::limits`]. Wrapped in an [`Arc`] it can be added to a builder and kept, to
+/// look at its counters.
+pub struct IngestService {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) log: Arc<dyn Log>,
+    pub(super) settings: Settings,
+    /// The lower of the settings' limit and the log's.
+    pub(super) payload_max: u32,
+    pub(super) sessions: Sessions,
+    pub(super) pool: Pool,
+    pub(super) readers: AtomicUsize,
+    alarm: Arc<Alarm<Message>>,
+    tally: Tally,
+    /// Has the log ring the alarm.
+    _watch: Watch,
+}
+
+impl IngestService {
+    /// Serves `log` by these settings.
+    #[must_use]
+    pub fn new(log: Arc<dyn Log>, settings: Settings) -> IngestService {
+        let (alarm, watch) = Alarm::on(&*log);
+        IngestService {
+            shared: Arc::new(Shared {
+                payload_max: settings.payload_max.min(log.payload_max()),
+                sessions: Sessions::default(),
+                pool: Pool::new(settings.read_threads, &log),
+                readers: AtomicUsize::new(0),
+                alarm,
+                tally: Tally::default(),
+                _watch: watch,
+                log,
+                settings,
+            }),
+        }
+    }
+
+    /// What happened so far, on all loops.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters::from(&self.shared.tally)
+    }
+
+    /// Sessions of named producers that are live now.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.len()
+    }
+
+    /// What it allows.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+}
+
+impl fmt::Debug for IngestService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IngestService({:?})", self.shared.settings)
+    }
+}
+
+/// A batch that was appended and is to be acknowledged when it is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pub(super) ticket: Ticket,
+    pub(super) to: ConnId,
+    /// The id to acknowledge.
+    pub(super) id: u64,
+    /// All that the connection had appended then.
+    pub(super) sent: Sent,
+}
+
+/// What the connections of one loop share.
+pub struct IngestLocal {
+    pub(super) bell: Bell<Message>,
+    /// In the order of tickets, which is that of appending.
+    pub(super) owed: VecDeque<Owed>,
+    /// What was just committed; empty between calls.
+    committed: Vec<Owed>,
+    /// Producers that wait for what the session before them handed over.
+    pub(super) settling: Vec<ConnId>,
+    /// Producers that wait for room in the queue of the log, in the order in which they came.
+    pub(super) crowded: Vec<ConnId>,
+    /// Readers that wait at the tail.
+    pub(super) followers: Vec<ConnId>,
+    pub(super) tally: LoopTally,
+    /// Where frames are put together; empty between calls.
+    pub(super) scratch: Vec<u8>,
+}
+
+impl fmt::Debug for IngestLocal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IngestLocal({:?})", self.tally)
+    }
+}
+
+impl IngestLocal {
+    fn waits(&self) -> bool {
+        !(self.owed.is_empty()
+            && self.settling.is_empty()
+            && self.crowded.is_empty()
+            && self.followers.is_empty())
+    }
+}
+
+/// Room for what is owed that a loop keeps when nothing is.
+const OWED_KEPT: usize = 4096;
+
+impl Service for IngestService {
+    type Conn = IngestConn;
+
+    fn on_loop(&self, at: LoopHandle<Message>) -> IngestLocal {
+        IngestLocal {
+            bell: self.shared.alarm.bell(at),
+            owed: VecDeque::new(),
+            committed: Vec::new(),
+            settling: Vec::new(),
+            crowded: Vec::new(),
+            followers: Vec::new(),
+            tally: self.shared.tally.on_loop(),
+            scratch: Vec::new(),
+        }
+    }
+
+    fn accept(&self, _: &Peer, _: &mut IngestLocal) -> Result<IngestConn, Refusal> {
+        Ok(IngestConn::new(self.shared.clone()))
+    }
+
+    fn woken(&self, local: &mut IngestLocal, all: &mut Conns<'_, IngestConn>) {
+        if !local.waits() {
+            return;
+        }
+        local.bell.arm();
+        let progress = self.shared.log.progress();
+
+        let mut committed = std::mem::take(&mut local.committed);
+        let n = local
+            .owed
+            .partition_point(|o| o.ticket <= progress.committed);
+        committed.extend(local.owed.drain(..n));
+        // The newest first: it covers the others of its connection.
+        for owed in committed.iter().rev() {
+            all.with(owed.to, local, |conn, cx| conn.committed(owed, cx));
+        }
+        committed.clear();
+        if local.owed.is_empty() && local.owed.capacity() > OWED_KEPT {
+            local.owed = VecDeque::new();
+        } else {
+            local.committed = committed;
+        }
+
+        if progress.failure.is_some() {
+            for owed in std::mem::take(&mut local.owed) {
+                all.with(owed.to, local, |conn, cx| conn.log_failed(&progress, cx));
+            }
+        }
+        // Those that still have to wait put themselves on the list again.
+        for id in std::mem::take(&mut local.settling) {
+            all.with(id, local, |conn, cx| conn.settle(&progress, cx));
+        }
+        for id in std::mem::take(&mut local.crowded) {
+            all.with(id, local, |conn, cx| conn.room(cx));
+        }
+        for id in std::mem::take(&mut local.followers) {
+            all.with(id, local, |conn, cx| conn.follow(cx));
+        }
+    }
+}

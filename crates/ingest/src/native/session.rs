@@ -1,0 +1,87 @@
+//! One live session for each producer: a newer one fences the older.
+//!
+//! A session's lock is held while it appends, so once it is fenced nothing of it can come to the
+//! log any more, and the producer's mark is final. It is taken once a chunk, and nobody else wants
+//! it unless the producer connects twice.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidewire::Handle;
+use tidewire_log::ProducerId;
+
+use super::conn::Message;
+
+/// Shards, so that hellos on different loops seldom meet.
+const SHARDS: usize = 16;
+
+/// All live sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    shards: [Mutex<HashMap<ProducerId, Arc<Session>>>; SHARDS],
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Session {
+    producer: ProducerId,
+    handle: Handle<Message>,
+    live: Mutex<bool>,
+}
+
+impl Sessions {
+    /// Begins the session of `producer` on the connection of `handle`, and fences the older one.
+    pub(super) fn begin(&self, producer: ProducerId, handle: Handle<Message>) -> Arc<Session> {
+        let session = Arc::new(Session {
+            producer,
+            handle,
+            live: Mutex::new(true),
+        });
+        // Under the shard's lock, so that of three hellos at once the last waits for the first.
+        let mut shard = self.shard(producer);
+        if let Some(older) = shard.insert(producer, session.clone()) {
+            *older.lock() = false;
+            if older.handle.try_post(Message::Fenced).is_err() {
+                older.handle.finish();
+            }
+        }
+        session
+    }
+
+    /// The connection of this session has gone.
+    pub(super) fn end(&self, session: &Arc<Session>) {
+        let mut shard = self.shard(session.producer);
+        if let Some(newest) = shard.get(&session.producer)
+            && Arc::ptr_eq(newest, session)
+        {
+            shard.remove(&session.producer);
+        }
+    }
+
+    fn shard(&self, producer: ProducerId) -> MutexGuard<'_, HashMap<ProducerId, Arc<Session>>> {
+        let shard = &self.shards[producer.0 as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        let len = |shard: &Mutex<HashMap<_, _>>| {
+            let shard = shard.lock();
+            shard.unwrap_or_else(PoisonError::into_inner).len()
+        };
+        self.shards.iter().map(len).sum()
+    }
+}
+
+impl Session {
+    /// Does something unless the session is fenced, and keeps it from being fenced meanwhile.
+    #[inline]
+    pub(super) fn unless_fenced<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        let live = self.lock();
+        live.then(f)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a native service allows.
+
+use std::time::Duration;
+
+use tidewire::Limits;
+
+use super::quota::Quota;
+use super::tokens::Token;
+use crate::classic::{HEADER, PAYLOAD_MAX};
+
+/// What a native service allows. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Largest payload; that of the log if it is lower. A larger one is refused and ends the
+    /// connection. Default 16 MiB.
+    pub payload_max: u32,
+    /// Most messages that a producer may have unacknowledged. Default 1,048,576; at least 1.
+    pub window_messages: u32,
+    /// Most bytes of messages with their headers, likewise. Default 16 MiB.
+    pub window_bytes: u64,
+    /// How long a producer waits in silence before an acknowledgement is repeated. Default 1 s; at
+    /// least 1 ms.
+    pub keepalive: Duration,
+    /// How long a client may take to send its hello. Default 5 s.
+    pub hello_within: Duration,
+    /// What a producer's connection may send. Default: no limit.
+    pub quota: Quota,
+    /// Tokens, one of which every client must show. Default none: everybody is let in.
+    pub tokens: Vec<Token>,
+    /// Readers at once; one more is refused. Each holds up to three reads of memory. Default 1,024.
+    pub readers: usize,
+    /// Most bytes of one read. Default 256 KiB.
+    pub read_max: usize,
+    /// Threads that read the log; 0 has the loops read, which blocks them: for simulations.
+    /// Default 2.
+    pub read_threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            payload_max: PAYLOAD_MAX,
+            window_messages: 1 << 20,
+            window_bytes: 16 << 20,
+            keepalive: Duration::from_secs(1),
+            hello_within: Duration::from_secs(5),
+            quota: Quota::default(),
+            tokens: Vec::new(),
+            readers: 1024,
+            read_max: 256 << 10,
+            read_threads: 2,
+        }
+    }
+}
+
+/// Largest chunk that a builder allows: what may lie behind a message that is just complete.
+const CHUNK_MAX: usize = 1 << 20;
+
+/// Frames that may wait to be sent to a producer: acknowledgements are cumulative, so what does not
+/// fit one Ethernet segment is covered by the next.
+const QUEUED_MAX: usize = 1200;
+
+impl Settings {
+    /// The limits of connections that go with it. A connection may be quiet for ever; one that does
+    /// not take what is sent to it is cut after 60 s.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            carried: HEADER + self.payload_max as usize + CHUNK_MAX,
+            output_low: 0,
+            output_high: QUEUED_MAX,
+            // A batch of one record is not paced.
+            output_hard: (64 << 20) + 2 * self.payload_max as usize,
+            ..Limits::default()
+        }
+    }
+}
