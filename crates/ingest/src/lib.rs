@@ -33,6 +33,7 @@
 
 mod alarm;
 pub mod classic;
+pub mod client;
 mod counted;
 mod ledger;
 pub mod native;

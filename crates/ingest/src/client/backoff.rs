@@ -1,0 +1,136 @@
+//! How long to try to reach a server, and how to space the attempts.
+
+use std::time::Duration;
+
+/// Connecting and connecting again.
+///
+/// The pause after a failed attempt doubles from `first` up to `longest`; the one taken is drawn
+/// evenly from its upper half, so that clients that lost a server together do not come back together.
+/// Attempts count from the moment the connection was lost, and start over after every welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Persistence {
+    /// Attempts before giving up; 1 is no second one. Default unlimited.
+    pub attempts: u32,
+    /// How long to go on trying; default 60 s.
+    pub within: Duration,
+    /// The first pause; default 50 ms.
+    pub first: Duration,
+    /// The longest pause; default 5 s.
+    pub longest: Duration,
+    /// How long one attempt may take; default 10 s.
+    pub timeout: Duration,
+    /// Whether to try again also when the very first attempt fails; default not.
+    pub at_first: bool,
+}
+
+impl Default for Persistence {
+    fn default() -> Persistence {
+        Persistence {
+            attempts: u32::MAX,
+            within: Duration::from_secs(60),
+            first: Duration::from_millis(50),
+            longest: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            at_first: false,
+        }
+    }
+}
+
+impl Persistence {
+    /// One attempt, and no other when the connection breaks.
+    #[must_use]
+    pub fn once() -> Persistence {
+        Persistence {
+            attempts: 1,
+            ..Persistence::default()
+        }
+    }
+}
+
+/// Attempts since the last success.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    settings: Persistence,
+    failed: u32,
+    /// State of a generator of pauses (SplitMix64); anything that differs between clients will do.
+    random: u64,
+}
+
+impl Backoff {
+    pub(super) fn new(settings: Persistence, seed: u64) -> Backoff {
+        Backoff {
+            settings,
+            failed: 0,
+            random: seed,
+        }
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.failed = 0;
+    }
+
+    /// Attempts that failed.
+    pub(super) fn failed(&self) -> u32 {
+        self.failed
+    }
+
+    /// One more attempt has failed, or the connection was lost, `elapsed` after the first time: how
+    /// long to pause, or `None` to give up.
+    pub(super) fn after_failure(&mut self, elapsed: Duration) -> Option<Duration> {
+        self.failed += 1;
+        if self.failed >= self.settings.attempts || elapsed >= self.settings.within {
+            return None;
+        }
+        let doubled = self
+            .settings
+            .first
+            .saturating_mul(1 << (self.failed - 1).min(20));
+        let whole = doubled.min(self.settings.longest).as_nanos() as u64;
+        let pause = whole / 2 + self.draw() % (whole / 2 + 1);
+        let left = self.settings.within - elapsed;
+        Some(Duration::from_nanos(pause).min(left))
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_longest_and_end_in_time() {
+        let settings = Persistence {
+            attempts: 100,
+            ..Persistence::default()
+        };
+        let mut backoff = Backoff::new(settings, 1);
+        for whole in [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000] {
+            let pause = backoff.after_failure(Duration::ZERO).unwrap();
+            let whole = Duration::from_millis(whole);
+            assert!(pause >= whole / 2 && pause <= whole, "{pause:?}");
+        }
+        assert_eq!(backoff.after_failure(settings.within), None);
+        let short = backoff.after_failure(settings.within - Duration::from_millis(1));
+        assert_eq!(short, Some(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn attempts_are_counted_since_the_last_success() {
+        let settings = Persistence {
+            attempts: 2,
+            ..Persistence::default()
+        };
+        let mut backoff = Backoff::new(settings, 1);
+        assert!(backoff.after_failure(Duration::ZERO).is_some());
+        backoff.succeeded();
+        assert!(backoff.after_failure(Duration::ZERO).is_some());
+        assert!(backoff.after_failure(Duration::ZERO).is_none());
+        assert_eq!(backoff.failed(), 2);
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a conversation with a server cannot go on.
+
+use std::time::Duration;
+
+use crate::native::codec::{Level, Malformed, Reason, Refusal, TooLong};
+
+/// Why a conversation ended. [`is_passing`](Broken::is_passing) says whether a new connection may
+/// help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Broken {
+    /// The server refused and closes.
+    #[error("the server refused: {reason}{} (at {id})", said(text))]
+    Refused {
+        /// Why.
+        reason: Reason,
+        /// The id of the first message refused, or the position of a reader.
+        id: u64,
+        /// What the server said.
+        text: String,
+    },
+    /// The level wanted is not to be had.
+    #[error("the server grants level {granted:?} only, {wanted:?} was asked for")]
+    Level {
+        /// What was asked for.
+        wanted: Level,
+        /// What there is.
+        granted: Level,
+    },
+    /// The server has forgotten acknowledged messages.
+    #[error(
+        "messages were acknowledged up to {acknowledged}, but the server has lost those after {}",
+        shown(mark)
+    )]
+    Lost {
+        /// The last id acknowledged.
+        acknowledged: u64,
+        /// The last one that the server knows.
+        mark: Option<u64>,
+    },
+    /// The server has messages of this producer that this client has not sent.
+    #[error(
+        "the server has messages up to {mark} of this producer, but only those up to {sent} were sent \
+         here: somebody else uses its name"
+    )]
+    NameTaken {
+        /// The last id sent here.
+        sent: u64,
+        /// The last one that the server knows.
+        mark: u64,
+    },
+    /// What the server sent is not the protocol.
+    #[error("the server does not speak the native protocol, version 1: {0}")]
+    Malformed(String),
+    /// A name that cannot be sent.
+    #[error("{0}")]
+    TooLong(#[from] TooLong),
+    /// Nothing was heard, though something is due.
+    #[error("nothing was heard from the server for {0:?}")]
+    Silent(Duration),
+    /// The connection ended.
+    #[error("the server closed the connection")]
+    Closed,
+    /// This side gave up.
+    #[error("given up before everything was acknowledged")]
+    Abandoned,
+}
+
+impl Broken {
+    /// Whether a new connection may go on where this one ended. The others are final.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Broken::Silent(_) | Broken::Closed => true,
+            Broken::Refused { reason, .. } => *reason == Reason::Stopping,
+            _ => false,
+        }
+    }
+}
+
+impl From<Malformed> for Broken {
+    fn from(malformed: Malformed) -> Broken {
+        Broken::Malformed(malformed.to_string())
+    }
+}
+
+impl From<Refusal<'_>> for Broken {
+    fn from(refusal: Refusal<'_>) -> Broken {
+        Broken::Refused {
+            reason: refusal.reason,
+            id: refusal.id,
+            text: refusal.text.to_owned(),
+        }
+    }
+}
+
+fn said(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(", {text}")
+    }
+}
+
+fn shown(mark: &Option<u64>) -> String {
+    mark.map_or_else(|| "the beginning".to_owned(), |id| id.to_string())
+}

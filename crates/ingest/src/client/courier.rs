@@ -1,0 +1,290 @@
+//! The thread of a blocking producer: carries bytes between the session and a socket, and connects
+//! again.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tidewire::Instant;
+
+use super::backoff::{Backoff, Persistence};
+use super::broken::Broken;
+use super::clock::{Clock, until};
+use super::error::Error;
+use super::producer::{Shared, State};
+use super::session::Event;
+
+/// Pieces written in one call.
+const PIECES: usize = 16;
+/// Received at a time; frames to a producer are far smaller.
+const RECEIVED: usize = 16 << 10;
+
+pub(super) struct Courier {
+    shared: Arc<Shared>,
+    persistence: Persistence,
+}
+
+/// A connection, while there is one.
+struct Line {
+    socket: TcpStream,
+    /// Handed out by the session and not yet written.
+    pending: Vec<Bytes>,
+    /// The socket takes no more for now.
+    blocked: bool,
+    received: Vec<u8>,
+    /// So many bytes in `received` are there.
+    filled: usize,
+}
+
+impl Courier {
+    pub(super) fn new(shared: Arc<Shared>, persistence: Persistence) -> Courier {
+        Courier {
+            shared,
+            persistence,
+        }
+    }
+
+    /// Until the producer is dropped or something final has happened.
+    pub(super) fn run(self) {
+        let mut backoff = Backoff::new(self.persistence, Clock::seed());
+        // When the connection was lost, or first looked for.
+        let mut since = self.shared.clock.now();
+        loop {
+            let failure = match self.connection(&mut backoff) {
+                Ok(()) => return,
+                Err(failure) => failure,
+            };
+            let now = self.shared.clock.now();
+            if backoff.failed() == 0 {
+                since = now;
+            }
+            let mut state = self.shared.lock();
+            state.session.disconnected();
+            state.asleep = false;
+            let first = state.connections == 0 && !self.persistence.at_first;
+            if state.stop || first || !failure.is_passing() {
+                return self.shared.fail(&mut state, failure);
+            }
+            let elapsed = now.since(since);
+            let Some(pause) = backoff.after_failure(elapsed) else {
+                let failure = match backoff.failed() {
+                    1 => failure,
+                    attempts => Error::GaveUp {
+                        attempts,
+                        elapsed,
+                        last: Box::new(failure),
+                    },
+                };
+                return self.shared.fail(&mut state, failure);
+            };
+            state.trouble = Some(failure.to_string());
+            drop(state);
+            if self.pause(now + pause) {
+                return;
+            }
+        }
+    }
+
+    /// Waits; whether the producer was dropped meanwhile.
+    fn pause(&self, until_then: Instant) -> bool {
+        loop {
+            let now = self.shared.clock.now();
+            if self.shared.lock().stop {
+                return true;
+            }
+            if now >= until_then {
+                return false;
+            }
+            let mut fds = [PollFd::new(&self.shared.wake, PollFlags::IN)];
+            wait(&mut fds, Some(until(until_then, now)));
+            self.quiet();
+        }
+    }
+
+    /// Takes note that the bell rang.
+    fn quiet(&self) {
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+    }
+
+    /// One connection, from the attempt to its end; `Ok` if the producer was dropped.
+    fn connection(&self, backoff: &mut Backoff) -> Result<(), Error> {
+        let server = &self.shared.server;
+        let socket = server.connect(self.persistence.timeout)?;
+        let setup = socket.set_nonblocking(true);
+        setup.map_err(|e| server.failed("set up the connection to", e))?;
+        let mut line = Line {
+            socket,
+            pending: Vec::with_capacity(PIECES),
+            blocked: false,
+            received: vec![0; RECEIVED],
+            filled: 0,
+        };
+        self.shared
+            .lock()
+            .session
+            .connected(self.shared.clock.now());
+        loop {
+            let wrote = line
+                .write(&self.shared)
+                .map_err(|e| server.failed("write to", e))?;
+            let read = line.read().map_err(|e| server.failed("read from", e))?;
+            let mut state = self.shared.lock();
+            if state.stop {
+                return Ok(());
+            }
+            let now = self.shared.clock.now();
+            match read {
+                Incoming::Nothing => {}
+                Incoming::Bytes => {
+                    let done =
+                        self.received(&line.received[..line.filled], now, &mut state, backoff);
+                    let done = done.map_err(|e| server.broken(e))?;
+                    line.received.copy_within(done..line.filled, 0);
+                    line.filled -= done;
+                    continue;
+                }
+                Incoming::End => return Err(server.broken(Broken::Closed)),
+            }
+            state.session.expired(now).map_err(|e| server.broken(e))?;
+            line.fetch(&mut state, now);
+            if wrote || !(line.pending.is_empty() || line.blocked) {
+                continue;
+            }
+            state.asleep = line.pending.is_empty();
+            let timeout = state.session.deadline().map(|at| until(at, now));
+            drop(state);
+            line.wait(&self.shared, timeout);
+            self.quiet();
+        }
+    }
+
+    fn received(
+        &self,
+        bytes: &[u8],
+        now: Instant,
+        state: &mut State,
+        backoff: &mut Backoff,
+    ) -> Result<usize, Broken> {
+        let mut acknowledged = 0;
+        let (mut welcome, mut refused) = (false, None);
+        let done = state.session.received(bytes, now, |event| match event {
+            Event::Welcome(_) => welcome = true,
+            Event::Acknowledged { newly, .. } => {
+                acknowledged += newly.messages;
+                refused = None;
+            }
+            Event::KeepAlive => {}
+            Event::Refused(refusal) => {
+                refused = Some(format!("{}: {}", refusal.reason, refusal.text));
+            }
+        });
+        if welcome {
+            backoff.succeeded();
+            state.connections += 1;
+        }
+        if welcome || acknowledged > 0 {
+            state.trouble = None;
+        }
+        if refused.is_some() {
+            state.trouble = refused;
+        }
+        state.acknowledged += acknowledged;
+        self.shared.tell(state);
+        done
+    }
+}
+
+enum Incoming {
+    Nothing,
+    Bytes,
+    End,
+}
+
+impl Line {
+    /// Gets more to write.
+    fn fetch(&mut self, state: &mut State, now: Instant) {
+        while self.pending.len() < PIECES
+            && let Some(piece) = state.session.output(now)
+        {
+            self.pending.push(piece);
+        }
+    }
+
+    /// Writes what the socket takes; whether that was anything.
+    fn write(&mut self, shared: &Shared) -> io::Result<bool> {
+        if self.pending.is_empty() {
+            let now = shared.clock.now();
+            self.fetch(&mut shared.lock(), now);
+        }
+        if self.pending.is_empty() {
+            return Ok(false);
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        for (slice, piece) in slices.iter_mut().zip(&self.pending) {
+            *slice = IoSlice::new(piece);
+        }
+        match self.socket.write_vectored(&slices[..self.pending.len()]) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(mut n) => {
+                self.blocked = false;
+                let whole = self.pending.iter().take_while(|piece| {
+                    let whole = piece.len() <= n;
+                    n -= if whole { piece.len() } else { 0 };
+                    whole
+                });
+                let whole = whole.count();
+                self.pending.drain(..whole);
+                if n > 0 {
+                    self.pending[0].advance(n);
+                }
+                Ok(true)
+            }
+            Err(e) if is_wait(&e) => {
+                self.blocked = true;
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read(&mut self) -> io::Result<Incoming> {
+        match self.socket.read(&mut self.received[self.filled..]) {
+            Ok(0) => Ok(Incoming::End),
+            Ok(n) => {
+                self.filled += n;
+                Ok(Incoming::Bytes)
+            }
+            Err(e) if is_wait(&e) => Ok(Incoming::Nothing),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Until the socket or a caller has something, or for so long.
+    fn wait(&self, shared: &Shared, timeout: Option<Duration>) {
+        let mut wanted = PollFlags::IN;
+        if !self.pending.is_empty() {
+            wanted |= PollFlags::OUT;
+        }
+        let mut fds = [
+            PollFd::new(&self.socket, wanted),
+            PollFd::new(&shared.wake, PollFlags::IN),
+        ];
+        wait(&mut fds, timeout);
+    }
+}
+
+fn is_wait(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// Early returns do no harm: whoever waits looks again.
+fn wait(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
+    let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+    let _ = poll(fds, timeout.as_ref());
+}

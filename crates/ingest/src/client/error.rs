@@ -1,0 +1,87 @@
+//! What the blocking clients report.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::broken::Broken;
+
+/// Why a blocking client could not do what it was asked to. What was not acknowledged by then may or
+/// may not be stored.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is none, or its name is unknown.
+    #[error("{to:?} is no address to connect to: {source}")]
+    Address {
+        /// What was given.
+        to: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// No connection could be made, or it broke.
+    #[error("cannot {what} {to}: {source}")]
+    Connection {
+        /// What was attempted.
+        what: &'static str,
+        /// The server.
+        to: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The conversation cannot go on.
+    #[error("{to}: {source}")]
+    Broken {
+        /// The server.
+        to: String,
+        /// Why.
+        source: Broken,
+    },
+    /// All attempts are used up.
+    #[error("gave up after {attempts} attempts in {elapsed:.1?}: {last}")]
+    GaveUp {
+        /// How many there were since the connection was lost.
+        attempts: u32,
+        /// How long it took.
+        elapsed: Duration,
+        /// Why the last one failed.
+        last: Box<Error>,
+    },
+    /// A message above what the server takes.
+    #[error("a message of {len} bytes is too large: {to} takes at most {most}")]
+    TooLarge {
+        /// The server.
+        to: String,
+        /// Bytes of the message.
+        len: usize,
+        /// Most that there may be.
+        most: u32,
+    },
+    /// The id given cannot be next.
+    #[error("{0}")]
+    Id(super::session::NotTaken),
+    /// Nothing was acknowledged within the time given.
+    #[error("not everything was acknowledged within {0:.1?}")]
+    TimedOut(Duration),
+}
+
+impl Error {
+    /// Why the conversation ended, if that is what happened, in the end.
+    #[must_use]
+    pub fn broken(&self) -> Option<&Broken> {
+        match self {
+            Error::Broken { source, .. } => Some(source),
+            Error::GaveUp { last, .. } => last.broken(),
+            _ => None,
+        }
+    }
+
+    /// Whether a new connection may help.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Error::Connection { .. } => true,
+            Error::Broken { source, .. } => source.is_passing(),
+            _ => false,
+        }
+    }
+}

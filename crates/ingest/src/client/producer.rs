@@ -1,0 +1,379 @@
+//! The blocking producer: what its callers see. The work is done by a thread of its own.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use tidewire::Instant;
+
+use super::backoff::Persistence;
+use super::clock::Clock;
+use super::connect::Server;
+use super::courier::Courier;
+use super::error::Error;
+use super::outbox::Amount;
+use super::session::{NotTaken, Session};
+use super::settings::Producing;
+use crate::native::codec::{Level, Welcome};
+
+/// Messages taken under one lock, so that what was taken is on its way while more is.
+const AT_ONCE: usize = 256;
+
+/// Sends messages and knows what became of them.
+///
+/// [`send`](Producer::send) hands a message to the resend buffer, from which a thread writes it at
+/// once, or together with others while the connection is busy. Where the connection breaks, it is made
+/// again and what the server does not have is sent again; with a producer's name nothing is stored
+/// twice. Once something final has happened, every call answers with it.
+///
+/// May be shared by threads. Dropping it gives up what is not acknowledged: call
+/// [`close`](Producer::close) or [`flush`](Producer::flush) before.
+///
+/// ```no_run
+/// use tidewire_ingest::client::{Persistence, Producer, Producing};
+///
+/// let producing = Producing { producer: "web-7".into(), ..Producing::default() };
+/// let producer = Producer::connect("127.0.0.1:7400", producing, Persistence::default())?;
+/// let id = producer.send(b"hello")?;
+/// producer.flush()?; // now it is durable
+/// assert!(producer.status().settled >= Some(id));
+/// producer.close()?;
+/// # Ok::<(), tidewire_ingest::client::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Producer {
+    shared: Arc<Shared>,
+    courier: Option<JoinHandle<()>>,
+}
+
+/// How a producer stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// All messages up to this id are settled.
+    pub settled: Option<u64>,
+    /// Messages acknowledged since it was made.
+    pub acknowledged: u64,
+    /// What was sent by the caller and is not acknowledged.
+    pub unacknowledged: Amount,
+    /// Connections made, the first included.
+    pub connections: u64,
+    /// Why the server takes nothing at present, or why there is no connection.
+    pub trouble: Option<String>,
+}
+
+/// What the caller and the thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Something was acknowledged, the first welcome came, or it is all over.
+    news: Condvar,
+    /// Wakes the thread.
+    pub(super) wake: OwnedFd,
+    pub(super) server: Server,
+    pub(super) clock: Clock,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) session: Session,
+    /// The thread waits, and has nothing to write.
+    pub(super) asleep: bool,
+    /// Callers that wait for news.
+    pub(super) waiting: u32,
+    pub(super) stop: bool,
+    pub(super) failure: Option<Error>,
+    pub(super) acknowledged: u64,
+    pub(super) connections: u64,
+    pub(super) trouble: Option<String>,
+}
+
+impl Producer {
+    /// Connects to `HOST:PORT` and waits for the welcome. `persistence` holds for connections that
+    /// are lost later; unless it says otherwise the first failure here is the result.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn connect(
+        to: &str,
+        producing: Producing,
+        persistence: Persistence,
+    ) -> Result<Producer, Error> {
+        let server = Server::find(to)?;
+        let session = Session::new(producing).map_err(|e| server.broken(e))?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| server.failed("make a descriptor to talk to", e.into()))?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                session,
+                asleep: false,
+                waiting: 0,
+                stop: false,
+                failure: None,
+                acknowledged: 0,
+                connections: 0,
+                trouble: None,
+            }),
+            news: Condvar::new(),
+            wake,
+            server,
+            clock: Clock::start(),
+        });
+        let courier = Courier::new(shared.clone(), persistence);
+        #[allow(clippy::disallowed_methods, reason = "blocking clients run on no loop")]
+        let thread = std::thread::Builder::new()
+            .name("tidewire-producer".into())
+            .spawn(move || courier.run())
+            .map_err(|e| shared.server.failed("start a thread to talk to", e))?;
+        let producer = Producer {
+            shared,
+            courier: Some(thread),
+        };
+        producer.wait(None, |state| state.session.granted().is_some())?;
+        Ok(producer)
+    }
+
+    /// Sends a message; answers its id. Waits while the resend buffer is full.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], after which the next message may be sent; all others are final.
+    pub fn send(&self, payload: &[u8]) -> Result<u64, Error> {
+        let mut state = self.shared.lock();
+        loop {
+            match state.session.push(payload) {
+                Ok(id) => {
+                    self.shared.rouse(&mut state);
+                    return state.check().map(|()| id);
+                }
+                Err(why) => state = self.room(state, why, payload.len())?,
+            }
+        }
+    }
+
+    /// Sends a message with an id of the caller's, for producers with
+    /// [sparse](Producing::sparse) ids.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::Id`], after which the next message may be sent; all others
+    /// are final.
+    pub fn send_as(&self, id: u64, payload: &[u8]) -> Result<(), Error> {
+        let mut state = self.shared.lock();
+        loop {
+            match state.session.push_as(id, payload) {
+                Ok(()) => {
+                    self.shared.rouse(&mut state);
+                    return state.check();
+                }
+                Err(why) => state = self.room(state, why, payload.len())?,
+            }
+        }
+    }
+
+    /// Sends many messages, for less than one by one costs; answers how many there were.
+    ///
+    /// # Errors
+    /// As [`send`](Producer::send); the messages before were sent.
+    pub fn send_each<P: AsRef<[u8]>>(
+        &self,
+        payloads: impl IntoIterator<Item = P>,
+    ) -> Result<u64, Error> {
+        let mut sent = 0;
+        let mut payloads = payloads.into_iter().peekable();
+        while payloads.peek().is_some() {
+            let mut state = self.shared.lock();
+            state.check()?;
+            for payload in payloads.by_ref().take(AT_ONCE) {
+                let payload = payload.as_ref();
+                while let Err(why) = state.session.push(payload) {
+                    state = self.room(state, why, payload.len())?;
+                }
+                sent += 1;
+            }
+            self.shared.rouse(&mut state);
+        }
+        Ok(sent)
+    }
+
+    /// Waits until a message of `len` bytes may be tried again after `why`.
+    fn room<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        why: NotTaken,
+        len: usize,
+    ) -> Result<MutexGuard<'a, State>, Error> {
+        state.check()?;
+        match why {
+            NotTaken::Full => {
+                self.shared.rouse(&mut state);
+                while !state.session.has_room(len) {
+                    state = self.shared.wait(state, None);
+                    state.check()?;
+                }
+                Ok(state)
+            }
+            NotTaken::TooLarge { len, most } => Err(Error::TooLarge {
+                to: self.shared.server.name.clone(),
+                len,
+                most,
+            }),
+            other => Err(Error::Id(other)),
+        }
+    }
+
+    /// Waits until everything sent is acknowledged.
+    ///
+    /// # Errors
+    /// What is final.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.wait(None, |state| state.session.is_settled())
+    }
+
+    /// [`flush`](Producer::flush), at most this long.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], after which it may be called again; all others are final.
+    pub fn flush_within(&self, time: Duration) -> Result<(), Error> {
+        self.wait(Some(time), |state| state.session.is_settled())
+    }
+
+    /// Waits until everything sent is acknowledged, and ends the connection.
+    ///
+    /// # Errors
+    /// What is final.
+    pub fn close(self) -> Result<(), Error> {
+        self.flush()
+    }
+
+    /// Gives up: every call, also those that wait in other threads, answers with an error from now
+    /// on, unless it has done so already.
+    pub fn abandon(&self) {
+        let closed = self.shared.server.broken(super::broken::Broken::Abandoned);
+        let mut state = self.shared.lock();
+        self.shared.fail(&mut state, closed);
+        self.shared.stop(&mut state);
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let state = self.shared.lock();
+        Status {
+            settled: state.session.settled(),
+            acknowledged: state.acknowledged,
+            unacknowledged: state.session.held(),
+            connections: state.connections,
+            trouble: state.trouble.clone(),
+        }
+    }
+
+    /// The id of the next message; `None` if there are no more.
+    #[must_use]
+    pub fn next_id(&self) -> Option<u64> {
+        self.shared.lock().session.next_id()
+    }
+
+    /// What the server granted when it was last heard.
+    #[must_use]
+    pub fn granted(&self) -> Welcome {
+        *self.shared.lock().session.granted().expect("connected")
+    }
+
+    /// What acknowledgements mean.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.granted().level
+    }
+
+    fn wait(&self, time: Option<Duration>, over: impl Fn(&State) -> bool) -> Result<(), Error> {
+        let until = time.map(|time| self.shared.clock.now() + time);
+        let mut state = self.shared.lock();
+        while !over(&state) {
+            state.check()?;
+            if until.is_some_and(|until| until <= self.shared.clock.now()) {
+                return Err(Error::TimedOut(time.unwrap_or_default()));
+            }
+            state = self.shared.wait(state, until);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        self.shared.stop(&mut state);
+        drop(state);
+        if let Some(courier) = self.courier.take() {
+            // It has no way to panic that its own message would not tell more about.
+            let _ = courier.join();
+        }
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<(), Error> {
+        match &self.failure {
+            None => Ok(()),
+            Some(failure) => Err(failure.clone()),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the thread if it sleeps.
+    #[inline]
+    fn rouse(&self, state: &mut State) {
+        if std::mem::take(&mut state.asleep) {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        // Fails only when it rings already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn stop(&self, state: &mut State) {
+        state.stop = true;
+        self.ring();
+    }
+
+    /// Nothing more comes of it.
+    pub(super) fn fail(&self, state: &mut State, failure: Error) {
+        state.failure.get_or_insert(failure);
+        self.news.notify_all();
+    }
+
+    /// Tells callers that wait.
+    pub(super) fn tell(&self, state: &State) {
+        if state.waiting > 0 {
+            self.news.notify_all();
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        let mut state = match until {
+            None => self
+                .news
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(until) => {
+                let waited = self.news.wait_timeout(state, until.since(self.clock.now()));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        state.waiting -= 1;
+        state
+    }
+}

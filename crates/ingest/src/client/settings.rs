@@ -1,0 +1,69 @@
+//! What a producer wants.
+
+use std::time::Duration;
+
+use super::outbox::Amount;
+use crate::native::codec::Level;
+
+/// A producer: who it is, what it wants of the server, and what it may use here.
+///
+/// ```
+/// use tidewire_ingest::client::Producing;
+/// use tidewire_ingest::native::codec::Level;
+///
+/// let producing = Producing {
+///     stream: "access-log".into(),
+///     producer: "web-7".into(),
+///     ..Producing::default()
+/// };
+/// assert_eq!(producing.level, Level::Durable);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Producing {
+    /// The stream; empty for `default`. At most 255 bytes, as all names.
+    pub stream: String,
+    /// The producer's name. Default empty: without a name the server keeps no mark, so messages that
+    /// were sent and not acknowledged when a connection broke are sent again and may be stored twice.
+    pub producer: String,
+    /// A secret, where the server asks for one.
+    pub token: String,
+    /// What acknowledgements are to mean; default durable.
+    pub level: Level,
+    /// Goes on when the server grants less than `level`. Default: no, that is an error.
+    pub accept_lower: bool,
+    /// Ids rise with gaps, chosen by the caller.
+    pub sparse: bool,
+    /// The id of the first message, if the server knows nothing of this producer; default 1. If it
+    /// does, ids go on after its mark.
+    pub first_id: u64,
+    /// Messages with their headers that may be held here until they are acknowledged; default one
+    /// million of 32 MiB together. One message may always be held, however large.
+    pub buffer: Amount,
+    /// Messages that may be on their way at once, headers included; 0 (the default) is as the server
+    /// likes. The server may grant less.
+    pub window: Amount,
+    /// How long the server may say nothing at all while something is unacknowledged (it repeats
+    /// itself much more often) or while it owes its welcome. Default 30 s; the connection counts as
+    /// lost then.
+    pub silence: Duration,
+}
+
+impl Default for Producing {
+    fn default() -> Producing {
+        Producing {
+            stream: String::new(),
+            producer: String::new(),
+            token: String::new(),
+            level: Level::Durable,
+            accept_lower: false,
+            sparse: false,
+            first_id: 1,
+            buffer: Amount {
+                messages: 1_000_000,
+                bytes: 32 << 20,
+            },
+            window: Amount::default(),
+            silence: Duration::from_secs(30),
+        }
+    }
+}
