@@ -34,6 +34,14 @@ pub(crate) fn produce(producer: &str) -> Produce<'_> {
     }
 }
 
+/// The same of nobody, to a stream.
+pub(crate) fn produce_to(stream: &str) -> Produce<'_> {
+    Produce {
+        stream,
+        ..produce("")
+    }
+}
+
 /// What a reader says first: from the beginning to the tail, as much as there is.
 pub(crate) fn subscribe() -> Subscribe<'static> {
     Subscribe {
