@@ -61,6 +61,14 @@ pub enum Broken {
     /// The connection ended.
     #[error("the server closed the connection")]
     Closed,
+    /// Records were removed between two connections, before they were read.
+    #[error("the records from {next} up to {start} were removed before they were read")]
+    Gap {
+        /// Where reading was to go on.
+        next: u64,
+        /// Where the server would begin.
+        start: u64,
+    },
     /// This side gave up.
     #[error("given up before everything was acknowledged")]
     Abandoned,

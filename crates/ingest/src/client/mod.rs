@@ -3,6 +3,8 @@
 //! * [`Session`] is a producer's side of the conversation as a state machine: bytes in, bytes out,
 //!   no socket and no clock. It holds every message until it is acknowledged.
 //! * [`Producer`] runs one on a thread: send, wait, flush. It connects again by itself.
+//! * [`Reading`] is a reader's side as a state machine, and [`Reader`] a blocking iterator over the
+//!   records of a stream.
 
 mod backoff;
 mod broken;
@@ -12,6 +14,8 @@ mod courier;
 mod error;
 mod outbox;
 mod producer;
+mod reader;
+mod reading;
 mod session;
 mod settings;
 
@@ -20,5 +24,9 @@ pub use broken::Broken;
 pub use error::Error;
 pub use outbox::Amount;
 pub use producer::{Producer, Status};
+pub use reader::{Reader, Record};
+pub use reading::{Heard, Reading, Subscribing};
 pub use session::{Event, NotTaken, Session};
 pub use settings::Producing;
+
+pub use crate::native::codec::{Begin, Level};
