@@ -11,7 +11,7 @@ use tidewire::{Cx, Input, Instant, Next};
 use tidewire_log::{Log, Policy, ProducerId, Progress, Refused, StreamId, Ticket};
 
 use super::codec::{self, Level, Produce, Reason, ServerFrame, Welcome};
-use super::conn::{IngestConn, refuse, send};
+use super::conn::{IngestConn, reason_of, refuse, send};
 use super::counters::Count;
 use super::ids::{Ids, Part, Run, first_of};
 use super::quota::Meter;
@@ -72,14 +72,17 @@ enum Pause {
     Window,
 }
 
-/// Whether anything more will come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is to happen once all is acknowledged.
 enum Ending {
     No,
-    /// The client has finished sending.
+    /// The client has finished sending: so does this side.
     Finished,
-    /// The server is stopping.
-    Stopping,
+    /// Nothing more is taken: this is said.
+    Refused {
+        id: u64,
+        reason: Reason,
+        text: String,
+    },
 }
 
 /// What became of a batch.
@@ -91,8 +94,8 @@ enum Put {
     Refused,
     /// It does not fit a batch of the log: fewer at once.
     Halve,
-    /// The connection has ended.
-    Over,
+    /// The connection ends.
+    Over(Next),
 }
 
 impl fmt::Debug for Producer {
@@ -231,7 +234,7 @@ impl Producer {
         shared: &Shared,
         cx: &mut Cx<'_, IngestConn>,
     ) -> Next {
-        if self.ending == Ending::Stopping {
+        if self.has_refused() {
             return Next::Paused;
         }
         self.pause = Pause::No;
@@ -281,13 +284,8 @@ impl Producer {
                 let id = input.bytes().first_chunk().copied();
                 let limit = self.parser.payload_max;
                 let text = format!("a payload of {size} bytes; at most {limit} are taken");
-                self.end(
-                    id.map_or(0, u64::from_le_bytes),
-                    Reason::TooLarge,
-                    &text,
-                    cx,
-                );
-                Next::More
+                let id = id.map_or(0, u64::from_le_bytes);
+                self.end_after(id, Reason::TooLarge, text, cx)
             }
             Then::Partial { needed } => self.unless_full(Next::AtLeast(needed), cx),
             Then::Limit => self.unless_full(Next::More, cx),
@@ -342,8 +340,8 @@ impl Producer {
                 }
                 Part::Unexpected => {
                     let next = self.ids.next().unwrap_or(u64::MAX);
-                    self.end(next, Reason::OutOfOrder, Reason::OutOfOrder.name(), cx);
-                    return Err(Next::More);
+                    let text = format!("{} came where {next} was next", first_of(rest, 1).1);
+                    return Err(self.end_after(next, Reason::OutOfOrder, text, cx));
                 }
             }
         }
@@ -391,7 +389,7 @@ impl Producer {
                     input.consume(rest.len());
                     return Ok(());
                 }
-                Put::Over => return Err(Next::More),
+                Put::Over(next) => return Err(next),
             }
         }
         Ok(())
@@ -440,21 +438,17 @@ impl Producer {
                 self.refuse(run.first, Reason::DiskFull, retry_after, cx)
             }
             Some(Err(Refused::TooLarge)) if run.count > 1 => Put::Halve,
-            Some(Err(Refused::TooLarge)) => {
-                self.end(run.first, Reason::TooLarge, "too large for the log", cx);
-                Put::Over
-            }
-            Some(Err(Refused::TooMany)) => {
-                self.end(run.first, Reason::TooMany, Reason::TooMany.name(), cx);
-                Put::Over
+            Some(Err(refused @ (Refused::TooLarge | Refused::TooMany))) => {
+                let text = refused.to_string();
+                Put::Over(self.end_after(run.first, reason_of(refused), text, cx))
             }
             Some(Err(Refused::Failed)) => {
                 self.log_failed(&shared.log.progress(), cx);
-                Put::Over
+                Put::Over(Next::More)
             }
             None => {
                 self.fenced(cx);
-                Put::Over
+                Put::Over(Next::More)
             }
         }
     }
@@ -514,7 +508,7 @@ impl Producer {
         }
         self.committed = owed.sent;
         self.acknowledge(owed.id, cx);
-        if self.pause == Pause::Window && self.ending != Ending::Stopping && !self.over_window() {
+        if self.pause == Pause::Window && !self.has_refused() && !self.over_window() {
             self.pause = Pause::No;
             cx.link.resume();
         }
@@ -580,7 +574,7 @@ impl Producer {
 
     /// There may be room in the queue of the log.
     pub(super) fn room(&mut self, cx: &mut Cx<'_, IngestConn>) {
-        if self.pause == Pause::Crowded && self.ending != Ending::Stopping {
+        if self.pause == Pause::Crowded && !self.has_refused() {
             cx.link.resume();
         }
     }
@@ -600,7 +594,24 @@ impl Producer {
         Put::Refused
     }
 
-    /// Refuses for good, after what can be acknowledged.
+    /// Refuses for good, once all that was taken is acknowledged.
+    fn end_after(
+        &mut self,
+        id: u64,
+        reason: Reason,
+        text: String,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> Next {
+        self.ending = Ending::Refused { id, reason, text };
+        self.finish_if_settled(cx);
+        Next::Paused
+    }
+
+    fn has_refused(&self) -> bool {
+        matches!(self.ending, Ending::Refused { .. })
+    }
+
+    /// Refuses for good, now, with what can be acknowledged.
     fn end(&mut self, id: u64, reason: Reason, text: &str, cx: &mut Cx<'_, IngestConn>) {
         if let Some(id) = self.due.take() {
             self.acked = Some(id);
@@ -634,9 +645,13 @@ impl Producer {
     }
 
     pub(super) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
-        self.ending = Ending::Stopping;
+        if self.has_refused() {
+            return;
+        }
         cx.link.pause();
-        self.finish_if_settled(cx);
+        let next = self.ids.next().unwrap_or(u64::MAX);
+        let text = Reason::Stopping.name().to_owned();
+        self.end_after(next, Reason::Stopping, text, cx);
     }
 
     /// Ends the connection once everything is acknowledged.
@@ -644,7 +659,7 @@ impl Producer {
         if self.owes() {
             return;
         }
-        match self.ending {
+        match std::mem::replace(&mut self.ending, Ending::No) {
             Ending::No => {}
             Ending::Finished => {
                 if self.unsent {
@@ -652,10 +667,7 @@ impl Producer {
                 }
                 cx.link.finish();
             }
-            Ending::Stopping => {
-                let next = self.ids.next().unwrap_or(u64::MAX);
-                self.end(next, Reason::Stopping, Reason::Stopping.name(), cx);
-            }
+            Ending::Refused { id, reason, text } => self.end(id, reason, &text, cx),
         }
     }
 
