@@ -2,7 +2,8 @@
 
 /// What was asked for cannot be done: usage, a port in use, nobody to connect to.
 pub(crate) const USAGE: u8 = 1;
-/// A server under load gave a wrong answer or lost a connection.
+/// A server under load gave a wrong answer or lost a connection; messages were not acknowledged; a
+/// log is damaged.
 pub(crate) const WRONG: u8 = 2;
 
 /// Why the command failed: a sentence that says what was attempted, on what, why it failed and what

@@ -8,8 +8,12 @@
 mod bench;
 mod descriptors;
 mod exit;
+mod read;
+mod send;
 mod serve;
+mod signals;
 mod span;
+mod status_line;
 
 use std::process::ExitCode;
 
@@ -29,6 +33,10 @@ struct Cli {
 enum Command {
     /// Runs servers until SIGTERM or SIGINT.
     Serve(Box<serve::Args>),
+    /// Sends messages, by lines or length-prefixed, and waits until they are acknowledged.
+    Send(send::Args),
+    /// Reads messages back.
+    Read(read::Args),
     /// Loads a server and measures it, or compares two.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
@@ -49,6 +57,8 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
+        Command::Send(args) => send::run(&args),
+        Command::Read(args) => read::run(&args),
         Command::Bench(bench) => bench::run(*bench),
     };
     match done {

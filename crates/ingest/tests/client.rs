@@ -117,7 +117,7 @@ fn what_is_flushed_is_stored_once_in_order_and_read_back() {
     assert!(payloads(&log) == both);
     let mut reader = server.reader(Subscribing::default()).unwrap();
     let mut position = 0;
-    while let Some(record) = reader.next().unwrap() {
+    while let Some(record) = reader.read().unwrap() {
         assert_eq!((record.position, record.id), (position, position + 1));
         assert_eq!(record.producer, "p");
         assert_eq!(record.payload, both[position as usize]);
@@ -372,13 +372,13 @@ fn a_reader_follows_through_a_restart() {
         ..Subscribing::default()
     };
     let mut reader = server.reader(subscribing).unwrap();
-    assert_eq!(reader.next().unwrap().unwrap().payload, "2");
+    assert_eq!(reader.read().unwrap().unwrap().payload, "2");
     producer.send(b"3").unwrap();
-    assert_eq!(reader.next().unwrap().unwrap().payload, "3");
+    assert_eq!(reader.read().unwrap().unwrap().payload, "3");
     drop(server);
     let _server = Server::at(addr, &log, Settings::default());
     producer.send(b"4").unwrap();
-    let record = reader.next().unwrap().unwrap();
+    let record = reader.read().unwrap().unwrap();
     assert_eq!((record.position, &record.payload[..]), (3, &b"4"[..]));
 }
 
@@ -395,10 +395,10 @@ fn a_cursor_is_gone_on_from() {
         ..Subscribing::default()
     };
     let mut reader = server.reader(subscribing.clone()).unwrap();
-    assert_eq!(reader.next().unwrap().unwrap().payload, "1");
-    reader.commit_cursor(reader.position()).unwrap();
+    assert_eq!(reader.read().unwrap().unwrap().payload, "1");
+    reader.commit_cursor(reader.place()).unwrap();
     reader.close().unwrap();
     let mut reader = server.reader(subscribing).unwrap();
-    assert_eq!(reader.next().unwrap().unwrap().payload, "2");
-    assert_eq!(reader.position(), 2);
+    assert_eq!(reader.read().unwrap().unwrap().payload, "2");
+    assert_eq!(reader.place(), 2);
 }

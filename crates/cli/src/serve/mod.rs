@@ -1,14 +1,13 @@
 //! `tidewire serve`: the ready servers in one process, on one set of loops.
 //!
 //! Settings come from flags and a file ([`args`]), are checked as a whole ([`settings`]), become
-//! listeners ([`endpoint`], [`services`]), and run until a signal asks for the end ([`signals`]).
+//! listeners ([`endpoint`], [`services`]), and run until a signal asks for the end ([`crate::signals`]).
 
 mod args;
 mod endpoint;
 mod logging;
 mod services;
 mod settings;
-mod signals;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -21,9 +20,9 @@ pub(crate) use endpoint::Kind;
 use self::endpoint::Endpoint;
 use self::services::Services;
 use self::settings::Settings;
-use self::signals::Signals;
 use crate::descriptors;
 use crate::exit::Failure;
+use crate::signals::Signals;
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {

@@ -137,7 +137,7 @@ impl Reader {
 
     /// The position of the next record.
     #[must_use]
-    pub fn position(&self) -> u64 {
+    pub fn place(&self) -> u64 {
         match self.batch.left {
             0 => self.reading.next().expect("connected"),
             _ => self.batch.next,
@@ -154,11 +154,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error`]; reading is over then.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "Iterator has it the other way round"
-    )]
-    pub fn next(&mut self) -> Result<Option<Record>, Error> {
+    pub fn read(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.batch.next() {
                 return record.map(Some).map_err(|e| self.end(e));
@@ -346,6 +342,6 @@ impl Iterator for Reader {
     type Item = Result<Record, Error>;
 
     fn next(&mut self) -> Option<Result<Record, Error>> {
-        Reader::next(self).transpose()
+        self.read().transpose()
     }
 }

@@ -1,6 +1,7 @@
 //! Signals as something a thread can wait for.
 
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -32,5 +33,12 @@ impl Signals {
                 Ok(n) => return n,
             }
         }
+    }
+}
+
+/// To be polled: readable when a signal came.
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -1,0 +1,127 @@
+//! How a record is written.
+
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use tidewire_ingest::client::Record;
+
+/// A form of writing records, a line each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Position, time, producer and id, then the payload; for people.
+    Text,
+    /// A JSON object.
+    Json,
+    /// The payload alone.
+    Raw,
+}
+
+/// A record for programs. A payload that is no UTF-8 comes in base64, under another name.
+#[derive(Serialize)]
+struct Shown<'a> {
+    position: u64,
+    id: u64,
+    producer: Option<&'a str>,
+    timestamp: String,
+    timestamp_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+impl Form {
+    pub(super) fn write(self, record: &Record, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Form::Raw => out.write_all(&record.payload)?,
+            Form::Json => serde_json::to_writer(&mut *out, &shown(record))?,
+            Form::Text => {
+                let (position, id) = (record.position, record.id);
+                let producer = match &record.producer[..] {
+                    [] => "-".into(),
+                    name => String::from_utf8_lossy(name),
+                };
+                let at = time(record.timestamp_us);
+                let payload = record.payload.utf8_chunks();
+                write!(out, "{position} {at} {producer} {id} ")?;
+                for chunk in payload {
+                    // What a terminal would obey is shown instead.
+                    for c in chunk.valid().chars() {
+                        match c {
+                            '\t' => out.write_all(b"\t")?,
+                            c if c.is_control() => write!(out, "{}", c.escape_default())?,
+                            c => write!(out, "{c}")?,
+                        }
+                    }
+                    for byte in chunk.invalid() {
+                        write!(out, "\\x{byte:02x}")?;
+                    }
+                }
+            }
+        }
+        out.write_all(b"\n")
+    }
+}
+
+fn shown(record: &Record) -> Shown<'_> {
+    let producer = std::str::from_utf8(&record.producer).unwrap_or_default();
+    let text = std::str::from_utf8(&record.payload).ok();
+    Shown {
+        position: record.position,
+        id: record.id,
+        producer: (!producer.is_empty()).then_some(producer),
+        timestamp: time(record.timestamp_us),
+        timestamp_us: record.timestamp_us,
+        payload: text,
+        payload_base64: text.is_none().then(|| STANDARD.encode(&record.payload)),
+    }
+}
+
+/// Microseconds since the Unix epoch as people write them, in UTC.
+fn time(us: u64) -> String {
+    // What the calendar of the formatter has no name for is no time that anything was received at.
+    const LAST: u64 = 253_402_300_799;
+    let since = Duration::from_micros(us).min(Duration::from_secs(LAST));
+    humantime::format_rfc3339_micros(UNIX_EPOCH + since).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(form: Form, payload: &'static [u8]) -> String {
+        let record = Record {
+            position: 7,
+            id: 9,
+            producer: "p".into(),
+            timestamp_us: 1_700_000_000_000_001,
+            payload: payload.into(),
+        };
+        let mut out = Vec::new();
+        form.write(&record, &mut out).unwrap();
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn one_line_whatever_the_payload() {
+        assert_eq!(
+            lines(Form::Text, b"hi\x1b[2J\n\xff"),
+            "7 2023-11-14T22:13:20.000001Z p 9 hi\\u{1b}[2J\\n\\xff\n"
+        );
+        assert_eq!(lines(Form::Raw, b"hi"), "hi\n");
+        let json: serde_json::Value = serde_json::from_str(&lines(Form::Json, b"h\n")).unwrap();
+        assert_eq!(json["payload"], "h\n");
+        assert_eq!((&json["position"], &json["id"]), (&7.into(), &9.into()));
+        let json: serde_json::Value = serde_json::from_str(&lines(Form::Json, b"\xff")).unwrap();
+        assert_eq!(json["payload_base64"], "/w==");
+        assert!(json.get("payload").is_none());
+    }
+
+    #[test]
+    fn times_beyond_the_calendar_are_shown_somehow() {
+        assert_eq!(time(u64::MAX), "9999-12-31T23:59:59.000000Z");
+    }
+}

@@ -1,0 +1,358 @@
+//! `tidewire send`: standard input or files, message by message, to a server's log.
+
+mod input;
+mod watch;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tidewire_ingest::client::{Error, Level, Persistence, Producer, Producing};
+
+use self::input::{Bad, Cutter, Format};
+use self::watch::Watch;
+use crate::exit::Failure;
+use crate::signals::Signals;
+use crate::span::Span;
+
+/// What is shown below the options.
+const NOTES: &str = "\
+Messages get ids 1, 2, 3, ... With a producer's name, what was sent and not acknowledged when a \
+connection broke is sent again and stored once; without, it may be stored twice. With a name and \
+files, ids are the places of messages in these files: what the server already has is skipped, so \
+the same command may be repeated until it succeeds. Standard input goes on after the last id.
+Exit status: 0 when everything was acknowledged at the level asked for, 1 when nothing could be sent, \
+2 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed.";
+
+/// What to send where.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct Args {
+    /// Files to send, one after the other; - is standard input [default: -]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The server
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
+    to: String,
+    /// The stream
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    stream: String,
+    /// What an acknowledgement is to mean: durable (synced) or received (in the server's memory)
+    #[arg(long, default_value = "durable", value_parser = level)]
+    level: Level,
+    /// A name by which the server knows this producer: nothing is stored twice
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "NAME"
+    )]
+    producer: String,
+    /// How messages are told apart: lines, or length-prefixed (four bytes, little-endian)
+    #[arg(long, default_value = "lines")]
+    format: Format,
+    /// The id of the first message, if the server knows nothing of the producer
+    #[arg(long, default_value_t = 1, value_name = "ID")]
+    first_id: u64,
+    /// Sends all of the files after what the server has, instead of skipping that
+    #[arg(long)]
+    append: bool,
+    /// A secret, where the server asks for one [default: the environment's TIDEWIRE_TOKEN]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// How long to try to reach the server again when a connection breaks; 0 is not at all
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    retry: Span,
+}
+
+pub(crate) fn level(name: &str) -> Result<Level, String> {
+    match name {
+        "received" => Ok(Level::Received),
+        "durable" => Ok(Level::Durable),
+        _ => Err("received or durable".into()),
+    }
+}
+
+/// The secret to show: as given, or from the environment, where other users cannot see it.
+pub(crate) fn token(given: Option<&String>) -> String {
+    let from_environment = || std::env::var("TIDEWIRE_TOKEN").unwrap_or_default();
+    given.cloned().unwrap_or_else(from_environment)
+}
+
+/// How long to try to reach a server again; zero is not at all.
+pub(crate) fn persistence(retry: Span) -> Persistence {
+    match retry.limit() {
+        Some(within) => Persistence {
+            within,
+            ..Persistence::default()
+        },
+        None => Persistence::once(),
+    }
+}
+
+/// One input.
+enum Source {
+    Stdin(io::Stdin),
+    File(PathBuf, File),
+}
+
+impl Source {
+    fn open(path: &Path) -> Result<Source, Failure> {
+        if path == Path::new("-") {
+            return Ok(Source::Stdin(io::stdin()));
+        }
+        let file = File::open(path).and_then(|file| {
+            // Opening a directory succeeds, and reading it says little.
+            if file.metadata()?.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            Ok(file)
+        });
+        let failed = |e| Failure::usage(format!("cannot read {}: {e}", path.display()));
+        Ok(Source::File(path.to_owned(), file.map_err(failed)?))
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Source::Stdin(_) => "standard input".into(),
+            Source::File(path, _) => path.display().to_string(),
+        }
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Source::Stdin(stdin) => stdin.as_fd(),
+            Source::File(_, file) => file.as_fd(),
+        }
+    }
+}
+
+/// Sends it.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let stdin = [PathBuf::from("-")];
+    let files = if args.files.is_empty() {
+        &stdin[..]
+    } else {
+        &args.files
+    };
+    let sources: Result<Vec<Source>, Failure> =
+        files.iter().map(|path| Source::open(path)).collect();
+    let sources = sources?;
+    let signals = || {
+        Signals::catch()
+            .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))
+    };
+    let ends = signals()?;
+    let producing = Producing {
+        stream: args.stream.clone(),
+        producer: args.producer.clone(),
+        token: token(args.token.as_ref()),
+        level: args.level,
+        first_id: args.first_id,
+        ..Producing::default()
+    };
+    let producer = Producer::connect(&args.to, producing, persistence(args.retry))
+        .map_err(|e| Failure::usage(format!("nothing was sent: {}", advised(&e))))?;
+    let most = producer.granted().payload_max;
+    let mut sending = Sending {
+        producer: &producer,
+        cutter: Cutter::new(args.format, most),
+        ends,
+        skip: skipped(args, &sources, &producer),
+        skipped: 0,
+        sent: 0,
+        most,
+    };
+    let watch = Watch::new(signals()?);
+    let result = watch.during(&producer, || {
+        let ended = sending.all(sources);
+        // What was sent before it went wrong is not given up for that.
+        let flushed = producer.flush();
+        (ended, flushed)
+    });
+    sending.conclude(result, &watch)
+}
+
+/// How many messages of the input the server has.
+fn skipped(args: &Args, sources: &[Source], producer: &Producer) -> u64 {
+    let files = sources
+        .iter()
+        .all(|source| matches!(source, Source::File(..)));
+    if args.producer.is_empty() || !files || args.append {
+        return 0;
+    }
+    let mark = producer.status().settled;
+    mark.map_or(0, |mark| (mark + 1).saturating_sub(args.first_id))
+}
+
+/// What to do about an error.
+fn advised(error: &Error) -> String {
+    let advice = match error {
+        Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
+        Error::Broken { .. }
+            if matches!(
+                error.broken(),
+                Some(tidewire_ingest::client::Broken::Level { .. })
+            ) =>
+        {
+            "; ask for --level received, or have the server's log sync"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+struct Sending<'a> {
+    producer: &'a Producer,
+    cutter: Cutter,
+    /// Signals end the input.
+    ends: Signals,
+    /// Messages still to be skipped.
+    skip: u64,
+    skipped: u64,
+    sent: u64,
+    most: u32,
+}
+
+/// How the input ended.
+enum Ended {
+    /// It was all read.
+    Whole,
+    /// A signal came; whether something was left unread.
+    Interrupted { rest: bool },
+    /// It cannot be sent, or not be read.
+    Bad(String),
+}
+
+impl Sending<'_> {
+    fn all(&mut self, sources: Vec<Source>) -> Ended {
+        for source in sources {
+            match self.one(&source) {
+                Ended::Whole => {}
+                ended => return ended,
+            }
+        }
+        Ended::Whole
+    }
+
+    fn one(&mut self, source: &Source) -> Ended {
+        let bad = |what: String| Ended::Bad(format!("{}: {what}", source.name()));
+        loop {
+            match self.wait(source) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let rest = matches!(source, Source::File(..));
+                    return match self.last() {
+                        Err(why) if !rest => bad(why),
+                        _ => Ended::Interrupted { rest },
+                    };
+                }
+                Err(e) => return bad(format!("cannot wait for it: {e}")),
+            }
+            let read = loop {
+                match rustix::io::read(source, self.cutter.room()) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    other => break other,
+                }
+            };
+            match read {
+                Err(e) => return bad(format!("cannot read it: {e}")),
+                Ok(0) => return self.last().map_or_else(bad, |()| Ended::Whole),
+                Ok(n) => {
+                    if let Err(why) = self.read(n) {
+                        return bad(why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Until there is something to read; false if a signal came first.
+    fn wait(&self, source: &Source) -> io::Result<bool> {
+        let mut fds = [
+            PollFd::new(source, PollFlags::IN),
+            PollFd::new(&self.ends, PollFlags::IN),
+        ];
+        loop {
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+                Ok(_) => return Ok(fds[1].revents().is_empty()),
+            }
+        }
+    }
+
+    /// Sends what so many bytes more have made whole.
+    fn read(&mut self, mut n: usize) -> Result<(), String> {
+        loop {
+            let at = self.skipped + self.sent + 1;
+            let messages = self.cutter.read(std::mem::take(&mut n));
+            let messages = messages.map_err(|bad| described(bad, at, self.most))?;
+            if messages.is_empty() {
+                return Ok(());
+            }
+            let skip = self.skip.min(messages.len() as u64);
+            (self.skip, self.skipped) = (self.skip - skip, self.skipped + skip);
+            let rest = &messages[skip as usize..];
+            self.producer.send_each(rest).map_err(|e| e.to_string())?;
+            self.sent += rest.len() as u64;
+        }
+    }
+
+    /// Sends a last line that does not end.
+    fn last(&mut self) -> Result<(), String> {
+        let at = self.skipped + self.sent + 1;
+        match self.cutter.end() {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) if self.skip > 0 => {
+                (self.skip, self.skipped) = (self.skip - 1, self.skipped + 1);
+                Ok(())
+            }
+            Ok(Some(message)) => {
+                self.producer.send(message).map_err(|e| e.to_string())?;
+                self.sent += 1;
+                Ok(())
+            }
+            Err(bad) => Err(described(bad, at, self.most)),
+        }
+    }
+
+    fn conclude(
+        &self,
+        (ended, flushed): (Ended, Result<(), Error>),
+        watch: &Watch,
+    ) -> Result<(), Failure> {
+        let status = self.producer.status();
+        let counts = format!(
+            "{} messages were acknowledged, {} sent and not acknowledged, {} skipped because the \
+             server had them",
+            status.acknowledged, status.unacknowledged.messages, self.skipped
+        );
+        let wrong = |why: String| Err(Failure::wrong(format!("{why}; {counts}")));
+        match (ended, flushed) {
+            (_, Err(e)) => wrong(advised(&e)),
+            (Ended::Bad(why), Ok(())) => wrong(format!("not everything was sent: {why}")),
+            (Ended::Interrupted { rest: true }, Ok(())) => {
+                wrong("interrupted before the end of the input".into())
+            }
+            (Ended::Whole | Ended::Interrupted { .. }, Ok(())) => {
+                watch.summary(&status, self.skipped);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What is wrong with message number `at`.
+fn described(bad: Bad, at: u64, most: u32) -> String {
+    match bad {
+        Bad::TooLarge => {
+            format!("message {at} is too large: the server takes at most {most} bytes")
+        }
+        Bad::Truncated => format!("the input ends in the middle of message {at}"),
+    }
+}

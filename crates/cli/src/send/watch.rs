@@ -1,0 +1,109 @@
+//! What happens beside sending: progress on a terminal, and giving up when a signal asks for it and
+//! nothing moves.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tidewire_ingest::client::{Producer, Status};
+
+use crate::signals::Signals;
+use crate::status_line::StatusLine;
+
+/// How often progress is shown.
+const EVERY: Duration = Duration::from_millis(200);
+/// How long flushing may take after a signal without any acknowledgement; a second signal does not
+/// wait.
+const GRACE: Duration = Duration::from_secs(10);
+
+pub(super) struct Watch {
+    signals: Mutex<Signals>,
+    began: Instant,
+    seen: bool,
+}
+
+impl Watch {
+    pub(super) fn new(signals: Signals) -> Watch {
+        Watch {
+            signals: Mutex::new(signals),
+            began: Instant::now(),
+            seen: StatusLine::new().is_seen(),
+        }
+    }
+
+    /// Does `work`, and watches.
+    pub(super) fn during<T>(&self, producer: &Producer, work: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| self.watch(producer, &over));
+            let done = work();
+            over.store(true, Relaxed);
+            let _ = watching.join();
+            done
+        })
+    }
+
+    fn watch(&self, producer: &Producer, over: &AtomicBool) {
+        let mut signals = self.signals.lock().expect("used by one thread");
+        let mut line = StatusLine::new();
+        let mut asked: Option<(Instant, u64)> = None;
+        while !over.load(Relaxed) {
+            let came = signals.wait(Some(PAUSE));
+            let status = producer.status();
+            asked = match asked {
+                None if came == 0 => None,
+                None => Some((Instant::now(), status.acknowledged)),
+                // A second one, or nothing moves.
+                Some((since, _)) if came > 0 || since.elapsed() > GRACE => {
+                    producer.abandon();
+                    break;
+                }
+                Some((_, before)) if status.acknowledged > before => {
+                    Some((Instant::now(), status.acknowledged))
+                }
+                waiting => waiting,
+            };
+            if self.began.elapsed() > EVERY {
+                line.show(&self.described(&status, asked.is_some()));
+            }
+        }
+        line.wipe();
+    }
+
+    fn described(&self, status: &Status, ending: bool) -> String {
+        let trouble = status
+            .trouble
+            .as_ref()
+            .map_or_else(String::new, |why| format!(", {why}"));
+        let ending = if ending { ", flushing" } else { "" };
+        format!(
+            "{} acknowledged, {} on their way, {:.0} a second{ending}{trouble}",
+            status.acknowledged,
+            status.unacknowledged.messages,
+            self.rate(status),
+        )
+    }
+
+    fn rate(&self, status: &Status) -> f64 {
+        status.acknowledged as f64 / self.began.elapsed().as_secs_f64().max(1e-9)
+    }
+
+    /// Says how it went, if anybody looks.
+    pub(super) fn summary(&self, status: &Status, skipped: u64) {
+        if self.seen || skipped > 0 {
+            let skipped = match skipped {
+                0 => String::new(),
+                n => format!(", {n} skipped because the server had them"),
+            };
+            eprintln!(
+                "{} messages acknowledged in {:.1} s, {:.0} a second{skipped}",
+                status.acknowledged,
+                self.began.elapsed().as_secs_f64(),
+                self.rate(status),
+            );
+        }
+    }
+}
+
+/// How soon the end of sending is noticed.
+const PAUSE: Duration = Duration::from_millis(20);
