@@ -51,7 +51,8 @@ pub struct Run<'a> {
     pub count: u32,
     /// The id of the last one; it becomes the producer's mark.
     pub last_id: u64,
-    /// When they were received: microseconds since the Unix epoch.
+    /// When they were received: microseconds since the Unix epoch. Within a stream time never goes
+    /// back: an earlier one is raised to that of the record before.
     pub timestamp_us: u64,
 }
 
@@ -83,8 +84,10 @@ pub enum Refused {
     /// A single batch above what a group may hold.
     #[error("the batch is too large")]
     TooLarge,
-    /// A limit on the number of streams or producers is reached.
-    #[error("too many streams or producers")]
+    /// A limit on the number of streams, producers or cursors is reached, a name is not 1 to 255
+    /// bytes long, or the producer has expired because of such a limit: then ask for its number
+    /// again.
+    #[error("too many streams, producers or cursors")]
     TooMany,
     /// A write or a sync has failed; nothing is taken any more. See [`Progress::failure`].
     #[error("the log has failed")]
@@ -221,13 +224,15 @@ pub trait Log: Send + Sync + 'static {
     /// 255 bytes of UTF-8.
     ///
     /// # Errors
-    /// [`Refused::TooMany`], [`Refused::Failed`].
+    /// [`Refused::TooMany`], [`Refused::Failed`]; for a new name also [`Refused::Busy`] and
+    /// [`Refused::DiskFull`].
     fn stream(&self, name: &str) -> Result<StreamId, Refused>;
 
     /// The number of the producer of this name (1 to 255 bytes of UTF-8) on a stream.
     ///
     /// # Errors
-    /// [`Refused::TooMany`], [`Refused::Failed`].
+    /// [`Refused::TooMany`], [`Refused::Failed`]; for a new name also [`Refused::Busy`] and
+    /// [`Refused::DiskFull`].
     fn producer(&self, stream: StreamId, name: &str) -> Result<ProducerId, Refused>;
 
     /// What is known of a producer.
@@ -274,7 +279,7 @@ pub trait Log: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Refused::TooMany`] at the limit of cursors, and from a home that keeps none;
-    /// [`Refused::Failed`].
+    /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].
     fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
         let _ = (stream, name, position);
         Err(Refused::TooMany)

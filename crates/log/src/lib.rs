@@ -2,13 +2,33 @@
 //! groups by one writer, and read back from a position.
 //!
 //! Everything above is written against the trait [`Log`], which promises nothing by a return
-//! value: what is durable is told later, as a watermark.
+//! value: what is durable is told later, as a watermark. [`EmbeddedLog`] is its home in this
+//! process.
 #![forbid(unsafe_code)]
 
 mod api;
+mod catalog;
 pub mod disk;
+mod embedded;
+mod format;
+mod gather;
+mod read;
+mod recovery;
+mod settings;
+mod shared;
+mod state;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod writer;
 
 pub use api::{
     Begin, Committed, Credit, Failure, Frames, Log, Mark, Policy, ProducerId, Progress, Range,
     ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
+pub use embedded::EmbeddedLog;
+pub use recovery::{Cut, Damage, OpenError, Recovery};
+#[doc(hidden)]
+pub use settings::Mistakes;
+pub use settings::{Settings, Verify};
+pub use writer::{Now, Step, Writer};

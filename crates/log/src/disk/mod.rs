@@ -1,6 +1,7 @@
 //! The file operations of the log, behind a small trait so that a simulated disk can stand in for
 //! the real one: all of a log's files live in one flat directory.
 
+pub mod real;
 pub mod sim;
 
 use std::fmt;

@@ -1,0 +1,218 @@
+//! The log in this process: what callers hold. All the work is done by the [`Writer`].
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::disk::Disk;
+use crate::disk::real::RealDisk;
+use crate::gather::Gate;
+use crate::recovery::{self, OpenError, Recovery};
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::writer::Writer;
+use crate::{
+    Begin, Committed, Credit, Log, Mark, Policy, ProducerId, Progress, Range, ReadError, Refused,
+    Run, StreamId, Ticket, Wake, Watch,
+};
+
+/// The embedded home of records: segments in one directory.
+///
+/// Dropping it closes it, as [`EmbeddedLog::close`] does, if a thread runs its writer.
+#[derive(Debug)]
+pub struct EmbeddedLog<D: Disk = RealDisk> {
+    shared: Arc<Shared<D>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl EmbeddedLog<RealDisk> {
+    /// Opens the log in a directory, which is made if need be, and starts a thread that writes it.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; also when another process has the directory open as a log.
+    ///
+    /// ```
+    /// use tidewire_log::{Begin, Credit, EmbeddedLog, Log, ProducerId, Run, Settings};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let (log, _recovery) = EmbeddedLog::start(directory.path(), Settings::default())?;
+    /// let stream = log.stream("default")?;
+    /// let frames = b"\x01\0\0\0\0\0\0\0\x05\0\0\0hello";
+    /// let ticket = log.append(Run {
+    ///     stream,
+    ///     producer: ProducerId::ANONYMOUS,
+    ///     frames,
+    ///     count: 1,
+    ///     last_id: 1,
+    ///     timestamp_us: 0,
+    /// })?;
+    /// log.close(); // or wait, with `watch` and `progress`, until the ticket is committed
+    /// assert!(log.progress().committed >= ticket);
+    /// let read = log.read("default", 0, Credit(1024))?;
+    /// assert_eq!(read.runs[0].bytes, frames);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start(directory: &Path, settings: Settings) -> Result<(Self, Recovery), OpenError> {
+        let what = || format!("opening {} as a log", directory.display());
+        let disk = RealDisk::open(directory).map_err(|error| OpenError::io(what(), error))?;
+        let (log, writer, recovery) = EmbeddedLog::open(disk, settings)?;
+        log.spawn(writer)
+            .map_err(|error| OpenError::io("starting the log's thread", error))?;
+        Ok((log, recovery))
+    }
+}
+
+impl<D: Disk> EmbeddedLog<D> {
+    /// Opens the log on a disk. Nothing is written until somebody drives the writer: by
+    /// [`EmbeddedLog::spawn`], or step by step.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(disk: D, settings: Settings) -> Result<(Self, Writer<D>, Recovery), OpenError> {
+        let (writer, recovery) = recovery::open(disk, settings)?;
+        let shared = writer.shared().clone();
+        Ok((
+            EmbeddedLog {
+                shared,
+                thread: Mutex::new(None),
+            },
+            writer,
+            recovery,
+        ))
+    }
+
+    /// Starts a thread that drives the writer of this log, until [`EmbeddedLog::close`].
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn spawn(&self, writer: Writer<D>) -> std::io::Result<()> {
+        assert!(
+            Arc::ptr_eq(&self.shared, writer.shared()),
+            "the writer is another log's"
+        );
+        let thread = crate::thread::spawn(writer)?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Takes no more batches, has everything taken before settled and the log closed in order, and
+    /// waits for it. Reading goes on. With a writer that is driven by hand it only shuts the gate;
+    /// the rest is [`Writer::close`].
+    pub fn close(&self) {
+        let mut gather = self.shared.gather();
+        gather.closing = true;
+        gather.gate = Gate::Shut;
+        self.shared.unpark(&mut gather);
+        drop(gather);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // A panic of the writer has been reported by its thread; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<D: Disk> Drop for EmbeddedLog<D> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<D: Disk> Log for EmbeddedLog<D> {
+    fn policy(&self) -> Policy {
+        self.shared.settings.policy
+    }
+
+    fn payload_max(&self) -> u32 {
+        self.shared.settings.payload_max
+    }
+
+    fn stream(&self, name: &str) -> Result<StreamId, Refused> {
+        let mut gather = self.shared.gather();
+        let is_new = gather.state.stream(name).is_none();
+        let id = gather.stream(name, &self.shared.settings)?;
+        if is_new {
+            self.list_stream(name);
+            self.shared.unpark(&mut gather);
+        }
+        Ok(id)
+    }
+
+    fn producer(&self, stream: StreamId, name: &str) -> Result<ProducerId, Refused> {
+        let mut gather = self.shared.gather();
+        let id = gather.producer(stream, name, &self.shared.settings)?;
+        self.shared.unpark(&mut gather);
+        Ok(id)
+    }
+
+    fn mark(&self, producer: ProducerId) -> Mark {
+        let gather = self.shared.gather();
+        gather
+            .state
+            .find(producer.0)
+            .map_or(Mark::default(), |producer| producer.mark)
+    }
+
+    fn append(&self, run: Run<'_>) -> Result<Ticket, Refused> {
+        debug_assert!(
+            run.count > 0 && !run.frames.is_empty(),
+            "a run has at least one record"
+        );
+        let crc = crc32c::crc32c(run.frames);
+        let mut gather = self.shared.gather();
+        let ticket = gather.append(run, crc, &self.shared.settings)?;
+        self.shared.unpark(&mut gather);
+        Ok(ticket)
+    }
+
+    fn progress(&self) -> Progress {
+        self.shared.progress().clone()
+    }
+
+    fn watch(&self, wake: Wake) -> Watch {
+        Watch::new(self.shared.watchers.add(wake))
+    }
+
+    fn range(&self, stream: &str) -> Option<Range> {
+        self.shared
+            .catalog()
+            .find(stream)
+            .map(|(_, stream)| stream.range())
+    }
+
+    fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError> {
+        let range = self.range(stream).unwrap_or(Range { first: 0, next: 0 });
+        match begin {
+            Begin::Position(position) => Ok(position.max(range.first)),
+            Begin::Tail => Ok(range.next),
+            Begin::Timestamp(time_us) => self.shared.locate_time(stream, time_us),
+        }
+    }
+
+    fn read(&self, stream: &str, from: u64, credit: Credit) -> Result<Committed, ReadError> {
+        self.shared.read(stream, from, credit)
+    }
+
+    fn cursor(&self, stream: &str, name: &str) -> Option<u64> {
+        self.shared.gather().state.cursor(stream, name)
+    }
+
+    fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
+        let mut gather = self.shared.gather();
+        let is_new = gather.state.stream(stream).is_none();
+        let set = gather.set_cursor(stream, name, position, &self.shared.settings);
+        if is_new && gather.state.stream(stream).is_some() {
+            self.list_stream(stream);
+        }
+        self.shared.unpark(&mut gather);
+        set
+    }
+}
+
+impl<D: Disk> EmbeddedLog<D> {
+    /// Shows a new stream to readers, while nobody can append to it yet.
+    fn list_stream(&self, name: &str) {
+        self.shared
+            .change_catalog(|catalog| catalog.add_stream(name.into(), 0));
+    }
+}

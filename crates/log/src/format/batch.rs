@@ -1,0 +1,169 @@
+//! The header of a batch, and what makes a batch valid.
+
+use super::{
+    ALIGN, BATCH_HEADER, BATCH_MAGIC, Fault, RunView, Runs, checksum_fault, u32_at, u64_at,
+};
+
+/// What a batch is, besides a group of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(pub(crate) u32);
+
+impl Flags {
+    /// Has a checkpoint, which describes the log after this batch.
+    pub(crate) const CHECKPOINT: Flags = Flags(1);
+    /// Written when the log was closed.
+    pub(crate) const CLOSING: Flags = Flags(2);
+
+    pub(crate) fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// The beginning of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    /// The random number of the log.
+    pub(crate) log: u64,
+    /// The segment it was written to.
+    pub(crate) segment: u64,
+    /// Its own number, dense over the log, from 1.
+    pub(crate) number: u64,
+    /// The last batch that was known to be durable when this one was written.
+    pub(crate) durable_through: u64,
+    /// When it was written: microseconds since the Unix epoch.
+    pub(crate) written_us: u64,
+    /// Its length, header and padding included.
+    pub(crate) length: u32,
+    pub(crate) runs: u32,
+    pub(crate) records: u32,
+    /// Over what [`RunView::covered`] names, run after run.
+    pub(crate) body_crc: u32,
+    pub(crate) flags: Flags,
+}
+
+impl BatchHeader {
+    pub(crate) fn encode(&self) -> [u8; BATCH_HEADER] {
+        let mut bytes = [0; BATCH_HEADER];
+        bytes[..4].copy_from_slice(&BATCH_MAGIC);
+        let longs = [
+            self.log,
+            self.segment,
+            self.number,
+            self.durable_through,
+            self.written_us,
+        ];
+        for (index, long) in longs.into_iter().enumerate() {
+            bytes[8 + index * 8..][..8].copy_from_slice(&long.to_le_bytes());
+        }
+        let words = [
+            self.length,
+            self.runs,
+            self.records,
+            self.body_crc,
+            self.flags.0,
+        ];
+        for (index, word) in words.into_iter().enumerate() {
+            bytes[48 + index * 4..][..4].copy_from_slice(&word.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the start of `bytes`, which are at `offset` of segment `segment`; whether the
+    /// rest of the batch is there is not looked at.
+    pub(crate) fn decode(bytes: &[u8], offset: u64, segment: u64) -> Result<BatchHeader, Fault> {
+        let Some(bytes) = bytes.get(..BATCH_HEADER) else {
+            return Err(Fault::new(offset, "a batch header", "the end of the file"));
+        };
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Err(Fault::new(offset, "a batch header", "zeros"));
+        }
+        if bytes[..4] != BATCH_MAGIC {
+            return Err(Fault::new(
+                offset,
+                "the first bytes of a batch",
+                "something else",
+            ));
+        }
+        let (stored, computed) = (u32_at(bytes, 4), crc32c::crc32c(&bytes[8..]));
+        if stored != computed {
+            return Err(checksum_fault(offset, "a batch header", stored, computed));
+        }
+        let header = BatchHeader {
+            log: u64_at(bytes, 8),
+            segment: u64_at(bytes, 16),
+            number: u64_at(bytes, 24),
+            durable_through: u64_at(bytes, 32),
+            written_us: u64_at(bytes, 40),
+            length: u32_at(bytes, 48),
+            runs: u32_at(bytes, 52),
+            records: u32_at(bytes, 56),
+            body_crc: u32_at(bytes, 60),
+            flags: Flags(u32_at(bytes, 64)),
+        };
+        if header.segment != segment {
+            let found = format!("a batch of segment {}", header.segment);
+            return Err(Fault::new(
+                offset,
+                format!("a batch of segment {segment}"),
+                found,
+            ));
+        }
+        let length = header.length as usize;
+        if length < BATCH_HEADER || !length.is_multiple_of(ALIGN) {
+            let found = format!("a length of {length}");
+            return Err(Fault::new(
+                offset,
+                "a batch's length, a multiple of 8",
+                found,
+            ));
+        }
+        Ok(header)
+    }
+
+    /// The runs of this batch, which begins `bytes` at `offset`; whether they are valid, the
+    /// iterator says.
+    pub(crate) fn runs<'a>(&self, bytes: &'a [u8], offset: u64) -> Result<Runs<'a>, Fault> {
+        match bytes.get(BATCH_HEADER..self.length as usize) {
+            Some(body) => Ok(Runs::new(body, offset + BATCH_HEADER as u64, self.runs)),
+            None => {
+                let expected = format!("a batch of {} bytes", self.length);
+                Err(Fault::new(
+                    offset,
+                    expected,
+                    format!("the file ends after {}", bytes.len()),
+                ))
+            }
+        }
+    }
+
+    /// Whether everything in this batch, which begins `bytes` at `offset`, is what was written.
+    pub(crate) fn verify(&self, bytes: &[u8], offset: u64) -> Result<(), Fault> {
+        let mut crc = 0;
+        let mut records: u64 = 0;
+        let mut runs = self.runs(bytes, offset)?;
+        for run in &mut runs {
+            let (at, run) = run?;
+            crc = crc32c::crc32c_append(crc, run.covered());
+            if let RunView::Records(run) = run {
+                run.verify(at)?;
+                records += u64::from(run.count);
+            }
+        }
+        runs.verify_padding()?;
+        if crc != self.body_crc {
+            return Err(checksum_fault(
+                offset,
+                "the runs of a batch",
+                self.body_crc,
+                crc,
+            ));
+        }
+        if records != u64::from(self.records) {
+            let expected = format!("{} records in the batch", self.records);
+            return Err(Fault::new(offset, expected, records));
+        }
+        Ok(())
+    }
+}

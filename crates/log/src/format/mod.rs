@@ -1,0 +1,152 @@
+//! The bytes on disk: segment headers, batch headers and the runs inside a batch. Everything is
+//! little-endian; `docs/log-format.md` is the description, this is the only code that knows it.
+//!
+//! The one idea: a batch is valid or it is not. Its header has a checksum that covers the identity
+//! of log and segment and the checksum of its body; the body's checksum covers the headers of its
+//! runs, and each run of records brings the checksum of its frames. So whoever appends computes the
+//! checksum of what it brings, the writer touches no record, and a reader verifies the run it
+//! reads without the rest of the batch.
+
+mod batch;
+mod run;
+
+pub(crate) use batch::{BatchHeader, Flags};
+pub(crate) use run::{
+    Records, RunView, Runs, put_checkpoint, put_cursor, put_producer, put_stream,
+};
+
+use std::fmt;
+
+/// First bytes of a segment.
+const SEGMENT_MAGIC: [u8; 8] = *b"tidelog\n";
+/// The version of the format.
+pub(crate) const VERSION: u32 = 1;
+/// Length of a segment's header.
+pub(crate) const SEGMENT_HEADER: usize = 64;
+/// First bytes of a batch.
+pub(crate) const BATCH_MAGIC: [u8; 4] = *b"TWb1";
+/// Length of a batch's header.
+pub(crate) const BATCH_HEADER: usize = 72;
+/// Length of the header of a run of records.
+pub(crate) const RECORDS_HEADER: usize = 48;
+/// Length of what every run begins with: its kind and its length.
+pub(crate) const RUN_PREFIX: usize = 8;
+/// Length of what is in front of each payload: id and size.
+pub(crate) const FRAME_HEADER: usize = 12;
+/// Batches begin at multiples of this.
+pub(crate) const ALIGN: usize = 8;
+
+/// What is wrong at an offset of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) offset: u64,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+impl Fault {
+    pub(crate) fn new(offset: u64, expected: impl fmt::Display, found: impl fmt::Display) -> Fault {
+        Fault {
+            offset,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+}
+
+/// The beginning of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// The random number of the log it belongs to.
+    pub(crate) log: u64,
+    /// The number of its first batch, which is also its name.
+    pub(crate) number: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(self) -> [u8; SEGMENT_HEADER] {
+        let mut bytes = [0; SEGMENT_HEADER];
+        bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.log.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..SEGMENT_HEADER - 4]);
+        bytes[SEGMENT_HEADER - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Of the file whose name says `number`.
+    pub(crate) fn decode(bytes: &[u8], number: u64) -> Result<SegmentHeader, Fault> {
+        let Some(bytes) = bytes.get(..SEGMENT_HEADER) else {
+            let found = format!("a file of {} bytes", bytes.len());
+            return Err(Fault::new(0, "a segment header of 64 bytes", found));
+        };
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Err(Fault::new(0, "a segment header", "zeros"));
+        }
+        if bytes[..8] != SEGMENT_MAGIC {
+            return Err(Fault::new(
+                0,
+                "the first bytes of a segment",
+                "something else",
+            ));
+        }
+        let (stored, computed) = (u32_at(bytes, 60), crc32c::crc32c(&bytes[..60]));
+        if stored != computed {
+            return Err(checksum_fault(0, "a segment header", stored, computed));
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(Fault::new(8, format!("format version {VERSION}"), version));
+        }
+        let header = SegmentHeader {
+            log: u64_at(bytes, 16),
+            number: u64_at(bytes, 24),
+        };
+        if header.number != number {
+            let expected = format!("segment {number}, as the name says");
+            return Err(Fault::new(
+                24,
+                expected,
+                format!("segment {}", header.number),
+            ));
+        }
+        Ok(header)
+    }
+}
+
+/// The name of a segment's file.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("{number:020}.seg")
+}
+
+/// The name of a segment's index file.
+pub(crate) fn index_name(number: u64) -> String {
+    format!("{number:020}.idx")
+}
+
+/// The number in a file name made of 20 digits, a dot and this extension.
+pub(crate) fn number_of(name: &str, extension: &str) -> Option<u64> {
+    let (number, rest) = name.split_once('.')?;
+    (rest == extension && number.len() == 20 && number.bytes().all(|digit| digit.is_ascii_digit()))
+        .then(|| number.parse().ok())
+        .flatten()
+}
+
+pub(crate) fn checksum_fault(offset: u64, of: &str, stored: u32, computed: u32) -> Fault {
+    let expected = format!("{of} with the checksum {stored:08x} that is stored with it");
+    Fault::new(offset, expected, format!("checksum {computed:08x}"))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// How many bytes are missing to a multiple of [`ALIGN`].
+pub(crate) fn padding(len: usize) -> usize {
+    len.wrapping_neg() % ALIGN
+}

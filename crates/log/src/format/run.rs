@@ -1,0 +1,268 @@
+//! The runs of a batch: records, and what is written about streams, producers and cursors.
+
+use super::{Fault, RECORDS_HEADER, RUN_PREFIX, checksum_fault, u32_at, u64_at};
+
+const RECORDS: u8 = 1;
+const STREAM: u8 = 2;
+const PRODUCER: u8 = 3;
+const CURSOR: u8 = 4;
+const CHECKPOINT: u8 = 5;
+
+/// A run of records of one producer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records<'a> {
+    pub(crate) stream: u32,
+    pub(crate) producer: u32,
+    pub(crate) timestamp_us: u64,
+    /// The position of the first record in its stream.
+    pub(crate) first: u64,
+    /// The id of the last one.
+    pub(crate) last_id: u64,
+    pub(crate) count: u32,
+    pub(crate) frames_crc: u32,
+    pub(crate) frames: &'a [u8],
+    header: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Its header, for frames of `length` bytes with this checksum.
+    pub(crate) fn header(
+        run: &crate::Run<'_>,
+        timestamp_us: u64,
+        first: u64,
+        frames_crc: u32,
+    ) -> [u8; RECORDS_HEADER] {
+        let mut bytes = [0; RECORDS_HEADER];
+        let length = (RECORDS_HEADER - RUN_PREFIX + run.frames.len()) as u32;
+        bytes[..RUN_PREFIX].copy_from_slice(&prefix(RECORDS, length));
+        bytes[8..12].copy_from_slice(&run.stream.0.to_le_bytes());
+        bytes[12..16].copy_from_slice(&run.producer.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&timestamp_us.to_le_bytes());
+        bytes[24..32].copy_from_slice(&first.to_le_bytes());
+        bytes[32..40].copy_from_slice(&run.last_id.to_le_bytes());
+        bytes[40..44].copy_from_slice(&run.count.to_le_bytes());
+        bytes[44..48].copy_from_slice(&frames_crc.to_le_bytes());
+        bytes
+    }
+
+    /// Only the header, of which `bytes` has the [`RECORDS_HEADER`] bytes; `frames` stays empty.
+    /// With the length of the frames, and `None` if it is no run of records.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Records<'a>, usize)> {
+        let bytes = bytes.get(..RECORDS_HEADER)?;
+        if bytes[0] != RECORDS {
+            return None;
+        }
+        let length = u32_at(bytes, 4) as usize;
+        let frames = length.checked_sub(RECORDS_HEADER - RUN_PREFIX)?;
+        let records = Records {
+            stream: u32_at(bytes, 8),
+            producer: u32_at(bytes, 12),
+            timestamp_us: u64_at(bytes, 16),
+            first: u64_at(bytes, 24),
+            last_id: u64_at(bytes, 32),
+            count: u32_at(bytes, 40),
+            frames_crc: u32_at(bytes, 44),
+            frames: &[],
+            header: bytes,
+        };
+        Some((records, frames))
+    }
+
+    /// Whether its frames, whose run begins at `offset`, are what was written.
+    pub(crate) fn verify(&self, offset: u64) -> Result<(), Fault> {
+        let computed = crc32c::crc32c(self.frames);
+        if computed == self.frames_crc {
+            Ok(())
+        } else {
+            let what = format!("a run of {} records", self.count);
+            Err(checksum_fault(offset, &what, self.frames_crc, computed))
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RunView<'a> {
+    /// Records.
+    Records(Records<'a>),
+    /// A stream has this name.
+    Stream {
+        id: u32,
+        name: &'a str,
+        whole: &'a [u8],
+    },
+    /// A producer of a stream has this name.
+    Producer {
+        id: u32,
+        stream: u32,
+        seen_us: u64,
+        name: &'a str,
+        whole: &'a [u8],
+    },
+    /// The named cursor of a stream was set.
+    Cursor {
+        stream: u32,
+        position: u64,
+        name: &'a str,
+        whole: &'a [u8],
+    },
+    /// Everything that is known after this batch.
+    Checkpoint { bytes: &'a [u8], whole: &'a [u8] },
+}
+
+impl<'a> RunView<'a> {
+    /// What the checksum of the batch's body covers of it.
+    pub(crate) fn covered(&self) -> &'a [u8] {
+        match *self {
+            RunView::Records(run) => run.header,
+            RunView::Stream { whole, .. }
+            | RunView::Producer { whole, .. }
+            | RunView::Cursor { whole, .. }
+            | RunView::Checkpoint { whole, .. } => whole,
+        }
+    }
+
+    /// `whole` is the run with its prefix.
+    fn decode(whole: &'a [u8]) -> Option<RunView<'a>> {
+        let body = &whole[RUN_PREFIX..];
+        let name = |from: usize| {
+            let name = std::str::from_utf8(body.get(from..)?).ok()?;
+            (1..=255).contains(&name.len()).then_some(name)
+        };
+        match whole[0] {
+            RECORDS => {
+                let (run, _) = Records::decode(whole)?;
+                let frames = &whole[RECORDS_HEADER..];
+                (run.count > 0).then_some(RunView::Records(Records { frames, ..run }))
+            }
+            STREAM => Some(RunView::Stream {
+                name: name(4)?,
+                id: u32_at(body, 0),
+                whole,
+            }),
+            PRODUCER => Some(RunView::Producer {
+                name: name(16)?,
+                id: u32_at(body, 0),
+                stream: u32_at(body, 4),
+                seen_us: u64_at(body, 8),
+                whole,
+            }),
+            CURSOR => Some(RunView::Cursor {
+                name: name(12)?,
+                stream: u32_at(body, 0),
+                position: u64_at(body, 4),
+                whole,
+            }),
+            CHECKPOINT => Some(RunView::Checkpoint { bytes: body, whole }),
+            _ => None,
+        }
+    }
+}
+
+/// The runs of a batch, with the offset of each in its file.
+#[derive(Debug)]
+pub(crate) struct Runs<'a> {
+    body: &'a [u8],
+    at: usize,
+    left: u32,
+    offset: u64,
+}
+
+impl<'a> Runs<'a> {
+    pub(super) fn new(body: &'a [u8], offset: u64, count: u32) -> Runs<'a> {
+        Runs {
+            body,
+            at: 0,
+            left: count,
+            offset,
+        }
+    }
+
+    fn take(&mut self) -> Result<RunView<'a>, Fault> {
+        let offset = self.offset + self.at as u64;
+        let rest = &self.body[self.at..];
+        if rest.len() < RUN_PREFIX {
+            return Err(Fault::new(offset, "a run", "the end of the batch"));
+        }
+        let length = RUN_PREFIX + u32_at(rest, 4) as usize;
+        let Some(whole) = rest.get(..length) else {
+            let found = format!("a run of {length} bytes where {} are left", rest.len());
+            return Err(Fault::new(offset, "a run", found));
+        };
+        let Some(run) = RunView::decode(whole) else {
+            let found = format!("one of kind {} and {length} bytes", whole[0]);
+            return Err(Fault::new(offset, "a run of a known kind", found));
+        };
+        self.at += length;
+        Ok(run)
+    }
+
+    /// After the last run: what follows it must be zeros, fewer than it takes to align the next
+    /// batch.
+    pub(super) fn verify_padding(&self) -> Result<(), Fault> {
+        let rest = &self.body[self.at..];
+        if rest.len() < super::ALIGN && rest.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        let offset = self.offset + self.at as u64;
+        Err(Fault::new(
+            offset,
+            "the end of the batch",
+            format!("{} more bytes", rest.len()),
+        ))
+    }
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = Result<(u64, RunView<'a>), Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let offset = self.offset + self.at as u64;
+        let run = self.take();
+        if run.is_err() {
+            self.left = 0;
+        }
+        Some(run.map(|run| (offset, run)))
+    }
+}
+
+/// Appends a stream's definition.
+pub(crate) fn put_stream(to: &mut Vec<u8>, id: u32, name: &str) {
+    to.extend_from_slice(&prefix(STREAM, 4 + name.len() as u32));
+    to.extend_from_slice(&id.to_le_bytes());
+    to.extend_from_slice(name.as_bytes());
+}
+
+/// Appends a producer's definition.
+pub(crate) fn put_producer(to: &mut Vec<u8>, id: u32, stream: u32, seen_us: u64, name: &str) {
+    to.extend_from_slice(&prefix(PRODUCER, 16 + name.len() as u32));
+    to.extend_from_slice(&id.to_le_bytes());
+    to.extend_from_slice(&stream.to_le_bytes());
+    to.extend_from_slice(&seen_us.to_le_bytes());
+    to.extend_from_slice(name.as_bytes());
+}
+
+/// Appends a cursor's position.
+pub(crate) fn put_cursor(to: &mut Vec<u8>, stream: u32, position: u64, name: &str) {
+    to.extend_from_slice(&prefix(CURSOR, 12 + name.len() as u32));
+    to.extend_from_slice(&stream.to_le_bytes());
+    to.extend_from_slice(&position.to_le_bytes());
+    to.extend_from_slice(name.as_bytes());
+}
+
+/// Appends a checkpoint whose content `put` appends.
+pub(crate) fn put_checkpoint(to: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = to.len();
+    to.extend_from_slice(&[0; RUN_PREFIX]);
+    put(to);
+    let length = (to.len() - start - RUN_PREFIX) as u32;
+    to[start..start + RUN_PREFIX].copy_from_slice(&prefix(CHECKPOINT, length));
+}
+
+fn prefix(kind: u8, length: u32) -> [u8; RUN_PREFIX] {
+    let mut bytes = [0; RUN_PREFIX];
+    bytes[0] = kind;
+    bytes[4..].copy_from_slice(&length.to_le_bytes());
+    bytes
+}

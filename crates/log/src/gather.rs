@@ -1,0 +1,289 @@
+//! Where batches gather while the writer is busy with the group before.
+//!
+//! The one idea: the group that gathers is already what will be written, header room in front and
+//! frames as they came, so appending is one copy under the lock and the writer swaps buffers. The
+//! checksum of the frames is computed before the lock is taken.
+
+use std::time::Duration;
+
+use crate::format::{BATCH_HEADER, RECORDS_HEADER, Records, put_cursor, put_producer, put_stream};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::{Mark, ProducerId, Refused, Run, StreamId, Ticket};
+
+/// How far apart notes of one stream are, at least, in bytes of the log.
+pub(crate) const NOTE_BYTES: u64 = 64 << 10;
+
+/// Where records of a stream are in a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) stream: u32,
+    /// The position of the first record of the run at `offset`.
+    pub(crate) first: u64,
+    /// One past the last record of this stream up to the next note about it.
+    pub(crate) next: u64,
+    /// From the start of the batch.
+    pub(crate) offset: u64,
+    /// Of that run.
+    pub(crate) timestamp_us: u64,
+}
+
+/// Batches that will be written together.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Begins with room for the batch's header.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) body_crc: u32,
+    pub(crate) runs: u32,
+    pub(crate) records: u32,
+    pub(crate) notes: Vec<Note>,
+    /// The ticket of the last batch in it.
+    pub(crate) last: Ticket,
+    /// The highest timestamp in it.
+    pub(crate) newest_us: u64,
+}
+
+impl Group {
+    pub(crate) fn new(settings: &Settings) -> Group {
+        let mut bytes = Vec::with_capacity(settings.batch_max() as usize);
+        bytes.resize(BATCH_HEADER, 0);
+        Group {
+            bytes,
+            body_crc: 0,
+            runs: 0,
+            records: 0,
+            notes: Vec::new(),
+            last: Ticket(0),
+            newest_us: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs == 0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.truncate(BATCH_HEADER);
+        self.body_crc = 0;
+        self.runs = 0;
+        self.records = 0;
+        self.notes.clear();
+    }
+
+    fn gathered(&self) -> usize {
+        self.bytes.len() - BATCH_HEADER
+    }
+
+    /// Appends a run that is not records.
+    fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        put(&mut self.bytes);
+        self.body_crc = crc32c::crc32c_append(self.body_crc, &self.bytes[start..]);
+        self.runs += 1;
+    }
+}
+
+/// Whether batches are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    DiskFull,
+    /// Failed, or closed.
+    Shut,
+}
+
+/// What appending needs, behind one lock.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    pub(crate) state: State,
+    pub(crate) group: Group,
+    /// Which group this is, counted from opening; tells whether a note belongs to it.
+    pub(crate) generation: u64,
+    pub(crate) gate: Gate,
+    /// Somebody was told [`Refused::Busy`] since the last group was taken.
+    pub(crate) refused: bool,
+    /// The writer waits for work.
+    pub(crate) parked: bool,
+    /// The log is to be closed.
+    pub(crate) closing: bool,
+    /// The wall clock as the writer last saw it, in microseconds since the Unix epoch.
+    pub(crate) now_us: u64,
+    /// All batches up to this one are committed.
+    pub(crate) settled: Ticket,
+    ticket: Ticket,
+}
+
+impl Gather {
+    pub(crate) fn new(state: State, settings: &Settings) -> Gather {
+        Gather {
+            state,
+            group: Group::new(settings),
+            generation: 1,
+            gate: Gate::Open,
+            refused: false,
+            parked: false,
+            closing: false,
+            now_us: 0,
+            settled: Ticket(0),
+            ticket: Ticket(0),
+        }
+    }
+
+    /// Puts the gathered group into `taken`, which is empty, and begins the next one in its place.
+    pub(crate) fn take(&mut self, taken: &mut Group) {
+        std::mem::swap(&mut self.group, taken);
+        self.generation += 1;
+    }
+
+    fn admit(&mut self, bytes: usize, limit: usize, retry: Duration) -> Result<(), Refused> {
+        match self.gate {
+            Gate::Open => {}
+            Gate::DiskFull => return Err(Refused::DiskFull { retry_after: retry }),
+            Gate::Shut => return Err(Refused::Failed),
+        }
+        if self.group.gathered() + bytes <= limit {
+            return Ok(());
+        }
+        if bytes > limit {
+            return Err(Refused::TooLarge);
+        }
+        self.refused = true;
+        Err(Refused::Busy)
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        run: Run<'_>,
+        crc: u32,
+        settings: &Settings,
+    ) -> Result<Ticket, Refused> {
+        let bytes = RECORDS_HEADER + run.frames.len();
+        self.admit(bytes, settings.group_bytes, settings.full_retry)?;
+        let stream_number = run.stream.0;
+        let ticket = Ticket(self.ticket.0 + 1);
+        if run.producer != ProducerId::ANONYMOUS {
+            // It may have expired since the caller asked for it.
+            let producer = self
+                .state
+                .find_mut(run.producer.0)
+                .ok_or(Refused::TooMany)?;
+            debug_assert_eq!(
+                producer.stream, stream_number,
+                "a producer is one of one stream"
+            );
+            producer.mark = Mark {
+                appended: producer.mark.appended.max(Some(run.last_id)),
+                ticket,
+            };
+            producer.seen_us = producer.seen_us.max(run.timestamp_us);
+        }
+        self.ticket = ticket;
+        let stream = &mut self.state.streams[stream_number as usize];
+        let first = stream.next;
+        let timestamp_us = run.timestamp_us.max(stream.newest_us);
+        stream.newest_us = timestamp_us;
+        stream.next += u64::from(run.count);
+
+        let group = &mut self.group;
+        let offset = group.bytes.len() as u64;
+        let (generation, index) = stream.noted;
+        match group.notes.get_mut(index) {
+            Some(note) if generation == self.generation && offset - note.offset < NOTE_BYTES => {
+                note.next = stream.next;
+            }
+            _ => {
+                stream.noted = (self.generation, group.notes.len());
+                let (stream, next) = (stream_number, stream.next);
+                group.notes.push(Note {
+                    stream,
+                    first,
+                    next,
+                    offset,
+                    timestamp_us,
+                });
+            }
+        }
+        let header = Records::header(&run, timestamp_us, first, crc);
+        group.bytes.extend_from_slice(&header);
+        group.bytes.extend_from_slice(run.frames);
+        group.body_crc = crc32c::crc32c_append(group.body_crc, &header);
+        group.runs += 1;
+        group.records += run.count;
+        group.last = ticket;
+        group.newest_us = group.newest_us.max(timestamp_us);
+        Ok(ticket)
+    }
+
+    fn admit_definition(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
+        let limit = settings.group_bytes + settings.definitions_extra();
+        self.admit(32 + name.len(), limit, settings.full_retry)
+    }
+
+    fn defined(&mut self) {
+        self.ticket.0 += 1;
+        self.group.last = self.ticket;
+    }
+
+    pub(crate) fn stream(&mut self, name: &str, settings: &Settings) -> Result<StreamId, Refused> {
+        if let Some(id) = self.state.stream(name) {
+            return Ok(StreamId(id));
+        }
+        if self.state.streams.len() >= settings.streams_max || !(1..=255).contains(&name.len()) {
+            return Err(Refused::TooMany);
+        }
+        self.admit_definition(name, settings)?;
+        let id = self.state.add_stream(name);
+        self.group.put(|to| put_stream(to, id, name));
+        self.defined();
+        Ok(StreamId(id))
+    }
+
+    pub(crate) fn producer(
+        &mut self,
+        stream: StreamId,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<ProducerId, Refused> {
+        if let Some(id) = self.state.producer(stream.0, name) {
+            return Ok(ProducerId(id));
+        }
+        if !(1..=255).contains(&name.len()) {
+            return Err(Refused::TooMany);
+        }
+        if self.state.producers() >= settings.producers_max {
+            let hour = Duration::from_secs(3600).min(settings.producer_idle);
+            let since = self.now_us.saturating_sub(hour.as_micros() as u64);
+            self.state.expire(since, self.settled);
+        }
+        if self.state.producers() >= settings.producers_max {
+            return Err(Refused::TooMany);
+        }
+        let id = self.state.next_producer().ok_or(Refused::TooMany)?;
+        self.admit_definition(name, settings)?;
+        let now_us = self.now_us;
+        self.state.add_producer(id, stream.0, now_us, name);
+        self.group
+            .put(|to| put_producer(to, id, stream.0, now_us, name));
+        self.defined();
+        Ok(ProducerId(id))
+    }
+
+    pub(crate) fn set_cursor(
+        &mut self,
+        stream: &str,
+        name: &str,
+        position: u64,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        let stream = self.stream(stream, settings)?.0;
+        let is_named = (1..=255).contains(&name.len());
+        if !is_named || self.state.cursors_with(stream, name) > settings.cursors_max {
+            return Err(Refused::TooMany);
+        }
+        self.admit_definition(name, settings)?;
+        self.state.set_cursor(stream, name, position);
+        self.group.put(|to| put_cursor(to, stream, position, name));
+        self.defined();
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! Reading all segments of a log, without changing anything.
+
+use std::io;
+
+use super::walk::{Walked, unread};
+use super::{Claims, Damage, OpenError, scan_claims, walk_segment};
+use crate::catalog::Segment;
+use crate::disk::{Disk, DiskFile};
+use crate::format::{Fault, SEGMENT_HEADER, SegmentHeader, segment_name};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::writer::Active;
+
+/// A log as it was found.
+#[derive(Debug)]
+pub(crate) struct Loaded<F> {
+    /// The random number of the log; `None` if there is no segment.
+    pub(crate) log: Option<u64>,
+    pub(crate) state: State,
+    pub(crate) claims: Claims,
+    pub(crate) next_batch: u64,
+    pub(crate) batches: u64,
+    pub(crate) records: u64,
+    /// Those that are good, at least at their beginning.
+    pub(crate) segments: Vec<Found>,
+    /// Where the good part ends, if something follows that is bad.
+    pub(crate) fault: Option<Damage>,
+    /// The segments behind that.
+    pub(crate) beyond: Vec<u64>,
+    /// Bytes in those, and behind the good part of the last good one, that are not zero.
+    pub(crate) beyond_bytes: u64,
+    /// Set when the log was made ready for writing.
+    pub(crate) active: Option<Active<F>>,
+    pub(crate) durable: u64,
+    pub(crate) unsynced: Vec<u64>,
+}
+
+/// A segment of which at least the header is good.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) number: u64,
+    /// Batches up to before this one are in it or before.
+    pub(crate) next_batch: u64,
+    pub(crate) view: Segment,
+}
+
+/// Reads a whole file.
+pub(crate) fn contents<D: Disk>(disk: &D, name: &str, into: &mut Vec<u8>) -> io::Result<()> {
+    let file = disk.open(name)?;
+    let length = usize::try_from(file.len()?).map_err(io::Error::other)?;
+    into.clear();
+    into.resize(length, 0);
+    let count = file.read_at(into, 0)?;
+    into.truncate(count);
+    Ok(())
+}
+
+pub(crate) fn load<D: Disk>(disk: &D, _settings: &Settings) -> Result<Loaded<D::File>, OpenError> {
+    let numbers = super::segments(disk)
+        .map_err(|error| OpenError::io("listing the log's directory", error))?;
+    let mut load = Load::new(&numbers);
+    let mut bytes = Vec::new();
+    for (index, &number) in numbers.iter().enumerate() {
+        let name = segment_name(number);
+        contents(disk, &name, &mut bytes)
+            .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
+        if load.fault.is_none() {
+            load.segment(&bytes, number, numbers.get(index + 1).copied())?;
+        } else {
+            load.beyond(&bytes, number);
+        }
+    }
+    load.finish()
+}
+
+struct Load {
+    log: Option<u64>,
+    walked: Walked,
+    segments: Vec<Found>,
+    fault: Option<Damage>,
+    beyond: Vec<u64>,
+    beyond_bytes: u64,
+}
+
+impl Load {
+    fn new(numbers: &[u64]) -> Load {
+        let first = numbers.first().copied().unwrap_or(1);
+        let mut walked = Walked {
+            next_batch: first,
+            ..Walked::default()
+        };
+        if first > 1 {
+            // Segments before it were removed, which is done only when this one's first batch is
+            // durable.
+            walked.claims.add(first);
+        }
+        Load {
+            log: None,
+            walked,
+            segments: Vec::new(),
+            fault: None,
+            beyond: Vec::new(),
+            beyond_bytes: 0,
+        }
+    }
+
+    fn damage(&self, number: u64, fault: Fault) -> Damage {
+        let Fault {
+            offset,
+            expected,
+            found,
+        } = fault;
+        let (file, batch) = (segment_name(number), self.walked.next_batch);
+        Damage {
+            file,
+            offset,
+            batch,
+            expected,
+            found,
+        }
+    }
+
+    fn segment(&mut self, bytes: &[u8], number: u64, next: Option<u64>) -> Result<(), OpenError> {
+        let expected = self.walked.next_batch;
+        if number != expected {
+            let expected_here = format!("a segment that begins with batch {expected}");
+            let fault = Fault::new(
+                0,
+                expected_here,
+                format!("one that begins with batch {number}"),
+            );
+            if number < expected {
+                return Err(self.refuse(number, fault));
+            }
+            self.fault = Some(self.damage(number, fault));
+            self.beyond(bytes, number);
+            return Ok(());
+        }
+        let header = match SegmentHeader::decode(bytes, number) {
+            Ok(header) => header,
+            Err(fault) if fault.offset == 0 => {
+                self.fault = Some(self.damage(number, fault));
+                self.beyond(bytes, number);
+                return Ok(());
+            }
+            // The header is whole, and says that this file is of no log that could be opened.
+            Err(fault) => return Err(self.refuse(number, fault)),
+        };
+        let log = *self.log.get_or_insert(header.log);
+        if header.log != log {
+            let found = format!("one of log {:016x}", header.log);
+            let fault = Fault::new(16, format!("a segment of log {log:016x}"), found);
+            return Err(self.refuse(number, fault));
+        }
+        let mut view = unread();
+        let end = walk_segment(bytes, header, &mut self.walked, &mut view, |_, _| {});
+        if end.is_nonsense
+            && let Some(fault) = end.fault
+        {
+            return Err(self.refuse(number, fault));
+        }
+        let next_batch = self.walked.next_batch;
+        let is_followed = next == Some(next_batch);
+        let found = Found {
+            number,
+            next_batch,
+            view,
+        };
+        if end.offset == SEGMENT_HEADER as u64 {
+            // Header and first batch are written together: without the one, the other is torn.
+            let zeros = || Fault::new(end.offset, "the first batch of the segment", "zeros");
+            self.fault = Some(self.damage(number, end.fault.unwrap_or_else(zeros)));
+            self.beyond(bytes, number);
+            return Ok(());
+        }
+        self.segments.push(found);
+        if let Some(fault) = end.fault.filter(|_| !is_followed) {
+            self.fault = Some(self.damage(number, fault));
+            let rest = &bytes[end.offset as usize..];
+            self.beyond_bytes += significant(rest);
+            scan_claims(rest, number, self.log, &mut self.walked.claims);
+        }
+        Ok(())
+    }
+
+    /// A segment behind the good part of the log.
+    fn beyond(&mut self, bytes: &[u8], number: u64) {
+        self.beyond.push(number);
+        self.beyond_bytes += significant(bytes);
+        scan_claims(bytes, number, self.log, &mut self.walked.claims);
+    }
+
+    fn refuse(&self, number: u64, fault: Fault) -> OpenError {
+        let claimed = self.walked.claims.through;
+        OpenError::Damaged {
+            damage: self.damage(number, fault),
+            claimed,
+        }
+    }
+
+    fn finish<F>(self) -> Result<Loaded<F>, OpenError> {
+        let next_batch = self.walked.next_batch;
+        let claimed = self.walked.claims.through;
+        if claimed >= next_batch
+            && let Some(damage) = self.fault
+        {
+            return Err(OpenError::Damaged { damage, claimed });
+        }
+        Ok(Loaded {
+            log: self.log,
+            state: self.walked.state,
+            claims: self.walked.claims,
+            next_batch,
+            batches: self.walked.batches,
+            records: self.walked.records,
+            segments: self.segments,
+            fault: self.fault,
+            beyond: self.beyond,
+            beyond_bytes: self.beyond_bytes,
+            active: None,
+            durable: claimed,
+            unsynced: Vec::new(),
+        })
+    }
+}
+
+/// The length without zeros at the end.
+pub(crate) fn significant(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last as u64 + 1)
+}

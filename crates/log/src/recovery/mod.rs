@@ -1,0 +1,207 @@
+//! Opening a log: reading what is there, telling a torn tail from damage, and making the one good
+//! beginning of the other.
+//!
+//! The one idea: every batch says up to which batch the log was durable when it was written. What
+//! is bad and at or below such a claim was acknowledged, so it is damage and the log does not open.
+//! What is bad and above every claim was under way when the power went: it is cut off, with
+//! everything behind it.
+
+mod cut;
+mod load;
+mod walk;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::catalog::Catalog;
+use crate::disk::Disk;
+use crate::format::{index_name, number_of, segment_name};
+use crate::gather::Gather;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::writer::{Recovered, SPARE, Writer};
+
+pub(crate) use load::load;
+pub(crate) use walk::{Claims, scan_claims, walk_segment};
+
+/// What was found when the log was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// How many segments there are.
+    pub segments: u64,
+    /// How many batches were read; with [`Verify::Tail`](crate::Verify::Tail) not all.
+    pub batches: u64,
+    /// How many records were read; with [`Verify::Tail`](crate::Verify::Tail) not all.
+    pub records: u64,
+    /// The last batch that another one says was durable.
+    pub durable_through: u64,
+    /// What was cut off as never acknowledged, if anything.
+    pub cut: Option<Cut>,
+}
+
+/// A torn tail: what was being written when the process or the power went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Where it begins, and why.
+    pub at: Damage,
+    /// Bytes that were not zero behind it, in all segments.
+    pub bytes: u64,
+    /// Batches behind it that were whole, but follow one that is not.
+    pub whole_batches: u64,
+    /// The segments that were removed with it.
+    pub removed: Vec<String>,
+}
+
+/// Something that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Bytes from its beginning.
+    pub offset: u64,
+    /// The number of the batch that should be there.
+    pub batch: u64,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage {
+            file,
+            offset,
+            batch,
+            expected,
+            found,
+        } = self;
+        write!(
+            f,
+            "{file}: at byte {offset} (batch {batch}): expected {expected}, found {found}"
+        )
+    }
+}
+
+/// Why a log does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system says so.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Records that were acknowledged as durable are not there any more.
+    #[error(
+        "{damage}; batches up to {claimed} were durable, so this is damage and not a torn tail. \
+         Nothing was changed. `tidewire log check` shows everything that is wrong"
+    )]
+    Damaged {
+        /// Where, and what.
+        damage: Damage,
+        /// The last batch that another one says was durable.
+        claimed: u64,
+    },
+    /// A setting is out of its range.
+    #[error("{0}")]
+    Settings(&'static str),
+}
+
+impl OpenError {
+    pub(crate) fn io(what: impl fmt::Display, source: io::Error) -> OpenError {
+        OpenError::Io {
+            what: what.to_string(),
+            source,
+        }
+    }
+}
+
+/// A segment on its way through recovery: a name for the time that its directory entry is written
+/// anew.
+const MOVED: &str = "moved";
+
+/// The numbers of all segments, in order.
+pub(crate) fn segments<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
+    let names = disk.list()?;
+    let mut numbers: Vec<u64> = names
+        .iter()
+        .filter_map(|name| number_of(name, "seg"))
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+pub(crate) fn open<D: Disk>(
+    disk: D,
+    settings: Settings,
+) -> Result<(Writer<D>, Recovery), OpenError> {
+    if let Some(fault) = settings.fault() {
+        return Err(OpenError::Settings(fault));
+    }
+    tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
+    let loaded = load(&disk, &settings)?;
+    let (loaded, cut) = cut::settle(&disk, &settings, loaded)?;
+
+    let mut catalog = Catalog::default();
+    for stream in &loaded.state.streams {
+        catalog.add_stream(stream.name.clone(), stream.next);
+    }
+    for segment in loaded.segments {
+        catalog.add_segment(segment.number, segment.view);
+    }
+    let recovery = Recovery {
+        segments: catalog.segments.len() as u64,
+        batches: loaded.batches,
+        records: loaded.records,
+        durable_through: loaded.claims.through,
+        cut,
+    };
+    let log = loaded
+        .log
+        .or(settings.identity)
+        .unwrap_or_else(|| fastrand::u64(..));
+    let gather = Gather::new(loaded.state, &settings);
+    let shared = Arc::new(Shared::new(disk, settings, gather, catalog));
+    let writer = Writer::new(Recovered {
+        shared,
+        log,
+        active: loaded.active,
+        next_batch: loaded.next_batch,
+        durable: loaded.durable,
+        unsynced: loaded.unsynced,
+    });
+    Ok((writer, recovery))
+}
+
+/// Finishes what an earlier opening had begun, and removes what is of no use any more.
+fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
+    let names = disk.list()?;
+    for name in &names {
+        if let Some(number) = number_of(name, MOVED) {
+            disk.rename(name, &segment_name(number))?;
+        }
+        let is_orphan = |number| !names.contains(&segment_name(number));
+        if name == SPARE || number_of(name, "idx").is_some_and(is_orphan) {
+            disk.remove(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a segment's name durable even if the system has forgotten that it is not: by changing it.
+fn rename_anew<D: Disk>(disk: &D, number: u64) -> io::Result<()> {
+    let (name, moved) = (segment_name(number), format!("{number:020}.{MOVED}"));
+    disk.rename(&name, &moved)?;
+    disk.rename(&moved, &name)
+}
+
+/// Removes a segment and its index.
+fn remove<D: Disk>(disk: &D, number: u64) -> io::Result<()> {
+    // It is made anew when it is missing, and there may be none.
+    let _ = disk.remove(&index_name(number));
+    disk.remove(&segment_name(number))
+}

@@ -1,0 +1,239 @@
+//! Walking over the bytes of one segment, batch after batch, and looking for claims in what cannot
+//! be walked over.
+
+use crate::catalog::{Index, Segment};
+use crate::format::{
+    ALIGN, BATCH_HEADER, BATCH_MAGIC, BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER,
+    SegmentHeader,
+};
+use crate::gather::Note;
+use crate::state::State;
+
+/// What batches say about each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Claims {
+    /// The last batch that one of them says is durable.
+    pub(crate) through: u64,
+    /// How many whole batches were found by searching.
+    pub(crate) found: u64,
+}
+
+impl Claims {
+    pub(crate) fn add(&mut self, through: u64) {
+        self.through = self.through.max(through);
+    }
+}
+
+/// Where the walk over a segment ended.
+#[derive(Debug)]
+pub(crate) struct SegmentEnd {
+    /// The end of the last good batch.
+    pub(crate) offset: u64,
+    /// Why the walk ended there, if it is not the end of the file and not all zeros from there.
+    pub(crate) fault: Option<Fault>,
+    /// The batch there is exactly what was written, and makes no sense: it was no crash.
+    pub(crate) is_nonsense: bool,
+}
+
+/// Why a batch cannot be taken.
+enum Bad {
+    Torn(Fault),
+    Nonsense(Fault),
+}
+
+impl From<Fault> for Bad {
+    fn from(fault: Fault) -> Bad {
+        Bad::Torn(fault)
+    }
+}
+
+/// What the walk over segments builds up.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    pub(crate) state: State,
+    pub(crate) claims: Claims,
+    /// The number of the next batch.
+    pub(crate) next_batch: u64,
+    pub(crate) batches: u64,
+    pub(crate) records: u64,
+}
+
+/// Goes over the batches of a segment, whose header was found to be good, and adds what they hold.
+pub(crate) fn walk_segment(
+    bytes: &[u8],
+    header: SegmentHeader,
+    walked: &mut Walked,
+    view: &mut Segment,
+    mut visit: impl FnMut(u64, &BatchHeader),
+) -> SegmentEnd {
+    let mut offset = SEGMENT_HEADER;
+    loop {
+        let rest = bytes.get(offset..).unwrap_or_default();
+        if rest.is_empty() {
+            return SegmentEnd {
+                offset: offset as u64,
+                fault: None,
+                is_nonsense: false,
+            };
+        }
+        match take_batch(rest, offset as u64, header, walked, view) {
+            Ok(batch) => {
+                visit(offset as u64, &batch);
+                offset += batch.length as usize;
+            }
+            Err(bad) => {
+                let is_clean = rest.iter().all(|&byte| byte == 0);
+                let (fault, is_nonsense) = match bad {
+                    Bad::Torn(fault) => (fault, false),
+                    Bad::Nonsense(fault) => (fault, true),
+                };
+                let fault = (!is_clean).then_some(fault);
+                return SegmentEnd {
+                    offset: offset as u64,
+                    fault,
+                    is_nonsense,
+                };
+            }
+        }
+        view.used = offset as u64;
+    }
+}
+
+fn take_batch(
+    rest: &[u8],
+    offset: u64,
+    segment: SegmentHeader,
+    walked: &mut Walked,
+    view: &mut Segment,
+) -> Result<BatchHeader, Bad> {
+    let batch = BatchHeader::decode(rest, offset, segment.number)?;
+    if batch.log != segment.log {
+        let expected = format!("a batch of log {:016x}", segment.log);
+        return Err(Bad::Torn(Fault::new(
+            offset,
+            expected,
+            format!("one of log {:016x}", batch.log),
+        )));
+    }
+    if batch.number != walked.next_batch {
+        let expected = format!("batch {}", walked.next_batch);
+        return Err(Bad::Torn(Fault::new(
+            offset,
+            expected,
+            format!("batch {}", batch.number),
+        )));
+    }
+    if batch.durable_through >= batch.number {
+        let found = format!("a claim about batch {}", batch.durable_through);
+        return Err(Bad::Torn(Fault::new(
+            offset,
+            "a claim about earlier batches",
+            found,
+        )));
+    }
+    let is_first = offset == SEGMENT_HEADER as u64;
+    if is_first != batch.flags.has(Flags::CHECKPOINT) {
+        return Err(Bad::Torn(Fault::new(
+            offset,
+            "a checkpoint in the first batch alone",
+            "otherwise",
+        )));
+    }
+    batch.verify(rest, offset)?;
+    replay(&batch, rest, offset, &mut walked.state).map_err(Bad::Nonsense)?;
+    index(&batch, rest, offset, walked.state.streams.len(), view).map_err(Bad::Nonsense)?;
+    walked.claims.add(batch.durable_through);
+    walked.next_batch += 1;
+    walked.batches += 1;
+    walked.records += u64::from(batch.records);
+    Ok(batch)
+}
+
+/// Applies a batch to the state; if it has a checkpoint, that alone tells everything.
+fn replay(batch: &BatchHeader, rest: &[u8], offset: u64, state: &mut State) -> Result<(), Fault> {
+    let has_checkpoint = batch.flags.has(Flags::CHECKPOINT);
+    let mut checkpoints = 0;
+    for run in batch.runs(rest, offset)? {
+        let (at, run) = run?;
+        let is_checkpoint = matches!(run, RunView::Checkpoint { .. });
+        checkpoints += u32::from(is_checkpoint);
+        if is_checkpoint == has_checkpoint {
+            state
+                .replay(&run)
+                .map_err(|why| Fault::new(at, "a run that fits what is before", why))?;
+        }
+    }
+    if checkpoints != u32::from(has_checkpoint) {
+        let found = format!("{checkpoints} checkpoints");
+        return Err(Fault::new(
+            offset,
+            "as many checkpoints as the header says",
+            found,
+        ));
+    }
+    Ok(())
+}
+
+fn index(
+    batch: &BatchHeader,
+    rest: &[u8],
+    offset: u64,
+    streams: usize,
+    view: &mut Segment,
+) -> Result<(), Fault> {
+    view.newest_us = view.newest_us.max(batch.written_us);
+    for run in batch.runs(rest, offset)? {
+        let (at, RunView::Records(run)) = run? else {
+            continue;
+        };
+        if run.stream as usize >= streams {
+            let found = format!("records of the unknown stream {}", run.stream);
+            return Err(Fault::new(at, "records of a known stream", found));
+        }
+        let note = Note {
+            stream: run.stream,
+            first: run.first,
+            next: run.first.saturating_add(run.count.into()),
+            offset: at - offset,
+            timestamp_us: run.timestamp_us,
+        };
+        view.newest_us = view.newest_us.max(run.timestamp_us);
+        view.index.add(&note, offset, batch.length.into());
+    }
+    Ok(())
+}
+
+/// Searches bytes that cannot be walked over for batches of segment `number`, at `offset` of it and
+/// later, and adds what their headers claim: a header that is whole was written by this log, even
+/// if its batch is torn.
+pub(crate) fn scan_claims(bytes: &[u8], number: u64, log: Option<u64>, claims: &mut Claims) {
+    let mut offset = 0;
+    while offset + BATCH_HEADER <= bytes.len() {
+        let rest = &bytes[offset..];
+        offset += ALIGN;
+        if rest[..4] != BATCH_MAGIC {
+            continue;
+        }
+        let Ok(batch) = BatchHeader::decode(rest, 0, number) else {
+            continue;
+        };
+        if log.is_some_and(|log| log != batch.log) {
+            continue;
+        }
+        claims.add(batch.durable_through);
+        if batch.verify(rest, 0).is_ok() {
+            claims.found += 1;
+            // Whole batches are passed over as such: what they carry is not the log's own writing.
+            offset += batch.length as usize - ALIGN;
+        }
+    }
+}
+
+/// A segment that nothing was read of yet.
+pub(crate) fn unread() -> Segment {
+    Segment {
+        used: SEGMENT_HEADER as u64,
+        newest_us: 0,
+        index: Index::default(),
+    }
+}

@@ -1,0 +1,138 @@
+//! What can be set about the embedded log, and what each limit does.
+
+use std::time::Duration;
+
+use crate::Policy;
+use crate::format::{BATCH_HEADER, SEGMENT_HEADER};
+
+/// How much is checked when the log is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Every batch of every segment.
+    #[default]
+    All,
+    /// The newest segment, and those whose index file is missing or does not prove itself: the
+    /// index files of older segments are taken for what is in them. Damage in those is found by
+    /// whoever reads it.
+    Tail,
+}
+
+/// The settings of the embedded log. The defaults suit one machine with one disk.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// When groups count as committed. Default: [`Policy::Sync`].
+    pub policy: Policy,
+    /// Length of a segment in bytes, 4 KiB to 1 GiB. Default 64 MiB. A segment is made longer if
+    /// one group and the checkpoint need it.
+    pub segment_bytes: u64,
+    /// Most bytes that a group gathers while the one before is written; then
+    /// [`Refused::Busy`](crate::Refused::Busy). Two such buffers exist. 1 KiB to 64 MiB, default
+    /// 4 MiB.
+    pub group_bytes: usize,
+    /// Most bytes of payload in one record, at most what fits a group. Default 1 MiB.
+    pub payload_max: u32,
+    /// Most streams; then [`Refused::TooMany`](crate::Refused::TooMany). Default 1,000.
+    pub streams_max: usize,
+    /// Most producers; then those idle for an hour expire, then
+    /// [`Refused::TooMany`](crate::Refused::TooMany). Default 100,000.
+    pub producers_max: usize,
+    /// Most named cursors over all streams; then [`Refused::TooMany`](crate::Refused::TooMany).
+    /// Default 10,000.
+    pub cursors_max: usize,
+    /// How long a producer may be idle before its mark is forgotten. Default 7 days.
+    pub producer_idle: Duration,
+    /// Oldest segments are removed while the log is larger than this. Default: no limit.
+    pub retention_bytes: Option<u64>,
+    /// Segments are removed when their newest record is older than this. Default: no limit.
+    pub retention_age: Option<Duration>,
+    /// How much is checked at opening. Default: everything.
+    pub verify: Verify,
+    /// How long to wait before trying again to find room on a full disk. Default: 1 s.
+    pub full_retry: Duration,
+    /// The random number that tells this log from others, taken when the first segment is made;
+    /// `None` draws one. Only a test that must repeat exactly gives one.
+    pub identity: Option<u64>,
+    /// Mistakes to make on purpose.
+    #[doc(hidden)]
+    pub mistakes: Mistakes,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            policy: Policy::Sync,
+            segment_bytes: 64 << 20,
+            group_bytes: 4 << 20,
+            payload_max: 1 << 20,
+            streams_max: 1_000,
+            producers_max: 100_000,
+            cursors_max: 10_000,
+            producer_idle: Duration::from_secs(7 * 24 * 3600),
+            retention_bytes: None,
+            retention_age: None,
+            verify: Verify::All,
+            full_retry: Duration::from_secs(1),
+            identity: None,
+            mistakes: Mistakes::default(),
+        }
+    }
+}
+
+/// What a group may hold above [`Settings::group_bytes`]: definitions of streams and producers, so
+/// that a flood of records does not keep new producers out.
+pub(crate) const DEFINITIONS_EXTRA: usize = 256 << 10;
+
+impl Settings {
+    /// Most bytes of a batch without a checkpoint.
+    pub(crate) fn batch_max(&self) -> u64 {
+        (BATCH_HEADER + self.group_bytes + self.definitions_extra() + 8) as u64
+    }
+
+    /// The room for definitions above the limit of a group.
+    pub(crate) fn definitions_extra(&self) -> usize {
+        DEFINITIONS_EXTRA.min(self.group_bytes)
+    }
+
+    /// How long the next segment is to be, with a checkpoint of this many bytes, so that it holds
+    /// three groups at least: one that opens it, one in flight, one that gathers.
+    pub(crate) fn segment_length(&self, checkpoint: u64) -> u64 {
+        self.segment_bytes
+            .max(SEGMENT_HEADER as u64 + 2 * checkpoint + 3 * self.batch_max())
+    }
+
+    /// What is out of its range, if anything.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        if !(4 << 10..=1 << 30).contains(&self.segment_bytes) {
+            return Some("segment_bytes must be from 4 KiB to 1 GiB");
+        }
+        if !(1 << 10..=64 << 20).contains(&self.group_bytes) {
+            return Some("group_bytes must be from 1 KiB to 64 MiB");
+        }
+        if self.payload_max as usize + 64 > self.group_bytes {
+            return Some("payload_max must be at least 64 bytes below group_bytes");
+        }
+        None
+    }
+}
+
+/// The classic mistakes of durable logs, which tests of the simulated disk must find. They are
+/// made only in a build with the feature `mistakes`.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// Calls a group committed before it is synced.
+    pub ack_before_sync: bool,
+    /// Syncs again after a failed sync, and carries on if that succeeds.
+    pub retry_sync: bool,
+    /// Keeps the marks in a file beside the log and believes it where it is ahead of the log.
+    pub trust_index: bool,
+    /// Removes old segments before what replaces them is durable.
+    pub delete_early: bool,
+}
+
+impl Mistakes {
+    /// Whether to make this one.
+    pub(crate) fn makes(self, which: impl FnOnce(Mistakes) -> bool) -> bool {
+        cfg!(feature = "mistakes") && which(self)
+    }
+}

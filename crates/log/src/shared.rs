@@ -1,0 +1,141 @@
+//! What the writer, those who append and those who read have in common.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::catalog::Catalog;
+use crate::disk::Disk;
+use crate::gather::Gather;
+use crate::read::Readers;
+use crate::settings::Settings;
+use crate::{Progress, Wake};
+
+/// Locks are taken in the order of the fields, where more than one is held.
+#[derive(Debug)]
+pub(crate) struct Shared<D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) settings: Settings,
+    gather: Mutex<Gather>,
+    /// Where the writer's thread is parked: there is something to write, or the log closes.
+    pub(crate) work: Condvar,
+    catalog: RwLock<Catalog>,
+    progress: Mutex<Progress>,
+    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) readers: Readers<D::File>,
+    empty_name: Arc<str>,
+}
+
+impl<D: Disk> Shared<D> {
+    pub(crate) fn new(disk: D, settings: Settings, gather: Gather, catalog: Catalog) -> Self {
+        Shared {
+            disk,
+            settings,
+            gather: Mutex::new(gather),
+            work: Condvar::new(),
+            catalog: RwLock::new(catalog),
+            progress: Mutex::default(),
+            watchers: Arc::default(),
+            readers: Readers::new(),
+            empty_name: "".into(),
+        }
+    }
+
+    // A panic elsewhere leaves none of these half changed in a way that matters to others: what is
+    // committed is only said after it is.
+
+    pub(crate) fn gather(&self) -> MutexGuard<'_, Gather> {
+        self.gather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn change_catalog<T>(&self, change: impl FnOnce(&mut Catalog) -> T) -> T {
+        change(&mut self.catalog.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Empty for anonymous messages and for a producer that has expired.
+    pub(crate) fn producer_name(&self, producer: u32) -> Arc<str> {
+        if producer == 0 {
+            return self.empty_name.clone();
+        }
+        let gather = self.gather();
+        gather
+            .state
+            .find(producer)
+            .map_or(&self.empty_name, |found| &found.name)
+            .clone()
+    }
+
+    /// Has the writer look for work, if it is parked.
+    pub(crate) fn unpark(&self, gather: &mut Gather) {
+        if std::mem::take(&mut gather.parked) {
+            self.work.notify_one();
+        }
+    }
+}
+
+/// Those who want to be told.
+#[derive(Default)]
+pub(crate) struct Watchers {
+    list: Mutex<Listed>,
+}
+
+/// The list is replaced when it changes, so that it can be called without the lock.
+#[derive(Default)]
+struct Listed {
+    last: u64,
+    wakes: Arc<Vec<(u64, Wake)>>,
+}
+
+impl std::fmt::Debug for Watchers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watchers")
+    }
+}
+
+impl Watchers {
+    pub(crate) fn add(self: &Arc<Self>, wake: Wake) -> Watching {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.last += 1;
+        let id = list.last;
+        Arc::make_mut(&mut list.wakes).push((id, wake));
+        Watching {
+            watchers: self.clone(),
+            id,
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        let list = self
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .1
+            .clone();
+        for (_, wake) in list.iter() {
+            wake();
+        }
+    }
+}
+
+/// One of them, until it is dropped.
+pub(crate) struct Watching {
+    watchers: Arc<Watchers>,
+    id: u64,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut list = self
+            .watchers
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut list.wakes).retain(|(id, _)| *id != self.id);
+    }
+}

@@ -1,0 +1,208 @@
+//! Appending and reading, over reopenings.
+
+use super::{append, ids, settle, small};
+use crate::disk::real::RealDisk;
+use crate::disk::sim::SimDisk;
+use crate::{Begin, EmbeddedLog, Log, OpenError, ProducerId, Range, ReadError, Refused, Settings};
+
+#[test]
+fn streams_are_dense_over_reopenings_without_a_close() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut next = [0_u64; 3];
+    for round in 0..6 {
+        let disk = RealDisk::open(directory.path()).expect("the disk");
+        let (log, mut writer, recovery) = EmbeddedLog::open(disk, small()).expect("the log");
+        assert_eq!(recovery.cut, None);
+        let names = ["a", "b", "c"];
+        let streams = names.map(|name| log.stream(name).expect("a stream"));
+        for step in 0..40_u64 {
+            let which = ((step * 7 + round) % 3) as usize;
+            let count = 1 + step % 9;
+            let first = next[which];
+            let last = first + count - 1;
+            append(&log, streams[which], ProducerId::ANONYMOUS, first..=last).expect("room");
+            next[which] += count;
+            if step % 3 == 0 {
+                settle(&mut writer);
+            }
+        }
+        settle(&mut writer);
+        for (which, name) in names.into_iter().enumerate() {
+            assert_eq!(
+                log.range(name),
+                Some(Range {
+                    first: 0,
+                    next: next[which]
+                })
+            );
+            for credit in [1, 100, 5000, 1 << 20] {
+                let expected: Vec<u64> = (0..next[which]).collect();
+                assert_eq!(ids(&log, name, 0, credit), expected, "credit {credit}");
+            }
+            let expected: Vec<u64> = (next[which] / 2..next[which]).collect();
+            assert_eq!(ids(&log, name, next[which] / 2, 300), expected);
+        }
+    }
+}
+
+#[test]
+fn marks_and_cursors_survive_with_and_without_a_close() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for round in 0..6_u64 {
+        let (log, _) = EmbeddedLog::start(directory.path(), small()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        let producer = log.producer(stream, "p").expect("a producer");
+        let mark = log.mark(producer);
+        assert_eq!(mark.appended, (round > 0).then_some(round * 10));
+        assert_eq!(log.cursor("s", "c"), (round > 0).then_some(round));
+        append(&log, stream, producer, round * 10 + 1..=round * 10 + 10).expect("room");
+        log.set_cursor("s", "c", round + 1).expect("room");
+        assert_eq!(log.mark(producer).appended, Some(round * 10 + 10));
+        if round % 2 == 0 {
+            log.close();
+            assert_eq!(
+                append(&log, stream, producer, 99..=99),
+                Err(Refused::Failed)
+            );
+            assert_eq!(ids(&log, "s", 0, 64).len() as u64, (round + 1) * 10);
+        }
+    }
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (log, _) = EmbeddedLog::start(directory.path(), Settings::default()).expect("the log");
+    let again = EmbeddedLog::start(directory.path(), Settings::default());
+    assert!(matches!(&again, Err(OpenError::Io { .. })), "{again:?}");
+    assert!(
+        again
+            .expect_err("locked")
+            .to_string()
+            .contains("another process")
+    );
+    drop(log);
+    EmbeddedLog::start(directory.path(), Settings::default()).expect("free again");
+}
+
+#[test]
+fn what_is_not_committed_is_not_read() {
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), small()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let ticket = append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    assert_eq!(log.range("s"), Some(Range { first: 0, next: 0 }));
+    assert!(log.progress().committed < ticket);
+    settle(&mut writer);
+    assert_eq!(log.range("s"), Some(Range { first: 0, next: 3 }));
+    assert_eq!(log.progress().committed, ticket);
+    assert_eq!(log.range("t"), None);
+    assert_eq!(log.locate("t", Begin::Tail), Ok(0));
+}
+
+#[test]
+fn a_full_queue_says_busy_and_wakes_when_there_is_room() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), small()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut taken = 0;
+    let refused = loop {
+        match append(&log, stream, ProducerId::ANONYMOUS, taken..=taken) {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused, Refused::Busy);
+    let wakes = Arc::new(AtomicU32::new(0));
+    let counted = wakes.clone();
+    let watch = log.watch(Arc::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    settle(&mut writer);
+    assert_eq!(
+        wakes.load(Ordering::Relaxed),
+        2,
+        "one for the room, one for the commit"
+    );
+    append(&log, stream, ProducerId::ANONYMOUS, taken..=taken).expect("room");
+    drop(watch);
+    settle(&mut writer);
+    assert_eq!(wakes.load(Ordering::Relaxed), 2);
+    let large = vec![0; 4096];
+    let run = crate::Run {
+        stream,
+        producer: ProducerId::ANONYMOUS,
+        frames: &large,
+        count: 1,
+        last_id: 1,
+        timestamp_us: 0,
+    };
+    assert_eq!(log.append(run), Err(Refused::TooLarge));
+}
+
+#[test]
+fn a_time_leads_to_its_first_record() {
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), small()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    for id in 0..2000 {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
+        if id % 20 == 0 {
+            settle(&mut writer);
+        }
+    }
+    settle(&mut writer);
+    for id in [0, 1, 17, 999, 1999] {
+        let at = Begin::Timestamp(1_000_000 + id * 1000);
+        assert_eq!(log.locate("s", at), Ok(id));
+        let just_before = Begin::Timestamp(1_000_000 + id * 1000 - 999);
+        assert_eq!(log.locate("s", just_before), Ok(id));
+    }
+    assert_eq!(log.locate("s", Begin::Timestamp(u64::MAX)), Ok(2000));
+    assert_eq!(log.locate("s", Begin::Timestamp(0)), Ok(0));
+}
+
+#[test]
+fn the_oldest_go_when_there_is_too_much() {
+    let settings = Settings {
+        retention_bytes: Some(40 << 10),
+        ..small()
+    };
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings.clone()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let quiet = log.stream("quiet").expect("a stream");
+    let producer = log.producer(stream, "p").expect("a producer");
+    append(&log, quiet, ProducerId::ANONYMOUS, 1..=4).expect("room");
+    for id in 1..=4000 {
+        append(&log, stream, producer, id..=id).expect("room");
+        if id % 20 == 0 {
+            settle(&mut writer);
+        }
+    }
+    settle(&mut writer);
+    let range = log.range("s").expect("a stream");
+    assert!(range.first > 1000 && range.next == 4000, "{range:?}");
+    let gone = log.read("s", 0, crate::Credit(100));
+    assert_eq!(
+        gone,
+        Err(ReadError::Gone {
+            asked: 0,
+            first: range.first
+        })
+    );
+    assert_eq!(
+        ids(&log, "s", range.first, 1000),
+        (range.first + 1..=4000).collect::<Vec<_>>()
+    );
+    assert_eq!(log.locate("s", Begin::Position(0)), Ok(range.first));
+    assert_eq!(log.range("quiet"), Some(Range { first: 4, next: 4 }));
+
+    let (log, _writer, _) = EmbeddedLog::open(disk.kill(), settings).expect("the log");
+    assert_eq!(log.range("s"), Some(range));
+    assert_eq!(log.range("quiet"), Some(Range { first: 4, next: 4 }));
+    assert_eq!(
+        log.mark(log.producer(stream, "p").expect("known")).appended,
+        Some(4000)
+    );
+}

@@ -1,0 +1,60 @@
+//! The thread that drives a writer in production: it brings the clock and parks when there is
+//! nothing to do.
+
+use std::io;
+use std::sync::PoisonError;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::disk::Disk;
+use crate::writer::{Now, Step, Writer};
+
+/// How long to park when nothing is due: a bound, not a period anything depends on.
+const PARK_MAX: Duration = Duration::from_secs(60);
+
+pub(crate) fn spawn<D: Disk>(writer: Writer<D>) -> io::Result<JoinHandle<()>> {
+    let start = Instant::now();
+    writer.shared().gather().now_us = now(start).unix_us;
+    Builder::new()
+        .name("tidewire-log".into())
+        .spawn(move || drive(writer, start))
+}
+
+fn now(start: Instant) -> Now {
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Now {
+        monotonic: start.elapsed(),
+        unix_us: unix.as_micros() as u64,
+    }
+}
+
+fn drive<D: Disk>(mut writer: Writer<D>, start: Instant) {
+    loop {
+        let wait = match writer.step(now(start)) {
+            Step::Worked => continue,
+            Step::Idle => PARK_MAX,
+            Step::WaitUntil(time) => time.saturating_sub(start.elapsed()).min(PARK_MAX),
+        };
+        if !park(&writer, wait) {
+            break writer.close(now(start));
+        }
+    }
+}
+
+/// Waits until there is something to write or `wait` is over; `false` if the log is to be closed.
+fn park<D: Disk>(writer: &Writer<D>, wait: Duration) -> bool {
+    let shared = writer.shared();
+    let mut gather = shared.gather();
+    if gather.closing {
+        return false;
+    }
+    if gather.group.is_empty() {
+        gather.parked = true;
+        let waited = shared.work.wait_timeout(gather, wait);
+        gather = waited.unwrap_or_else(PoisonError::into_inner).0;
+        gather.parked = false;
+    }
+    !gather.closing
+}

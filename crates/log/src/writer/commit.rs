@@ -1,0 +1,103 @@
+//! Syncing, and telling everybody how far the log has come.
+
+use std::io;
+
+use super::{Failed, Writer};
+use crate::Policy;
+use crate::disk::{Disk, DiskFile};
+use crate::format::segment_name;
+
+impl<D: Disk> Writer<D> {
+    /// Makes everything written durable. After an error nobody knows what is, and asking again
+    /// would prove nothing.
+    pub(super) fn sync(&mut self) -> Result<(), Failed> {
+        self.sync_due = None;
+        for number in std::mem::take(&mut self.unsynced) {
+            self.sync_finished(number)?;
+        }
+        let Some(active) = &self.active else {
+            return Ok(());
+        };
+        if active.unsynced {
+            let name = segment_name(active.number);
+            let file = active.file.clone();
+            self.twice_by_mistake(|| file.sync_data())
+                .map_err(|error| {
+                    let durable = self.durable;
+                    Failed(format!(
+                        "{name}: sync failed, after batch {durable} was durable: {error}"
+                    ))
+                })?;
+        }
+        if std::mem::take(&mut self.names_changed) {
+            self.twice_by_mistake(|| self.shared.disk.sync_directory())
+                .map_err(|error| Failed(format!("sync of the log's directory failed: {error}")))?;
+        }
+        if let Some(active) = &mut self.active {
+            active.unsynced = false;
+        }
+        self.durable = self.next_batch - 1;
+        Ok(())
+    }
+
+    fn sync_finished(&self, number: u64) -> Result<(), Failed> {
+        let name = segment_name(number);
+        match self
+            .shared
+            .disk
+            .open(&name)
+            .and_then(|file| file.sync_data())
+        {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failed(format!("{name}: sync failed: {error}")))
+            }
+            // Retention has removed it, or it is durable.
+            _ => Ok(()),
+        }
+    }
+
+    fn twice_by_mistake(&self, sync: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        let retries = self
+            .shared
+            .settings
+            .mistakes
+            .makes(|mistakes| mistakes.retry_sync);
+        match sync() {
+            Err(_) if retries => sync(),
+            result => result,
+        }
+    }
+
+    /// Lets readers see everything written, and tells whoever waits.
+    pub(super) fn commit(&mut self) {
+        let number = self.active.as_ref().map(|active| active.number);
+        if let Some(number) = number.filter(|_| !self.pending.is_empty()) {
+            self.shared.change_catalog(|catalog| {
+                for batch in &self.pending {
+                    catalog.commit(number, batch);
+                }
+            });
+            self.pending.clear();
+        }
+        self.shared.gather().settled = self.written;
+        let mut progress = self.shared.progress();
+        progress.written = self.written;
+        progress.committed = self.written;
+        drop(progress);
+        self.shared.watchers.wake();
+    }
+
+    /// Before another segment is begun: everything in this one is committed.
+    pub(super) fn finish_segment(&mut self) -> Result<(), Failed> {
+        if self.shared.settings.policy == Policy::Os {
+            self.unsynced
+                .extend(self.active.as_ref().map(|active| active.number));
+        } else {
+            self.sync()?;
+        }
+        if !self.pending.is_empty() {
+            self.commit();
+        }
+        Ok(())
+    }
+}

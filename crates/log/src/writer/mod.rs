@@ -1,0 +1,265 @@
+//! The writer: takes what has gathered, writes it, syncs it as the policy says, tells everybody.
+//!
+//! The one idea: it is a state machine that is driven by steps and given the time. A thread drives
+//! it in production, a test on a simulated disk. It alone changes files after the log was opened.
+
+mod commit;
+mod retention;
+mod segments;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalog::BatchNotes;
+use crate::disk::Disk;
+use crate::gather::{Gate, Group};
+use crate::shared::Shared;
+use crate::{Failure, Policy, Ticket};
+use segments::Spare;
+pub(crate) use segments::{Active, SPARE};
+
+/// What the clocks say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Since any fixed moment; never goes back.
+    pub monotonic: Duration,
+    /// The wall clock, in microseconds since the Unix epoch.
+    pub unix_us: u64,
+}
+
+/// What a step of the writer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing; there is nothing to do until somebody appends.
+    Idle,
+    /// Something; there may be more to do at once.
+    Worked,
+    /// Nothing; at this monotonic time there will be something to do.
+    WaitUntil(Duration),
+}
+
+/// How often retention by age and idle producers are looked at.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// The one who writes a log.
+#[derive(Debug)]
+pub struct Writer<D: Disk> {
+    shared: Arc<Shared<D>>,
+    /// The group in hand; empty between steps.
+    taken: Group,
+    /// The random number of the log.
+    log: u64,
+    /// The segment that is written; `None` before the first batch of a new log.
+    active: Option<Active<D::File>>,
+    spare: Option<Spare<D::File>>,
+    /// When to try again to prepare a spare.
+    spare_due: Duration,
+    /// The number of the next batch.
+    next_batch: u64,
+    /// All batches up to this one are durable.
+    durable: u64,
+    /// Written but not committed; empty between steps except with [`Policy::Interval`].
+    pending: Vec<BatchNotes>,
+    /// When the oldest of those must be synced.
+    sync_due: Option<Duration>,
+    written: Ticket,
+    /// Finished segments that were not synced, with [`Policy::Os`].
+    unsynced: Vec<u64>,
+    /// Names were changed since the directory was synced.
+    names_changed: bool,
+    housekeeping_due: Duration,
+    failed: bool,
+}
+
+/// The parts of a writer that recovery leaves behind.
+pub(crate) struct Recovered<D: Disk> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) log: u64,
+    pub(crate) active: Option<Active<D::File>>,
+    pub(crate) next_batch: u64,
+    pub(crate) durable: u64,
+    /// Finished segments with batches that are not known to be durable.
+    pub(crate) unsynced: Vec<u64>,
+}
+
+/// A write or a sync failed: what was attempted, and why.
+struct Failed(String);
+
+impl<D: Disk> Writer<D> {
+    pub(crate) fn new(recovered: Recovered<D>) -> Writer<D> {
+        let Recovered {
+            shared,
+            log,
+            active,
+            next_batch,
+            durable,
+            unsynced,
+        } = recovered;
+        let taken = Group::new(&shared.settings);
+        let mut writer = Writer {
+            shared,
+            taken,
+            log,
+            active,
+            spare: None,
+            spare_due: Duration::ZERO,
+            next_batch,
+            durable,
+            pending: Vec::new(),
+            sync_due: None,
+            written: Ticket(0),
+            unsynced,
+            names_changed: false,
+            housekeeping_due: Duration::ZERO,
+            failed: false,
+        };
+        writer.prepare_spare(Duration::ZERO);
+        writer
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<D>> {
+        &self.shared
+    }
+
+    /// Does one piece of work: a group of batches, a sync that is due, or housekeeping. Blocks on
+    /// the disk. A log that has failed does nothing any more.
+    pub fn step(&mut self, now: Now) -> Step {
+        if self.failed {
+            return Step::Idle;
+        }
+        let worked = self.try_step(now).unwrap_or_else(|failed| {
+            self.fail(failed);
+            true
+        });
+        if worked {
+            return Step::Worked;
+        }
+        let spare_due = self.spare.is_none().then_some(self.spare_due);
+        let due = [spare_due, self.sync_due, Some(self.housekeeping_due)];
+        due.into_iter()
+            .flatten()
+            .min()
+            .map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    fn try_step(&mut self, now: Now) -> Result<bool, Failed> {
+        if self.spare.is_none() && now.monotonic >= self.spare_due {
+            self.prepare_spare(now.monotonic);
+            return Ok(true);
+        }
+        if self.sync_due.is_some_and(|due| now.monotonic >= due) {
+            self.sync()?;
+            self.commit();
+            return Ok(true);
+        }
+        if self.write_group(now)? {
+            return Ok(true);
+        }
+        if now.monotonic >= self.housekeeping_due {
+            self.housekeeping_due = now.monotonic + HOUSEKEEPING;
+            self.expire(now);
+            self.retain(now)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Takes what has gathered, if anything, and writes it.
+    fn write_group(&mut self, now: Now) -> Result<bool, Failed> {
+        let mut gather = self.shared.gather();
+        gather.now_us = now.unix_us;
+        if gather.group.is_empty() {
+            return Ok(false);
+        }
+        gather.take(&mut self.taken);
+        let length = self.taken.bytes.len() as u64;
+        let fits = self
+            .active
+            .as_ref()
+            .is_some_and(|active| active.left() >= length + 8);
+        // The checkpoint tells what is so after this group, and others append as soon as the lock
+        // is released.
+        let checkpoint = (!fits).then(|| {
+            self.expire_in(&mut gather, now);
+            segments::checkpoint(&gather.state)
+        });
+        let room_made = std::mem::take(&mut gather.refused);
+        drop(gather);
+        if room_made {
+            self.shared.watchers.wake();
+        }
+        match checkpoint {
+            None => {
+                self.write_batch(now)?;
+                self.settle(now)?;
+            }
+            Some(checkpoint) => {
+                self.roll(&checkpoint, now)?;
+                self.settle(now)?;
+                self.retain(now)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// After a batch was written: commits it, or sees to it that it will be.
+    fn settle(&mut self, now: Now) -> Result<(), Failed> {
+        let mistakes = self.shared.settings.mistakes;
+        match self.shared.settings.policy {
+            Policy::Sync => {
+                if mistakes.makes(|mistakes| mistakes.ack_before_sync) {
+                    self.commit();
+                }
+                self.sync()?;
+                self.commit();
+            }
+            Policy::Interval(interval) => {
+                self.sync_due.get_or_insert(now.monotonic + interval);
+                self.shared.progress().written = self.written;
+                self.shared.watchers.wake();
+            }
+            Policy::Os => self.commit(),
+        }
+        self.mind_the_gate();
+        Ok(())
+    }
+
+    /// Settles everything that was taken, and ends the log in order: with a batch that says that
+    /// all before it is durable. Nothing is taken any more.
+    pub fn close(mut self, now: Now) {
+        self.shared.gather().gate = Gate::Shut;
+        let closed = self.try_close(now);
+        if let Err(failed) = closed {
+            self.fail(failed);
+        }
+    }
+
+    fn try_close(&mut self, now: Now) -> Result<(), Failed> {
+        if self.failed {
+            return Ok(());
+        }
+        // Two at most: one that gathered before the gate was shut, and none after.
+        while self.write_group(now)? {}
+        self.sync()?;
+        self.commit();
+        let last = self.next_batch - 1;
+        let has_room = self
+            .active
+            .as_ref()
+            .is_some_and(|active| active.left() >= 128);
+        if has_room && self.durable == last && !self.ends_closed() {
+            self.write_closing(now)?;
+            self.sync()?;
+            self.commit();
+        }
+        self.drop_spare();
+        Ok(())
+    }
+
+    fn fail(&mut self, Failed(why): Failed) {
+        self.failed = true;
+        self.shared.gather().gate = Gate::Shut;
+        self.shared.progress().failure = Some(Failure(why.into()));
+        self.shared.watchers.wake();
+    }
+}

@@ -1,0 +1,70 @@
+//! Removing what is old: segments by size and age, and the marks of idle producers.
+
+use super::{Failed, Now, Writer};
+use crate::disk::Disk;
+use crate::format::{index_name, segment_name};
+use crate::gather::Gather;
+
+impl<D: Disk> Writer<D> {
+    /// Forgets idle producers.
+    pub(super) fn expire(&self, now: Now) {
+        self.expire_in(&mut self.shared.gather(), now);
+    }
+
+    pub(super) fn expire_in(&self, gather: &mut Gather, now: Now) {
+        let idle = self.shared.settings.producer_idle.as_micros() as u64;
+        let settled = gather.settled;
+        gather
+            .state
+            .expire(now.unix_us.saturating_sub(idle), settled);
+    }
+
+    /// Removes the oldest segments that the limits do not allow to stay.
+    pub(super) fn retain(&mut self, now: Now) -> Result<(), Failed> {
+        while let Some((number, next)) = self.surplus(now) {
+            let early = self
+                .shared
+                .settings
+                .mistakes
+                .makes(|mistakes| mistakes.delete_early);
+            if next > self.durable && !early {
+                // Its checkpoint is all that will tell of what the removed segment told.
+                self.sync()?;
+            }
+            self.shared
+                .change_catalog(|catalog| catalog.remove_segment(number));
+            let name = segment_name(number);
+            let removed = self.shared.disk.remove(&name);
+            removed.map_err(|error| Failed(format!("{name}: cannot be removed: {error}")))?;
+            // There is none if the log was not closed since; it is of no use alone in any case.
+            let _ = self.shared.disk.remove(&index_name(number));
+            // One at a time, so that a crash never leaves a hole between those that are left.
+            self.shared
+                .disk
+                .sync_directory()
+                .map_err(|error| Failed(format!("sync of the log's directory failed: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// The oldest segment, if it is to be removed, and the one after it.
+    fn surplus(&self, now: Now) -> Option<(u64, u64)> {
+        let settings = &self.shared.settings;
+        let catalog = self.shared.catalog();
+        let mut oldest = catalog.segments.iter();
+        let ((&number, segment), (&next, _)) = (oldest.next()?, oldest.next()?);
+        let too_large = settings.retention_bytes.is_some_and(|limit| {
+            catalog
+                .segments
+                .values()
+                .map(|segment| segment.used)
+                .sum::<u64>()
+                > limit
+        });
+        let too_old = settings.retention_age.is_some_and(|age| {
+            let age = age.as_micros() as u64;
+            segment.newest_us.saturating_add(age) < now.unix_us
+        });
+        (too_large || too_old).then_some((number, next))
+    }
+}

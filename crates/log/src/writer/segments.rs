@@ -1,0 +1,236 @@
+//! Segments: writing a batch to the one in use, beginning the next, keeping one in reserve.
+//!
+//! The one idea: the room for what is accepted is reserved before it is accepted. There is always
+//! a spare file of full length; while there is none and the segment in use could not hold a group
+//! in flight and one that gathers, nothing is accepted.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use super::{Failed, Now, Writer};
+use crate::catalog::{BatchNotes, Index, Segment};
+use crate::disk::{Disk, DiskFile};
+use crate::format::{
+    BATCH_HEADER, BatchHeader, Flags, SEGMENT_HEADER, SegmentHeader, padding, put_checkpoint,
+    segment_name,
+};
+use crate::gather::Gate;
+use crate::state::State;
+
+/// The name of the file in reserve.
+pub(crate) const SPARE: &str = "spare";
+
+/// The segment that is written.
+#[derive(Debug)]
+pub(crate) struct Active<F> {
+    pub(crate) number: u64,
+    pub(crate) file: F,
+    /// Where the next batch goes.
+    pub(crate) used: u64,
+    /// Up to where room is reserved.
+    pub(crate) length: u64,
+    /// Something was written since the last sync.
+    pub(crate) unsynced: bool,
+    /// The last batch is a closing one.
+    pub(crate) closed: bool,
+}
+
+impl<F> Active<F> {
+    pub(crate) fn left(&self) -> u64 {
+        self.length.saturating_sub(self.used)
+    }
+}
+
+/// A file in reserve.
+#[derive(Debug)]
+pub(crate) struct Spare<F> {
+    file: F,
+    length: u64,
+}
+
+/// A run with everything that is known.
+pub(super) fn checkpoint(state: &State) -> Vec<u8> {
+    let mut run = Vec::new();
+    put_checkpoint(&mut run, |to| state.encode(to));
+    run
+}
+
+impl<D: Disk> Writer<D> {
+    /// Writes the group in hand to the segment in use, which has room for it.
+    pub(super) fn write_batch(&mut self, now: Now) -> Result<(), Failed> {
+        self.write(&[], None, Flags::default(), now)
+    }
+
+    pub(super) fn write_closing(&mut self, now: Now) -> Result<(), Failed> {
+        self.write(&[], None, Flags::CLOSING, now)?;
+        if let Some(active) = &mut self.active {
+            active.closed = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ends_closed(&self) -> bool {
+        self.active.as_ref().is_none_or(|active| active.closed)
+    }
+
+    /// Begins the next segment with the group in hand and a checkpoint.
+    pub(super) fn roll(&mut self, checkpoint: &[u8], now: Now) -> Result<(), Failed> {
+        self.finish_segment()?;
+        let number = self.next_batch;
+        let name = segment_name(number);
+        let Some(spare) = self.spare.take() else {
+            return Err(Failed(format!("{name}: no room was reserved for it")));
+        };
+        let whole = SEGMENT_HEADER + self.taken.bytes.len() + checkpoint.len();
+        let length = spare.length.max((whole + 2 * crate::format::ALIGN) as u64);
+        if length > spare.length {
+            spare.file.reserve(length).map_err(|error| {
+                Failed(format!(
+                    "{name}: cannot be made {length} bytes long: {error}"
+                ))
+            })?;
+        }
+        self.shared
+            .disk
+            .rename(SPARE, &name)
+            .map_err(|error| Failed(format!("{name}: cannot be given its name: {error}")))?;
+        self.names_changed = true;
+        let active = Active {
+            number,
+            file: spare.file,
+            used: 0,
+            length,
+            unsynced: true,
+            closed: false,
+        };
+        let before = self.active.replace(active);
+        let empty = Segment {
+            used: 0,
+            newest_us: 0,
+            index: Index::default(),
+        };
+        self.shared
+            .change_catalog(|catalog| catalog.add_segment(number, empty));
+        if self
+            .shared
+            .settings
+            .mistakes
+            .makes(|mistakes| mistakes.delete_early)
+        {
+            self.retain(now)?;
+        }
+        let header = SegmentHeader {
+            log: self.log,
+            number,
+        }
+        .encode();
+        self.write(&header, Some(checkpoint), Flags::CHECKPOINT, now)?;
+        if let Some(before) = before {
+            self.seal(&before);
+        }
+        Ok(())
+    }
+
+    /// Writes the group in hand as a batch behind `front`, and empties it.
+    fn write(
+        &mut self,
+        front: &[u8],
+        checkpoint: Option<&[u8]>,
+        flags: Flags,
+        now: Now,
+    ) -> Result<(), Failed> {
+        let active = self.active.as_mut().expect("a segment is in use");
+        let group = &mut self.taken;
+        let checkpoint_run = checkpoint.unwrap_or_default();
+        let unpadded = group.bytes.len() + checkpoint_run.len();
+        let pad = [0; crate::format::ALIGN];
+        let pad = &pad[..padding(unpadded)];
+        let length = unpadded + pad.len();
+        let header = BatchHeader {
+            log: self.log,
+            segment: active.number,
+            number: self.next_batch,
+            durable_through: self.durable,
+            written_us: now.unix_us,
+            length: length as u32,
+            runs: group.runs + u32::from(checkpoint.is_some()),
+            records: group.records,
+            body_crc: crc32c::crc32c_append(group.body_crc, checkpoint_run),
+            flags,
+        };
+        group.bytes[..BATCH_HEADER].copy_from_slice(&header.encode());
+        let parts = [front, &group.bytes, checkpoint_run, pad].map(IoSlice::new);
+        active.unsynced = true;
+        active.closed = false;
+        active.file.write_at(&parts, active.used).map_err(|error| {
+            let (name, at) = (segment_name(active.number), active.used);
+            Failed(format!(
+                "{name}: write of {length} bytes at byte {at} failed: {error}"
+            ))
+        })?;
+        let offset = active.used + front.len() as u64;
+        active.used = offset + length as u64;
+        self.pending.push(BatchNotes {
+            offset,
+            length: length as u64,
+            newest_us: group.newest_us,
+            notes: group.notes.clone(),
+        });
+        self.next_batch += 1;
+        self.written = self.written.max(group.last);
+        group.clear();
+        Ok(())
+    }
+
+    /// Gives back the room that a finished segment did not use.
+    fn seal(&self, segment: &Active<D::File>) {
+        // If that fails, the room stays taken and nothing else is wrong.
+        let _ = segment.file.truncate(segment.used);
+    }
+
+    /// Reserves the next segment; if there is no room, tries again later.
+    pub(super) fn prepare_spare(&mut self, monotonic: Duration) {
+        let checkpoint = self.shared.gather().state.encoded_len();
+        let length = self.shared.settings.segment_length(checkpoint);
+        match reserve(&self.shared.disk, length) {
+            Ok(file) => self.spare = Some(Spare { file, length }),
+            Err(_) => self.spare_due = monotonic + self.shared.settings.full_retry,
+        }
+        self.mind_the_gate();
+    }
+
+    /// Lets batches in while there is room for a group in flight and one that gathers.
+    pub(super) fn mind_the_gate(&self) {
+        let left = self.active.as_ref().map_or(0, Active::left);
+        let has_room = self.spare.is_some() || left >= 2 * self.shared.settings.batch_max();
+        let mut gather = self.shared.gather();
+        let gate = match gather.gate {
+            Gate::Shut => return,
+            _ if has_room => Gate::Open,
+            _ => Gate::DiskFull,
+        };
+        let opened = gate == Gate::Open && gather.gate == Gate::DiskFull;
+        gather.gate = gate;
+        drop(gather);
+        if opened {
+            self.shared.watchers.wake();
+        }
+    }
+
+    pub(super) fn drop_spare(&mut self) {
+        if self.spare.take().is_some() {
+            // It holds nothing, and opening the log removes it.
+            let _ = self.shared.disk.remove(SPARE);
+        }
+    }
+}
+
+fn reserve<D: Disk>(disk: &D, length: u64) -> io::Result<D::File> {
+    let file = disk.create(SPARE)?;
+    if let Err(error) = file.reserve(length) {
+        drop(file);
+        disk.remove(SPARE)?;
+        return Err(error);
+    }
+    Ok(file)
+}
