@@ -141,14 +141,13 @@ impl Inode {
         }
     }
 
-    /// A sync that failed: what it was to write counts as clean, and a part of it is lost.
+    /// A sync that failed: the data it was to write count as clean, and a part of them is lost.
+    /// The length is the journal's affair and waits for the next sync.
     pub(super) fn fail(&mut self, random: &mut Rng) {
         if random.bool() {
-            // The metadata and some of the data came through.
             self.versions.retain(|_, _| random.bool());
             self.sync();
         } else {
-            self.lengths.clear();
             self.versions.clear();
         }
     }
