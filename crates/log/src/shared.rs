@@ -115,7 +115,7 @@ impl Watchers {
             .list
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .1
+            .wakes
             .clone();
         for (_, wake) in list.iter() {
             wake();
