@@ -36,9 +36,11 @@ pub mod classic;
 pub mod client;
 mod counted;
 mod ledger;
+mod log_sink;
 pub mod native;
 mod sink;
 #[doc(hidden)]
 pub mod testing;
 
+pub use log_sink::{Level, LogSink, LogSinkLocal, SinkError, UnknownLevel};
 pub use sink::{Accepted, Counted, CountedLocal, Sink, Stored};

@@ -1,7 +1,12 @@
 //! Where messages go: the seam between the protocols and the log.
 //!
 //! A sink is given whole batches, and answers what may be acknowledged. [`Counted`] is the sink of
-//! a server without a log.
+//! a server without a log, [`LogSink`](crate::LogSink) that of one with a log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_log::{Log, Ticket};
 
 use crate::classic::Batch;
 use crate::ledger::{Ledger, Page};
@@ -11,12 +16,27 @@ pub trait Sink: Send + Sync + 'static {
     /// State of one loop, so that appending needs no lock.
     type Local: 'static;
 
+    /// Whether [`append`](Sink::append) may answer anything but [`Accepted::Now`]. A service
+    /// over a sink that never does has nothing to wait for, and no code for it.
+    const LATER: bool;
+
     /// Makes the state of one loop.
     fn on_loop(&self) -> Self::Local;
 
-    /// Takes all messages of `batch`, in order. Called at most once for each message of a
-    /// connection, and before it is acknowledged. Must not block.
-    fn append(&self, batch: &Batch<'_>, local: &mut Self::Local) -> Accepted;
+    /// Takes all messages of `batch`, in order, or none of them. Called before they are
+    /// acknowledged, and for each message of a connection until it is taken. Must not block.
+    /// `wall` tells the time since the Unix epoch.
+    fn append(
+        &self,
+        batch: &Batch<'_>,
+        local: &mut Self::Local,
+        wall: impl FnOnce() -> Duration,
+    ) -> Accepted;
+
+    /// The log that tickets are of, and that tells when there is room again.
+    fn log(&self) -> Option<&Arc<dyn Log>> {
+        None
+    }
 }
 
 /// What a sink makes of a batch.
@@ -26,6 +46,14 @@ pub trait Sink: Send + Sync + 'static {
 pub enum Accepted {
     /// The messages may be acknowledged as soon as the policy likes.
     Now,
+    /// They are taken, and may be acknowledged once this is committed.
+    Later(Ticket),
+    /// None was taken, for want of room: to be tried again when the log has moved.
+    Busy,
+    /// None was taken, because there are too many at once: to be tried again with fewer.
+    Fewer,
+    /// None was taken, and none will be: the connection is to end, for this reason.
+    Refused(&'static str),
 }
 
 /// Counts messages and drops them. Clones share their counts.
@@ -60,12 +88,19 @@ pub struct CountedLocal(Page<2>);
 impl Sink for Counted {
     type Local = CountedLocal;
 
+    const LATER: bool = false;
+
     fn on_loop(&self) -> CountedLocal {
         CountedLocal(self.0.page())
     }
 
     #[inline]
-    fn append(&self, batch: &Batch<'_>, local: &mut CountedLocal) -> Accepted {
+    fn append(
+        &self,
+        batch: &Batch<'_>,
+        local: &mut CountedLocal,
+        _: impl FnOnce() -> Duration,
+    ) -> Accepted {
         local.0.add(0, batch.messages() as u64);
         local.0.add(1, batch.payload_bytes() as u64);
         Accepted::Now

@@ -240,6 +240,13 @@ impl<'a> Batch<'a> {
         last.first_chunk().copied()
     }
 
+    /// How the sizes of their payloads are written.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> ByteOrder {
+        self.order
+    }
+
     /// What follows them.
     #[inline]
     #[must_use]

@@ -12,6 +12,7 @@
 mod ack;
 mod codec;
 mod counters;
+mod later;
 mod mode;
 mod policy;
 mod service;

@@ -2,21 +2,29 @@
 //!
 //! Acknowledgements wait in a [`Pending`], which is a count and an id however many they are. When
 //! one is written it is one write of its whole length, which reaches the kernel in one piece.
+//!
+//! A sink may promise a batch for later. The policy is then told of the batch when it is committed:
+//! see [`later`](super::later). Sinks that never do that cost nothing for it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::{Cx, Input, Instant, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use tidewire::{Conns, Cx, Input, Instant, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use tidewire_log::{Ticket, Watch};
 
+use crate::alarm::Alarm;
 use crate::classic::ack::{Ack, Pending};
 use crate::classic::codec::{Batch, HEADER, ID, Then};
 use crate::classic::counters::{Count, Counters, LoopTally, Tally};
+use crate::classic::later::{Ending, Later, Owed, Pause, Waiting};
 use crate::classic::policy::{AckPolicy, Classic};
 use crate::sink::{Accepted, Sink};
 
 /// The reason recorded for a connection that announced a payload above the limit.
 const TOO_LARGE: &str = "payload too large";
+/// That for one which was owed something by a log that has failed.
+const LOG_FAILED: &str = "the log has failed";
 
 /// Acknowledgements that a policy of one for each message writes before it asks again whether the
 /// output is full.
@@ -34,6 +42,8 @@ struct Shared<S> {
     classic: Classic,
     sink: S,
     tally: Tally,
+    /// For sinks with a log; it has to be kept for the alarm to ring.
+    alarm: Option<(Arc<Alarm<()>>, Watch)>,
 }
 
 impl<S: Sink> ClassicService<S> {
@@ -43,6 +53,7 @@ impl<S: Sink> ClassicService<S> {
         ClassicService {
             shared: Arc::new(Shared {
                 classic,
+                alarm: sink.log().map(|log| Alarm::on(&**log)),
                 sink,
                 tally: Tally::default(),
             }),
@@ -71,11 +82,13 @@ impl<S> fmt::Debug for ClassicService<S> {
 impl<S: Sink> Service for ClassicService<S> {
     type Conn = ClassicConn<S>;
 
-    fn on_loop(&self, _: LoopHandle<()>) -> ClassicLocal<S> {
+    fn on_loop(&self, at: LoopHandle<()>) -> ClassicLocal<S> {
+        let alarm = self.shared.alarm.as_ref();
         ClassicLocal {
             sink: self.shared.sink.on_loop(),
             tally: self.shared.tally.on_loop(),
             replies: Vec::new(),
+            waiting: alarm.map(|(alarm, _)| Waiting::new(alarm.bell(at))),
         }
     }
 
@@ -86,7 +99,41 @@ impl<S: Sink> Service for ClassicService<S> {
             pending: Pending::default(),
             chunks: 0,
             overdue: false,
+            later: None,
         })
+    }
+
+    fn woken(&self, local: &mut ClassicLocal<S>, all: &mut Conns<'_, ClassicConn<S>>) {
+        let Some((waiting, log)) = local.waiting.as_mut().zip(self.shared.sink.log()) else {
+            return;
+        };
+        if waiting.owed.is_empty() && waiting.crowded.is_empty() {
+            return;
+        }
+        // First armed, then looked: what is committed in between is not missed.
+        waiting.bell.arm();
+        let progress = log.progress();
+        let n = waiting
+            .owed
+            .partition_point(|o| o.ticket <= progress.committed);
+        let committed: Vec<Owed> = waiting.owed.drain(..n).collect();
+        let crowded = std::mem::take(&mut waiting.crowded);
+        let lost = match &progress.failure {
+            Some(_) => std::mem::take(&mut waiting.owed),
+            None => Default::default(),
+        };
+        for owed in &committed {
+            all.with(owed.to, local, |conn, cx| conn.committed(owed, cx));
+        }
+        for owed in &committed {
+            all.with(owed.to, local, |conn, cx| conn.progressed(cx));
+        }
+        for owed in lost {
+            all.with(owed.to, local, |conn, cx| conn.log_failed(cx));
+        }
+        for id in crowded {
+            all.with(id, local, |conn, cx| conn.room(cx));
+        }
     }
 }
 
@@ -96,6 +143,8 @@ pub struct ClassicLocal<S: Sink> {
     tally: LoopTally,
     /// Where replies to single messages are put together; empty between calls.
     replies: Vec<u8>,
+    /// For sinks with a log.
+    waiting: Option<Waiting>,
 }
 
 impl<S: Sink> fmt::Debug for ClassicLocal<S> {
@@ -113,6 +162,8 @@ pub struct ClassicConn<S> {
     chunks: u32,
     /// `pending` would have been acknowledged if the output had not been full.
     overdue: bool,
+    /// What waits for the log, from the first time that something does.
+    later: Option<Box<Later>>,
 }
 
 impl<S> fmt::Debug for ClassicConn<S> {
@@ -140,6 +191,9 @@ impl<S: Sink> Protocol for ClassicConn<S> {
         if self.overdue {
             self.flush(cx);
         }
+        if S::LATER {
+            self.go_on(cx);
+        }
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
@@ -155,7 +209,10 @@ impl<S: Sink> Protocol for ClassicConn<S> {
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        self.finish(cx);
+        // While it waits for a commit, it is not the client that is idle.
+        if !self.owes() {
+            self.finish(cx);
+        }
     }
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
@@ -168,6 +225,7 @@ impl<S: Sink> ClassicConn<S> {
     fn reply(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
         let Classic { form, .. } = self.shared.classic;
         let parser = self.shared.classic.parser();
+        let mut most = REPLIES;
         loop {
             if input.len() < HEADER {
                 return Next::AtLeast(HEADER);
@@ -176,65 +234,112 @@ impl<S: Sink> ClassicConn<S> {
                 return Next::AfterDrain;
             }
             let mut replies = std::mem::take(&mut cx.local.replies);
-            let batch = parser.parse_with(input.bytes(), REPLIES, |frame| {
+            let batch = parser.parse_with(input.bytes(), most, |frame| {
                 let mut id = [0; ID];
                 id.copy_from_slice(&frame[..ID]);
                 Ack { id, skipped: 0 }.encode(form, |bytes| replies.extend_from_slice(bytes));
             });
-            if batch.messages() > 0 {
-                match self.store(&batch, cx) {
-                    Accepted::Now => cx.link.write(&replies),
+            let stored = if batch.messages() > 0 {
+                self.store(&batch, cx)
+            } else {
+                Accepted::Now
+            };
+            match stored {
+                Accepted::Now => {
+                    cx.link.write(&replies);
+                    cx.local.tally.add(Count::acks, batch.messages());
                 }
-                cx.local.tally.add(Count::acks, batch.messages());
+                Accepted::Later(ticket) => self.owe(ticket, &batch, &replies, cx),
+                Accepted::Busy | Accepted::Fewer | Accepted::Refused(_) => {}
             }
             replies.clear();
             cx.local.replies = replies;
-            input.consume(batch.bytes().len());
-            if batch.then() != Then::Limit {
-                return self.proceed(batch.then(), cx);
+            match self.not_taken(stored, cx) {
+                Some(Again::Fewer) => most = (batch.messages() / 2).max(1),
+                Some(Again::Not(next)) => return next,
+                None => {
+                    input.consume(batch.bytes().len());
+                    if let Some(next) = self.proceed(batch.then(), cx) {
+                        return next;
+                    }
+                }
             }
         }
     }
 
     /// Takes all there is; acknowledges it together, now or later.
     fn gather(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        let batch = self.shared.classic.parser().parse(input.bytes());
-        input.consume(batch.bytes().len());
-        if let Some(last_id) = batch.last_id() {
-            match self.store(&batch, cx) {
-                Accepted::Now => {
-                    if let Some(ack) = self.pending.add(batch.messages(), last_id) {
-                        self.write(ack, cx);
+        let mut most = usize::MAX;
+        loop {
+            let parser = self.shared.classic.parser();
+            let batch = parser.parse_with(input.bytes(), most, |_| {});
+            if let Some(last_id) = batch.last_id() {
+                let stored = self.store(&batch, cx);
+                match stored {
+                    Accepted::Now => self.accepted(batch.messages(), last_id, cx),
+                    Accepted::Later(ticket) => self.owe(ticket, &batch, &[], cx),
+                    Accepted::Busy | Accepted::Fewer | Accepted::Refused(_) => {}
+                }
+                match self.not_taken(stored, cx) {
+                    Some(Again::Fewer) => {
+                        most = (batch.messages() / 2).max(1);
+                        continue;
                     }
+                    Some(Again::Not(next)) => return next,
+                    None => {}
+                }
+                if stored == Accepted::Now {
                     self.schedule(cx);
                 }
             }
+            input.consume(batch.bytes().len());
+            if let Some(next) = self.proceed(batch.then(), cx) {
+                return next;
+            }
         }
-        self.proceed(batch.then(), cx)
     }
 
     fn store(&self, batch: &Batch<'_>, cx: &mut Cx<'_, Self>) -> Accepted {
-        cx.local.tally.add(Count::messages, batch.messages());
-        cx.local
-            .tally
-            .add(Count::payload_bytes, batch.payload_bytes());
-        self.shared.sink.append(batch, &mut cx.local.sink)
+        if S::LATER
+            && let Some(waiting) = &cx.local.waiting
+        {
+            waiting.bell.arm();
+        }
+        let link = &cx.link;
+        let sink = &self.shared.sink;
+        let stored = sink.append(batch, &mut cx.local.sink, || link.wall());
+        if matches!(stored, Accepted::Now | Accepted::Later(_)) {
+            cx.local.tally.add(Count::messages, batch.messages());
+            cx.local
+                .tally
+                .add(Count::payload_bytes, batch.payload_bytes());
+        }
+        stored
     }
 
-    /// What to wait for after the messages of a batch.
-    fn proceed(&mut self, then: Then, cx: &mut Cx<'_, Self>) -> Next {
+    /// Messages may be acknowledged from now on.
+    fn accepted(&mut self, messages: usize, last_id: [u8; 8], cx: &mut Cx<'_, Self>) {
+        if let Some(ack) = self.pending.add(messages, last_id) {
+            self.write(ack, cx);
+        }
+    }
+
+    /// What to wait for after the messages of a batch; `None`: there may be more of them.
+    fn proceed(&mut self, then: Then, cx: &mut Cx<'_, Self>) -> Option<Next> {
+        if self.is_full() {
+            return Some(self.pause(Pause::Limit, cx));
+        }
         match then {
-            Then::Partial { needed } => Next::AtLeast(needed),
-            Then::Limit => Next::More,
+            Then::Partial { needed } => Some(Next::AtLeast(needed)),
+            Then::Limit => None,
             Then::Oversized { size } => {
                 cx.local.tally.add(Count::oversized, 1);
                 tracing::warn!(
                     peer = %cx.link.peer().addr, size, limit = self.shared.classic.payload_max,
                     "{TOO_LARGE}: closing the connection; raise the limit if such messages are meant to be",
                 );
-                self.flush(cx);
-                cx.link.finish_because(TOO_LARGE);
-                Next::More
+                self.end(Ending::Because(TOO_LARGE), cx);
+                Some(Next::Paused)
             }
         }
     }
@@ -285,8 +390,167 @@ impl<S: Sink> ClassicConn<S> {
     }
 
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
+        self.end(Ending::Finish, cx);
+    }
+
+    /// Ends the connection, once what it is owed is committed and acknowledged.
+    fn end(&mut self, how: Ending, cx: &mut Cx<'_, Self>) {
+        if S::LATER && self.owes() {
+            if let Some(later) = &mut self.later {
+                later.ending.get_or_insert(how);
+            }
+            cx.link.pause();
+            return;
+        }
+        self.send_replies(usize::MAX, cx);
         self.flush(cx);
-        cx.link.finish();
+        match how {
+            Ending::Finish => cx.link.finish(),
+            Ending::Because(why) => cx.link.finish_because(why),
+        }
+    }
+}
+
+/// What to do about a batch that was not taken.
+enum Again {
+    /// Try again with fewer messages.
+    Fewer,
+    /// Nothing now.
+    Not(Next),
+}
+
+/// Over a sink that may take its time.
+impl<S: Sink> ClassicConn<S> {
+    /// What to do if the sink has not taken a batch.
+    #[inline]
+    fn not_taken(&mut self, stored: Accepted, cx: &mut Cx<'_, Self>) -> Option<Again> {
+        match stored {
+            Accepted::Now | Accepted::Later(_) => None,
+            Accepted::Fewer => Some(Again::Fewer),
+            Accepted::Busy => Some(Again::Not(self.pause(Pause::Crowded, cx))),
+            Accepted::Refused(why) => {
+                cx.local.tally.add(Count::refused_by_log, 1);
+                tracing::warn!(peer = %cx.link.peer().addr, "{why}: closing the connection");
+                self.end(Ending::Because(why), cx);
+                Some(Again::Not(Next::Paused))
+            }
+        }
+    }
+
+    /// A batch was taken, and is to be acknowledged when it is committed.
+    fn owe(&mut self, ticket: Ticket, batch: &Batch<'_>, replies: &[u8], cx: &mut Cx<'_, Self>) {
+        let owed = Owed {
+            ticket,
+            to: cx.link.id(),
+            messages: batch.messages() as u32,
+            bytes: batch.bytes().len(),
+            last_id: batch.last_id().unwrap_or_default(),
+        };
+        let later = self.later.get_or_insert_default();
+        later.add(owed.bytes, replies);
+        if let Some(waiting) = &mut cx.local.waiting {
+            waiting.owed.push_back(owed);
+        }
+    }
+
+    fn owes(&self) -> bool {
+        S::LATER && self.later.as_ref().is_some_and(|later| later.owes())
+    }
+
+    fn is_full(&self) -> bool {
+        S::LATER && self.later.as_ref().is_some_and(|later| later.is_full())
+    }
+
+    /// Reads nothing until there is room.
+    fn pause(&mut self, why: Pause, cx: &mut Cx<'_, Self>) -> Next {
+        self.later.get_or_insert_default().pause = why;
+        match (why, &mut cx.local.waiting) {
+            (Pause::Crowded, Some(waiting)) => {
+                waiting.crowded.push(cx.link.id());
+                cx.local.tally.add(Count::paused_by_log, 1);
+            }
+            _ => cx.local.tally.add(Count::paused_by_commits, 1),
+        }
+        Next::Paused
+    }
+
+    /// A batch is committed; [`progressed`](ClassicConn::progressed) follows when all are told.
+    fn committed(&mut self, owed: &Owed, cx: &mut Cx<'_, Self>) {
+        let Classic { form, policy, .. } = self.shared.classic;
+        if let Some(later) = &mut self.later {
+            later.committed(owed.messages as usize, owed.bytes, form);
+        }
+        if policy != AckPolicy::EachMessage {
+            self.accepted(owed.messages as usize, owed.last_id, cx);
+        }
+    }
+
+    /// Batches were committed: acknowledges them as the policy likes.
+    fn progressed(&mut self, cx: &mut Cx<'_, Self>) {
+        // Once for all of them.
+        if let Some(later) = &mut self.later
+            && std::mem::take(&mut later.fresh)
+        {
+            if self.shared.classic.policy != AckPolicy::EachMessage {
+                self.schedule(cx);
+            }
+            self.go_on(cx);
+        }
+    }
+
+    /// Sends what may be sent, and reads on if that made room, or ends if it was the last.
+    fn go_on(&mut self, cx: &mut Cx<'_, Self>) {
+        self.send_replies(REPLIES, cx);
+        let Some(later) = &mut self.later else {
+            return;
+        };
+        if let Some(how) = later.ending {
+            if !later.owes() {
+                self.end(how, cx);
+            }
+        } else if later.pause == Pause::Limit && !later.is_full() {
+            later.pause = Pause::No;
+            cx.link.resume();
+        }
+    }
+
+    /// Sends replies to single messages that are committed, `most` at once, until the output is
+    /// full.
+    fn send_replies(&mut self, most: usize, cx: &mut Cx<'_, Self>) {
+        let Classic { form, .. } = self.shared.classic;
+        let Some(later) = &mut self.later else {
+            return;
+        };
+        loop {
+            let replies = later.sendable(form, most.min(usize::MAX / form.len()));
+            if replies.is_empty() || cx.link.full() && most != usize::MAX {
+                return;
+            }
+            cx.link.write(replies);
+            let len = replies.len();
+            cx.local.tally.add(Count::acks, len / form.len());
+            later.has_sent(len);
+        }
+    }
+
+    /// There may be room in the log.
+    fn room(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(later) = &mut self.later
+            && later.pause == Pause::Crowded
+            && later.ending.is_none()
+        {
+            later.pause = Pause::No;
+            cx.link.resume();
+        }
+    }
+
+    /// What was owed is never going to be committed: none of it is acknowledged.
+    fn log_failed(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.local.tally.add(Count::refused_by_log, 1);
+        tracing::warn!(peer = %cx.link.peer().addr, "{LOG_FAILED}: closing the connection");
+        self.later = None;
+        self.flush(cx);
+        cx.link.finish_because(LOG_FAILED);
     }
 }
 

@@ -1,0 +1,169 @@
+//! Acknowledgements that wait for a log: the batches that a connection has handed over and that are
+//! not committed yet.
+//!
+//! A batch comes to the policy when it is committed, as if it had been received then. So all
+//! policies mean what they always meant, only later.
+
+use std::collections::VecDeque;
+
+use tidewire::ConnId;
+use tidewire_log::Ticket;
+
+use crate::alarm::Bell;
+use crate::classic::ack::AckForm;
+
+/// Batches that one connection may have uncommitted. Reading pauses there.
+const BATCHES_MAX: usize = 4096;
+/// Bytes of messages that one connection may have uncommitted. Reading pauses there.
+const BYTES_MAX: usize = 16 << 20;
+/// Replies to single messages that may wait for a commit, or to be sent after it; bytes. Reading
+/// pauses there.
+const REPLIES_MAX: usize = 1 << 20;
+
+/// A batch that is to be acknowledged when it is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pub(super) ticket: Ticket,
+    pub(super) to: ConnId,
+    pub(super) messages: u32,
+    pub(super) bytes: usize,
+    pub(super) last_id: [u8; 8],
+}
+
+/// What the connections of one loop wait for.
+pub(super) struct Waiting {
+    pub(super) bell: Bell<()>,
+    /// In the order of tickets, which is that of appending.
+    pub(super) owed: VecDeque<Owed>,
+    /// Connections that wait for room, in the order in which they came.
+    pub(super) crowded: Vec<ConnId>,
+}
+
+impl Waiting {
+    pub(super) fn new(bell: Bell<()>) -> Waiting {
+        Waiting {
+            bell,
+            owed: VecDeque::new(),
+            crowded: Vec::new(),
+        }
+    }
+}
+
+/// What one connection waits for. Made when it first has to.
+#[derive(Debug, Default)]
+pub(super) struct Later {
+    batches: usize,
+    bytes: usize,
+    /// Replies to single messages, in order: those that were sent, those that may be, and those that
+    /// may not yet.
+    replies: Vec<u8>,
+    /// Where those begin that were not sent.
+    sent: usize,
+    /// Where those end that may be.
+    ready: usize,
+    /// The policy has not been told yet of what was committed.
+    pub(super) fresh: bool,
+    pub(super) pause: Pause,
+    pub(super) ending: Option<Ending>,
+}
+
+/// Why nothing is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pause {
+    #[default]
+    No,
+    /// The log has no room.
+    Crowded,
+    /// Too much is uncommitted, or cannot be sent.
+    Limit,
+}
+
+/// How the connection ends once everything is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It has been asked to.
+    Finish,
+    /// It has to, for this reason.
+    Because(&'static str),
+}
+
+impl Later {
+    /// A batch was handed over; `replies` are those to its messages, if each gets one.
+    pub(super) fn add(&mut self, bytes: usize, replies: &[u8]) {
+        self.batches += 1;
+        self.bytes += bytes;
+        self.replies.extend_from_slice(replies);
+    }
+
+    /// A batch is committed.
+    pub(super) fn committed(&mut self, messages: usize, bytes: usize, form: AckForm) {
+        self.batches -= 1;
+        self.bytes -= bytes;
+        self.ready = (self.ready + messages * form.len()).min(self.replies.len());
+        self.fresh = true;
+    }
+
+    /// Whether batches are uncommitted.
+    pub(super) fn owes(&self) -> bool {
+        self.batches > 0
+    }
+
+    /// Whether reading has to wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.batches >= BATCHES_MAX
+            || self.bytes >= BYTES_MAX
+            || self.replies.len() - self.sent >= REPLIES_MAX
+    }
+
+    /// The replies that may be sent, whole ones, at most `most` of them.
+    pub(super) fn sendable(&self, form: AckForm, most: usize) -> &[u8] {
+        let ready = &self.replies[self.sent..self.ready];
+        &ready[..ready.len().min(most * form.len())]
+    }
+
+    /// So many bytes of them were sent.
+    pub(super) fn has_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent == self.replies.len() {
+            self.replies = Vec::new();
+            (self.sent, self.ready) = (0, 0);
+        } else if self.sent >= COMPACT {
+            self.replies.drain(..self.sent);
+            self.ready -= self.sent;
+            self.sent = 0;
+        }
+    }
+}
+
+/// Bytes of replies that were sent before those behind them are moved up.
+const COMPACT: usize = REPLIES_MAX / 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_wait_for_their_batches() {
+        let form = AckForm::IdOnly;
+        let mut later = Later::default();
+        let replies: Vec<u8> = (0..(50_003 * 8)).map(|n| n as u8).collect();
+        later.add(36, &replies[..24]);
+        later.add(600_000, &replies[24..]);
+        assert!(later.sendable(form, 100).is_empty());
+        later.committed(3, 36, form);
+        assert_eq!(later.sendable(form, 2), &replies[..16]);
+        assert_eq!(later.sendable(form, 100), &replies[..24]);
+        later.has_sent(16);
+        later.committed(50_000, 600_000, form);
+        assert!(!later.owes());
+        let mut at = 16;
+        while !later.sendable(form, 1000).is_empty() {
+            let piece = later.sendable(form, 1000);
+            assert_eq!(piece, &replies[at..at + piece.len()]);
+            let len = piece.len();
+            at += len;
+            later.has_sent(len);
+        }
+        assert_eq!(at, replies.len());
+    }
+}
