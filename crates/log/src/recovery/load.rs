@@ -67,7 +67,7 @@ pub(crate) fn load<D: Disk>(disk: &D, _settings: &Settings) -> Result<Loaded<D::
         if load.fault.is_none() {
             load.segment(&bytes, number, numbers.get(index + 1).copied())?;
         } else {
-            load.beyond(&bytes, number);
+            load.beyond(&bytes, number)?;
         }
     }
     load.finish()
@@ -133,25 +133,18 @@ impl Load {
                 return Err(self.refuse(number, fault));
             }
             self.fault = Some(self.damage(number, fault));
-            self.beyond(bytes, number);
-            return Ok(());
+            return self.beyond(bytes, number);
         }
         let header = match SegmentHeader::decode(bytes, number) {
             Ok(header) => header,
             Err(fault) if fault.offset == 0 => {
                 self.fault = Some(self.damage(number, fault));
-                self.beyond(bytes, number);
-                return Ok(());
+                return self.beyond(bytes, number);
             }
             // The header is whole, and says that this file is of no log that could be opened.
             Err(fault) => return Err(self.refuse(number, fault)),
         };
-        let log = *self.log.get_or_insert(header.log);
-        if header.log != log {
-            let found = format!("one of log {:016x}", header.log);
-            let fault = Fault::new(16, format!("a segment of log {log:016x}"), found);
-            return Err(self.refuse(number, fault));
-        }
+        self.one_log(header)?;
         let mut view = unread();
         let end = walk_segment(bytes, header, &mut self.walked, &mut view, |_, _| {});
         if end.is_nonsense
@@ -170,8 +163,7 @@ impl Load {
             // Header and first batch are written together: without the one, the other is torn.
             let zeros = || Fault::new(end.offset, "the first batch of the segment", "zeros");
             self.fault = Some(self.damage(number, end.fault.unwrap_or_else(zeros)));
-            self.beyond(bytes, number);
-            return Ok(());
+            return self.beyond(bytes, number);
         }
         self.segments.push(found);
         if let Some(fault) = end.fault.filter(|_| !is_followed) {
@@ -184,10 +176,25 @@ impl Load {
     }
 
     /// A segment behind the good part of the log.
-    fn beyond(&mut self, bytes: &[u8], number: u64) {
+    fn beyond(&mut self, bytes: &[u8], number: u64) -> Result<(), OpenError> {
+        if let Ok(header) = SegmentHeader::decode(bytes, number) {
+            self.one_log(header)?;
+        }
         self.beyond.push(number);
         self.beyond_bytes += significant(bytes);
         scan_claims(bytes, number, self.log, &mut self.walked.claims);
+        Ok(())
+    }
+
+    /// All segments must be of the log that the first one is of.
+    fn one_log(&mut self, header: SegmentHeader) -> Result<(), OpenError> {
+        let log = *self.log.get_or_insert(header.log);
+        if header.log == log {
+            return Ok(());
+        }
+        let found = format!("one of log {:016x}", header.log);
+        let fault = Fault::new(16, format!("a segment of log {log:016x}"), found);
+        Err(self.refuse(header.number, fault))
     }
 
     fn refuse(&self, number: u64, fault: Fault) -> OpenError {

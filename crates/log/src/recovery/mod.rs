@@ -43,7 +43,7 @@ pub struct Recovery {
 /// A torn tail: what was being written when the process or the power went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Where it begins, and why.
+    /// The first thing that is wrong; what is cut off begins with its batch.
     pub at: Damage,
     /// Bytes that were not zero behind it, in all segments.
     pub bytes: u64,

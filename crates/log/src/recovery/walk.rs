@@ -109,11 +109,8 @@ fn take_batch(
     let batch = BatchHeader::decode(rest, offset, segment.number)?;
     if batch.log != segment.log {
         let expected = format!("a batch of log {:016x}", segment.log);
-        return Err(Bad::Torn(Fault::new(
-            offset,
-            expected,
-            format!("one of log {:016x}", batch.log),
-        )));
+        let found = format!("one of log {:016x}", batch.log);
+        return Err(Bad::Nonsense(Fault::new(offset, expected, found)));
     }
     if batch.number != walked.next_batch {
         let expected = format!("batch {}", walked.next_batch);

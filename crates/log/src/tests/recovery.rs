@@ -1,0 +1,433 @@
+//! What opening does with torn tails and with damage.
+
+use std::io::IoSlice;
+
+use super::{append, frames, ids, settle, settle_at, small};
+use crate::disk::sim::{Faults, SimDisk, Survival};
+use crate::disk::{Disk, DiskFile};
+use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Refused, Settings, Step};
+
+const FIRST: &str = "00000000000000000001.seg";
+
+type Opened = Result<(EmbeddedLog<SimDisk>, crate::Writer<SimDisk>, Recovery), OpenError>;
+
+fn open(disk: &SimDisk) -> Opened {
+    EmbeddedLog::open(disk.clone(), small())
+}
+
+/// A log of batches of three records each, written one by one, with the offset where each ends.
+fn batches(count: u64) -> (SimDisk, Vec<usize>) {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let producer = log.producer(stream, "p").expect("a producer");
+    let mut ends = Vec::new();
+    for batch in 0..count {
+        append(&log, stream, producer, batch * 3 + 1..=batch * 3 + 3).expect("room");
+        settle(&mut writer);
+        let bytes = disk.contents(FIRST).expect("a segment");
+        let start = ends.last().copied().unwrap_or(64);
+        let length = bytes[start + 48..start + 52].try_into().expect("a length");
+        ends.push(start + u32::from_le_bytes(length) as usize);
+    }
+    drop((log, writer));
+    (disk.kill(), ends)
+}
+
+fn overwrite(disk: &SimDisk, name: &str, offset: usize, bytes: &[u8]) {
+    let file = disk.open(name).expect("a file");
+    file.write_at(&[IoSlice::new(bytes)], offset as u64)
+        .expect("writing");
+}
+
+fn damage(opened: Opened) -> (crate::Damage, u64) {
+    match opened {
+        Err(OpenError::Damaged { damage, claimed }) => (damage, claimed),
+        other => panic!("it should not open: {:?}", other.map(|opened| opened.2)),
+    }
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_is_cut_back() {
+    let (whole, ends) = batches(5);
+    let bytes = whole.contents(FIRST).expect("a segment");
+    let (start, end) = (ends[3], ends[4]);
+    for at in start..end {
+        let disk = whole.fork();
+        let zeros = vec![0; end - at];
+        if bytes[at..end] == zeros {
+            continue;
+        }
+        overwrite(&disk, FIRST, at, &zeros);
+        let (log, mut writer, recovery) = open(&disk).expect("a torn tail is none to refuse");
+        assert_eq!(
+            ids(&log, "s", 0, 1000),
+            (1..=12).collect::<Vec<_>>(),
+            "torn at {at}"
+        );
+        if at == start {
+            assert_eq!(recovery.cut, None, "nothing of it is there");
+        } else {
+            let cut = recovery.cut.expect("something of it is there");
+            assert_eq!(cut.at.file, FIRST);
+            assert!((start..end).contains(&(cut.at.offset as usize)), "{cut:?}");
+            assert_eq!((cut.at.batch, cut.whole_batches), (5, 0));
+        }
+        // The mark goes back with the records, and the log goes on.
+        let stream = log.stream("s").expect("known");
+        let producer = log.producer(stream, "p").expect("known");
+        assert_eq!(log.mark(producer).appended, Some(12));
+        append(&log, stream, producer, 13..=20).expect("room");
+        settle(&mut writer);
+        drop((log, writer));
+        let (log, _writer, recovery) = open(&disk).expect("the log");
+        assert_eq!(recovery.cut, None);
+        assert_eq!(ids(&log, "s", 0, 1000), (1..=20).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_shorter_file_is_a_torn_tail_too() {
+    let (whole, ends) = batches(4);
+    for at in ends[2]..ends[3] {
+        let disk = whole.fork();
+        disk.open(FIRST)
+            .expect("a file")
+            .truncate(at as u64)
+            .expect("cutting");
+        let (log, _writer, _) = open(&disk).expect("the log");
+        assert_eq!(
+            ids(&log, "s", 0, 1000),
+            (1..=9).collect::<Vec<_>>(),
+            "cut at {at}"
+        );
+    }
+}
+
+#[test]
+fn a_bit_flipped_below_a_claim_refuses_with_file_and_offset() {
+    let (whole, ends) = batches(5);
+    // Batch 5 claims batch 4: everything up to there is acknowledged.
+    for at in 0..ends[3] {
+        let disk = whole.fork();
+        assert!(disk.flip(FIRST, at as u64, (at % 8) as u8));
+        let (damage, claimed) = damage(open(&disk));
+        assert_eq!(damage.file, FIRST);
+        assert_eq!(claimed, 4, "flipped at {at}");
+        let batch = ends.iter().position(|&end| at < end).expect("the batch");
+        let (start, end) = match (at, batch) {
+            (..64, _) => (0, 64),
+            (_, 0) => (64, ends[0]),
+            (_, batch) => (ends[batch - 1], ends[batch]),
+        };
+        assert!(
+            (start..end).contains(&(damage.offset as usize)),
+            "{damage} flipped at {at}"
+        );
+        let before = disk.contents(FIRST);
+        drop(open(&disk));
+        assert_eq!(disk.contents(FIRST), before, "nothing is changed");
+    }
+}
+
+#[test]
+fn a_bit_flipped_in_the_last_batch_is_a_torn_tail() {
+    let (whole, ends) = batches(5);
+    for at in ends[3]..ends[4] {
+        let disk = whole.fork();
+        disk.flip(FIRST, at as u64, 3);
+        let (log, _writer, recovery) = open(&disk).expect("the log");
+        assert_eq!(
+            ids(&log, "s", 0, 1000),
+            (1..=12).collect::<Vec<_>>(),
+            "flipped at {at}"
+        );
+        assert!(recovery.cut.is_some());
+    }
+}
+
+#[test]
+fn a_closed_log_claims_all_of_itself() {
+    let disk = SimDisk::new(3);
+    let (log, writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    writer.close(crate::Now::default());
+    drop(log);
+    let bytes = disk.contents(FIRST).expect("a segment");
+    // The last byte of the last payload.
+    let frames = frames(1..=3);
+    let at = bytes
+        .windows(frames.len())
+        .position(|part| part == frames)
+        .expect("the records");
+    let disk = disk.kill();
+    disk.flip(FIRST, (at + frames.len() - 1) as u64, 0);
+    let (damage, claimed) = damage(open(&disk));
+    assert_eq!((damage.file.as_str(), claimed), (FIRST, 1));
+}
+
+/// Batches written without a sync between, so that none claims another.
+fn unclaimed(batches: u64) -> SimDisk {
+    let settings = Settings {
+        policy: Policy::Interval(std::time::Duration::from_secs(9)),
+        ..small()
+    };
+    let disk = SimDisk::new(5);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    for id in 1..=batches {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
+        settle(&mut writer);
+    }
+    assert_eq!(
+        log.range("s").expect("a stream").next,
+        0,
+        "nothing is committed"
+    );
+    disk.kill()
+}
+
+#[test]
+fn groups_that_arrived_out_of_order_are_cut_with_what_is_missing_before_them() {
+    let disk = unclaimed(5);
+    let bytes = disk.contents(FIRST).expect("a segment");
+    let third = frames(3..=3);
+    let at = bytes
+        .windows(third.len())
+        .position(|part| part == third)
+        .expect("the record");
+    overwrite(&disk, FIRST, at, &vec![0; third.len()]);
+    let (log, mut writer, recovery) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2]);
+    let cut = recovery.cut.expect("a cut");
+    assert_eq!((cut.at.batch, cut.whole_batches), (3, 2));
+    // A batch of the same length in the same place does not bring back what was behind it.
+    let stream = log.stream("s").expect("known");
+    append(&log, stream, ProducerId::ANONYMOUS, 3..=3).expect("room");
+    settle(&mut writer);
+    let (log, _writer, recovery) = open(&disk.kill()).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
+    assert_eq!(recovery.cut, None);
+}
+
+/// A log of several segments.
+fn segments() -> SimDisk {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    for id in 1..=1500 {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
+        if id % 10 == 0 {
+            settle(&mut writer);
+        }
+    }
+    settle(&mut writer);
+    drop((log, writer));
+    let disk = disk.kill();
+    assert!(names(&disk).len() > 2, "{:?}", names(&disk));
+    disk
+}
+
+fn names(disk: &SimDisk) -> Vec<String> {
+    disk.names()
+        .into_iter()
+        .filter(|name| name.ends_with(".seg"))
+        .collect()
+}
+
+#[test]
+fn a_segment_that_is_missing_refuses() {
+    let whole = segments();
+    let names = names(&whole);
+    for name in &names[1..names.len() - 1] {
+        let disk = whole.fork();
+        disk.remove(name).expect("removing");
+        let (damage, _) = damage(open(&disk));
+        assert!(
+            damage.expected.contains("segment that begins with"),
+            "{damage}"
+        );
+    }
+    let disk = whole.fork();
+    disk.remove(&names[0]).expect("removing");
+    let (log, _writer, _) = open(&disk).expect("as after retention");
+    assert!(log.range("s").expect("a stream").first > 0);
+    let disk = whole.fork();
+    let file = disk.open(&names[1]).expect("a file");
+    file.truncate(file.len().expect("a length") - 300)
+        .expect("cutting");
+    damage(open(&disk));
+}
+
+#[test]
+fn batches_and_segments_from_elsewhere_are_not_believed() {
+    let ours = segments();
+    let names = names(&ours);
+    // The same log, another segment: its batches are whole, and not where they belong.
+    let first = ours.contents(&names[0]).expect("a segment");
+    let (whole, ends) = batches(5);
+    let disk = whole.fork();
+    overwrite(&disk, FIRST, ends[4], &first[64..2000]);
+    let (log, _writer, recovery) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=15).collect::<Vec<_>>());
+    assert_eq!(recovery.cut.expect("a cut").at.offset, ends[4] as u64);
+
+    // A segment of another log under the right name.
+    let other = Settings {
+        identity: Some(8),
+        ..small()
+    };
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), other).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    settle(&mut writer);
+    let foreign = disk.contents(FIRST).expect("a segment");
+    let disk = ours.fork();
+    overwrite(&disk, FIRST, 0, &foreign[..64]);
+    assert!(damage(open(&disk)).0.found.contains("of log"));
+    // A segment under another's name.
+    let disk = ours.fork();
+    disk.rename(&names[1], &names[2]).expect("renaming");
+    assert!(damage(open(&disk)).0.expected.contains("segment"));
+}
+
+#[test]
+fn a_failed_sync_is_final_and_not_forgotten_by_the_next_process() {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let producer = log.producer(stream, "p").expect("a producer");
+    append(&log, stream, producer, 1..=3).expect("room");
+    settle(&mut writer);
+    disk.set_faults(Faults {
+        sync: Some(1),
+        ..Faults::default()
+    });
+    let ticket = append(&log, stream, producer, 4..=6).expect("room");
+    settle(&mut writer);
+    let progress = log.progress();
+    assert!(progress.committed < ticket);
+    let failure = progress.failure.expect("a failure").to_string();
+    assert!(
+        failure.contains(FIRST) && failure.contains("sync"),
+        "{failure}"
+    );
+    assert_eq!(append(&log, stream, producer, 7..=7), Err(Refused::Failed));
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3], "reading goes on");
+    settle_at(&mut writer, 100);
+    assert!(log.progress().committed < ticket);
+
+    // The next process finds all six in the page cache. What it then calls durable must be.
+    let disk = disk.kill();
+    let (log, _writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=6).collect::<Vec<_>>());
+    let disk = disk.crash_with(Survival::Nothing);
+    let (log, _writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=6).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_failed_sync_of_the_directory_is_not_forgotten_either() {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    disk.set_faults(Faults {
+        sync_directory: Some(1),
+        ..Faults::default()
+    });
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    settle(&mut writer);
+    assert!(log.progress().failure.is_some());
+    let disk = disk.kill();
+    let (log, _writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
+    let (log, _writer, _) = open(&disk.crash_with(Survival::Nothing)).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
+}
+
+#[test]
+fn a_full_disk_refuses_reads_on_and_resumes_with_room() {
+    let disk = SimDisk::new(3);
+    disk.set_capacity(64 << 10);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut taken = 0;
+    let refused = loop {
+        match append(&log, stream, ProducerId::ANONYMOUS, taken + 1..=taken + 1) {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+        if taken % 10 == 0 {
+            settle(&mut writer);
+        }
+        assert!(taken < 100_000);
+    };
+    assert!(matches!(refused, Refused::DiskFull { .. }), "{refused:?}");
+    settle(&mut writer);
+    assert_eq!(log.progress().failure, None);
+    assert_eq!(
+        ids(&log, "s", 0, 1000),
+        (1..=taken).collect::<Vec<_>>(),
+        "all accepted is there"
+    );
+
+    // A crash, and no room at all: it opens, reads, and refuses.
+    disk.set_capacity(0);
+    drop((log, writer));
+    let disk = disk.crash_with(Survival::Nothing);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=taken).collect::<Vec<_>>());
+    let refused = append(&log, stream, ProducerId::ANONYMOUS, 0..=0);
+    assert!(
+        matches!(refused, Err(Refused::DiskFull { .. })),
+        "{refused:?}"
+    );
+    let now = crate::Now::default();
+    writer.step(now);
+    assert!(matches!(
+        writer.step(now),
+        Step::Worked | Step::WaitUntil(_)
+    ));
+    disk.set_capacity(1 << 20);
+    settle_at(&mut writer, 2);
+    for id in taken + 1..taken + 1000 {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
+        settle_at(&mut writer, 2);
+    }
+    assert_eq!(log.range("s").expect("a stream").next, taken + 999);
+}
+
+#[test]
+fn idle_producers_expire_and_live_ones_do_not() {
+    let settings = Settings {
+        producer_idle: std::time::Duration::from_secs(100),
+        producers_max: 3,
+        ..small()
+    };
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, settings).expect("the log");
+    settle_at(&mut writer, 1);
+    let stream = log.stream("s").expect("a stream");
+    let [a, b, c] = ["a", "b", "c"].map(|name| log.producer(stream, name).expect("a producer"));
+    assert_eq!(log.producer(stream, "d"), Err(Refused::TooMany));
+    append(&log, stream, a, 1..=1).expect("room");
+    append(&log, stream, b, 1..=1).expect("room");
+    settle_at(&mut writer, 2);
+    let late = crate::Run {
+        stream,
+        producer: b,
+        frames: &frames([2]),
+        count: 1,
+        last_id: 2,
+        timestamp_us: 150_000_000,
+    };
+    log.append(late).expect("room");
+    settle_at(&mut writer, 180);
+    assert_eq!(log.mark(a).appended, None);
+    assert_eq!(log.mark(b).appended, Some(2));
+    assert_eq!(append(&log, stream, c, 1..=1), Err(Refused::TooMany));
+    let d = log.producer(stream, "d").expect("room again");
+    assert!(![a, b, c].contains(&d), "numbers are never used again");
+}
