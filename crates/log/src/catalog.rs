@@ -65,7 +65,7 @@ impl Index {
 }
 
 /// A segment as readers see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// Bytes in use.
     pub(crate) used: u64,
@@ -120,9 +120,11 @@ impl Catalog {
 
     pub(crate) fn add_segment(&mut self, number: u64, segment: Segment) {
         for (&id, extent) in &segment.index.extents {
-            let stream = &mut self.streams[id as usize];
-            stream.segments.insert(extent.first, number);
-            stream.next = stream.next.max(extent.next);
+            // An index file that tells of a stream that is not known is of no use for it.
+            if let Some(stream) = self.streams.get_mut(id as usize) {
+                stream.segments.insert(extent.first, number);
+                stream.next = stream.next.max(extent.next);
+            }
         }
         self.segments.insert(number, segment);
     }
@@ -148,7 +150,9 @@ impl Catalog {
     pub(crate) fn remove_segment(&mut self, number: u64) {
         if let Some(segment) = self.segments.remove(&number) {
             for (&id, extent) in &segment.index.extents {
-                self.streams[id as usize].segments.remove(&extent.first);
+                if let Some(stream) = self.streams.get_mut(id as usize) {
+                    stream.segments.remove(&extent.first);
+                }
             }
         }
     }

@@ -6,12 +6,14 @@
 //! process.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod api;
 mod catalog;
 pub mod disk;
 mod embedded;
 mod format;
 mod gather;
+mod index;
 mod read;
 mod recovery;
 mod settings;

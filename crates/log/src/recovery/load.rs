@@ -6,8 +6,11 @@ use super::walk::{Walked, unread};
 use super::{Claims, Damage, OpenError, scan_claims, walk_segment};
 use crate::catalog::Segment;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{Fault, SEGMENT_HEADER, SegmentHeader, segment_name};
-use crate::settings::Settings;
+use crate::format::{
+    BATCH_HEADER, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name,
+};
+use crate::index::Saved;
+use crate::settings::{Settings, Verify};
 use crate::state::State;
 use crate::writer::Active;
 
@@ -55,22 +58,41 @@ pub(crate) fn contents<D: Disk>(disk: &D, name: &str, into: &mut Vec<u8>) -> io:
     Ok(())
 }
 
-pub(crate) fn load<D: Disk>(disk: &D, _settings: &Settings) -> Result<Loaded<D::File>, OpenError> {
+pub(crate) fn load<D: Disk>(disk: &D, settings: &Settings) -> Result<Loaded<D::File>, OpenError> {
     let numbers = super::segments(disk)
         .map_err(|error| OpenError::io("listing the log's directory", error))?;
     let mut load = Load::new(&numbers);
     let mut bytes = Vec::new();
+    let durable = match (settings.verify, numbers.last()) {
+        (Verify::Tail, Some(&last)) => claim_of(disk, last),
+        _ => 0,
+    };
     for (index, &number) in numbers.iter().enumerate() {
         let name = segment_name(number);
+        let next = numbers.get(index + 1).copied();
+        if load.remembered(disk, number, next, durable) {
+            continue;
+        }
         contents(disk, &name, &mut bytes)
             .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
         if load.fault.is_none() {
-            load.segment(&bytes, number, numbers.get(index + 1).copied())?;
+            load.segment(&bytes, number, next)?;
         } else {
             load.beyond(&bytes, number)?;
         }
     }
     load.finish()
+}
+
+/// What the first batch of a segment says was durable before it; 0 if it says nothing.
+fn claim_of<D: Disk>(disk: &D, number: u64) -> u64 {
+    let mut bytes = [0; BATCH_HEADER];
+    let read = |file: D::File| file.read_at(&mut bytes, SEGMENT_HEADER as u64);
+    if disk.open(&segment_name(number)).and_then(read).is_err() {
+        return 0;
+    }
+    BatchHeader::decode(&bytes, SEGMENT_HEADER as u64, number)
+        .map_or(0, |batch| batch.durable_through)
 }
 
 struct Load {
@@ -102,6 +124,43 @@ impl Load {
             beyond: Vec::new(),
             beyond_bytes: 0,
         }
+    }
+
+    /// Whether the index file of a segment could be taken instead of the segment: what it tells of
+    /// is durable, ends where the next segment begins, and is of the same log.
+    fn remembered<D: Disk>(
+        &mut self,
+        disk: &D,
+        number: u64,
+        next: Option<u64>,
+        durable: u64,
+    ) -> bool {
+        let Some(next) = next else { return false };
+        if self.fault.is_some() || number != self.walked.next_batch || durable + 1 < next {
+            return false;
+        }
+        let mut bytes = [0; SEGMENT_HEADER];
+        let header = disk.open(&segment_name(number)).and_then(|file| {
+            file.read_at(&mut bytes, 0)?;
+            file.len()
+        });
+        let (Ok(length), Some(saved)) = (header, Saved::load(disk, number)) else {
+            return false;
+        };
+        let is_ours = SegmentHeader::decode(&bytes, number) == Ok(saved.header)
+            && self.log.is_none_or(|log| log == saved.header.log)
+            && saved.next_batch == next
+            && saved.view.used <= length;
+        if is_ours {
+            self.log = Some(saved.header.log);
+            self.walked.next_batch = next;
+            self.segments.push(Found {
+                number,
+                next_batch: next,
+                view: saved.view,
+            });
+        }
+        is_ours
     }
 
     fn damage(&self, number: u64, fault: Fault) -> Damage {

@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::ahead;
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::format::{index_name, number_of, segment_name};
@@ -22,7 +23,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
-pub(crate) use load::load;
+pub(crate) use load::{contents, load};
 pub(crate) use walk::{Claims, scan_claims, walk_segment};
 
 /// What was found when the log was opened.
@@ -144,7 +145,12 @@ pub(crate) fn open<D: Disk>(
     }
     tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
     let loaded = load(&disk, &settings)?;
-    let (loaded, cut) = cut::settle(&disk, &settings, loaded)?;
+    let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
+    if settings.mistakes.makes(|mistakes| mistakes.trust_index)
+        && let Some(state) = ahead::load(&disk, loaded.next_batch)
+    {
+        loaded.state = state;
+    }
 
     let mut catalog = Catalog::default();
     for stream in &loaded.state.streams {

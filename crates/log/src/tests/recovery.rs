@@ -431,3 +431,46 @@ fn idle_producers_expire_and_live_ones_do_not() {
     let d = log.producer(stream, "d").expect("room again");
     assert!(![a, b, c].contains(&d), "numbers are never used again");
 }
+
+#[test]
+fn index_files_spare_the_reading_and_are_never_needed() {
+    let whole = segments();
+    let tail = Settings {
+        verify: crate::Verify::Tail,
+        ..small()
+    };
+    let reopen = |disk: &SimDisk| EmbeddedLog::open(disk.clone(), tail.clone()).expect("the log");
+    let names = names(&whole);
+    let all = (1..=1500).collect::<Vec<_>>();
+    let disk = whole.fork();
+    let (log, mut writer, recovery) = reopen(&disk);
+    assert!(recovery.records < 400, "{recovery:?}");
+    assert_eq!(ids(&log, "s", 0, 1000), all);
+    let stream = log.stream("s").expect("known");
+    append(&log, stream, ProducerId::ANONYMOUS, 1501..=1501).expect("room");
+    settle(&mut writer);
+    assert_eq!(ids(&log, "s", 1499, 1000), [1500, 1501]);
+    // Missing, and of another segment.
+    let index = |name: &String| name.replace(".seg", ".idx");
+    let disk = whole.fork();
+    disk.remove(&index(&names[0])).expect("removing");
+    disk.rename(&index(&names[2]), &index(&names[1]))
+        .expect("renaming");
+    let (log, _writer, recovery) = reopen(&disk);
+    assert!(recovery.records > 400, "{recovery:?}");
+    assert_eq!(ids(&log, "s", 0, 1000), all);
+    // Damage that opening did not look for is found by reading, and by opening with a look.
+    let disk = whole.fork();
+    let bytes = disk.contents(&names[1]).expect("a segment");
+    disk.flip(&names[1], bytes.len() as u64 / 2, 0);
+    let (log, _writer, _) = reopen(&disk);
+    let mut next = 0;
+    let error = loop {
+        match log.read("s", next, crate::Credit(1000)) {
+            Ok(read) => next = read.next,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains(&names[1]), "{error}");
+    assert_eq!(damage(open(&disk)).0.file, names[1]);
+}

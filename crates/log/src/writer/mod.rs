@@ -10,6 +10,7 @@ mod segments;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ahead;
 use crate::catalog::BatchNotes;
 use crate::disk::Disk;
 use crate::gather::{Gate, Group};
@@ -183,6 +184,15 @@ impl<D: Disk> Writer<D> {
             self.expire_in(&mut gather, now);
             segments::checkpoint(&gather.state)
         });
+        if self
+            .shared
+            .settings
+            .mistakes
+            .makes(|mistakes| mistakes.trust_index)
+        {
+            ahead::save(&self.shared.disk, &gather.state, self.next_batch + 1)
+                .map_err(|error| Failed(format!("writing the marks: {error}")))?;
+        }
         let room_made = std::mem::take(&mut gather.refused);
         drop(gather);
         if room_made {

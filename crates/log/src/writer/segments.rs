@@ -15,6 +15,7 @@ use crate::format::{
     segment_name,
 };
 use crate::gather::Gate;
+use crate::index::Saved;
 use crate::state::State;
 
 /// The name of the file in reserve.
@@ -182,10 +183,26 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Gives back the room that a finished segment did not use.
+    /// Gives back the room that a finished segment did not use, and saves its index.
     fn seal(&self, segment: &Active<D::File>) {
-        // If that fails, the room stays taken and nothing else is wrong.
+        let (log, number) = (self.log, segment.number);
+        let header = SegmentHeader { log, number };
+        let view = self.shared.catalog().segments.get(&number).cloned();
+        let next_batch = self
+            .active
+            .as_ref()
+            .map_or(self.next_batch, |active| active.number);
+        // If one of these fails, the room stays taken or the next opening reads the segment:
+        // nothing else is wrong.
         let _ = segment.file.truncate(segment.used);
+        if let Some(view) = view {
+            let _ = Saved {
+                header,
+                next_batch,
+                view,
+            }
+            .save(&self.shared.disk);
+        }
     }
 
     /// Reserves the next segment; if there is no room, tries again later.

@@ -1,0 +1,164 @@
+//! Index files: what a segment's index was when it was finished, so that opening the log need not
+//! read the segment again.
+//!
+//! The one idea: an index file is a memory, not a truth. It is believed only if its checksum is
+//! right, if it is of this log and segment and ends where the next segment begins, and if the log
+//! itself says that everything it tells of was durable. Otherwise the segment is read.
+
+use std::io::{self, IoSlice};
+
+use crate::catalog::{Entry, Extent, Index, Segment};
+use crate::disk::{Disk, DiskFile};
+use crate::format::{SegmentHeader, index_name, u32_at, u64_at};
+use crate::recovery::contents;
+
+const MAGIC: [u8; 8] = *b"tideidx1";
+/// Before the extents.
+const HEADER: usize = 48;
+const EXTENT: usize = 24;
+const ENTRY: usize = 32;
+
+/// An index file's content.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Saved {
+    pub(crate) header: SegmentHeader,
+    /// The number of the batch after the last one in the segment.
+    pub(crate) next_batch: u64,
+    pub(crate) view: Segment,
+}
+
+impl Saved {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let longs = [
+            self.header.log,
+            self.header.number,
+            self.next_batch,
+            self.view.used,
+            self.view.newest_us,
+        ];
+        longs
+            .into_iter()
+            .for_each(|long| bytes.extend_from_slice(&long.to_le_bytes()));
+        for (stream, extent) in &self.view.index.extents {
+            bytes.extend_from_slice(&stream.to_le_bytes());
+            bytes.extend_from_slice(&(extent.entries.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&extent.first.to_le_bytes());
+            bytes.extend_from_slice(&extent.next.to_le_bytes());
+            for entry in &extent.entries {
+                let longs = [
+                    entry.first,
+                    entry.offset,
+                    entry.batch_end,
+                    entry.timestamp_us,
+                ];
+                longs
+                    .into_iter()
+                    .for_each(|long| bytes.extend_from_slice(&long.to_le_bytes()));
+            }
+        }
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Saved> {
+        let (body, crc) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
+        if body.len() < HEADER || body[..8] != MAGIC || crc32c::crc32c(body) != u32_at(crc, 0) {
+            return None;
+        }
+        let [log, number, next_batch, used, newest_us] =
+            [8, 16, 24, 32, 40].map(|at| u64_at(body, at));
+        let mut index = Index::default();
+        let mut rest = &body[HEADER..];
+        while !rest.is_empty() {
+            let (head, after) = rest.split_at_checked(EXTENT)?;
+            let length = ENTRY.checked_mul(u32_at(head, 4) as usize)?;
+            let (entries, after) = after.split_at_checked(length)?;
+            let entries = entries.chunks_exact(ENTRY).map(|entry| Entry {
+                first: u64_at(entry, 0),
+                offset: u64_at(entry, 8),
+                batch_end: u64_at(entry, 16),
+                timestamp_us: u64_at(entry, 24),
+            });
+            let (first, next) = (u64_at(head, 8), u64_at(head, 16));
+            let extent = Extent {
+                first,
+                next,
+                entries: entries.collect(),
+            };
+            index.extents.insert(u32_at(head, 0), extent);
+            rest = after;
+        }
+        let view = Segment {
+            used,
+            newest_us,
+            index,
+        };
+        Some(Saved {
+            header: SegmentHeader { log, number },
+            next_batch,
+            view,
+        })
+    }
+
+    /// Writes it beside its segment, in place of one that may be there.
+    ///
+    /// # Errors
+    /// What the system says; without it the log works as well and opens more slowly.
+    pub(crate) fn save<D: Disk>(&self, disk: &D) -> io::Result<()> {
+        let name = index_name(self.header.number);
+        match disk.remove(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        disk.create(&name)?
+            .write_at(&[IoSlice::new(&self.encode())], 0)
+    }
+
+    /// The index of a segment, if there is a whole one.
+    pub(crate) fn load<D: Disk>(disk: &D, number: u64) -> Option<Saved> {
+        let mut bytes = Vec::new();
+        contents(disk, &index_name(number), &mut bytes).ok()?;
+        Saved::decode(&bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::Note;
+
+    #[test]
+    fn what_is_saved_is_loaded_and_nothing_else() {
+        let mut index = Index::default();
+        for at in 0..40_u64 {
+            let first = at * 10;
+            let note = Note {
+                stream: (at % 3) as u32,
+                first,
+                next: first + 10,
+                offset: 72,
+                timestamp_us: at,
+            };
+            index.add(&note, at << 20, 1 << 20);
+        }
+        let view = Segment {
+            used: 40 << 20,
+            newest_us: 39,
+            index,
+        };
+        let saved = Saved {
+            header: SegmentHeader { log: 9, number: 4 },
+            next_batch: 44,
+            view,
+        };
+        let bytes = saved.encode();
+        assert_eq!(Saved::decode(&bytes), Some(saved));
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            assert_eq!(Saved::decode(&flipped), None, "flipped at {at}");
+            assert_eq!(Saved::decode(&bytes[..at]), None, "cut at {at}");
+        }
+    }
+}
