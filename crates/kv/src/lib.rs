@@ -1,5 +1,13 @@
 //! The key-value store: Redis's protocol and the small binary one, on one store.
-#![forbid(unsafe_code)]
+//!
+//! [`store`] holds the keys, [`commands`] works on them, [`types`] are their values; [`resp`] and
+//! [`binary`] are the codecs and [`reply`] the answers. All of that is plain code without I/O.
+
+#![deny(unsafe_code)]
 
 pub mod binary;
+pub mod commands;
+pub mod reply;
 pub mod resp;
+pub mod store;
+pub mod types;

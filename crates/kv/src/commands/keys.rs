@@ -1,0 +1,5 @@
+//! Commands of one group.
+
+use super::Spec;
+
+pub(crate) const SPECS: &[Spec] = &[];

@@ -1,0 +1,125 @@
+//! The commands about keys, as plain functions on a locked view of the store.
+//!
+//! A command is a [`Spec`]: a name, the number of its arguments, what it is like, where its keys
+//! are, and a function `fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done`. The function may use the keys that
+//! its [`Keys`] name and no others (another panics), in any database. It reads and changes them
+//! through [`Ctx::db`], writes exactly one reply to [`Ctx::reply`], or returns an [`Error`], which
+//! takes back what it wrote. `ctx.db` and `ctx.reply` are two fields, so a closure given to
+//! [`View::update`] may write the reply.
+//!
+//! ```ignore
+//! pub(crate) const SPECS: &[Spec] = &[
+//!     Spec::new("llen", 2, READ | FAST, Keys::ONE, llen),
+//!     Spec::new("rpush", -3, WRITE | MEMORY | FAST, Keys::ONE, rpush),
+//! ];
+//!
+//! fn llen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+//!     let len = ctx.db.get::<List>(args[1])?.map_or(0, List::len);
+//!     ctx.reply.integer(len as i64);
+//!     Ok(())
+//! }
+//!
+//! fn rpush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+//!     let len = ctx.db.upsert(args[1], |list: &mut List| {
+//!         args[2..].iter().for_each(|x| list.push_back(x));
+//!         (true, list.len())
+//!     })?;
+//!     ctx.reply.integer(len as i64);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A command whose effect depends on chance or time says what it came to with [`Ctx::rewrite`].
+//! One that would wait calls [`Ctx::block`] and returns; see there.
+
+mod bits;
+mod error;
+mod expire;
+mod hashes;
+mod keys;
+mod lists;
+pub mod parse;
+mod sets;
+mod spec;
+mod strings;
+mod zsets;
+
+use std::sync::LazyLock;
+
+pub use error::{Done, Error};
+pub use spec::{FAST, Flags, Keys, MEMORY, READ, Run, Spec, WRITE};
+
+use crate::reply::Reply;
+use crate::store::{Blocked, View};
+
+/// What a running command is given.
+pub struct Ctx<'a, 's> {
+    /// The keys that the command named.
+    pub db: View<'a, 's>,
+    /// Where the reply goes.
+    pub reply: &'a mut Reply,
+    /// Milliseconds since 1970; the same for all of a batch.
+    pub now_ms: u64,
+    /// Chance.
+    pub rng: &'a mut fastrand::Rng,
+    /// The command's name in lower case, for error texts.
+    pub name: &'static str,
+    /// The key that has become ready, when a command that waited is run again. It looks at this key
+    /// only, not at the others it waits for; the key has the type that it waits for.
+    pub serving: Option<&'a [u8]>,
+    pub(crate) may_block: bool,
+    pub(crate) blocked: Option<Blocked>,
+    pub(crate) effective: Option<Vec<Vec<Vec<u8>>>>,
+}
+
+impl Ctx<'_, '_> {
+    /// Waits for a key. Called when none of the keys has what the command wants and after all its
+    /// arguments were checked; nothing may have been changed, no reply written. Within a
+    /// transaction nothing waits: then the reply is that of a timeout, and it is written here.
+    pub fn block(&mut self, blocked: Blocked) {
+        if self.may_block {
+            self.blocked = Some(blocked);
+        } else {
+            blocked.nothing.write(self.reply);
+        }
+    }
+
+    /// Says what the command came to, for the log of effects: a command that does the same whatever
+    /// the time and chance. May be called several times, for several commands in order. Not called
+    /// when the command as it came will do.
+    pub fn rewrite(&mut self, args: &[&[u8]]) {
+        let args = args.iter().map(|arg| arg.to_vec()).collect();
+        self.effective.get_or_insert_default().push(args);
+    }
+
+    /// Whether anybody is interested in [`rewrite`](Ctx::rewrite).
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        self.db.has_effects()
+    }
+}
+
+const GROUPS: [&[Spec]; 8] = [
+    strings::SPECS,
+    bits::SPECS,
+    keys::SPECS,
+    expire::SPECS,
+    hashes::SPECS,
+    lists::SPECS,
+    sets::SPECS,
+    zsets::SPECS,
+];
+
+static SPECS: LazyLock<Vec<&'static Spec>> =
+    LazyLock::new(|| GROUPS.into_iter().flatten().collect());
+
+/// All commands about keys.
+pub fn all() -> impl Iterator<Item = &'static Spec> {
+    SPECS.iter().copied()
+}
+
+/// The command of this name, in any case. Slow: a service makes a table of [`all`].
+#[must_use]
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    all().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+}

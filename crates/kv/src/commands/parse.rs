@@ -1,0 +1,65 @@
+//! Arguments to numbers, as Redis reads them.
+
+use super::Error;
+pub use crate::resp::parse_integer;
+use crate::types::score;
+
+/// A 64-bit integer in its one canonical form: no plus sign, no leading zeros or spaces.
+///
+/// # Errors
+/// [`Error::NOT_INTEGER`].
+#[inline]
+pub fn integer(arg: &[u8]) -> Result<i64, Error> {
+    parse_integer(arg).ok_or(Error::NOT_INTEGER)
+}
+
+/// A number; not a NaN.
+///
+/// # Errors
+/// [`Error::NOT_FLOAT`].
+pub fn float(arg: &[u8]) -> Result<f64, Error> {
+    score::parse(arg).ok_or(Error::NOT_FLOAT)
+}
+
+/// A count of at least 0.
+///
+/// # Errors
+/// [`Error::NOT_INTEGER`], or [`Error::NOT_POSITIVE`] below zero.
+pub fn count(arg: &[u8]) -> Result<usize, Error> {
+    usize::try_from(integer(arg)?).map_err(|_| Error::NOT_POSITIVE)
+}
+
+/// Whether an argument is this word, which is given in lower case.
+#[inline]
+#[must_use]
+pub fn is(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// The timeout of a blocking command in seconds; `None` for 0, which waits for ever.
+///
+/// # Errors
+/// When it is not a number, negative, or beyond 64 bits of milliseconds.
+pub fn timeout(arg: &[u8]) -> Result<Option<std::time::Duration>, Error> {
+    const RANGE: Error = Error::new("ERR timeout is not a float or out of range");
+    let seconds = score::parse(arg).ok_or(RANGE)?;
+    if seconds < 0.0 {
+        return Err(Error::new("ERR timeout is negative"));
+    }
+    if !(seconds * 1000.0 <= i64::MAX as f64 / 2.0) {
+        return Err(Error::new("ERR timeout is out of range"));
+    }
+    // Rounded up: a tiny timeout is not one that waits for ever.
+    let ms = (seconds * 1000.0).ceil() as u64;
+    Ok((ms > 0).then(|| std::time::Duration::from_millis(ms)))
+}
+
+/// First and last index of an inclusive range that may count from the end, within `len`; `None` if
+/// it is empty.
+#[must_use]
+pub fn range(start: i64, end: i64, len: usize) -> Option<(usize, usize)> {
+    let n = len as i64;
+    let from_end = |i: i64| if i < 0 { i.saturating_add(n) } else { i };
+    let (start, end) = (from_end(start).max(0), from_end(end).min(n - 1));
+    (start <= end && start < n).then_some((start as usize, end as usize))
+}

@@ -1,0 +1,167 @@
+//! What is known of a command before it runs.
+
+use super::parse::parse_integer;
+use super::{Ctx, Done};
+
+/// The function of a command.
+pub type Run = fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done;
+
+/// Properties of a command, as bits.
+pub type Flags = u8;
+
+/// It changes no key.
+pub const READ: Flags = 1;
+/// It may change keys.
+pub const WRITE: Flags = 2;
+/// It may need more memory: refused when memory is short.
+pub const MEMORY: Flags = 4;
+/// Its time does not depend on how much there is.
+pub const FAST: Flags = 8;
+
+/// A command.
+pub struct Spec {
+    /// Its name in lower case.
+    pub name: &'static str,
+    /// The number of its arguments with the name; negative for at least that many.
+    pub arity: i16,
+    /// What it is like.
+    pub flags: Flags,
+    /// Where its keys are.
+    pub keys: Keys,
+    /// Runs it.
+    pub run: Run,
+}
+
+/// Where the keys of a command are among its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// It uses none.
+    None,
+    /// It may use any key there is.
+    All,
+    /// From one argument to another, in steps.
+    Range {
+        /// The first key.
+        first: u8,
+        /// The last; counted from the end if negative.
+        last: i8,
+        /// From one key to the next.
+        step: u8,
+    },
+    /// As many as an argument says, right behind it.
+    Counted {
+        /// The argument with the number.
+        at: u8,
+        /// The first argument is a key as well.
+        first: bool,
+    },
+}
+
+impl Keys {
+    /// The first argument.
+    pub const ONE: Keys = Keys::Range {
+        first: 1,
+        last: 1,
+        step: 1,
+    };
+    /// The first two.
+    pub const TWO: Keys = Keys::Range {
+        first: 1,
+        last: 2,
+        step: 1,
+    };
+    /// All arguments.
+    pub const REST: Keys = Keys::Range {
+        first: 1,
+        last: -1,
+        step: 1,
+    };
+    /// All but the last argument.
+    pub const ALL_BUT_LAST: Keys = Keys::Range {
+        first: 1,
+        last: -2,
+        step: 1,
+    };
+    /// The second argument.
+    pub const SECOND: Keys = Keys::Range {
+        first: 2,
+        last: 2,
+        step: 1,
+    };
+
+    /// Shows each key; false if it may be any.
+    #[inline]
+    pub fn each<'x>(&self, args: &[&'x [u8]], mut key: impl FnMut(&'x [u8])) -> bool {
+        match *self {
+            Keys::None => {}
+            Keys::All => return false,
+            Keys::Range { first, last, step } => {
+                let first = usize::from(first);
+                let last = if last < 0 {
+                    args.len().saturating_sub(usize::from(last.unsigned_abs()))
+                } else {
+                    last as usize
+                };
+                let mut at = first;
+                while at <= last && at < args.len() {
+                    key(args[at]);
+                    at += usize::from(step);
+                }
+            }
+            Keys::Counted { at, first } => {
+                if first && args.len() > 1 {
+                    key(args[1]);
+                }
+                let at = usize::from(at);
+                let n = args.get(at).and_then(|arg| parse_integer(arg)).unwrap_or(0);
+                // A wrong number is an error before any key is used.
+                let n = usize::try_from(n).unwrap_or(0);
+                args.iter().skip(at + 1).take(n).for_each(|arg| key(arg));
+            }
+        }
+        true
+    }
+}
+
+impl Spec {
+    /// A command.
+    #[must_use]
+    pub const fn new(name: &'static str, arity: i16, flags: Flags, keys: Keys, run: Run) -> Spec {
+        Spec {
+            name,
+            arity,
+            flags,
+            keys,
+            run,
+        }
+    }
+
+    /// Whether it may have this many arguments, its name included.
+    #[must_use]
+    pub fn takes(&self, n: usize) -> bool {
+        let least = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 {
+            n >= least
+        } else {
+            n == least
+        }
+    }
+
+    /// Whether it may change keys.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        self.flags & WRITE != 0
+    }
+
+    /// Whether it may need more memory.
+    #[must_use]
+    pub fn needs_memory(&self) -> bool {
+        self.flags & MEMORY != 0
+    }
+}
+
+impl std::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Spec({})", self.name)
+    }
+}

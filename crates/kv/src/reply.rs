@@ -1,0 +1,304 @@
+//! Replies as RESP2 or RESP3, appended to one buffer: a pipeline's replies leave in one piece.
+//!
+//! A [`Reply`] knows the connection's protocol, so that a command says *what* it answers (a map, a
+//! double, nothing) and the bytes follow from that.
+
+/// The version of the protocol that a connection speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proto {
+    /// The default of a connection.
+    #[default]
+    Resp2,
+    /// Asked for with HELLO 3.
+    Resp3,
+}
+
+/// Replies in the making. Aggregates are written head first: after [`array`](Reply::array) of `n`
+/// follow `n` replies, after [`map`](Reply::map) of `n` follow `2 * n`.
+#[derive(Debug, Default)]
+pub struct Reply {
+    buf: Vec<u8>,
+    /// How what follows is written.
+    pub proto: Proto,
+}
+
+impl Reply {
+    /// An empty buffer.
+    #[must_use]
+    pub fn new(proto: Proto) -> Reply {
+        Reply {
+            buf: Vec::new(),
+            proto,
+        }
+    }
+
+    /// What has been written.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf
+    }
+
+    /// Bytes written.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether nothing has been written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// Forgets everything; keeps the memory.
+    pub fn clear(&mut self) {
+        self.buf.clear();
+    }
+
+    /// Forgets what was written behind the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.buf.truncate(len);
+    }
+
+    /// Takes the bytes and the memory out.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buf)
+    }
+
+    /// Appends bytes that are a reply already.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.buf.extend_from_slice(bytes);
+    }
+
+    /// `+OK`
+    #[inline]
+    pub fn ok(&mut self) {
+        self.buf.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A simple string; it must not contain a line break.
+    pub fn simple(&mut self, text: &str) {
+        debug_assert!(!text.contains(['\r', '\n']));
+        self.buf.push(b'+');
+        self.buf.extend_from_slice(text.as_bytes());
+        self.line_end();
+    }
+
+    /// An error: its code and text, for example `ERR syntax error`. Line breaks become spaces.
+    #[cold]
+    pub fn error(&mut self, text: &str) {
+        self.buf.push(b'-');
+        let clean = |b| if matches!(b, b'\r' | b'\n') { b' ' } else { b };
+        self.buf.extend(text.bytes().map(clean));
+        self.line_end();
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn integer(&mut self, n: i64) {
+        match n {
+            0 => self.buf.extend_from_slice(b":0\r\n"),
+            1 => self.buf.extend_from_slice(b":1\r\n"),
+            _ => {
+                self.buf.push(b':');
+                self.number(n);
+            }
+        }
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.head(b'$', bytes.len());
+        self.buf.extend_from_slice(bytes);
+        self.line_end();
+    }
+
+    /// An integer as a string of bytes.
+    pub fn bulk_integer(&mut self, n: i64) {
+        let mut text = [0; 20];
+        let text = decimal(n, &mut text);
+        self.head(b'$', text.len());
+        self.buf.extend_from_slice(text);
+        self.line_end();
+    }
+
+    /// A string if there is one, else [`null`](Reply::null).
+    #[inline]
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// Nothing, where a string could have been.
+    #[inline]
+    pub fn null(&mut self) {
+        self.buf.extend_from_slice(match self.proto {
+            Proto::Resp2 => b"$-1\r\n",
+            Proto::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// Nothing, where an array could have been.
+    pub fn null_array(&mut self) {
+        self.buf.extend_from_slice(match self.proto {
+            Proto::Resp2 => b"*-1\r\n",
+            Proto::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of an array of `n` replies.
+    #[inline]
+    pub fn array(&mut self, n: usize) {
+        self.head(b'*', n);
+    }
+
+    /// The head of a map of `n` pairs; in RESP2 an array of `2 * n`.
+    pub fn map(&mut self, n: usize) {
+        match self.proto {
+            Proto::Resp2 => self.head(b'*', 2 * n),
+            Proto::Resp3 => self.head(b'%', n),
+        }
+    }
+
+    /// The head of a set of `n`; in RESP2 an array.
+    pub fn set(&mut self, n: usize) {
+        match self.proto {
+            Proto::Resp2 => self.head(b'*', n),
+            Proto::Resp3 => self.head(b'~', n),
+        }
+    }
+
+    /// The head of a message of `n` parts that was not asked for; in RESP2 an array.
+    pub fn push(&mut self, n: usize) {
+        match self.proto {
+            Proto::Resp2 => self.head(b'*', n),
+            Proto::Resp3 => self.head(b'>', n),
+        }
+    }
+
+    /// A floating-point number, shortest text that reads back the same; in RESP2 a string.
+    pub fn double(&mut self, x: f64) {
+        let text = crate::types::score::format(x);
+        match self.proto {
+            Proto::Resp2 => self.bulk(text.as_bytes()),
+            Proto::Resp3 => {
+                self.buf.push(b',');
+                self.buf.extend_from_slice(text.as_bytes());
+                self.line_end();
+            }
+        }
+    }
+
+    /// Text for people; in RESP2 a string.
+    pub fn verbatim(&mut self, text: &str) {
+        match self.proto {
+            Proto::Resp2 => self.bulk(text.as_bytes()),
+            Proto::Resp3 => {
+                self.head(b'=', text.len() + 4);
+                self.buf.extend_from_slice(b"txt:");
+                self.buf.extend_from_slice(text.as_bytes());
+                self.line_end();
+            }
+        }
+    }
+
+    #[inline]
+    fn line_end(&mut self) {
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn head(&mut self, kind: u8, n: usize) {
+        match n {
+            0..=9 => self
+                .buf
+                .extend_from_slice(&[kind, b'0' + n as u8, b'\r', b'\n']),
+            10..=99 => {
+                let (tens, ones) = (b'0' + (n / 10) as u8, b'0' + (n % 10) as u8);
+                self.buf
+                    .extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+            }
+            _ => {
+                self.buf.push(kind);
+                self.number(n as i64);
+            }
+        }
+    }
+
+    fn number(&mut self, n: i64) {
+        let mut text = [0; 20];
+        self.buf.extend_from_slice(decimal(n, &mut text));
+        self.line_end();
+    }
+}
+
+/// Writes `n` in decimal at the end of `buf`; returns the text.
+#[inline]
+pub fn decimal(n: i64, buf: &mut [u8; 20]) -> &[u8] {
+    let mut rest = n.unsigned_abs();
+    let mut at = buf.len();
+    loop {
+        at -= 1;
+        buf[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if n < 0 {
+        at -= 1;
+        buf[at] = b'-';
+    }
+    &buf[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(proto: Proto, write: impl FnOnce(&mut Reply)) -> String {
+        let mut reply = Reply::new(proto);
+        write(&mut reply);
+        String::from_utf8(reply.take()).unwrap()
+    }
+
+    #[test]
+    fn both_versions() {
+        let all = |r: &mut Reply| {
+            r.map(1);
+            r.set(2);
+            r.push(3);
+            r.array(123);
+            r.null();
+            r.null_array();
+            r.double(1.5);
+            r.verbatim("hi");
+            r.bulk(b"0123456789");
+            r.bulk_integer(-12);
+        };
+        assert_eq!(
+            written(Proto::Resp2, all),
+            "*2\r\n*2\r\n*3\r\n*123\r\n$-1\r\n*-1\r\n$3\r\n1.5\r\n$2\r\nhi\r\n\
+             $10\r\n0123456789\r\n$3\r\n-12\r\n"
+        );
+        assert_eq!(
+            written(Proto::Resp3, all),
+            "%1\r\n~2\r\n>3\r\n*123\r\n_\r\n_\r\n,1.5\r\n=6\r\ntxt:hi\r\n\
+             $10\r\n0123456789\r\n$3\r\n-12\r\n"
+        );
+    }
+
+    #[test]
+    fn numbers_and_errors() {
+        for n in [0, 1, 7, 10, 99, 100, -1, i64::MAX, i64::MIN] {
+            assert_eq!(written(Proto::Resp2, |r| r.integer(n)), format!(":{n}\r\n"));
+        }
+        let error = written(Proto::Resp2, |r| r.error("ERR a\r\nb"));
+        assert_eq!(error, "-ERR a  b\r\n");
+    }
+}

@@ -1,0 +1,20 @@
+//! The coarse clock that says when a key was last used: 24 bits of quarter seconds.
+//!
+//! It turns round after 49 days; a key that was not used for longer looks younger than it is.
+
+/// Milliseconds of a tick.
+const TICK_MS: u64 = 256;
+/// The clock's values.
+const TURN: u32 = 1 << 24;
+
+/// The clock at a time in milliseconds since 1970.
+#[inline]
+pub(crate) fn at(now_ms: u64) -> u32 {
+    (now_ms / TICK_MS) as u32 % TURN
+}
+
+/// Milliseconds from `then` to `now`, to the tick.
+#[inline]
+pub(crate) fn idle_ms(then: u32, now: u32) -> u64 {
+    u64::from(now.wrapping_sub(then) % TURN) * TICK_MS
+}

@@ -1,0 +1,135 @@
+//! The locks that a runner holds. Always taken in ascending order, so that nobody waits in a circle.
+
+use std::sync::{MutexGuard, PoisonError, TryLockError};
+
+use super::Store;
+use super::shard::Shard;
+
+/// Locks held. Most commands need one shard; that case touches no list.
+pub(crate) struct Guards<'s> {
+    store: &'s Store,
+    one: Option<(usize, MutexGuard<'s, Shard>)>,
+    many: Vec<(usize, MutexGuard<'s, Shard>)>,
+    held: u64,
+}
+
+impl<'s> Guards<'s> {
+    pub(crate) fn new(store: &'s Store) -> Guards<'s> {
+        Guards {
+            store,
+            one: None,
+            many: Vec::new(),
+            held: 0,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// Holds at least the shards of `mask`.
+    #[inline]
+    pub(crate) fn hold(&mut self, mask: u64) {
+        if mask & !self.held != 0 {
+            self.change(mask);
+        }
+    }
+
+    /// Lets go of what is held and takes the shards of `mask`.
+    fn change(&mut self, mask: u64) {
+        self.release();
+        self.held = mask;
+        if mask.is_power_of_two() {
+            let at = mask.trailing_zeros() as usize;
+            self.one = Some((at, self.store.lock(at)));
+            return;
+        }
+        let mut rest = mask;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            self.many.push((at, self.store.lock(at)));
+            rest &= rest - 1;
+        }
+    }
+
+    /// Takes those of `mask` that are not held without waiting; false if one is taken, and then
+    /// holds no more than before.
+    pub(crate) fn try_add(&mut self, mask: u64) -> bool {
+        let mut rest = mask & !self.held;
+        if rest == 0 {
+            return true;
+        }
+        let mut more = Vec::new();
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            match self.store.shards[at].0.try_lock() {
+                Ok(guard) => more.push((at, guard)),
+                Err(TryLockError::Poisoned(poisoned)) => more.push((at, poisoned.into_inner())),
+                Err(TryLockError::WouldBlock) => return false,
+            }
+            rest &= rest - 1;
+        }
+        self.held |= mask;
+        self.many.extend(self.one.take());
+        self.many.extend(more);
+        self.many.sort_by_key(|(at, _)| *at);
+        true
+    }
+
+    /// Lets go of all.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if let Some((_, mut shard)) = self.one.take() {
+            self.store.tell(&mut shard);
+        }
+        for (_, mut shard) in self.many.drain(..) {
+            self.store.tell(&mut shard);
+        }
+        self.held = 0;
+    }
+
+    /// # Panics
+    /// When the shard is not held: a command used a key that its [`Keys`](crate::commands::Keys)
+    /// do not name.
+    #[inline]
+    pub(crate) fn shard(&mut self, at: usize) -> &mut Shard {
+        match &mut self.one {
+            Some((held, shard)) if *held == at => shard,
+            _ => &mut self.many[index(&self.held, at)].1,
+        }
+    }
+
+    /// The same, only to look at.
+    ///
+    /// # Panics
+    /// As [`shard`](Guards::shard).
+    #[inline]
+    pub(crate) fn peek(&self, at: usize) -> &Shard {
+        match &self.one {
+            Some((held, shard)) if *held == at => shard,
+            _ => &self.many[index(&self.held, at)].1,
+        }
+    }
+}
+
+impl Drop for Guards<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Where a shard is among those held.
+fn index(held: &u64, at: usize) -> usize {
+    assert!(
+        held & (1 << at) != 0,
+        "a command used a key that it does not name"
+    );
+    (held & ((1 << at) - 1)).count_ones() as usize
+}
+
+/// The guard of a lock, whatever happened to those who held it: a panic ends one connection.
+pub(crate) fn unpoisoned<'a>(
+    lock: Result<MutexGuard<'a, Shard>, PoisonError<MutexGuard<'a, Shard>>>,
+) -> MutexGuard<'a, Shard> {
+    lock.unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,318 @@
+//! The store: all keys of all databases, shared by all loops.
+//!
+//! Keys are spread over shards by their hash, each shard behind its own lock. A command runs under
+//! the locks of the keys it names, taken in ascending order, so it is atomic whatever it touches.
+//! Nothing here reads a clock or makes up a random number: both are given.
+//!
+//! ```
+//! use tidewire_kv::commands::find;
+//! use tidewire_kv::reply::{Proto, Reply};
+//! use tidewire_kv::store::{Settings, Store};
+//!
+//! let store = Store::new(Settings::default());
+//! let mut runner = store.runner(1_700_000_000_000, 1); // now in ms since 1970, a random seed
+//! let mut reply = Reply::new(Proto::Resp2);
+//! runner.run(find(b"SET").unwrap(), 0, &[b"SET", b"k", b"v"], &mut reply);
+//! runner.run(find(b"get").unwrap(), 0, &[b"get", b"k"], &mut reply);
+//! assert_eq!(reply.bytes(), b"+OK\r\n$1\r\nv\r\n");
+//! ```
+
+mod clock;
+mod effect;
+mod evict;
+mod expiry;
+mod guards;
+mod memory;
+mod policy;
+mod runner;
+mod shard;
+mod table;
+mod value;
+mod view;
+mod waiter;
+mod watch;
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use foldhash::fast::FixedState;
+
+pub use effect::{Effect, Effects, Gone};
+pub use policy::Policy;
+pub use runner::{Ran, Runner};
+pub use value::{Collection, Kind, Value, ValueRef};
+pub use view::{Deadline, View};
+pub use waiter::{Blocked, Deliver, Nothing, Waiter};
+pub use watch::Watch;
+
+use crate::commands::Spec;
+use shard::Shard;
+
+/// What a store is made with.
+#[derive(Clone)]
+pub struct Settings {
+    /// Databases, 1 to 256. Default 16.
+    pub databases: u16,
+    /// Shards, 1 to 64, rounded up to a power of two. One is best for one loop. Default 64.
+    pub shards: usize,
+    /// Bytes of memory for data; 0 for no limit, the default.
+    pub maxmemory: u64,
+    /// What happens at that limit.
+    pub policy: Policy,
+    /// Chance that clients cannot guess: where keys go depends on it.
+    pub seed: u64,
+    /// Is shown every mutation.
+    pub effects: Option<Arc<dyn Effects>>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            databases: 16,
+            shards: 64,
+            maxmemory: 0,
+            policy: Policy::NoEviction,
+            seed: 0,
+            effects: None,
+        }
+    }
+}
+
+/// A shard on cache lines of its own.
+#[repr(align(128))]
+struct Apart(Mutex<Shard>);
+
+/// All keys of all databases.
+pub struct Store {
+    shards: Box<[Apart]>,
+    databases: u16,
+    hasher: FixedState,
+    effects: Option<Arc<dyn Effects>>,
+    maxmemory: AtomicU64,
+    policy: AtomicU8,
+    active_expire: AtomicBool,
+    /// Bytes of memory that the shards have told of.
+    used: AtomicI64,
+}
+
+/// What has been counted since the start or [`Store::reset_stats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Reads of keys that existed.
+    pub hits: u64,
+    /// Reads of keys that did not.
+    pub misses: u64,
+    /// Keys removed because their time had come.
+    pub expired: u64,
+    /// Keys removed because memory was short.
+    pub evicted: u64,
+}
+
+/// The keys of a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keyspace {
+    /// How many there are, some of them perhaps past their time.
+    pub keys: usize,
+    /// How many of them expire.
+    pub expires: usize,
+}
+
+impl Store {
+    /// An empty store.
+    #[must_use]
+    pub fn new(settings: Settings) -> Store {
+        let databases = settings.databases.clamp(1, 256);
+        let shards = settings.shards.clamp(1, 64).next_power_of_two();
+        let shard = |_| Apart(Mutex::new(Shard::new(databases)));
+        Store {
+            shards: (0..shards).map(shard).collect(),
+            databases,
+            hasher: FixedState::with_seed(settings.seed),
+            effects: settings.effects,
+            maxmemory: AtomicU64::new(settings.maxmemory),
+            policy: AtomicU8::new(settings.policy as u8),
+            active_expire: AtomicBool::new(true),
+            used: AtomicI64::new(0),
+        }
+    }
+
+    /// Runs commands. `now_ms` is milliseconds since 1970, `seed` fresh chance; a runner serves one
+    /// batch.
+    #[must_use]
+    pub fn runner(&self, now_ms: u64, seed: u64) -> Runner<'_> {
+        Runner::new(self, now_ms, seed)
+    }
+
+    /// How many databases there are.
+    #[must_use]
+    pub fn databases(&self) -> u16 {
+        self.databases
+    }
+
+    /// The limit of memory for data in bytes; 0 for none.
+    #[must_use]
+    pub fn maxmemory(&self) -> u64 {
+        self.maxmemory.load(Relaxed)
+    }
+
+    /// Changes the limit of memory; 0 for none.
+    pub fn set_maxmemory(&self, bytes: u64) {
+        self.maxmemory.store(bytes, Relaxed);
+    }
+
+    /// What happens at the limit of memory.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        Policy::ALL[usize::from(self.policy.load(Relaxed))]
+    }
+
+    /// Changes what happens at the limit of memory.
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.store(policy as u8, Relaxed);
+    }
+
+    /// Whether [`expire`](Store::expire) does anything.
+    pub fn set_active_expire(&self, on: bool) {
+        self.active_expire.store(on, Relaxed);
+    }
+
+    /// Bytes of memory that the data takes: entries as the allocator rounds them, tables, and an
+    /// estimate of collections. Locks each shard in turn.
+    #[must_use]
+    pub fn used_memory(&self) -> u64 {
+        let used: i64 = (0..self.shards.len())
+            .map(|at| self.lock(at).used_bytes())
+            .sum();
+        used.max(0) as u64
+    }
+
+    /// What has been counted. Locks each shard in turn.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        for at in 0..self.shards.len() {
+            let counts = self.lock(at).counts;
+            sum.hits += counts.hits;
+            sum.misses += counts.misses;
+            sum.expired += counts.expired;
+            sum.evicted += counts.evicted;
+        }
+        sum
+    }
+
+    /// Counts from zero again.
+    pub fn reset_stats(&self) {
+        for at in 0..self.shards.len() {
+            self.lock(at).counts = Default::default();
+        }
+    }
+
+    /// The number of keys of a database. Locks each shard in turn.
+    #[must_use]
+    pub fn keyspace(&self, db: u16) -> Keyspace {
+        let mut sum = Keyspace::default();
+        for at in 0..self.shards.len() {
+            let shard = self.lock(at);
+            sum.keys += shard.table(db).len();
+            sum.expires += shard.expiring[usize::from(db)];
+        }
+        sum
+    }
+
+    /// Begins to watch a key. No runner of the caller may hold locks.
+    #[must_use]
+    pub fn watch(&self, db: u16, key: &[u8], now_ms: u64) -> Watch {
+        let hash = self.hash(key);
+        self.lock(self.shard_of(hash)).watch(db, key, hash, now_ms)
+    }
+
+    /// Ends a watch. No runner of the caller may hold locks.
+    pub fn unwatch(&self, watch: Watch) {
+        let hash = self.hash(&watch.place.1);
+        self.lock(self.shard_of(hash)).unwatch(&watch);
+    }
+
+    /// Ends a wait early; whether it was still waiting. If not, its reply was delivered. No runner
+    /// of the caller may hold locks.
+    #[must_use]
+    pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
+        let mask = waiter
+            .blocked
+            .keys
+            .iter()
+            .fold(0, |mask, key| mask | self.mask_of(key));
+        let mut guards = guards::Guards::new(self);
+        guards.hold(mask);
+        let was_waiting = !waiter.over.swap(true, Relaxed);
+        for key in &waiter.blocked.keys {
+            guards
+                .shard(self.shard_of(self.hash(key)))
+                .forget_waiter(waiter, key);
+        }
+        was_waiting
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The shard of a key by its hash, whatever the database: a key keeps its shard when it moves.
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 58) as usize & (self.shards.len() - 1)
+    }
+
+    #[inline]
+    fn mask_of(&self, key: &[u8]) -> u64 {
+        1 << self.shard_of(self.hash(key))
+    }
+
+    /// The shards that a command needs.
+    #[inline]
+    fn mask(&self, spec: &Spec, args: &[&[u8]]) -> u64 {
+        let mut mask = 0;
+        if !spec.keys.each(args, |key| mask |= self.mask_of(key)) {
+            mask = u64::MAX >> (64 - self.shards.len());
+        }
+        mask
+    }
+
+    #[inline]
+    fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
+        guards::unpoisoned(self.shards[at].0.lock())
+    }
+
+    #[inline]
+    fn effects(&self) -> Option<&dyn Effects> {
+        self.effects.as_deref()
+    }
+
+    /// Takes notice of how much memory a shard uses.
+    #[inline]
+    fn tell(&self, shard: &mut Shard) {
+        /// Bytes that a shard may be ahead of what all know.
+        const SLACK: u64 = 4096;
+        if (shard.used - shard.used_told).unsigned_abs() > SLACK {
+            self.used.fetch_add(shard.used - shard.used_told, Relaxed);
+            shard.used_told = shard.used;
+        }
+    }
+
+    /// Whether the limit of memory is reached.
+    fn is_full(&self) -> bool {
+        let most = self.maxmemory();
+        most != 0 && self.used.load(Relaxed).max(0) as u64 > most
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("shards", &self.shards.len())
+            .field("databases", &self.databases)
+            .finish_non_exhaustive()
+    }
+}

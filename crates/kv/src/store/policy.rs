@@ -1,0 +1,60 @@
+//! What happens when memory is short.
+
+/// Which keys go when `maxmemory` is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Policy {
+    /// None: commands that need memory are refused.
+    #[default]
+    NoEviction,
+    /// Any, those first that were not used for the longest time.
+    AllKeysLru,
+    /// Those that expire, those first that were not used for the longest time.
+    VolatileLru,
+    /// Those that expire, the soonest first.
+    VolatileTtl,
+    /// Any, by chance.
+    AllKeysRandom,
+    /// Those that expire, by chance.
+    VolatileRandom,
+}
+
+impl Policy {
+    /// All there are.
+    pub const ALL: [Policy; 6] = [
+        Policy::NoEviction,
+        Policy::AllKeysLru,
+        Policy::VolatileLru,
+        Policy::VolatileTtl,
+        Policy::AllKeysRandom,
+        Policy::VolatileRandom,
+    ];
+
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::NoEviction => "noeviction",
+            Policy::AllKeysLru => "allkeys-lru",
+            Policy::VolatileLru => "volatile-lru",
+            Policy::VolatileTtl => "volatile-ttl",
+            Policy::AllKeysRandom => "allkeys-random",
+            Policy::VolatileRandom => "volatile-random",
+        }
+    }
+
+    /// The policy of this name, in lower case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// Whether only keys that expire may go.
+    #[must_use]
+    pub fn is_volatile(self) -> bool {
+        matches!(
+            self,
+            Policy::VolatileLru | Policy::VolatileTtl | Policy::VolatileRandom
+        )
+    }
+}

@@ -1,0 +1,267 @@
+//! Runs the commands of a connection, one or a batch, with the locks they need.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::clock;
+use super::effect::Effect;
+use super::guards::Guards;
+use super::view::View;
+use super::waiter::{Blocked, Waiter};
+use super::watch::Watch;
+use super::{Policy, Store};
+use crate::commands::{Ctx, Error, Spec};
+use crate::reply::Reply;
+
+/// How a command ended.
+#[derive(Debug)]
+pub enum Ran {
+    /// Its reply is written.
+    Done,
+    /// It has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
+    Blocked(Blocked),
+}
+
+/// Runs commands on a store; made for a batch and dropped at its end.
+///
+/// It keeps the locks of the last command until another needs different ones, so that a pipeline
+/// on few shards locks little. [`release`](Runner::release) lets go early: **before anything that
+/// may take a lock of the store on another way**, such as [`Store::cancel`], and before waiting.
+///
+/// A pipeline: [`prefetch`](Runner::prefetch) some tens of commands, then [`run`](Runner::run) each
+/// in order. A transaction: [`begin`](Runner::begin) with all queued commands, `run` each, then
+/// [`end`](Runner::end).
+pub struct Runner<'s> {
+    guards: Guards<'s>,
+    now_ms: u64,
+    clock: u32,
+    rng: fastrand::Rng,
+    in_transaction: bool,
+    /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
+    pub no_touch: bool,
+    ready: Vec<(u16, Vec<u8>)>,
+}
+
+impl<'s> Runner<'s> {
+    pub(super) fn new(store: &'s Store, now_ms: u64, seed: u64) -> Runner<'s> {
+        Runner {
+            guards: Guards::new(store),
+            now_ms,
+            clock: clock::at(now_ms),
+            rng: fastrand::Rng::with_seed(seed),
+            in_transaction: false,
+            no_touch: false,
+            ready: Vec::new(),
+        }
+    }
+
+    /// Runs a command in database `db`; `args` begin with its name, and their number was checked
+    /// with [`Spec::takes`].
+    #[inline]
+    pub fn run(&mut self, spec: &'static Spec, db: u16, args: &[&[u8]], reply: &mut Reply) -> Ran {
+        let store = self.guards.store();
+        if spec.needs_memory() && store.maxmemory.load(Relaxed) != 0 && !self.make_room() {
+            reply.error(&Error::OUT_OF_MEMORY.0);
+            return Ran::Done;
+        }
+        if !self.in_transaction {
+            self.guards.hold(store.mask(spec, args));
+        }
+        let blocked = self.call(spec, db, args, reply, None);
+        if !self.ready.is_empty() && !self.in_transaction {
+            self.serve();
+        }
+        blocked.map_or(Ran::Done, Ran::Blocked)
+    }
+
+    /// Calls a command's function under the locks that are held.
+    #[inline]
+    fn call(
+        &mut self,
+        spec: &'static Spec,
+        db: u16,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        serving: Option<&[u8]>,
+    ) -> Option<Blocked> {
+        let store = self.guards.store();
+        let start = reply.len();
+        let mut ctx = Ctx {
+            db: View {
+                guards: &mut self.guards,
+                db,
+                now_ms: self.now_ms,
+                clock: self.clock,
+                changes: 0,
+                ready: &mut self.ready,
+                no_touch: self.no_touch,
+            },
+            reply,
+            now_ms: self.now_ms,
+            rng: &mut self.rng,
+            name: spec.name,
+            serving,
+            may_block: !self.in_transaction,
+            blocked: None,
+            effective: None,
+        };
+        let done = (spec.run)(&mut ctx, args);
+        let (changes, effective, blocked) = (ctx.db.changes, ctx.effective, ctx.blocked);
+        if let Err(error) = done {
+            reply.truncate(start);
+            reply.error(&error.0);
+        }
+        if changes > 0
+            && let Some(effects) = store.effects()
+        {
+            match effective {
+                None => effects.apply(db, Effect::Command(args)),
+                Some(commands) => {
+                    for command in &commands {
+                        let args: Vec<&[u8]> = command.iter().map(|arg| &arg[..]).collect();
+                        effects.apply(db, Effect::Command(&args));
+                    }
+                }
+            }
+        }
+        blocked
+    }
+
+    /// Lets go of all locks.
+    #[inline]
+    pub fn release(&mut self) {
+        debug_assert!(
+            !self.in_transaction,
+            "the locks of a transaction are let go by its end"
+        );
+        self.guards.release();
+    }
+
+    /// Brings what the commands' first keys need into the cache. Locks shortly; holds nothing
+    /// afterwards unless the store has one shard.
+    pub fn prefetch<'x>(
+        &mut self,
+        db: u16,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+    ) {
+        let _ = (db, commands);
+    }
+
+    /// Locks what all commands of a transaction need; whether nothing that was watched has
+    /// changed. If something has, the transaction is over. Ends the watches either way.
+    #[must_use]
+    pub fn begin<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+        watches: Vec<Watch>,
+    ) -> bool {
+        debug_assert!(!self.in_transaction);
+        let store = self.guards.store();
+        let mut mask = 0;
+        for (spec, args) in commands {
+            mask |= store.mask(spec, args);
+        }
+        for watch in &watches {
+            mask |= store.mask_of(&watch.place.1);
+        }
+        self.guards.hold(mask);
+        let mut unchanged = true;
+        for watch in watches {
+            let hash = store.hash(&watch.place.1);
+            let shard = self.guards.shard(store.shard_of(hash));
+            unchanged &= shard.is_as_watched(&watch, hash, self.now_ms);
+            shard.unwatch(&watch);
+        }
+        self.in_transaction = unchanged;
+        unchanged
+    }
+
+    /// Ends a transaction: serves who waits for its keys, and lets go of the locks.
+    pub fn end(&mut self) {
+        self.in_transaction = false;
+        self.serve();
+        self.guards.release();
+    }
+
+    /// Lets the command that has just come back blocked wait.
+    pub fn wait(&mut self, waiter: &Arc<Waiter>) {
+        let store = self.guards.store();
+        for key in &waiter.blocked.keys {
+            let shard = self.guards.shard(store.shard_of(store.hash(key)));
+            let place = (waiter.db, Box::from(&key[..]));
+            let queue = shard.waiters.entry(place).or_default();
+            if !queue.iter().any(|other| Arc::ptr_eq(other, waiter)) {
+                queue.push_back(waiter.clone());
+            }
+        }
+    }
+
+    /// Runs the commands that wait for the keys that have become ready.
+    #[cold]
+    fn serve(&mut self) {
+        while !self.ready.is_empty() {
+            let (db, key) = self.ready.remove(0);
+            while let Some(waiter) = self.next_waiter(db, &key) {
+                if !self.serve_one(&waiter, &key) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The longest waiting for this key, if the key has become what it waits for.
+    fn next_waiter(&mut self, db: u16, key: &[u8]) -> Option<Arc<Waiter>> {
+        let store = self.guards.store();
+        let hash = store.hash(key);
+        self.guards.hold(1 << store.shard_of(hash));
+        let shard = self.guards.shard(store.shard_of(hash));
+        let kind = shard.table(db).find(hash, key)?.value().kind();
+        let queue = shard.waiters.get(&(db, Box::from(key)))?;
+        queue
+            .iter()
+            .find(|waiter| waiter.blocked.kind == kind)
+            .cloned()
+    }
+
+    /// Runs a waiting command; whether it waits no more.
+    fn serve_one(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> bool {
+        let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
+        let store = self.guards.store();
+        let mask = store.mask(waiter.spec, &args) | store.mask_of(key);
+        if !self.guards.try_add(mask) {
+            self.guards.hold(mask);
+            // It may have been served or cancelled in between.
+            if waiter.is_over() {
+                return true;
+            }
+        }
+        let mut reply = Reply::new(waiter.proto);
+        if self
+            .call(waiter.spec, waiter.db, &args, &mut reply, Some(key))
+            .is_some()
+        {
+            return false;
+        }
+        waiter.over.store(true, Relaxed);
+        for key in &waiter.blocked.keys {
+            let shard = self.guards.shard(store.shard_of(store.hash(key)));
+            shard.forget_waiter(waiter, key);
+        }
+        waiter.to.deliver(reply.take());
+        true
+    }
+
+    /// Evicts keys until there is room; false if there is none.
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        let store = self.guards.store();
+        if !store.is_full() {
+            return true;
+        }
+        if self.in_transaction {
+            return store.policy() != Policy::NoEviction;
+        }
+        self.guards.release();
+        store.evict(self.clock, &mut self.rng)
+    }
+}

@@ -1,0 +1,172 @@
+//! One shard: some of the keys of all databases, behind one lock.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::memory::Entry;
+use super::table::Table;
+use super::waiter::Waiter;
+use super::watch::Watch;
+
+/// A key with its database.
+pub(crate) type Place = (u16, Box<[u8]>);
+
+/// What one lock protects.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) tables: Box<[Table]>,
+    /// How many keys of each database expire.
+    pub(crate) expiring: Box<[usize]>,
+    /// Who waits for which key, the longest first.
+    pub(crate) waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
+    /// Keys that somebody watches.
+    pub(crate) watched: HashMap<Place, Watched>,
+    pub(crate) counts: Counts,
+    /// Bytes of memory, and how many of them the store has been told of.
+    pub(crate) used: i64,
+    pub(crate) used_told: i64,
+    /// Where active expiry goes on: the database, and the table's cursor.
+    pub(crate) expiry_at: (u16, u64),
+}
+
+/// A watched key: how often it was changed since the first began to watch, and how many watch.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) version: u64,
+    pub(crate) watchers: usize,
+}
+
+/// What a shard has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(databases: u16) -> Shard {
+        Shard {
+            tables: (0..databases).map(|_| Table::default()).collect(),
+            expiring: (0..databases).map(|_| 0).collect(),
+            waiters: HashMap::new(),
+            watched: HashMap::new(),
+            counts: Counts::default(),
+            used: 0,
+            used_told: 0,
+            expiry_at: (0, 0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn table(&self, db: u16) -> &Table {
+        &self.tables[usize::from(db)]
+    }
+
+    #[inline]
+    pub(crate) fn table_mut(&mut self, db: u16) -> &mut Table {
+        &mut self.tables[usize::from(db)]
+    }
+
+    /// Adds an entry whose key is not there.
+    pub(crate) fn insert(&mut self, db: u16, hash: u64, entry: Entry) {
+        self.used += weight(&entry);
+        self.expiring[usize::from(db)] += usize::from(entry.deadline_ms().is_some());
+        self.table_mut(db).insert(hash, entry);
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, db: u16, hash: u64, key: &[u8]) -> Option<Entry> {
+        let entry = self.table_mut(db).remove(hash, key)?;
+        self.used -= weight(&entry);
+        self.expiring[usize::from(db)] -= usize::from(entry.deadline_ms().is_some());
+        Some(entry)
+    }
+
+    /// Changes an entry, and keeps count of memory and of what expires.
+    #[inline]
+    pub(crate) fn alter<R>(
+        &mut self,
+        db: u16,
+        hash: u64,
+        key: &[u8],
+        change: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
+        let entry = self.tables[usize::from(db)].find_mut(hash, key)?;
+        let (weight_before, expired_before) = (weight(entry), entry.deadline_ms().is_some());
+        let result = change(entry);
+        self.used += weight(entry) - weight_before;
+        let expiring = &mut self.expiring[usize::from(db)];
+        *expiring += usize::from(entry.deadline_ms().is_some());
+        *expiring -= usize::from(expired_before);
+        Some(result)
+    }
+}
+
+/// Bytes of memory of an entry with its value.
+#[inline]
+fn weight(entry: &Entry) -> i64 {
+    (entry.bytes() + entry.owned_bytes()) as i64
+}
+
+impl Shard {
+    /// Tells the watchers of a key.
+    pub(crate) fn note_change(&mut self, place: &Place) {
+        if let Some(watched) = self.watched.get_mut(place) {
+            watched.version += 1;
+        }
+    }
+}
+
+impl Shard {
+    /// Bytes of memory of all it holds.
+    pub(crate) fn used_bytes(&self) -> i64 {
+        let tables: usize = self.tables.iter().map(Table::bytes).sum();
+        self.used + tables as i64
+    }
+
+    pub(crate) fn watch(&mut self, db: u16, key: &[u8], hash: u64, now_ms: u64) -> Watch {
+        let place = (db, Box::from(key));
+        let was_due = self.is_due(db, key, hash, now_ms);
+        let watched = self.watched.entry(place.clone()).or_default();
+        watched.watchers += 1;
+        Watch {
+            version: watched.version,
+            place,
+            was_due,
+        }
+    }
+
+    pub(crate) fn unwatch(&mut self, watch: &Watch) {
+        if let Some(watched) = self.watched.get_mut(&watch.place) {
+            watched.watchers -= 1;
+            if watched.watchers == 0 {
+                self.watched.remove(&watch.place);
+            }
+        }
+    }
+
+    /// Whether a watched key has not changed. One that was past its time already may go.
+    pub(crate) fn is_as_watched(&self, watch: &Watch, hash: u64, now_ms: u64) -> bool {
+        let (db, key) = (watch.place.0, &watch.place.1);
+        let version = self.watched.get(&watch.place).map(|w| w.version);
+        version == Some(watch.version) && (watch.was_due || !self.is_due(db, key, hash, now_ms))
+    }
+
+    fn is_due(&self, db: u16, key: &[u8], hash: u64, now_ms: u64) -> bool {
+        let entry = self.table(db).find(hash, key);
+        entry.is_some_and(|entry| entry.deadline_ms().is_some_and(|at| at <= now_ms))
+    }
+
+    pub(crate) fn forget_waiter(&mut self, waiter: &Arc<Waiter>, key: &[u8]) {
+        let place = (waiter.db, Box::from(key));
+        if let Some(queue) = self.waiters.get_mut(&place) {
+            queue.retain(|other| !Arc::ptr_eq(other, waiter));
+            if queue.is_empty() {
+                self.waiters.remove(&place);
+            }
+        }
+    }
+}

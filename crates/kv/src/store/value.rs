@@ -1,0 +1,163 @@
+//! What a key can hold.
+
+use crate::types::{Hash, List, Set, ZSet};
+
+/// The value of a key, owned. Collections are boxed: an entry of the table holds one pointer.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Any bytes.
+    Str(Vec<u8>),
+    /// Elements in order.
+    List(Box<List>),
+    /// Fields and their values.
+    Hash(Box<Hash>),
+    /// Members without order.
+    Set(Box<Set>),
+    /// Members ordered by score.
+    ZSet(Box<ZSet>),
+}
+
+/// The value of a key, lent by the table.
+#[derive(Clone, Copy, Debug)]
+pub enum ValueRef<'a> {
+    /// Any bytes.
+    Str(&'a [u8]),
+    /// Elements in order.
+    List(&'a List),
+    /// Fields and their values.
+    Hash(&'a Hash),
+    /// Members without order.
+    Set(&'a Set),
+    /// Members ordered by score.
+    ZSet(&'a ZSet),
+}
+
+/// The types of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any bytes.
+    Str,
+    /// Elements in order.
+    List,
+    /// Fields and their values.
+    Hash,
+    /// Members without order.
+    Set,
+    /// Members ordered by score.
+    ZSet,
+}
+
+impl Kind {
+    /// The name that TYPE answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Str => "string",
+            Kind::List => "list",
+            Kind::Hash => "hash",
+            Kind::Set => "set",
+            Kind::ZSet => "zset",
+        }
+    }
+}
+
+impl Value {
+    /// The same, lent.
+    #[must_use]
+    pub fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Value::Str(s) => ValueRef::Str(s),
+            Value::List(x) => ValueRef::List(x),
+            Value::Hash(x) => ValueRef::Hash(x),
+            Value::Set(x) => ValueRef::Set(x),
+            Value::ZSet(x) => ValueRef::ZSet(x),
+        }
+    }
+
+    /// Whether it is a collection without elements, which no key may hold.
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        match self {
+            Value::Str(_) => false,
+            Value::List(x) => x.is_empty(),
+            Value::Hash(x) => x.is_empty(),
+            Value::Set(x) => x.is_empty(),
+            Value::ZSet(x) => x.is_empty(),
+        }
+    }
+}
+
+impl ValueRef<'_> {
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            ValueRef::Str(_) => Kind::Str,
+            ValueRef::List(_) => Kind::List,
+            ValueRef::Hash(_) => Kind::Hash,
+            ValueRef::Set(_) => Kind::Set,
+            ValueRef::ZSet(_) => Kind::ZSet,
+        }
+    }
+
+    /// A copy that is owned.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        match *self {
+            ValueRef::Str(s) => Value::Str(s.to_vec()),
+            ValueRef::List(x) => Value::List(Box::new(x.clone())),
+            ValueRef::Hash(x) => Value::Hash(Box::new(x.clone())),
+            ValueRef::Set(x) => Value::Set(Box::new(x.clone())),
+            ValueRef::ZSet(x) => Value::ZSet(Box::new(x.clone())),
+        }
+    }
+
+    /// Bytes of memory it takes beside its key's entry, as an estimate.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            ValueRef::Str(s) => s.len(),
+            ValueRef::List(x) => x.bytes(),
+            ValueRef::Hash(x) => x.bytes(),
+            ValueRef::Set(x) => x.bytes(),
+            ValueRef::ZSet(x) => x.bytes(),
+        }
+    }
+}
+
+/// A type of value with elements, so that commands can name it: `view.get::<List>(key)`.
+pub trait Collection: Default + Clone + 'static {
+    /// Which one it is.
+    const KIND: Kind;
+    /// This type out of a value that is lent.
+    fn of(value: ValueRef<'_>) -> Option<&Self>;
+    /// This type out of a value.
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+    /// As a value.
+    fn into_value(self) -> Value;
+}
+
+macro_rules! collection {
+    ($($type:ident)*) => {$(
+        impl Collection for $type {
+            const KIND: Kind = Kind::$type;
+            fn of(value: ValueRef<'_>) -> Option<&Self> {
+                match value {
+                    ValueRef::$type(x) => Some(x),
+                    _ => None,
+                }
+            }
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                match value {
+                    Value::$type(x) => Some(x),
+                    _ => None,
+                }
+            }
+            fn into_value(self) -> Value {
+                Value::$type(Box::new(self))
+            }
+        }
+    )*};
+}
+
+collection!(List Hash Set ZSet);

@@ -1,0 +1,402 @@
+//! What a command sees of the store: the keys it named, in its database, under their locks.
+
+use std::mem;
+
+use super::effect::{Effect, Gone};
+use super::guards::Guards;
+use super::memory::Entry;
+use super::shard::Shard;
+use super::value::{Collection, Kind, Value, ValueRef};
+use crate::commands::Error;
+
+/// What happens to a key's deadline when its value is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// It lives for ever.
+    Clear,
+    /// It stays as it is.
+    Keep,
+    /// Milliseconds since 1970.
+    At(u64),
+}
+
+/// The keys of one database, as far as the running command named them.
+///
+/// Keys past their time are not seen. Every change notifies watchers and waiters, counts memory,
+/// and marks the command as one that had an effect; collections that end up empty are removed. So
+/// a command has nothing to do beside reading and changing values.
+pub struct View<'a, 's> {
+    pub(crate) guards: &'a mut Guards<'s>,
+    pub(crate) db: u16,
+    pub(crate) now_ms: u64,
+    /// Of the coarse clock by which least recently used keys are found.
+    pub(crate) clock: u32,
+    /// Changed anything.
+    pub(crate) changes: u64,
+    /// Keys that became what somebody may wait for.
+    pub(crate) ready: &'a mut Vec<(u16, Vec<u8>)>,
+    /// The client asked not to be counted as a user of the keys it reads.
+    pub(crate) no_touch: bool,
+}
+
+impl View<'_, '_> {
+    /// The database.
+    #[must_use]
+    pub fn db(&self) -> u16 {
+        self.db
+    }
+
+    /// How many databases there are.
+    #[must_use]
+    pub fn databases(&self) -> u16 {
+        self.guards.store().databases()
+    }
+
+    /// Milliseconds since 1970; the same for all of a command.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    pub(crate) fn has_effects(&self) -> bool {
+        self.guards.store().effects().is_some()
+    }
+
+    /// The same view of another database. [`swap_db`](View::swap_db) back when done.
+    pub fn swap_db(&mut self, db: u16) -> u16 {
+        mem::replace(&mut self.db, db)
+    }
+
+    /// The value of a key. Counts a hit or a miss, and a use.
+    #[inline]
+    pub fn value(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
+        let (db, clock, no_touch) = (self.db, self.clock, self.no_touch);
+        let (hash, shard) = self.live(key);
+        let Some(entry) = shard.tables[usize::from(db)].find_mut(hash, key) else {
+            shard.counts.misses += 1;
+            return None;
+        };
+        shard.counts.hits += 1;
+        if !no_touch && entry.clock() != clock {
+            entry.set_clock(clock);
+        }
+        Some(entry.value())
+    }
+
+    /// The string of a key. Counts a hit or a miss.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    #[inline]
+    pub fn string(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(ValueRef::Str(s)) => Ok(Some(s)),
+            Some(_) => Err(Error::WRONG_TYPE),
+        }
+    }
+
+    /// The collection of a key. Counts a hit or a miss.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    pub fn get<T: Collection>(&mut self, key: &[u8]) -> Result<Option<&T>, Error> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(value) => T::of(value).map(Some).ok_or(Error::WRONG_TYPE),
+        }
+    }
+
+    /// The value of a key, without counting. Several can be held at once: for commands that look
+    /// at several keys, after a [`value`](View::value) of each that counts.
+    #[must_use]
+    pub fn peek_value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        self.entry(key).map(Entry::value)
+    }
+
+    /// The collection of a key, as [`peek_value`](View::peek_value).
+    ///
+    /// # Errors
+    /// The key holds another type.
+    pub fn peek<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, Error> {
+        match self.peek_value(key) {
+            None => Ok(None),
+            Some(value) => T::of(value).map(Some).ok_or(Error::WRONG_TYPE),
+        }
+    }
+
+    /// Whether a key exists, without counting.
+    #[must_use]
+    pub fn exists(&self, key: &[u8]) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// The type of a key's value, without counting.
+    #[must_use]
+    pub fn kind(&self, key: &[u8]) -> Option<Kind> {
+        self.peek_value(key).map(|value| value.kind())
+    }
+
+    /// Changes the collection of a key if it exists. `change` answers whether it changed anything,
+    /// and what the caller is to have. A collection that is empty afterwards is removed.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    pub fn update<T: Collection, R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut T) -> (bool, R),
+    ) -> Result<Option<R>, Error> {
+        let (db, clock) = (self.db, self.clock);
+        let (hash, shard) = self.live(key);
+        let altered = shard.alter(db, hash, key, |entry| {
+            entry.set_clock(clock);
+            let value = entry.value_mut()?;
+            let (changed, result) = change(T::of_mut(value)?);
+            Some((changed, value.is_void(), result))
+        });
+        let Some(altered) = altered else {
+            return Ok(None);
+        };
+        let (changed, void, result) = altered.ok_or(Error::WRONG_TYPE)?;
+        if void {
+            shard.remove(db, hash, key);
+        }
+        if changed || void {
+            self.changed(key);
+        }
+        Ok(Some(result))
+    }
+
+    /// As [`update`](View::update), beginning with an empty collection if there is none. If it is
+    /// still empty afterwards, nothing has happened.
+    ///
+    /// # Errors
+    /// The key holds another type.
+    pub fn upsert<T: Collection, R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut T) -> (bool, R),
+    ) -> Result<R, Error> {
+        if self.entry(key).is_some() {
+            let result = self.update(key, change)?;
+            return Ok(result.expect("it exists, and its shard is held"));
+        }
+        let mut value = T::default().into_value();
+        let fresh = T::of_mut(&mut value).expect("it was made of this type");
+        let (_, result) = change(fresh);
+        if !value.is_void() {
+            self.put(key, value);
+        }
+        Ok(result)
+    }
+
+    /// Puts a string in the place of whatever the key holds.
+    #[inline]
+    pub fn set_string(&mut self, key: &[u8], value: &[u8], deadline: Deadline) {
+        let (db, clock) = (self.db, self.clock);
+        let keep = deadline == Deadline::Keep;
+        let (hash, shard) = if keep {
+            self.live(key)
+        } else {
+            self.locate(key)
+        };
+        let altered = shard.alter(db, hash, key, |entry| {
+            entry.set_string(value);
+            entry.set_clock(clock);
+            match deadline {
+                Deadline::Clear => entry.set_deadline_ms(None),
+                Deadline::Keep => {}
+                Deadline::At(at) => entry.set_deadline_ms(Some(at)),
+            }
+        });
+        if altered.is_none() {
+            let mut entry = Entry::string(key, value);
+            entry.set_clock(clock);
+            if let Deadline::At(at) = deadline {
+                entry.set_deadline_ms(Some(at));
+            }
+            shard.insert(db, hash, entry);
+        }
+        self.changed(key);
+    }
+
+    /// Changes the bytes of a key's string in place, if the key exists. Its deadline stays.
+    ///
+    /// # Errors
+    /// The key holds another type, or what `change` says; then nothing has changed.
+    pub fn edit_string<R>(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut Vec<u8>) -> Result<R, Error>,
+    ) -> Result<Option<R>, Error> {
+        let (db, clock) = (self.db, self.clock);
+        let (hash, shard) = self.live(key);
+        let altered = shard.alter(db, hash, key, |entry| {
+            entry.set_clock(clock);
+            entry.edit_string(change)
+        });
+        let Some(altered) = altered else {
+            return Ok(None);
+        };
+        let result = altered.ok_or(Error::WRONG_TYPE)??;
+        self.changed(key);
+        Ok(Some(result))
+    }
+
+    /// Puts a value in the place of whatever the key holds; it lives for ever. An empty collection
+    /// removes the key.
+    pub fn set(&mut self, key: &[u8], value: Value) {
+        if value.is_void() {
+            self.remove(key);
+        } else {
+            let (db, (hash, shard)) = (self.db, self.locate(key));
+            shard.remove(db, hash, key);
+            self.put(key, value);
+        }
+    }
+
+    /// Adds a key that does not exist.
+    fn put(&mut self, key: &[u8], value: Value) {
+        let mut entry = match &value {
+            Value::Str(s) => Entry::string(key, s),
+            _ => Entry::new(key, value),
+        };
+        entry.set_clock(self.clock);
+        let (db, (hash, shard)) = (self.db, self.locate(key));
+        shard.insert(db, hash, entry);
+        self.changed(key);
+    }
+
+    /// Removes a key; whether it existed.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        self.take(key).is_some()
+    }
+
+    /// Takes a key out: its value, and its deadline in milliseconds since 1970.
+    pub fn take(&mut self, key: &[u8]) -> Option<(Value, Option<u64>)> {
+        let db = self.db;
+        let (hash, shard) = self.live(key);
+        let entry = shard.remove(db, hash, key)?;
+        self.changed(key);
+        let deadline_ms = entry.deadline_ms();
+        Some((entry.into_value(), deadline_ms))
+    }
+
+    /// When a key expires, in milliseconds since 1970; `None` if there is no such key.
+    #[must_use]
+    pub fn deadline_ms(&self, key: &[u8]) -> Option<Option<u64>> {
+        self.entry(key).map(Entry::deadline_ms)
+    }
+
+    /// Says when a key expires, or that it lives for ever; whether it exists. A time that has
+    /// passed removes it.
+    pub fn set_deadline_ms(&mut self, key: &[u8], at: Option<u64>) -> bool {
+        if at.is_some_and(|at| at <= self.now_ms) {
+            return self.remove(key);
+        }
+        let db = self.db;
+        let (hash, shard) = self.live(key);
+        let set = |entry: &mut Entry| entry.set_deadline_ms(at);
+        if shard.alter(db, hash, key, set).is_none() {
+            return false;
+        }
+        self.changed(key);
+        true
+    }
+
+    /// Notes a use of a key; whether it exists.
+    pub fn touch(&mut self, key: &[u8]) -> bool {
+        let (db, clock) = (self.db, self.clock);
+        let (hash, shard) = self.live(key);
+        let entry = shard.table_mut(db).find_mut(hash, key);
+        entry.map(|entry| entry.set_clock(clock)).is_some()
+    }
+
+    /// Seconds since a key was last used; `None` if there is no such key.
+    #[must_use]
+    pub fn idle_s(&self, key: &[u8]) -> Option<u64> {
+        let entry = self.entry(key)?;
+        Some(super::clock::idle_ms(entry.clock(), self.clock) / 1000)
+    }
+
+    /// Bytes of memory of a key with its value; `None` if there is no such key.
+    #[must_use]
+    pub fn bytes(&self, key: &[u8]) -> Option<usize> {
+        let entry = self.entry(key)?;
+        Some(entry.bytes() + entry.owned_bytes())
+    }
+
+    /// The hash of a key and its shard.
+    #[inline]
+    fn locate(&mut self, key: &[u8]) -> (u64, &mut Shard) {
+        let store = self.guards.store();
+        let hash = store.hash(key);
+        (hash, self.guards.shard(store.shard_of(hash)))
+    }
+
+    /// As `locate`; a key past its time is removed first.
+    #[inline]
+    fn live(&mut self, key: &[u8]) -> (u64, &mut Shard) {
+        let store = self.guards.store();
+        let hash = store.hash(key);
+        let at = store.shard_of(hash);
+        let (db, now_ms) = (self.db, self.now_ms);
+        let shard = self.guards.shard(at);
+        if shard.expiring[usize::from(db)] > 0 {
+            let due = |entry: &Entry| entry.deadline_ms().is_some_and(|at| at <= now_ms);
+            if shard.table(db).find(hash, key).is_some_and(due) {
+                store.drop_key(shard, db, hash, key, Gone::Expired);
+            }
+        }
+        (hash, self.guards.shard(at))
+    }
+
+    /// The entry of a key that is not past its time.
+    fn entry(&self, key: &[u8]) -> Option<&Entry> {
+        let store = self.guards.store();
+        let hash = store.hash(key);
+        let shard = self.guards.peek(store.shard_of(hash));
+        let entry = shard.table(self.db).find(hash, key)?;
+        let due = entry.deadline_ms().is_some_and(|at| at <= self.now_ms);
+        (!due).then_some(entry)
+    }
+
+    /// A key was changed.
+    #[inline]
+    fn changed(&mut self, key: &[u8]) {
+        self.changes += 1;
+        let db = self.db;
+        let (_, shard) = self.locate(key);
+        if shard.watched.is_empty() && shard.waiters.is_empty() {
+            return;
+        }
+        let place = (db, Box::from(key));
+        shard.note_change(&place);
+        if shard.waiters.contains_key(&place) {
+            let ready = (db, key.to_vec());
+            if !self.ready.contains(&ready) {
+                self.ready.push(ready);
+            }
+        }
+    }
+}
+
+impl super::Store {
+    /// Removes a key for another reason than a command.
+    pub(crate) fn drop_key(&self, shard: &mut Shard, db: u16, hash: u64, key: &[u8], why: Gone) {
+        if shard.remove(db, hash, key).is_none() {
+            return;
+        }
+        match why {
+            Gone::Expired => shard.counts.expired += 1,
+            Gone::Evicted => shard.counts.evicted += 1,
+        }
+        if !shard.watched.is_empty() {
+            shard.note_change(&(db, Box::from(key)));
+        }
+        if let Some(effects) = self.effects() {
+            effects.apply(db, Effect::Removed(key, why));
+        }
+    }
+}

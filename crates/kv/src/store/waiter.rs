@@ -1,0 +1,107 @@
+//! Clients that wait for a key: BLPOP and its like.
+//!
+//! A command that would wait says so with [`Ctx::block`](crate::commands::Ctx::block). The service
+//! then makes a [`Waiter`] and calls [`Runner::wait`](super::Runner::wait) *before it releases the
+//! runner's locks*; so no push is missed. Whoever makes a key ready runs the waiting commands, the
+//! longest waiting first, under its own locks, right after its own command (or transaction), and
+//! hands each reply to the waiter's [`Deliver`]. [`Store::cancel`](super::Store::cancel) ends a wait
+//! early (timeout, disconnect, CLIENT UNBLOCK); its answer says who was first.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::value::Kind;
+use crate::commands::Spec;
+use crate::reply::{Proto, Reply};
+
+/// What a command waits for.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    /// Any of these keys.
+    pub keys: Vec<Vec<u8>>,
+    /// The type that the key has to have.
+    pub kind: Kind,
+    /// How long; `None` for ever.
+    pub timeout: Option<Duration>,
+    /// What is answered when the time is over.
+    pub nothing: Nothing,
+}
+
+/// The reply of a command that waited in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// As in place of a string.
+    Bulk,
+    /// As in place of an array.
+    Array,
+}
+
+impl Nothing {
+    /// Writes it.
+    pub fn write(self, reply: &mut Reply) {
+        match self {
+            Nothing::Bulk => reply.null(),
+            Nothing::Array => reply.null_array(),
+        }
+    }
+}
+
+/// Where the reply of a command that waited goes: posts it to the connection.
+pub trait Deliver: Send + Sync {
+    /// Takes the reply. Called under the locks of the keys: be quick, and do not call the store.
+    fn deliver(&self, reply: Vec<u8>);
+}
+
+/// A command that waits.
+pub struct Waiter {
+    pub(crate) blocked: Blocked,
+    pub(crate) spec: &'static Spec,
+    pub(crate) db: u16,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) proto: Proto,
+    pub(crate) to: Box<dyn Deliver>,
+    /// Changes only under the lock of one of its keys.
+    pub(crate) over: AtomicBool,
+}
+
+impl Waiter {
+    /// For the command `args`, run in database `db`, that came back blocked.
+    #[must_use]
+    pub fn new(
+        blocked: Blocked,
+        spec: &'static Spec,
+        db: u16,
+        args: &[&[u8]],
+        proto: Proto,
+        to: Box<dyn Deliver>,
+    ) -> Waiter {
+        Waiter {
+            blocked,
+            spec,
+            db,
+            args: args.iter().map(|arg| arg.to_vec()).collect(),
+            proto,
+            to,
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// What it waits for.
+    #[must_use]
+    pub fn blocked(&self) -> &Blocked {
+        &self.blocked
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter")
+            .field("blocked", &self.blocked)
+            .finish_non_exhaustive()
+    }
+}
