@@ -147,7 +147,7 @@ impl BatchHeader {
             let (at, run) = run?;
             crc = crc32c::crc32c_append(crc, run.covered());
             if let RunView::Records(run) = run {
-                run.verify(at)?;
+                run.verify(run.frames, at)?;
                 records += u64::from(run.count);
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! The one idea: a batch is valid or it is not. Its header has a checksum that covers the identity
 //! of log and segment and the checksum of its body; the body's checksum covers the headers of its
-//! runs, and each run of records brings the checksum of its frames. So whoever appends computes the
+//! runs, and each run of records brings a checksum of its own. So whoever appends computes the
 //! checksum of what it brings, the writer touches no record, and a reader verifies the run it
 //! reads without the rest of the batch.
 

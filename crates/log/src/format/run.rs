@@ -8,6 +8,9 @@ const PRODUCER: u8 = 3;
 const CURSOR: u8 = 4;
 const CHECKPOINT: u8 = 5;
 
+/// Where the checksum is in the header of a run of records.
+const RECORDS_CRC: usize = 44;
+
 /// A run of records of one producer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records<'a> {
@@ -19,13 +22,13 @@ pub(crate) struct Records<'a> {
     /// The id of the last one.
     pub(crate) last_id: u64,
     pub(crate) count: u32,
-    pub(crate) frames_crc: u32,
     pub(crate) frames: &'a [u8],
     header: &'a [u8],
 }
 
 impl<'a> Records<'a> {
-    /// Its header, for frames of `length` bytes with this checksum.
+    /// Its header, for frames with this checksum. The checksum in it goes on from there over the
+    /// header itself: so the frames can be summed before their position is known.
     pub(crate) fn header(
         run: &crate::Run<'_>,
         timestamp_us: u64,
@@ -41,8 +44,14 @@ impl<'a> Records<'a> {
         bytes[24..32].copy_from_slice(&first.to_le_bytes());
         bytes[32..40].copy_from_slice(&run.last_id.to_le_bytes());
         bytes[40..44].copy_from_slice(&run.count.to_le_bytes());
-        bytes[44..48].copy_from_slice(&frames_crc.to_le_bytes());
+        let crc = crc32c::crc32c_append(frames_crc, &bytes[..RECORDS_CRC]);
+        bytes[RECORDS_CRC..].copy_from_slice(&crc.to_le_bytes());
         bytes
+    }
+
+    /// Whether a run that begins like this is one of records.
+    pub(crate) fn is(prefix: &[u8]) -> bool {
+        prefix[0] == RECORDS
     }
 
     /// Only the header, of which `bytes` has the [`RECORDS_HEADER`] bytes; `frames` stays empty.
@@ -61,21 +70,22 @@ impl<'a> Records<'a> {
             first: u64_at(bytes, 24),
             last_id: u64_at(bytes, 32),
             count: u32_at(bytes, 40),
-            frames_crc: u32_at(bytes, 44),
             frames: &[],
             header: bytes,
         };
         Some((records, frames))
     }
 
-    /// Whether its frames, whose run begins at `offset`, are what was written.
-    pub(crate) fn verify(&self, offset: u64) -> Result<(), Fault> {
-        let computed = crc32c::crc32c(self.frames);
-        if computed == self.frames_crc {
+    /// Whether it is what was written, at `offset`, with `frames` behind its header.
+    pub(crate) fn verify(&self, frames: &[u8], offset: u64) -> Result<(), Fault> {
+        let stored = u32_at(self.header, RECORDS_CRC);
+        let frames_crc = crc32c::crc32c(frames);
+        let computed = crc32c::crc32c_append(frames_crc, &self.header[..RECORDS_CRC]);
+        if computed == stored {
             Ok(())
         } else {
             let what = format!("a run of {} records", self.count);
-            Err(checksum_fault(offset, &what, self.frames_crc, computed))
+            Err(checksum_fault(offset, &what, stored, computed))
         }
     }
 }

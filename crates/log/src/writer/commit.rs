@@ -29,15 +29,20 @@ impl<D: Disk> Writer<D> {
                     ))
                 })?;
         }
-        if std::mem::take(&mut self.names_changed) {
-            self.twice_by_mistake(|| self.shared.disk.sync_directory())
-                .map_err(|error| Failed(format!("sync of the log's directory failed: {error}")))?;
-        }
+        self.sync_names()?;
         if let Some(active) = &mut self.active {
             active.unsynced = false;
         }
         self.durable = self.next_batch - 1;
         Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<(), Failed> {
+        if !std::mem::take(&mut self.names_changed) {
+            return Ok(());
+        }
+        self.twice_by_mistake(|| self.shared.disk.sync_directory())
+            .map_err(|error| Failed(format!("sync of the log's directory failed: {error}")))
     }
 
     fn sync_finished(&self, number: u64) -> Result<(), Failed> {
@@ -92,6 +97,8 @@ impl<D: Disk> Writer<D> {
         if self.shared.settings.policy == Policy::Os {
             self.unsynced
                 .extend(self.active.as_ref().map(|active| active.number));
+            // The names stay in order even so: a log that begins late is one that was shortened.
+            self.sync_names()?;
         } else {
             self.sync()?;
         }

@@ -146,7 +146,9 @@ impl<D: Disk> Writer<D> {
     fn try_step(&mut self, now: Now) -> Result<bool, Failed> {
         if self.spare.is_none() && now.monotonic >= self.spare_due {
             self.prepare_spare(now.monotonic);
-            return Ok(true);
+            if self.spare.is_some() {
+                return Ok(true);
+            }
         }
         if self.sync_due.is_some_and(|due| now.monotonic >= due) {
             self.sync()?;

@@ -1,0 +1,222 @@
+//! Reading committed records: from any thread, by reads of the files alone, without the writer.
+//!
+//! The one idea: each run of records carries a checksum of its own, so a reader verifies exactly
+//! what it returns. Where a reader stopped is remembered, so one that goes on finds its place, and
+//! the rest of a run that it has verified, without searching or summing again.
+
+mod walk;
+mod window;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use crate::disk::Disk;
+use crate::shared::Shared;
+use crate::{Committed, Credit, Frames, Range, ReadError};
+use walk::{Held, Place, Walk};
+use window::Trouble;
+
+/// How much is read at once, at least and at most, unless a single run is longer.
+const WINDOW: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
+/// Files kept open for readers.
+const FILES_MAX: usize = 32;
+/// Places remembered.
+const HINTS_MAX: usize = 256;
+/// Runs kept for readers that have seen a part.
+const HELD_MAX: usize = 16;
+/// Buffers kept for the next reader.
+const BUFFERS_MAX: usize = 8;
+
+/// What readers share.
+#[derive(Debug)]
+pub(crate) struct Readers<F> {
+    files: Mutex<VecDeque<(u64, F)>>,
+    hints: Mutex<VecDeque<Hint>>,
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+/// Where the next read of a stream may go on.
+#[derive(Debug)]
+struct Hint {
+    stream: u32,
+    position: u64,
+    place: Place,
+    held: Option<Held>,
+}
+
+impl<F> Readers<F> {
+    pub(crate) fn new() -> Readers<F> {
+        Readers {
+            files: Mutex::default(),
+            hints: Mutex::default(),
+            buffers: Mutex::default(),
+        }
+    }
+
+    fn hint(&self, stream: u32, position: u64) -> Option<Hint> {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |hint: &Hint| hint.stream == stream && hint.position == position;
+        let index = hints.iter().rposition(is_it)?;
+        hints.remove(index)
+    }
+
+    fn remember(&self, hint: Hint) {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if hint.held.is_some() {
+            let mut holding = hints.iter_mut().filter(|hint| hint.held.is_some());
+            if let Some(oldest) = holding.next()
+                && holding.count() + 1 >= HELD_MAX
+            {
+                // Its run will be read and verified again.
+                oldest.held = None;
+            }
+        }
+        if hints.len() == HINTS_MAX {
+            hints.pop_front();
+        }
+        hints.push_back(hint);
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    pub(crate) fn read(
+        &self,
+        stream: &str,
+        from: u64,
+        credit: Credit,
+    ) -> Result<Committed, ReadError> {
+        let nothing = Committed {
+            runs: Vec::new(),
+            next: from,
+        };
+        let Some((stream, range)) = self
+            .catalog()
+            .find(stream)
+            .map(|(id, stream)| (id, stream.range()))
+        else {
+            return Ok(nothing);
+        };
+        if from < range.first {
+            return Err(ReadError::Gone {
+                asked: from,
+                first: range.first,
+            });
+        }
+        if from >= range.next {
+            return Ok(nothing);
+        }
+        let mut hint = self.readers.hint(stream, from);
+        loop {
+            let was_hinted = hint.is_some();
+            match self.collect(stream, from, range.next, credit.0, hint.take()) {
+                Ok(read) => return Ok(read),
+                Err(Trouble::Damaged(why)) => return Err(ReadError::Damaged(why)),
+                // The place where a reader stopped is gone; where it wants to go on may not be.
+                Err(Trouble::Gone) if was_hinted => {}
+                Err(Trouble::Gone) => {
+                    let first = self.catalog().streams[stream as usize].range().first;
+                    return Err(ReadError::Gone { asked: from, first });
+                }
+            }
+        }
+    }
+
+    fn collect(
+        &self,
+        stream: u32,
+        from: u64,
+        end: u64,
+        credit: usize,
+        hint: Option<Hint>,
+    ) -> Result<Committed, Trouble> {
+        let (place, held) = match hint {
+            Some(hint) => (hint.place, hint.held),
+            None => {
+                let entry = self.catalog().entry(stream, from).ok_or(Trouble::Gone)?;
+                (Place::new(entry), None)
+            }
+        };
+        let window = credit
+            .saturating_add(4 << 10)
+            .clamp(*WINDOW.start(), *WINDOW.end());
+        let mut walk = Walk::new(self, stream, place, window)?;
+        walk.held = held;
+        let mut read = Committed {
+            runs: Vec::new(),
+            next: from,
+        };
+        let mut left = credit;
+        while read.next < end && (left > 0 || read.runs.is_empty()) {
+            let run = walk.find()?;
+            if run.end() <= read.next {
+                walk.verify(&run)?;
+                walk.pass(&run);
+                continue;
+            }
+            if run.first > read.next {
+                let expected = format!("the run with position {}", read.next);
+                return Err(walk.damaged(expected, format!("one that begins at {}", run.first)));
+            }
+            if !read.runs.is_empty() && walk.least(&run)? > left {
+                // A length that was not written would end every read here.
+                walk.verify(&run)?;
+                break;
+            }
+            let (bytes, count) = walk.take(&run, read.next, left)?;
+            left = left.saturating_sub(bytes.len());
+            let producer = self.producer_name(run.producer);
+            let first = read.next;
+            let timestamp_us = run.timestamp_us;
+            read.next += u64::from(count);
+            read.runs.push(Frames {
+                first,
+                count,
+                timestamp_us,
+                producer,
+                bytes,
+            });
+        }
+        let (position, place, held) = (read.next, walk.place, walk.held);
+        self.readers.remember(Hint {
+            stream,
+            position,
+            place,
+            held,
+        });
+        Ok(read)
+    }
+
+    /// The first position with a timestamp at or after this one.
+    pub(crate) fn locate_time(&self, stream: &str, time_us: u64) -> Result<u64, ReadError> {
+        let (stream, range, entry) = {
+            let catalog = self.catalog();
+            let Some((id, stream)) = catalog.find(stream) else {
+                return Ok(0);
+            };
+            (id, stream.range(), catalog.before_time(id, time_us))
+        };
+        let Some(entry) = entry else {
+            return Ok(range.next);
+        };
+        match self.search(stream, range, Place::new(entry), time_us) {
+            Ok(position) => Ok(position),
+            Err(Trouble::Damaged(why)) => Err(ReadError::Damaged(why)),
+            Err(Trouble::Gone) => Ok(self.catalog().streams[stream as usize].range().first),
+        }
+    }
+
+    fn search(&self, id: u32, range: Range, from: Place, time_us: u64) -> Result<u64, Trouble> {
+        let mut walk = Walk::new(self, id, from, *WINDOW.start())?;
+        loop {
+            let run = walk.find()?;
+            walk.verify(&run)?;
+            if run.timestamp_us >= time_us {
+                return Ok(run.first);
+            }
+            if run.end() >= range.next {
+                return Ok(range.next);
+            }
+            walk.pass(&run);
+        }
+    }
+}
