@@ -12,6 +12,7 @@ mod read;
 mod send;
 mod serve;
 mod signals;
+mod size;
 mod span;
 mod status_line;
 

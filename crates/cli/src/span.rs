@@ -27,7 +27,12 @@ impl FromStr for Span {
             "" | "s" => 1.0,
             "m" | "min" => 60.0,
             "h" => 3600.0,
-            other => return Err(format!("{other:?} is no unit of time: us, ms, s, m or h")),
+            "d" => 86_400.0,
+            other => {
+                return Err(format!(
+                    "{other:?} is no unit of time: us, ms, s, m, h or d"
+                ));
+            }
         };
         let number: f64 = end
             .trim()

@@ -32,6 +32,7 @@ fn every_engine_announces_serves_and_stops() {
     for engine in engines() {
         let mut server = Running::start(&[
             "serve",
+            "echo",
             "--engine",
             engine,
             "--listen",

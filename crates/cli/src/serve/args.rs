@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{self, Deserialize, Deserializer};
 use tidewire::{EngineChoice, Placement};
 
+use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::{ListenAt, Named};
 use crate::exit::Failure;
 use crate::span::Span;
@@ -13,7 +14,7 @@ use crate::span::Span;
 /// What is shown below the options.
 const PORTS: &str = "\
 Default ports: echo 12345, ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, \
-ack/sync 8004, ack/async 8005, discard 12346.
+ack/sync 8004, ack/async 8005, ingest 7400, discard 12346.
 When ready, one line for each listener goes to stdout, such as
   listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
 SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 #[derive(Debug, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct Options {
-    /// Services to run: echo, ack (all modes), ack/MODE, discard [default: all but discard]
+    /// Services to run: echo, ack (all modes), ack/MODE, ingest, discard [default: all but discard]
     #[arg(value_name = "SERVICE")]
     pub(crate) services: Vec<Named>,
 
@@ -102,6 +103,7 @@ pub(crate) struct Options {
     /// What is logged: error, warn, info, debug, trace, or pairs such as tidewire=debug
     /// [default: RUST_LOG, else info]
     #[arg(long, value_name = "FILTER")]
+    #[serde(skip)]
     pub(crate) log: Option<String>,
 
     /// How long a graceful stop may take before connections are cut [default: 10]
@@ -111,6 +113,24 @@ pub(crate) struct Options {
     /// Logs the counters this often [default: only at the end]
     #[arg(long, value_name = "SECS")]
     pub(crate) stats_interval: Option<Span>,
+
+    /// The key `log` of the file.
+    #[arg(skip)]
+    #[serde(rename = "log")]
+    log_key: LogKey,
+
+    /// The durable log; in the file the table `[log]`.
+    #[command(flatten, next_help_heading = "Durable log")]
+    #[serde(skip)]
+    pub(crate) durable: LogOptions,
+
+    /// The service ingest; in the file the table `[ingest]`.
+    #[command(flatten, next_help_heading = "Ingest")]
+    pub(crate) ingest: IngestOptions,
+
+    /// The service ack; in the file the table `[ack]`.
+    #[command(flatten, next_help_heading = "Ack")]
+    pub(crate) ack: AckOptions,
 }
 
 /// How connections come to loops.
@@ -151,7 +171,7 @@ impl Options {
                 path.display()
             ))
         })?;
-        toml::from_str(&text).map_err(|e| {
+        Options::parse(&text).map_err(|e| {
             let e = e.to_string();
             Failure::usage(format!(
                 "configuration {}: {}",
@@ -159,6 +179,13 @@ impl Options {
                 e.trim_end()
             ))
         })
+    }
+
+    fn parse(text: &str) -> Result<Options, toml::de::Error> {
+        let mut options: Options = toml::from_str(text)?;
+        let key = std::mem::take(&mut options.log_key);
+        (options.log, options.durable) = (key.filter, key.options);
+        Ok(options)
     }
 
     /// These, and where one is absent, that of `base`.
@@ -184,6 +211,10 @@ impl Options {
             log: self.log.or(base.log),
             stop_deadline: self.stop_deadline.or(base.stop_deadline),
             stats_interval: self.stats_interval.or(base.stats_interval),
+            log_key: LogKey::default(),
+            durable: self.durable.over(base.durable),
+            ingest: self.ingest.over(base.ingest),
+            ack: self.ack.over(base.ack),
         }
     }
 }
@@ -207,6 +238,27 @@ mod tests {
         assert_eq!(options.engine, Some(EngineChoice::Epoll));
         assert_eq!(options.idle.unwrap().0.as_millis(), 2500);
         assert_eq!(options.cpus, [0, 1]);
+    }
+
+    #[test]
+    fn the_log_and_its_services_have_tables() {
+        let text = "[log]\ndir = '/data'\npolicy = 'interval:50ms'\nsegment = '16MiB'\n\
+                    retention-bytes = 1000000\nretention-age = '7d'\nverify = 'tail'\n\
+                    [ingest]\nquota-messages = 10\nwindow-bytes = '1MiB'\n\
+                    tokens = [{ name = 'a', sha256 = 'ff', streams = ['s'] }]\n\
+                    [ack]\nlevel = 'durable'\n";
+        let options = Options::parse(text).unwrap();
+        assert_eq!(options.durable.dir.unwrap(), Path::new("/data"));
+        assert_eq!(options.durable.policy.unwrap().to_string(), "interval:50ms");
+        assert_eq!(options.durable.segment.unwrap().0, 16 << 20);
+        assert_eq!(options.ingest.quota_messages, Some(10));
+        assert_eq!(options.ingest.tokens.len(), 1);
+        assert_eq!(options.ack.level, Some(tidewire_ingest::Level::Durable));
+        // As before there was a table.
+        let options = Options::parse("log = 'debug'").unwrap();
+        assert_eq!(options.log.unwrap(), "debug");
+        let e = Options::parse("[log]\nsegmnt = 1").unwrap_err().to_string();
+        assert!(e.contains("segmnt") && e.contains("segment"), "{e}");
     }
 
     #[test]

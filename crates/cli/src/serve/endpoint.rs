@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Echo,
     /// Acknowledges small messages.
     Ack(Mode),
+    /// Stores messages, and gives them back.
+    Ingest,
     /// Receives and drops.
     Discard,
 }
@@ -23,6 +25,7 @@ impl Kind {
         match self {
             Kind::Echo => "echo",
             Kind::Ack(_) => "ack",
+            Kind::Ingest => "ingest",
             Kind::Discard => "discard",
         }
     }
@@ -30,6 +33,7 @@ impl Kind {
     pub(crate) fn mode(self) -> Option<&'static str> {
         match self {
             Kind::Ack(mode) => Some(mode.name()),
+            Kind::Ingest => Some("native"),
             Kind::Echo | Kind::Discard => None,
         }
     }
@@ -41,12 +45,14 @@ impl Kind {
             // 8000 is where an older variant of the same protocol listened.
             Kind::Ack(Mode::RequestReply) => vec![8000, 8001],
             Kind::Ack(mode) => vec![mode.default_port()],
+            Kind::Ingest => vec![7400],
             Kind::Discard => vec![12346],
         }
     }
 }
 
-/// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`, `discard`.
+/// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`, `ingest`,
+/// `discard`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named(pub(crate) Vec<Kind>);
 
@@ -57,11 +63,12 @@ impl FromStr for Named {
         let kinds = match text.split_once('/') {
             None => match text {
                 "echo" => vec![Kind::Echo],
+                "ingest" => vec![Kind::Ingest],
                 "discard" => vec![Kind::Discard],
                 "ack" => Mode::ALL.map(Kind::Ack).to_vec(),
                 _ => {
                     return Err(format!(
-                        "no service is called {text:?}: echo, ack or discard"
+                        "no service is called {text:?}: echo, ack, ingest or discard"
                     ));
                 }
             },
@@ -69,6 +76,7 @@ impl FromStr for Named {
                 let mode = mode.parse::<Mode>();
                 vec![Kind::Ack(mode.map_err(|e| e.to_string())?)]
             }
+            Some(("ingest", "native")) => vec![Kind::Ingest],
             Some((service, _)) => return Err(format!("only ack has modes, not {service:?}")),
         };
         Ok(Named(kinds))
@@ -129,6 +137,7 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     if kinds.is_empty() {
         kinds.push(Kind::Echo);
         kinds.extend(Mode::ALL.map(Kind::Ack));
+        kinds.push(Kind::Ingest);
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
@@ -196,6 +205,7 @@ mod tests {
                 "ack/head-rest 127.0.0.1:8003",
                 "ack/sync 127.0.0.1:8004",
                 "ack/async 127.0.0.1:8005",
+                "ingest 127.0.0.1:7400",
             ]
         );
     }

@@ -1,16 +1,19 @@
 //! `tidewire serve`: the ready servers in one process, on one set of loops.
 //!
 //! Settings come from flags and a file ([`args`]), are checked as a whole ([`settings`]), become
-//! listeners ([`endpoint`], [`services`]), and run until a signal asks for the end ([`crate::signals`]).
+//! listeners ([`endpoint`], [`services`]), with a durable log where a service needs one ([`log`]), and
+//! run until a signal asks for the end ([`crate::signals`]).
 
 mod args;
+mod durable;
 mod endpoint;
+mod log;
 mod logging;
 mod services;
 mod settings;
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidewire::{Builder, Counters, Running, StartError};
 
@@ -18,6 +21,7 @@ pub(crate) use args::Args;
 pub(crate) use endpoint::Kind;
 
 use self::endpoint::Endpoint;
+use self::log::OpenLog;
 use self::services::Services;
 use self::settings::Settings;
 use crate::descriptors;
@@ -32,7 +36,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Before anything listens: a signal from here on means a graceful stop.
     let mut signals = Signals::catch()
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
-    let (running, services) = start(&settings)?;
+    let mut log = match settings.need_log() {
+        true => Some(OpenLog::open(&settings.durable)?),
+        false => None,
+    };
+    let (running, services) = start(&settings, log.as_ref())?;
     tracing::info!(
         engine = %running.engine(),
         reason = running.engine_reason(),
@@ -40,18 +48,55 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         descriptors,
         "serving"
     );
-    announce(&settings.endpoints, &running)
+    announce(&settings.endpoints, &running, log.as_ref())
         .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
-    while signals.wait(settings.stats_interval) == 0 {
+    wait(&settings, &mut signals, log.as_mut(), || {
         tracing::info!(counters = %running.counters(), "so far");
         services.log();
-    }
+    });
     stop(running, signals, settings.stop_deadline);
     services.log();
+    if let Some(log) = log {
+        log.close();
+    }
     Ok(())
 }
 
-fn start(settings: &Settings) -> Result<(Running, Services), Failure> {
+/// How often the log is asked whether it has failed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Until a signal comes; `show` is called as often as counters are to be shown.
+fn wait(
+    settings: &Settings,
+    signals: &mut Signals,
+    mut log: Option<&mut OpenLog>,
+    show: impl Fn(),
+) {
+    let mut shown = Instant::now();
+    loop {
+        let next = settings
+            .stats_interval
+            .map(|every| every.saturating_sub(shown.elapsed()));
+        let look = log.is_some().then_some(LOOK);
+        // A pause of zero would be none at all.
+        let pause = [next, look].into_iter().flatten().min();
+        if signals.wait(pause.map(|pause| pause.max(Duration::from_millis(1)))) > 0 {
+            return;
+        }
+        if let Some(log) = &mut log {
+            log.look();
+        }
+        if settings
+            .stats_interval
+            .is_some_and(|every| shown.elapsed() >= every)
+        {
+            shown = Instant::now();
+            show();
+        }
+    }
+}
+
+fn start(settings: &Settings, log: Option<&OpenLog>) -> Result<(Running, Services), Failure> {
     let mut builder = Builder::new();
     builder
         .engine(settings.engine)
@@ -59,7 +104,7 @@ fn start(settings: &Settings) -> Result<(Running, Services), Failure> {
         .placement(settings.placement)
         .cpus(&settings.cpus)
         .busy_poll(settings.busy_poll);
-    let services = Services::add(&mut builder, settings);
+    let services = Services::add(&mut builder, settings, log)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;
     Ok((running, services))
 }
@@ -82,16 +127,30 @@ fn cannot_start(error: &StartError) -> Failure {
 }
 
 /// One line for each listener, for people and for programs that started this one.
-fn announce(endpoints: &[Endpoint], running: &Running) -> io::Result<()> {
+fn announce(endpoints: &[Endpoint], running: &Running, log: Option<&OpenLog>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (endpoint, addr) in endpoints.iter().zip(running.addrs()) {
         write!(out, "listening service={}", endpoint.kind.service())?;
         if let Some(mode) = endpoint.kind.mode() {
             write!(out, " mode={mode}")?;
         }
-        writeln!(out, " addr={addr} engine={}", running.engine())?;
+        write!(out, " addr={addr} engine={}", running.engine())?;
+        if let (Kind::Ingest, Some(log)) = (endpoint.kind, log) {
+            let directory = word(&log.directory.to_string_lossy());
+            write!(out, " dir={directory} policy={}", log.policy())?;
+        }
+        writeln!(out)?;
     }
     out.flush()
+}
+
+/// A text as one word of a line.
+fn word(text: &str) -> String {
+    let escape = |c: char| match c {
+        c if c.is_whitespace() => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 fn stop(running: Running, mut signals: Signals, deadline: Duration) {

@@ -2,56 +2,77 @@
 
 use std::sync::Arc;
 
-use tidewire::{Builder, Limits, Listen, ServiceId};
+use tidewire::{Builder, Limits, Listen, ServiceId, TcpOptions};
 use tidewire_echo::{Discard, Echo};
-use tidewire_ingest::Counted;
-use tidewire_ingest::classic::{Classic, ClassicService, Mode};
+use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
+use tidewire_ingest::native::IngestService;
+use tidewire_ingest::{Counted, Level, LogSink};
 
-use super::endpoint::Kind;
+use super::endpoint::{Endpoint, Kind};
+use super::log::OpenLog;
 use super::settings::Settings;
+use crate::exit::Failure;
 
-type Acks = Arc<ClassicService<Counted>>;
+/// A classic service: without a log, or with one.
+enum Acks {
+    Dropped(
+        Arc<ClassicService<Counted>>,
+        ServiceId<Arc<ClassicService<Counted>>>,
+    ),
+    Logged(
+        Arc<ClassicService<LogSink>>,
+        ServiceId<Arc<ClassicService<LogSink>>>,
+    ),
+}
 
 /// The services that count for themselves, to be asked at the end.
 pub(crate) struct Services {
     acks: Vec<(Mode, Acks)>,
+    ingest: Option<Arc<IngestService>>,
 }
 
 impl Services {
-    /// Adds what is to listen, in the order of the endpoints.
-    pub(crate) fn add(builder: &mut Builder, settings: &Settings) -> Services {
+    /// Adds what is to listen, in the order of the endpoints. `log` is there if it is needed.
+    pub(crate) fn add(
+        builder: &mut Builder,
+        settings: &Settings,
+        log: Option<&OpenLog>,
+    ) -> Result<Services, Failure> {
         // One service each, however many places it listens at, so that its limits count all of them.
         let mut echo: Option<ServiceId<Echo>> = None;
         let mut discard: Option<ServiceId<Discard>> = None;
-        let mut acks: Vec<(Mode, Acks, ServiceId<Acks>)> = Vec::new();
+        let mut ingest: Option<(Arc<IngestService>, ServiceId<Arc<IngestService>>)> = None;
+        let mut acks: Vec<(Mode, Acks)> = Vec::new();
         for endpoint in &settings.endpoints {
-            let listen = Listen::at(endpoint.addr).options(settings.tcp.clone());
+            let listen = listen(endpoint, &settings.tcp);
             let limits = || settings.limits(Limits::default());
             match endpoint.kind {
                 Kind::Echo => {
                     let id = *echo.get_or_insert_with(|| builder.service_with(Echo, limits()));
-                    builder.listen(id, listen)
+                    builder.listen(id, listen);
                 }
                 Kind::Discard => {
                     let add = || builder.service_with(Discard, limits());
                     let id = *discard.get_or_insert_with(add);
-                    builder.listen(id, listen)
+                    builder.listen(id, listen);
+                }
+                Kind::Ingest => {
+                    let (_, id) = ingest.get_or_insert_with(|| add_ingest(builder, settings, log));
+                    builder.listen(*id, listen);
                 }
                 Kind::Ack(mode) => {
-                    let known = acks.iter().find(|(known, ..)| *known == mode);
-                    let id = known.map(|(.., id)| *id).unwrap_or_else(|| {
-                        let (service, id) = add_acks(builder, settings, mode);
-                        acks.push((mode, service, id));
-                        id
-                    });
-                    builder.listen(id, listen)
+                    if !acks.iter().any(|(known, _)| *known == mode) {
+                        acks.push((mode, Acks::add(builder, settings, mode, log)?));
+                    }
+                    let known = acks.iter().find(|(known, _)| *known == mode);
+                    known.expect("just added").1.listen(builder, listen);
                 }
             };
         }
-        let acks = acks.into_iter().map(|(mode, service, _)| (mode, service));
-        Services {
-            acks: acks.collect(),
-        }
+        Ok(Services {
+            acks,
+            ingest: ingest.map(|(service, _)| service),
+        })
     }
 
     /// Logs what each service has counted, if anything.
@@ -62,16 +83,68 @@ impl Services {
                 tracing::info!(%mode, %counters, "ack");
             }
         }
+        if let Some(service) = &self.ingest {
+            let counters = service.counters();
+            if counters != Default::default() {
+                tracing::info!(%counters, "ingest");
+            }
+        }
     }
 }
 
-fn add_acks(builder: &mut Builder, settings: &Settings, mode: Mode) -> (Acks, ServiceId<Acks>) {
-    let mut classic = Classic::preset(mode);
-    if let Some(most) = settings.max_payload {
-        classic.payload_max = most;
+fn listen(endpoint: &Endpoint, tcp: &TcpOptions) -> Listen {
+    Listen::at(endpoint.addr).options(tcp.clone())
+}
+
+impl Acks {
+    fn add(
+        builder: &mut Builder,
+        settings: &Settings,
+        mode: Mode,
+        log: Option<&OpenLog>,
+    ) -> Result<Acks, Failure> {
+        let mut classic = Classic::preset(mode);
+        if let Some(most) = settings.max_payload {
+            classic.payload_max = most;
+        }
+        let limits = settings.limits(classic.limits());
+        if settings.ack_level == Level::None {
+            let service = Arc::new(ClassicService::new(classic, Counted::default()));
+            let id = builder.service_with(service.clone(), limits);
+            return Ok(Acks::Dropped(service, id));
+        }
+        let log = log.expect("a level needs the log").shared();
+        let sink = LogSink::new(log, &settings.ack_stream, settings.ack_level).map_err(|e| {
+            Failure::usage(format!("ack/{mode} at level {}: {e}", settings.ack_level))
+        })?;
+        let service = Arc::new(ClassicService::new(classic, sink));
+        let id = builder.service_with(service.clone(), limits);
+        Ok(Acks::Logged(service, id))
     }
-    let service = Arc::new(ClassicService::new(classic, Counted::default()));
-    let limits = settings.limits(classic.limits());
+
+    fn listen(&self, builder: &mut Builder, listen: Listen) {
+        match self {
+            Acks::Dropped(_, id) => builder.listen(*id, listen),
+            Acks::Logged(_, id) => builder.listen(*id, listen),
+        };
+    }
+
+    fn counters(&self) -> Counters {
+        match self {
+            Acks::Dropped(service, _) => service.counters(),
+            Acks::Logged(service, _) => service.counters(),
+        }
+    }
+}
+
+fn add_ingest(
+    builder: &mut Builder,
+    settings: &Settings,
+    log: Option<&OpenLog>,
+) -> (Arc<IngestService>, ServiceId<Arc<IngestService>>) {
+    let log = log.expect("ingest needs the log").shared();
+    let service = Arc::new(IngestService::new(log, settings.ingest.clone()));
+    let limits = settings.limits(settings.ingest.limits());
     let id = builder.service_with(service.clone(), limits);
     (service, id)
 }

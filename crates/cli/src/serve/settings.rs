@@ -4,9 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
+use tidewire_ingest::{Level, native};
 
 use super::args::{Args, LogFormat, Options};
-use super::endpoint::{Endpoint, endpoints};
+use super::durable::LogOptions;
+use super::endpoint::{Endpoint, Kind, endpoints};
 use crate::exit::Failure;
 use crate::span::Span;
 
@@ -31,6 +33,12 @@ pub(crate) struct Settings {
     pub(crate) log: Option<String>,
     pub(crate) stop_deadline: Duration,
     pub(crate) stats_interval: Option<Duration>,
+    pub(crate) durable: LogOptions,
+    pub(crate) ingest: native::Settings,
+    /// What an acknowledgement of a classic port means.
+    pub(crate) ack_level: Level,
+    /// Where its messages go.
+    pub(crate) ack_stream: String,
 }
 
 impl Settings {
@@ -45,6 +53,7 @@ impl Settings {
             ));
         }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let ingest = options.ingest.settings(options.max_payload)?;
         Ok(Settings {
             endpoints: endpoints(&options.services, &options.listen, bind),
             engine: options.engine.unwrap_or_default(),
@@ -68,11 +77,24 @@ impl Settings {
                 .stop_deadline
                 .map_or(Duration::from_secs(10), |span| span.0),
             stats_interval: options.stats_interval.and_then(|span| span.limit()),
+            durable: options.durable,
+            ingest,
+            ack_level: options.ack.level.unwrap_or_default(),
+            ack_stream: options.ack.stream.unwrap_or_else(|| "default".into()),
         })
     }
 }
 
 impl Settings {
+    /// Whether anything that runs writes to the log.
+    pub(crate) fn need_log(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| match endpoint.kind {
+            Kind::Ingest => true,
+            Kind::Ack(_) => self.ack_level != Level::None,
+            Kind::Echo | Kind::Discard => false,
+        })
+    }
+
     /// A service's own limits, changed where the settings say so.
     pub(crate) fn limits(&self, own: Limits) -> Limits {
         Limits {

@@ -1,0 +1,359 @@
+//! The settings of the durable log and of the services that write to it, as flags and as sections of
+//! the configuration file: `[log]`, `[ingest]` and `[ack]`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+use tidewire_ingest::Level;
+use tidewire_ingest::native::{self, Quota, Token};
+use tidewire_log::{Policy, Settings, Verify};
+
+use crate::exit::Failure;
+use crate::size::Size;
+use crate::span::Span;
+
+/// Where the log is if nobody says.
+pub(crate) const DIRECTORY: &str = "tidewire-data";
+
+/// The log.
+#[derive(Debug, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct LogOptions {
+    /// Directory of the durable log, made if need be; used by ingest, and by ack with a level
+    /// [default: tidewire-data]
+    #[arg(long = "data", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// When messages count as durable: sync (each group is synced before it is acknowledged),
+    /// interval:50ms (synced at least this often, acknowledged then), or os (never synced; durable is
+    /// granted to nobody) [default: sync]
+    #[arg(long = "sync", value_name = "POLICY")]
+    pub(crate) policy: Option<PolicyName>,
+
+    /// Size of the log's segments [default: 64MiB]
+    #[arg(long = "segment", value_name = "SIZE")]
+    pub(crate) segment: Option<Size>,
+
+    /// Largest payload that the log takes [default: 1MiB]
+    #[arg(long = "log-payload", value_name = "SIZE")]
+    pub(crate) payload_max: Option<Size>,
+
+    /// Removes the oldest segments while the log is larger than this [default: no limit]
+    #[arg(long = "retain-bytes", value_name = "SIZE")]
+    pub(crate) retention_bytes: Option<Size>,
+
+    /// Removes segments whose newest record is older than this, such as 7d [default: no limit]
+    #[arg(long = "retain-age", value_name = "TIME")]
+    pub(crate) retention_age: Option<Span>,
+
+    /// What is checked when the log is opened: all, or tail (the newest segment; of the older ones
+    /// those without a valid index) [default: all]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) verify: Option<VerifyName>,
+}
+
+/// `[log]`: a table; or a text, which is the filter of what is logged to stderr, as in `--log`.
+#[derive(Debug, Default)]
+pub(crate) struct LogKey {
+    pub(crate) filter: Option<String>,
+    pub(crate) options: LogOptions,
+}
+
+impl<'de> Deserialize<'de> for LogKey {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LogKey, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = LogKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of the log's settings, or a filter for logging")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<LogKey, E> {
+                Ok(LogKey {
+                    filter: Some(text.to_owned()),
+                    ..LogKey::default()
+                })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LogKey, A::Error> {
+                Ok(LogKey {
+                    filter: None,
+                    options: LogOptions::deserialize(MapAccessDeserializer::new(map))?,
+                })
+            }
+        }
+        from.deserialize_any(Either)
+    }
+}
+
+/// The ingest service.
+#[derive(Debug, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct IngestOptions {
+    /// Messages a second that one ingest connection may send [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub(crate) quota_messages: Option<u64>,
+
+    /// Bytes a second that one ingest connection may send [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) quota_bytes: Option<Size>,
+
+    /// Most messages that an ingest producer may have unacknowledged [default: 1048576]
+    #[arg(long, value_name = "N")]
+    pub(crate) window_messages: Option<u32>,
+
+    /// Most bytes that an ingest producer may have unacknowledged [default: 16MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) window_bytes: Option<Size>,
+
+    /// Readers at once; more are refused [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(crate) readers: Option<usize>,
+
+    /// Largest payload; only in the file, the flag is that of all services.
+    #[arg(skip)]
+    pub(crate) payload_max: Option<Size>,
+
+    /// Secrets that clients must show, if there are any; only in the file.
+    #[arg(skip)]
+    pub(crate) tokens: Vec<TokenEntry>,
+}
+
+/// A secret, by its hash.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TokenEntry {
+    name: String,
+    /// 64 hexadecimal digits.
+    sha256: String,
+    #[serde(default)]
+    streams: Vec<String>,
+}
+
+/// The classic services.
+#[derive(Debug, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct AckOptions {
+    /// What an acknowledgement of the ack service means: none (the message was read and dropped),
+    /// received (it is in the queue of the log) or durable (it is synced) [default: none]
+    #[arg(long = "ack-level", value_name = "LEVEL", id = "ack_level")]
+    #[serde(deserialize_with = "level")]
+    pub(crate) level: Option<Level>,
+
+    /// The stream that messages of the ack service go to [default: default]
+    #[arg(long = "ack-stream", value_name = "NAME", id = "ack_stream")]
+    pub(crate) stream: Option<String>,
+}
+
+fn level<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Level>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+/// When groups are committed, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyName(pub(crate) Policy);
+
+impl FromStr for PolicyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PolicyName, String> {
+        let policy = match text.split_once(':') {
+            None if text == "sync" => Policy::Sync,
+            None if text == "os" => Policy::Os,
+            Some(("interval", time)) => match time.parse::<Span>()? {
+                Span(time) if time.is_zero() => return Err("an interval of 0 is sync".into()),
+                Span(time) => Policy::Interval(time),
+            },
+            _ => return Err(format!("{text:?} is no policy: sync, interval:50ms or os")),
+        };
+        Ok(PolicyName(policy))
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Policy::Sync => f.write_str("sync"),
+            Policy::Os => f.write_str("os"),
+            Policy::Interval(time) => write!(f, "interval:{time:?}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<PolicyName, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum VerifyName {
+    /// Everything.
+    All,
+    /// The newest segment.
+    Tail,
+}
+
+impl LogOptions {
+    pub(crate) fn over(self, base: LogOptions) -> LogOptions {
+        LogOptions {
+            dir: self.dir.or(base.dir),
+            policy: self.policy.or(base.policy),
+            segment: self.segment.or(base.segment),
+            payload_max: self.payload_max.or(base.payload_max),
+            retention_bytes: self.retention_bytes.or(base.retention_bytes),
+            retention_age: self.retention_age.or(base.retention_age),
+            verify: self.verify.or(base.verify),
+        }
+    }
+
+    /// The log's own settings.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let own = Settings::default();
+        let payload_max = match self.payload_max {
+            None => own.payload_max,
+            Some(Size(bytes)) => {
+                u32::try_from(bytes).map_err(|_| Failure::usage("--log-payload: at most 4GiB"))?
+            }
+        };
+        Ok(Settings {
+            policy: self.policy.map_or(own.policy, |name| name.0),
+            segment_bytes: self.segment.map_or(own.segment_bytes, |size| size.0),
+            // A group must hold the largest record.
+            group_bytes: own.group_bytes.max(payload_max as usize + GROUP_EXTRA),
+            payload_max,
+            retention_bytes: self.retention_bytes.map(|size| size.0),
+            retention_age: self.retention_age.and_then(Span::limit),
+            verify: match self.verify {
+                Some(VerifyName::Tail) => Verify::Tail,
+                Some(VerifyName::All) | None => Verify::All,
+            },
+            ..own
+        })
+    }
+}
+
+/// What a group needs besides its largest record.
+const GROUP_EXTRA: usize = 4096;
+
+impl IngestOptions {
+    pub(crate) fn over(self, base: IngestOptions) -> IngestOptions {
+        IngestOptions {
+            quota_messages: self.quota_messages.or(base.quota_messages),
+            quota_bytes: self.quota_bytes.or(base.quota_bytes),
+            window_messages: self.window_messages.or(base.window_messages),
+            window_bytes: self.window_bytes.or(base.window_bytes),
+            readers: self.readers.or(base.readers),
+            payload_max: self.payload_max.or(base.payload_max),
+            tokens: if self.tokens.is_empty() {
+                base.tokens
+            } else {
+                self.tokens
+            },
+        }
+    }
+
+    /// The service's own settings; `payload_max` is what the flag for all services says.
+    pub(crate) fn settings(&self, payload_max: Option<u32>) -> Result<native::Settings, Failure> {
+        let own = native::Settings::default();
+        let tokens: Result<Vec<Token>, Failure> =
+            self.tokens.iter().map(TokenEntry::token).collect();
+        let in_file = self
+            .payload_max
+            .map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
+        Ok(native::Settings {
+            payload_max: payload_max.or(in_file).unwrap_or(own.payload_max),
+            window_messages: self.window_messages.unwrap_or(own.window_messages),
+            window_bytes: self.window_bytes.map_or(own.window_bytes, |size| size.0),
+            quota: Quota {
+                messages: self.quota_messages,
+                bytes: self.quota_bytes.map(|size| size.0),
+            },
+            readers: self.readers.unwrap_or(own.readers),
+            tokens: tokens?,
+            ..own
+        })
+    }
+}
+
+impl AckOptions {
+    pub(crate) fn over(self, base: AckOptions) -> AckOptions {
+        AckOptions {
+            level: self.level.or(base.level),
+            stream: self.stream.or(base.stream),
+        }
+    }
+}
+
+impl TokenEntry {
+    fn token(&self) -> Result<Token, Failure> {
+        let hash = parse_hash(&self.sha256).ok_or_else(|| {
+            Failure::usage(format!(
+                "the token {:?}: sha256 is not 64 hexadecimal digits; `printf %s SECRET | sha256sum` \
+                 shows what it should be",
+                self.name
+            ))
+        })?;
+        Ok(Token {
+            name: self.name.clone(),
+            sha256: hash,
+            streams: self.streams.clone(),
+        })
+    }
+}
+
+fn parse_hash(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|c| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, at) in hash.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn policies_go_both_ways() {
+        for text in ["sync", "os", "interval:50ms"] {
+            assert_eq!(text.parse::<PolicyName>().unwrap().to_string(), text);
+        }
+        let Policy::Interval(time) = "interval:2".parse::<PolicyName>().unwrap().0 else {
+            panic!("no interval");
+        };
+        assert_eq!(time, Duration::from_secs(2));
+        for text in ["", "fsync", "interval", "interval:0", "interval:soon"] {
+            assert!(text.parse::<PolicyName>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hashes_are_hexadecimal() {
+        assert_eq!(parse_hash(&"0a".repeat(32)), Some([10; 32]));
+        assert_eq!(parse_hash("0a"), None);
+        assert_eq!(parse_hash(&"+1".repeat(32)), None);
+        assert_eq!(parse_hash(&"zz".repeat(32)), None);
+    }
+
+    #[test]
+    fn a_larger_record_makes_a_larger_group() {
+        let options = LogOptions {
+            payload_max: Some(Size(32 << 20)),
+            ..LogOptions::default()
+        };
+        let settings = options.settings().unwrap();
+        assert!(settings.group_bytes > 32 << 20);
+    }
+}

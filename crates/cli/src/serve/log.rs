@@ -1,0 +1,102 @@
+//! The durable log of the services that need one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidewire_log::{EmbeddedLog, Log, OpenError, Recovery};
+
+use super::durable::{DIRECTORY, LogOptions, PolicyName};
+use crate::exit::Failure;
+
+/// The log, and where it is.
+pub(crate) struct OpenLog {
+    log: Arc<EmbeddedLog>,
+    pub(crate) directory: PathBuf,
+    told: bool,
+}
+
+impl OpenLog {
+    /// Opens it, and says what was found.
+    pub(crate) fn open(options: &LogOptions) -> Result<OpenLog, Failure> {
+        let directory = options.dir.clone().unwrap_or_else(|| DIRECTORY.into());
+        let settings = options.settings()?;
+        let (log, recovery) =
+            EmbeddedLog::start(&directory, settings).map_err(|e| cannot_open(&directory, &e))?;
+        report(&directory, &recovery);
+        Ok(OpenLog {
+            log: Arc::new(log),
+            directory,
+            told: false,
+        })
+    }
+
+    pub(crate) fn shared(&self) -> Arc<dyn Log> {
+        self.log.clone()
+    }
+
+    pub(crate) fn policy(&self) -> PolicyName {
+        PolicyName(self.log.policy())
+    }
+
+    /// Logs, once, that the log has failed.
+    pub(crate) fn look(&mut self) {
+        if self.told {
+            return;
+        }
+        if let Some(failure) = self.log.progress().failure {
+            self.told = true;
+            tracing::error!(
+                directory = %self.directory.display(),
+                %failure,
+                "the durable log has stopped for good: nothing is acknowledged as durable any more. \
+                 See to the disk, then start the server again"
+            );
+        }
+    }
+
+    /// Has everything taken settled and closes it. After the loops have stopped.
+    pub(crate) fn close(mut self) {
+        self.log.close();
+        self.look();
+    }
+}
+
+fn report(directory: &Path, recovery: &Recovery) {
+    let Recovery {
+        segments,
+        batches,
+        records,
+        ..
+    } = recovery;
+    tracing::info!(directory = %directory.display(), segments, batches, records, "log open");
+    if let Some(cut) = &recovery.cut {
+        tracing::warn!(
+            at = %cut.at,
+            bytes = cut.bytes,
+            whole_batches = cut.whole_batches,
+            removed = ?cut.removed,
+            "cut off a torn tail, which was never acknowledged as durable"
+        );
+    }
+}
+
+fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
+    let advice = match error {
+        OpenError::Io { source, .. } => match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; choose a directory that may be written with --data DIR"
+            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy => {
+                "; another process has it open: stop that, or choose another directory with \
+                 --data DIR"
+            }
+            _ => "",
+        },
+        _ => "",
+    };
+    Failure::usage(format!(
+        "cannot open the log in {}: {error}{advice}",
+        directory.display()
+    ))
+}

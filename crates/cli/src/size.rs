@@ -1,0 +1,85 @@
+//! Numbers of bytes as people write them: `64MiB`, `10GB`, `4096`.
+
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+/// A number of bytes on the command line or in a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit: u64 = match text[end.len()..].to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            other => {
+                return Err(format!(
+                    "{other:?} is no unit of size: KiB, MiB, GiB or TiB"
+                ));
+            }
+        };
+        let number: u64 = end
+            .trim()
+            .parse()
+            .map_err(|_| format!("{text:?} is no size such as 64MiB or 4096"))?;
+        number
+            .checked_mul(unit)
+            .map(Size)
+            .ok_or_else(|| format!("{text:?} is too large"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+        struct Written;
+        impl Visitor<'_> for Written {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number of bytes, or text such as \"64MiB\"")
+            }
+            fn visit_str<E: de::Error>(self, v: &str) -> Result<Size, E> {
+                v.parse().map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, v: i64) -> Result<Size, E> {
+                u64::try_from(v).map(Size).map_err(E::custom)
+            }
+            fn visit_u64<E: de::Error>(self, v: u64) -> Result<Size, E> {
+                Ok(Size(v))
+            }
+        }
+        from.deserialize_any(Written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_binary_unless_they_say_otherwise() {
+        let size = |text: &str| text.parse::<Size>().unwrap().0;
+        assert_eq!(size("4096"), 4096);
+        assert_eq!(size("64MiB"), 64 << 20);
+        assert_eq!(size("2 g"), 2 << 30);
+        assert_eq!(size("5kb"), 5000);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "MiB", "-1", "1.5GiB", "3 parsecs", "99999999999999TiB"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+}
