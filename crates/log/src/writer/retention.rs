@@ -21,12 +21,12 @@ impl<D: Disk> Writer<D> {
 
     /// Removes the oldest segments that the limits do not allow to stay.
     pub(super) fn retain(&mut self, now: Now) -> Result<(), Failed> {
-        while let Some((number, next)) = self.surplus(now) {
-            let early = self
-                .shared
-                .settings
-                .mistakes
-                .makes(|mistakes| mistakes.delete_early);
+        let early = self
+            .shared
+            .settings
+            .mistakes
+            .makes(|mistakes| mistakes.delete_early);
+        while let Some((number, next)) = self.surplus(now, early) {
             if next > self.durable && !early {
                 // Its checkpoint is all that will tell of what the removed segment told.
                 self.sync()?;
@@ -48,8 +48,14 @@ impl<D: Disk> Writer<D> {
     }
 
     /// The oldest segment, if it is to be removed, and the one after it.
-    fn surplus(&self, now: Now) -> Option<(u64, u64)> {
+    fn surplus(&self, now: Now, early: bool) -> Option<(u64, u64)> {
         let settings = &self.shared.settings;
+        // The mistake is to make room for a segment that has only begun.
+        let begun = self
+            .active
+            .as_ref()
+            .filter(|_| early)
+            .map_or(0, |active| active.length);
         let catalog = self.shared.catalog();
         let mut oldest = catalog.segments.iter();
         let ((&number, segment), (&next, _)) = (oldest.next()?, oldest.next()?);
@@ -59,6 +65,7 @@ impl<D: Disk> Writer<D> {
                 .values()
                 .map(|segment| segment.used)
                 .sum::<u64>()
+                + begun
                 > limit
         });
         let too_old = settings.retention_age.is_some_and(|age| {
