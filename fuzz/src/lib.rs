@@ -7,6 +7,8 @@
 
 mod classic;
 mod echo;
+mod native;
 
 pub use classic::{classic_codec, classic_service};
 pub use echo::echo;
+pub use native::{native_codec, native_service};

@@ -89,6 +89,8 @@ impl Reader {
                 Begin::Position(shared.log.cursor(&self.stream, name).unwrap_or(0))
             }
         };
+        // What it says before it is welcomed has to wait.
+        cx.link.pause();
         self.ask(Want::Place(begin), shared, cx);
     }
 
@@ -131,6 +133,7 @@ impl Reader {
     }
 
     fn welcome(&mut self, range: Range, start: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        cx.link.resume();
         self.position = start;
         let read_max = shared.settings.read_max.clamp(1, 1 << 30);
         cx.link.set_marks(read_max as u32, 2 * read_max as u32);
