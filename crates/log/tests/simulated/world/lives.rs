@@ -1,0 +1,216 @@
+//! How a log ends and begins again, and what must be in it then.
+
+use tidewire_log::disk::sim::{Faults, Survival};
+use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, Ticket};
+
+use super::{End, Open, World};
+use crate::reading;
+use crate::seeds::{Verdict, Violation, ensure, trace};
+
+impl World {
+    /// Ends the log and makes the disk as it is found after it.
+    pub(crate) fn end(&mut self, end: End) -> Verdict {
+        self.observe()?;
+        trace(|| format!("end: {end:?}, power {}", self.disk.has_power()));
+        if end == End::Close {
+            self.close()?;
+        }
+        self.open = None;
+        let power = self.disk.has_power();
+        self.disk = match end {
+            End::Close | End::Kill if power => self.disk.kill(),
+            End::Close | End::Kill | End::Crash => self.disk.crash(),
+        };
+        let crashed = !matches!(end, End::Close | End::Kill) || !power;
+        let failed = self.model.failed();
+        for stream in &mut self.model.streams {
+            // Without syncs nothing is promised; what is left must be a prefix all the same.
+            let is_os = self.settings.policy == Policy::Os;
+            stream.proven = if is_os { 0 } else { stream.committed };
+            stream.committed = match crashed {
+                true => stream.proven,
+                false if failed => stream.committed,
+                false => stream.written,
+            };
+        }
+        self.cursors
+            .closed(crashed && self.settings.policy == Policy::Os);
+        self.model.closed();
+        Ok(())
+    }
+
+    /// Opens the log, which must succeed, and holds everything in it against the model.
+    pub(crate) fn reopen(&mut self) -> Verdict {
+        self.opened()?;
+        self.verify()
+    }
+
+    /// Opens the log again and again while power is lost in the middle of it, at last without.
+    pub(crate) fn reopen_with_crashes(&mut self) -> Verdict {
+        for _ in 0..self.random.u8(1..4) {
+            let power = Some(self.random.u64(1..12));
+            self.disk.set_faults(Faults {
+                power,
+                ..Faults::default()
+            });
+            match self.try_open() {
+                Ok(_) => self.open = None,
+                Err(_) if !self.disk.has_power() => {}
+                Err(text) => return Err(Violation(format!("does not open: {text}"))),
+            }
+            self.disk = self.disk.crash();
+            for stream in &mut self.model.streams {
+                stream.committed = stream.proven;
+            }
+            self.cursors.closed(self.settings.policy == Policy::Os);
+        }
+        self.reopen()
+    }
+
+    /// Opens the log; why it refuses otherwise.
+    pub(crate) fn try_open(&mut self) -> Result<Recovery, String> {
+        let opened = EmbeddedLog::open(self.disk.clone(), self.settings.clone());
+        trace(|| match &opened {
+            Ok((_, _, recovery)) => format!("open: {recovery:?}"),
+            Err(error) => format!("open: {error}"),
+        });
+        let (log, writer, recovery) = opened.map_err(|error| error.to_string())?;
+        self.open = Some(Open {
+            log,
+            writer,
+            streams: Vec::new(),
+            producers: Vec::new(),
+        });
+        Ok(recovery)
+    }
+
+    pub(super) fn opened(&mut self) -> Verdict<Recovery> {
+        self.try_open()
+            .map_err(|text| Violation(format!("does not open: {text}")))
+    }
+
+    /// Everything committed is there, nothing else is but what was appended after it, and the marks
+    /// say the same. From here on the model has what the log has.
+    pub(crate) fn verify(&mut self) -> Verdict {
+        let open = self.open.as_mut().expect("the log is open");
+        for stream in &mut self.model.streams {
+            let found = reading::range(&open.log, &stream.name);
+            let next = usize::try_from(found.next).expect("few records");
+            ensure(
+                (stream.committed..=stream.records.len()).contains(&next),
+                || {
+                    format!(
+                        "{}: {next} records of {} appended and {} committed",
+                        stream.name,
+                        stream.records.len(),
+                        stream.committed
+                    )
+                },
+            )?;
+            ensure(found.first <= found.next, || {
+                format!("{}: {found:?}", stream.name)
+            })?;
+            stream.reopened(next);
+            stream.first = found.first;
+            let credit = self.random.usize(0..4000);
+            reading::whole(&open.log, stream, credit)?
+                .map_err(|error| Violation(format!("{}: {error}", stream.name)))?;
+        }
+        for stream in &self.model.streams {
+            open.streams
+                .push(open.log.stream(&stream.name).map_err(unexpected)?);
+        }
+        for producer in &mut self.producers {
+            let stream = &self.model.streams[producer.stream];
+            if producer.name.is_empty() {
+                open.producers.push(ProducerId::ANONYMOUS);
+                continue;
+            }
+            let id = open
+                .log
+                .producer(open.streams[producer.stream], &producer.name);
+            let id = id.map_err(unexpected)?;
+            open.producers.push(id);
+            let (mark, held) = (open.log.mark(id), stream.mark(&producer.name));
+            ensure(mark.appended == held && mark.ticket == Ticket(0), || {
+                format!(
+                    "{}: {} has {mark:?}, the log {held:?}",
+                    stream.name, producer.name
+                )
+            })?;
+            producer.next_id = held.map_or(1, |id| id + 1);
+        }
+        self.cursors.reopened(&open.log)
+    }
+
+    /// Like [`World::verify`] on a disk whose file `flipped` is damaged: what is read is right or
+    /// said to be damaged, and what something on the disk claims is not gone.
+    pub(crate) fn verify_damaged(&mut self, flipped: &str) -> Verdict {
+        for stream in &self.model.streams {
+            let found = reading::range(self.log(), &stream.name);
+            let allowed = stream.claimed as u64..=stream.records.len() as u64;
+            ensure(allowed.contains(&found.next), || {
+                format!(
+                    "{}: {found:?}, expected the end in {allowed:?}",
+                    stream.name
+                )
+            })?;
+            match reading::whole(self.log(), stream, 2000)? {
+                Ok(()) => {}
+                Err(ReadError::Damaged(text)) => {
+                    ensure(text.contains(flipped) && text.contains("byte"), || {
+                        format!("{flipped} is damaged, reading says: {text}")
+                    })?;
+                }
+                Err(gone) => return Err(Violation(format!("{}: {gone}", stream.name))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opening once more, after a crash with nothing under way, finds the same and cuts nothing.
+    pub(crate) fn opens_the_same_again(&mut self) -> Verdict {
+        if self.settings.policy != Policy::Os {
+            let crashed = self.disk.fork().crash_with(Survival::Nothing);
+            self.end(End::Kill)?;
+            self.disk = crashed;
+            for stream in &mut self.model.streams {
+                stream.committed = stream.records.len();
+            }
+        } else {
+            self.end(End::Kill)?;
+        }
+        let recovery = self.opened()?;
+        ensure(recovery.cut.is_none(), || {
+            format!("cut at the second opening: {recovery:?}")
+        })?;
+        self.verify()
+    }
+
+    /// Closes the log, which commits everything accepted unless it fails.
+    pub(super) fn close(&mut self) -> Verdict {
+        let now = self.now();
+        let Open { log, writer, .. } = self.open.take().expect("the log is open");
+        log.close();
+        writer.close(now);
+        let progress = log.progress();
+        self.model.progressed(&progress)?;
+        ensure(self.model.settled() || progress.failure.is_some(), || {
+            format!("closed without committing everything: {progress:?}")
+        })?;
+        for stream in &self.model.streams {
+            let range = reading::range(&log, &stream.name);
+            ensure(range.next == stream.committed as u64, || {
+                format!(
+                    "{}: {} committed, closed at {range:?}",
+                    stream.name, stream.committed
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn unexpected(refused: Refused) -> Violation {
+    Violation(format!("refused after opening: {refused}"))
+}

@@ -1,0 +1,214 @@
+//! One seed's world: a disk, a log on it, its producers, and the model.
+
+mod acts;
+mod lives;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidewire_log::disk::sim::SimDisk;
+use tidewire_log::{EmbeddedLog, Log, Now, ProducerId, Settings, StreamId, Writer};
+
+use crate::cursors::Cursors;
+use crate::model::Model;
+use crate::profile::Profile;
+use crate::reading;
+use crate::seeds::{Verdict, Violation, ensure, trace};
+
+/// How a log comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The process ends in good order.
+    Close,
+    /// The process ends and leaves what was not yet synced to the system.
+    Kill,
+    /// Power is lost; the seed decides how.
+    Crash,
+}
+
+/// A bit that was turned over.
+#[derive(Debug)]
+pub(crate) struct Flip {
+    pub(crate) file: String,
+    offset: u64,
+    bit: u8,
+}
+
+pub(crate) struct World {
+    pub(crate) random: Rng,
+    pub(crate) disk: SimDisk,
+    pub(crate) settings: Settings,
+    pub(crate) model: Model,
+    pub(crate) profile: Profile,
+    cursors: Cursors,
+    /// Whether `DiskFull` is to be expected.
+    pub(crate) may_be_full: bool,
+    /// Whether an append was refused because of it.
+    pub(crate) full: bool,
+    producers: Vec<Producer>,
+    open: Option<Open>,
+    now_us: u64,
+    /// Makes every payload different from every other.
+    nonce: u64,
+}
+
+struct Producer {
+    stream: usize,
+    /// Empty: anonymous.
+    name: String,
+    next_id: u64,
+}
+
+/// A log while it is open; the numbers are those of this opening, in the order of the model's
+/// streams and the world's producers.
+struct Open {
+    log: EmbeddedLog<SimDisk>,
+    writer: Writer<SimDisk>,
+    streams: Vec<StreamId>,
+    producers: Vec<ProducerId>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict<World> {
+        let mut random = Rng::with_seed(seed);
+        let settings = settings(&mut random);
+        let mut world = World {
+            disk: SimDisk::new(random.u64(..)),
+            profile: Profile::draw(&mut random),
+            random,
+            settings,
+            model: Model::default(),
+            cursors: Cursors::default(),
+            may_be_full: false,
+            full: false,
+            producers: Vec::new(),
+            open: None,
+            now_us: 1_000_000_000,
+            nonce: 0,
+        };
+        world.reopen()?;
+        Ok(world)
+    }
+
+    pub(crate) fn log(&self) -> &EmbeddedLog<SimDisk> {
+        &self.open.as_ref().expect("the log is open").log
+    }
+
+    /// Does one thing a process with a log may do.
+    pub(crate) fn act(&mut self) -> Verdict {
+        if self.random.u8(0..100) < self.profile.steps_percent {
+            return self.step();
+        }
+        match self.random.u8(0..100) {
+            0..=3 => self.new_stream(),
+            4..=9 => self.new_producer(),
+            10..=19 => self.read_somewhere(),
+            20..=22 => self.locate_somewhere(),
+            23..=24 => self.set_cursor(),
+            25..=29 => {
+                self.pass_time();
+                Ok(())
+            }
+            _ => self.append().map(drop),
+        }
+    }
+
+    /// Any number of actions.
+    pub(crate) fn live(&mut self) -> Verdict {
+        for _ in 0..self.random.usize(1..=self.profile.actions_max) {
+            self.act()?;
+        }
+        Ok(())
+    }
+
+    /// A past of several segments.
+    pub(crate) fn grow(&mut self) -> Verdict {
+        let bytes = self
+            .settings
+            .segment_bytes
+            .max(4 * self.settings.group_bytes as u64);
+        let bytes = usize::try_from(bytes).expect("small") * self.random.usize(1..4);
+        let mut appended = 0;
+        for _ in 0..1000 {
+            appended += self.append()?.map_or(0, |(_, bytes)| bytes);
+            if appended >= bytes {
+                break;
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Steps the writer once and takes over how far it has come.
+    pub(crate) fn step(&mut self) -> Verdict {
+        self.now_us += self.random.u64(0..2000);
+        let now = self.now();
+        let open = self.open.as_mut().expect("the log is open");
+        let did = open.writer.step(now);
+        trace(|| format!("step: {did:?}, {:?}", open.log.progress()));
+        self.observe()
+    }
+
+    /// Lets up to 20 seconds pass.
+    pub(crate) fn pass_time(&mut self) {
+        self.now_us += self.random.u64(0..20_000_000);
+    }
+
+    /// Steps until everything accepted is committed or the log has failed.
+    pub(crate) fn settle(&mut self) -> Verdict {
+        for _ in 0..1000 {
+            self.step()?;
+            if self.model.settled() || self.model.failed() {
+                return Ok(());
+            }
+            self.now_us += 1_000_000;
+        }
+        Err(Violation(format!(
+            "not settled after 1000 steps: {:?}",
+            self.log().progress()
+        )))
+    }
+
+    /// Readers see all that is committed and nothing more.
+    pub(crate) fn observe(&mut self) -> Verdict {
+        let open = self.open.as_ref().expect("the log is open");
+        self.model.progressed(&open.log.progress())?;
+        for stream in &mut self.model.streams {
+            let range = reading::range(&open.log, &stream.name);
+            ensure(range.next == stream.committed as u64, || {
+                format!(
+                    "{}: {} committed, readers see {range:?}",
+                    stream.name, stream.committed
+                )
+            })?;
+            ensure(
+                range.first >= stream.first && range.first <= range.next,
+                || {
+                    format!(
+                        "{}: the range went back from {} to {range:?}",
+                        stream.name, stream.first
+                    )
+                },
+            )?;
+            if let Some(age) = self.settings.retention_age {
+                let gone = &stream.records[stream.first as usize..range.first as usize];
+                let young = gone
+                    .iter()
+                    .find(|record| record.timestamp_us + age.as_micros() as u64 >= self.now_us);
+                ensure(young.is_none(), || {
+                    format!("{}: removed {young:?}", stream.name)
+                })?;
+            }
+            stream.first = range.first;
+        }
+        self.cursors.committed(self.model.committed);
+        Ok(())
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic: Duration::from_micros(self.now_us),
+            unix_us: self.now_us,
+        }
+    }
+}
