@@ -22,6 +22,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod thread;
+pub mod tools;
 mod writer;
 
 pub use api::{

@@ -117,6 +117,14 @@ impl State {
         self.streams[stream as usize].cursors.get(name).copied()
     }
 
+    /// All cursors: stream, name, position.
+    pub(crate) fn cursors(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        self.streams.iter().flat_map(|stream| {
+            let cursors = stream.cursors.iter();
+            cursors.map(|(name, &position)| (&*stream.name, &**name, position))
+        })
+    }
+
     /// How many cursors there would be with this one.
     pub(crate) fn cursors_with(&self, stream: u32, name: &str) -> usize {
         let is_new = !self.streams[stream as usize].cursors.contains_key(name);

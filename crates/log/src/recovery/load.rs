@@ -10,7 +10,7 @@ use crate::format::{
     BATCH_HEADER, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name,
 };
 use crate::index::Saved;
-use crate::settings::{Settings, Verify};
+use crate::settings::Verify;
 use crate::state::State;
 use crate::writer::Active;
 
@@ -58,12 +58,26 @@ pub(crate) fn contents<D: Disk>(disk: &D, name: &str, into: &mut Vec<u8>) -> io:
     Ok(())
 }
 
-pub(crate) fn load<D: Disk>(disk: &D, settings: &Settings) -> Result<Loaded<D::File>, OpenError> {
+/// What to do with damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Refuse it.
+    Strict,
+    /// Take it for the end of the log, wherever it is: for tools that look and change nothing.
+    Lenient,
+}
+
+/// Reads all segments, or those that need it.
+pub(crate) fn load<D: Disk>(
+    disk: &D,
+    verify: Verify,
+    manner: Manner,
+) -> Result<Loaded<D::File>, OpenError> {
     let numbers = super::segments(disk)
         .map_err(|error| OpenError::io("listing the log's directory", error))?;
-    let mut load = Load::new(&numbers);
+    let mut load = Load::new(&numbers, manner);
     let mut bytes = Vec::new();
-    let durable = match (settings.verify, numbers.last()) {
+    let durable = match (verify, numbers.last()) {
         (Verify::Tail, Some(&last)) => claim_of(disk, last),
         _ => 0,
     };
@@ -81,6 +95,10 @@ pub(crate) fn load<D: Disk>(disk: &D, settings: &Settings) -> Result<Loaded<D::F
             load.beyond(&bytes, number)?;
         }
     }
+    if verify == Verify::Tail && !load.knows_state {
+        // The checkpoint that was to tell everything is torn.
+        return self::load(disk, Verify::All, manner);
+    }
     load.finish()
 }
 
@@ -96,6 +114,9 @@ fn claim_of<D: Disk>(disk: &D, number: u64) -> u64 {
 }
 
 struct Load {
+    manner: Manner,
+    /// The last good segment was read.
+    knows_state: bool,
     log: Option<u64>,
     walked: Walked,
     segments: Vec<Found>,
@@ -105,7 +126,7 @@ struct Load {
 }
 
 impl Load {
-    fn new(numbers: &[u64]) -> Load {
+    fn new(numbers: &[u64], manner: Manner) -> Load {
         let first = numbers.first().copied().unwrap_or(1);
         let mut walked = Walked {
             next_batch: first,
@@ -117,6 +138,8 @@ impl Load {
             walked.claims.add(first);
         }
         Load {
+            manner,
+            knows_state: true,
             log: None,
             walked,
             segments: Vec::new(),
@@ -152,6 +175,7 @@ impl Load {
             && saved.next_batch == next
             && saved.view.used <= length;
         if is_ours {
+            self.knows_state = false;
             self.log = Some(saved.header.log);
             self.walked.next_batch = next;
             self.segments.push(Found {
@@ -189,7 +213,7 @@ impl Load {
                 format!("one that begins with batch {number}"),
             );
             if number < expected {
-                return Err(self.refuse(number, fault));
+                return self.refuse(bytes, number, fault);
             }
             self.fault = Some(self.damage(number, fault));
             return self.beyond(bytes, number);
@@ -201,16 +225,19 @@ impl Load {
                 return self.beyond(bytes, number);
             }
             // The header is whole, and says that this file is of no log that could be opened.
-            Err(fault) => return Err(self.refuse(number, fault)),
+            Err(fault) => return self.refuse(bytes, number, fault),
         };
-        self.one_log(header)?;
+        if let Some(fault) = self.foreign(header) {
+            return self.refuse(bytes, number, fault);
+        }
         let mut view = unread();
         let end = walk_segment(bytes, header, &mut self.walked, &mut view, |_, _| {});
-        if end.is_nonsense
-            && let Some(fault) = end.fault
-        {
-            return Err(self.refuse(number, fault));
-        }
+        let fault = match end.fault {
+            Some(fault) if end.is_nonsense && self.manner == Manner::Strict => {
+                return self.refuse(bytes, number, fault);
+            }
+            fault => fault,
+        };
         let next_batch = self.walked.next_batch;
         let is_followed = next == Some(next_batch);
         let found = Found {
@@ -221,11 +248,12 @@ impl Load {
         if end.offset == SEGMENT_HEADER as u64 {
             // Header and first batch are written together: without the one, the other is torn.
             let zeros = || Fault::new(end.offset, "the first batch of the segment", "zeros");
-            self.fault = Some(self.damage(number, end.fault.unwrap_or_else(zeros)));
+            self.fault = Some(self.damage(number, fault.unwrap_or_else(zeros)));
             return self.beyond(bytes, number);
         }
         self.segments.push(found);
-        if let Some(fault) = end.fault.filter(|_| !is_followed) {
+        self.knows_state = true;
+        if let Some(fault) = fault.filter(|_| !is_followed) {
             self.fault = Some(self.damage(number, fault));
             let rest = &bytes[end.offset as usize..];
             self.beyond_bytes += significant(rest);
@@ -236,8 +264,11 @@ impl Load {
 
     /// A segment behind the good part of the log.
     fn beyond(&mut self, bytes: &[u8], number: u64) -> Result<(), OpenError> {
-        if let Ok(header) = SegmentHeader::decode(bytes, number) {
-            self.one_log(header)?;
+        if self.manner == Manner::Strict
+            && let Ok(header) = SegmentHeader::decode(bytes, number)
+            && let Some(fault) = self.foreign(header)
+        {
+            return self.refuse(bytes, number, fault);
         }
         self.beyond.push(number);
         self.beyond_bytes += significant(bytes);
@@ -246,28 +277,29 @@ impl Load {
     }
 
     /// All segments must be of the log that the first one is of.
-    fn one_log(&mut self, header: SegmentHeader) -> Result<(), OpenError> {
+    fn foreign(&mut self, header: SegmentHeader) -> Option<Fault> {
         let log = *self.log.get_or_insert(header.log);
-        if header.log == log {
-            return Ok(());
-        }
         let found = format!("one of log {:016x}", header.log);
-        let fault = Fault::new(16, format!("a segment of log {log:016x}"), found);
-        Err(self.refuse(header.number, fault))
+        (header.log != log).then(|| Fault::new(16, format!("a segment of log {log:016x}"), found))
     }
 
-    fn refuse(&self, number: u64, fault: Fault) -> OpenError {
-        let claimed = self.walked.claims.through;
-        OpenError::Damaged {
-            damage: self.damage(number, fault),
-            claimed,
+    fn refuse(&mut self, bytes: &[u8], number: u64, fault: Fault) -> Result<(), OpenError> {
+        let damage = self.damage(number, fault);
+        if self.manner == Manner::Strict {
+            return Err(OpenError::Damaged {
+                damage,
+                claimed: self.walked.claims.through,
+            });
         }
+        self.fault.get_or_insert(damage);
+        self.beyond(bytes, number)
     }
 
     fn finish<F>(self) -> Result<Loaded<F>, OpenError> {
         let next_batch = self.walked.next_batch;
         let claimed = self.walked.claims.through;
-        if claimed >= next_batch
+        if self.manner == Manner::Strict
+            && claimed >= next_batch
             && let Some(damage) = self.fault
         {
             return Err(OpenError::Damaged { damage, claimed });

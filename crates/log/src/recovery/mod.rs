@@ -23,7 +23,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
-pub(crate) use load::{contents, load};
+pub(crate) use load::{Manner, contents, load, significant};
 pub(crate) use walk::{Claims, scan_claims, walk_segment};
 
 /// What was found when the log was opened.
@@ -144,7 +144,7 @@ pub(crate) fn open<D: Disk>(
         return Err(OpenError::Settings(fault));
     }
     tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
-    let loaded = load(&disk, &settings)?;
+    let loaded = load(&disk, settings.verify, Manner::Strict)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
     if settings.mistakes.makes(|mistakes| mistakes.trust_index)
         && let Some(state) = ahead::load(&disk, loaded.next_batch)

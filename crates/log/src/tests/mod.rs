@@ -2,6 +2,7 @@
 
 mod basics;
 mod recovery;
+mod tools;
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use crate::disk::sim::{Faults, SimDisk, Survival};
 use crate::disk::{Disk, DiskFile};
 use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Refused, Settings, Step};
 
-const FIRST: &str = "00000000000000000001.seg";
+pub(super) const FIRST: &str = "00000000000000000001.seg";
 
 type Opened = Result<(EmbeddedLog<SimDisk>, crate::Writer<SimDisk>, Recovery), OpenError>;
 
@@ -16,7 +16,7 @@ fn open(disk: &SimDisk) -> Opened {
 }
 
 /// A log of batches of three records each, written one by one, with the offset where each ends.
-fn batches(count: u64) -> (SimDisk, Vec<usize>) {
+pub(super) fn batches(count: u64) -> (SimDisk, Vec<usize>) {
     let disk = SimDisk::new(3);
     let (log, mut writer, _) = open(&disk).expect("the log");
     let stream = log.stream("s").expect("a stream");
@@ -212,7 +212,7 @@ fn groups_that_arrived_out_of_order_are_cut_with_what_is_missing_before_them() {
 }
 
 /// A log of several segments.
-fn segments() -> SimDisk {
+pub(super) fn segments() -> SimDisk {
     let disk = SimDisk::new(3);
     let (log, mut writer, _) = open(&disk).expect("the log");
     let stream = log.stream("s").expect("a stream");
@@ -229,7 +229,7 @@ fn segments() -> SimDisk {
     disk
 }
 
-fn names(disk: &SimDisk) -> Vec<String> {
+pub(super) fn names(disk: &SimDisk) -> Vec<String> {
     disk.names()
         .into_iter()
         .filter(|name| name.ends_with(".seg"))

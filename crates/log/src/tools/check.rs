@@ -1,0 +1,174 @@
+//! Whether everything is as it was written: not only up to the first problem.
+
+use crate::disk::Disk;
+use crate::format::{
+    ALIGN, BATCH_MAGIC, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name,
+};
+use crate::recovery::{contents, segments};
+use crate::{Damage, OpenError};
+
+/// What a check has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many segments there are.
+    pub segments: u64,
+    /// How many batches are as they were written.
+    pub batches: u64,
+    /// How many records are in those.
+    pub records: u64,
+    /// The last batch that another one says was durable.
+    pub durable_through: u64,
+    /// Everything that is not as it was written, in the order of the log.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, and what.
+    pub damage: Damage,
+    /// The first batch behind it that is as it was written, if there is one.
+    pub next_good: Option<u64>,
+    /// Whether the batch was acknowledged as durable. If not, opening the log cuts it off, with all
+    /// that follows.
+    pub acknowledged: bool,
+}
+
+/// Reads everything and lists every problem.
+///
+/// # Errors
+/// [`OpenError::Io`].
+pub fn check<D: Disk>(disk: &D) -> Result<Report, OpenError> {
+    let numbers =
+        segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
+    let first = numbers.first().copied().unwrap_or(1);
+    let mut check = Check {
+        report: Report {
+            segments: numbers.len() as u64,
+            ..Report::default()
+        },
+        next_batch: first,
+        log: None,
+    };
+    if first > 1 {
+        check.report.durable_through = first;
+    }
+    let mut bytes = Vec::new();
+    for &number in &numbers {
+        let name = segment_name(number);
+        contents(disk, &name, &mut bytes)
+            .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
+        check.segment(&bytes, number);
+    }
+    let Check { mut report, .. } = check;
+    let through = report.durable_through;
+    report.problems.iter_mut().for_each(|problem| {
+        problem.acknowledged = problem.damage.batch <= through;
+    });
+    Ok(report)
+}
+
+struct Check {
+    report: Report,
+    next_batch: u64,
+    log: Option<u64>,
+}
+
+impl Check {
+    fn problem(&mut self, number: u64, fault: Fault, next_good: Option<u64>) {
+        let Fault {
+            offset,
+            expected,
+            found,
+        } = fault;
+        let (file, batch) = (segment_name(number), self.next_batch);
+        let damage = Damage {
+            file,
+            offset,
+            batch,
+            expected,
+            found,
+        };
+        self.report.problems.push(Problem {
+            damage,
+            next_good,
+            acknowledged: false,
+        });
+    }
+
+    fn segment(&mut self, bytes: &[u8], number: u64) {
+        if number != self.next_batch {
+            let expected = format!("a segment that begins with batch {}", self.next_batch);
+            let fault = Fault::new(0, expected, format!("one that begins with batch {number}"));
+            self.problem(number, fault, Some(number));
+            self.next_batch = number;
+        }
+        match SegmentHeader::decode(bytes, number) {
+            Ok(header) if self.log.is_some_and(|log| log != header.log) => {
+                let expected = format!("a segment of log {:016x}", self.log.unwrap_or_default());
+                let found = format!("one of log {:016x}", header.log);
+                self.problem(number, Fault::new(16, expected, found), None);
+            }
+            Ok(header) => self.log = Some(header.log),
+            Err(fault) => self.problem(number, fault, None),
+        }
+        let mut offset = SEGMENT_HEADER;
+        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+            match self.batch(rest, offset as u64, number) {
+                Ok(batch) => {
+                    self.next_batch = batch.number + 1;
+                    offset += batch.length as usize;
+                }
+                Err(_) if rest.iter().all(|&byte| byte == 0) => return,
+                Err(fault) => {
+                    let next = self.find(bytes, offset + ALIGN, number);
+                    let next_good = next.as_ref().map(|(_, batch)| batch.number);
+                    self.problem(number, fault, next_good);
+                    let Some((at, batch)) = next else { return };
+                    self.next_batch = batch.number;
+                    offset = at;
+                }
+            }
+        }
+    }
+
+    fn batch(&mut self, rest: &[u8], offset: u64, number: u64) -> Result<BatchHeader, Fault> {
+        let batch = BatchHeader::decode(rest, offset, number)?;
+        self.report.durable_through = self.report.durable_through.max(batch.durable_through);
+        if batch.number != self.next_batch {
+            let expected = format!("batch {}", self.next_batch);
+            return Err(Fault::new(
+                offset,
+                expected,
+                format!("batch {}", batch.number),
+            ));
+        }
+        if self.log.is_some_and(|log| log != batch.log) {
+            let expected = format!("a batch of log {:016x}", self.log.unwrap_or_default());
+            return Err(Fault::new(
+                offset,
+                expected,
+                format!("one of log {:016x}", batch.log),
+            ));
+        }
+        batch.verify(rest, offset)?;
+        self.report.batches += 1;
+        self.report.records += u64::from(batch.records);
+        Ok(batch)
+    }
+
+    /// The next whole batch of this segment and log from an offset on.
+    fn find(&self, bytes: &[u8], from: usize, number: u64) -> Option<(usize, BatchHeader)> {
+        (from..bytes.len()).step_by(ALIGN).find_map(|offset| {
+            let rest = &bytes[offset..];
+            if !rest.starts_with(&BATCH_MAGIC) {
+                return None;
+            }
+            let batch = BatchHeader::decode(rest, offset as u64, number).ok()?;
+            let is_ours = self.log.is_none_or(|log| log == batch.log);
+            let is_next = batch.number >= self.next_batch;
+            let is_good = is_ours && is_next && batch.verify(rest, offset as u64).is_ok();
+            is_good.then_some((offset, batch))
+        })
+    }
+}
