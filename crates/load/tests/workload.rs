@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use tidewire_ingest::Level;
 use tidewire_ingest::classic::Mode;
 use tidewire_load::workload::{
     AckLoad, Checks, DiscardLoad, EchoLoad, Extent, Failure, Generator, Outcome, Preset, Rounds,
@@ -121,6 +122,7 @@ fn acknowledger(mut socket: TcpStream) -> (usize, Vec<u64>) {
 
 fn acks() -> AckLoad {
     AckLoad {
+        level: Level::None,
         mode: Mode::Sync,
         payload: 5,
         batch: 10,

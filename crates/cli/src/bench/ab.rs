@@ -148,8 +148,11 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         };
         output::write(path, "bench ab", environment, shown)?;
     }
-    for stand in [Some(a), Some(b), control].into_iter().flatten() {
-        stand.server.stop()?;
+    for (side, stand) in [("A", Some(a)), ("B", Some(b)), ("the control", control)] {
+        let limit = stand.map(|stand| stand.server.stop()).transpose()?;
+        if let Some(limit) = limit.flatten() {
+            println!("{side}: {limit}");
+        }
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Who makes the load, and where both sides run.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewire::{EngineChoice, TcpOptions};
@@ -26,6 +27,10 @@ pub(crate) struct GeneratorArgs {
     /// bbr disturbs loopback [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Where servers that are started keep their logs during the run, each in a directory of its own
+    /// [default: the system's place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Core of the server that is started [default: 0 if there are two]
     #[arg(long, value_name = "CORE", conflicts_with = "no_pin")]
     server_cpu: Option<usize>,
@@ -49,6 +54,10 @@ impl GeneratorArgs {
 
     pub(crate) fn congestion(&self) -> Option<&str> {
         self.congestion.as_deref()
+    }
+
+    pub(crate) fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
     }
 
     fn client_cpu(&self) -> Option<usize> {

@@ -1,8 +1,9 @@
 //! What is sent, from the command line.
 
 use tidewire_ingest::classic::Mode;
+use tidewire_ingest::{Level, client};
 use tidewire_load::workload::{
-    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, Preset, Rounds, Workload,
+    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, NativeLoad, Preset, Rounds, Workload,
 };
 
 use crate::exit::Failure;
@@ -72,12 +73,7 @@ impl LoadArgs for EchoArgs {
             self.batch
         };
         bounded(self.size, most.min(self.pipeline))?;
-        if self
-            .rate
-            .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
-        {
-            return Err(Failure::usage("--rate must be more than 0"));
-        }
+        positive("--rate", self.rate)?;
         Ok(Load {
             workload: Workload::Echo(EchoLoad {
                 size: self.size,
@@ -103,12 +99,34 @@ pub(crate) struct AckArgs {
     /// Bytes of a payload; a message has 12 more [default: 5]
     #[arg(long, value_name = "BYTES")]
     size: Option<u32>,
+    /// What the messages are framed by: classic (to the service ack) or native (to ingest)
+    #[arg(long, default_value = "classic", value_name = "PROTOCOL")]
+    protocol: Protocol,
+    /// What acknowledgements are to mean: none, received or durable. With the native protocol the
+    /// client asks for it; with the classic one it is a setting of the server that is started
+    /// [default: none, native durable]
+    #[arg(long, visible_alias = "server-level", value_name = "LEVEL")]
+    level: Option<Level>,
+    /// Gives each connection's producer a name (native protocol)
+    #[arg(long)]
+    named: bool,
+    /// Messages a second over all connections, each sent at its time as far as the window has room;
+    /// latency counts from that time (native protocol) [default: as many as are acknowledged]
+    #[arg(long, value_name = "N", conflicts_with = "batch")]
+    rate: Option<f64>,
     /// Messages in each write [default: 150, in request-reply mode 1]
     #[arg(long, value_name = "N")]
     batch: Option<u32>,
     /// Most messages sent and not acknowledged; 0 is no limit [default: 0, in request-reply mode 1]
     #[arg(long, value_name = "N")]
     window: Option<u64>,
+}
+
+/// A framing of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Protocol {
+    Classic,
+    Native,
 }
 
 /// The acknowledgement load in rounds.
@@ -128,6 +146,12 @@ pub(crate) struct AckRoundsArgs {
 impl LoadArgs for AckRoundsArgs {
     fn load(&self) -> Result<Load, Failure> {
         let mut load = self.ack.load()?;
+        let rounds = self.rounds.is_some() || self.round_messages.is_some();
+        if rounds && matches!(load.workload, Workload::Native(_)) {
+            return Err(Failure::usage(
+                "--rounds goes with the classic protocol; see --count",
+            ));
+        }
         if let Workload::Ack(ack) = &mut load.workload {
             ack.rounds = self.rounds(ack);
             if ack.rounds.is_some_and(|r| r.rounds == 0 || r.messages == 0) {
@@ -158,8 +182,49 @@ impl AckRoundsArgs {
     }
 }
 
+impl AckArgs {
+    fn native(&self) -> Result<Load, Failure> {
+        if self.preset.is_some() || self.mode.is_some() {
+            return Err(Failure::usage(
+                "--preset and --mode go with the classic protocol",
+            ));
+        }
+        let load = NativeLoad {
+            level: match self.level {
+                None | Some(Level::Durable) => client::Level::Durable,
+                Some(Level::Received) => client::Level::Received,
+                Some(Level::None) => {
+                    return Err(Failure::usage(
+                        "--level none: the native protocol has received and durable",
+                    ));
+                }
+            },
+            named: self.named,
+            payload: self.size.unwrap_or(5),
+            batch: self.batch.unwrap_or(150),
+            window: self.window.unwrap_or(0),
+            rate: self.rate,
+        };
+        positive("--rate", load.rate)?;
+        at_least_one("--batch", load.batch as usize)?;
+        bounded(load.message_len(), load.batch)?;
+        Ok(Load {
+            workload: Workload::Native(load),
+            nodelay: None,
+        })
+    }
+}
+
 impl LoadArgs for AckArgs {
     fn load(&self) -> Result<Load, Failure> {
+        if self.protocol == Protocol::Native {
+            return self.native();
+        }
+        if self.rate.is_some() || self.named {
+            return Err(Failure::usage(
+                "--rate and --named go with --protocol native",
+            ));
+        }
         let mode = match (self.preset, self.mode) {
             (Some(Preset(preset)), Some(mode)) if preset != mode => {
                 return Err(Failure::usage(format!(
@@ -171,6 +236,7 @@ impl LoadArgs for AckArgs {
         };
         let base = self.preset.map_or_else(|| plain(mode), Preset::load);
         let load = AckLoad {
+            level: self.level.unwrap_or(base.level),
             payload: self.size.unwrap_or(base.payload),
             batch: self.batch.unwrap_or(base.batch),
             window: self.window.unwrap_or(base.window),
@@ -190,6 +256,7 @@ fn plain(mode: Mode) -> AckLoad {
     let lock_step = mode == Mode::RequestReply;
     AckLoad {
         mode,
+        level: Level::None,
         payload: 5,
         batch: if lock_step { 1 } else { 150 },
         window: u64::from(lock_step),
@@ -222,6 +289,13 @@ impl LoadArgs for DiscardArgs {
             nodelay: None,
         })
     }
+}
+
+fn positive(what: &str, n: Option<f64>) -> Result<(), Failure> {
+    if n.is_none_or(|n| n.is_finite() && n > 0.0) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{what} must be more than 0")))
 }
 
 fn at_least_one(what: &str, n: usize) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ mod ab;
 mod generator;
 mod load;
 mod output;
+mod scratch;
 mod side;
 mod single;
 mod target;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use tidewire_ingest::{Level, client};
 use tidewire_load::environment::Environment;
 use tidewire_load::histogram::LatencySummary;
 use tidewire_load::meter::{Metered, SATURATED, STEAL_MAX};
@@ -18,7 +19,7 @@ use crate::exit::Failure;
 pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> String {
     let unit = match workload {
         Workload::Echo(_) => "requests",
-        Workload::Ack(_) | Workload::Discard(_) => "messages",
+        Workload::Ack(_) | Workload::Native(_) | Workload::Discard(_) => "messages",
     };
     let mut lines = Lines::default();
     lines.add(
@@ -114,7 +115,28 @@ pub(super) fn described(workload: &Workload) -> String {
             let checks = load
                 .checks
                 .map_or("", |_| ", acknowledgements read now and then");
-            format!("ack/{mode} of {len} bytes, {batch} a write{window}{checks}")
+            let level = match load.level {
+                Level::None => String::new(),
+                level => format!(", level {level}"),
+            };
+            format!("ack/{mode} of {len} bytes, {batch} a write{window}{checks}{level}")
+        }
+        Workload::Native(load) => {
+            let window = match load.window {
+                0 => String::new(),
+                window => format!(", window {window}"),
+            };
+            let level = match load.level {
+                client::Level::Received => "received",
+                client::Level::Durable => "durable",
+            };
+            let named = if load.named { ", with names" } else { "" };
+            let pace = match load.rate {
+                Some(rate) => format!("{rate} a second"),
+                None => format!("{} a write", load.batch),
+            };
+            let len = load.message_len();
+            format!("ingest of {len} bytes, {pace}{window}, level {level}{named}")
         }
         Workload::Discard(load) => {
             format!("discard of {} bytes, {} a write", load.size, load.batch)
@@ -142,6 +164,7 @@ fn unsaturated(server_percent: f64, metered: &Metered) -> String {
 fn offered(workload: &Workload) -> Option<f64> {
     match workload {
         Workload::Echo(load) => load.rate,
+        Workload::Native(load) => load.rate,
         Workload::Ack(_) | Workload::Discard(_) => None,
     }
 }

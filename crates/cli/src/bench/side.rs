@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use tidewire_ingest::classic::Mode;
-use tidewire_load::workload::{AckLoad, DiscardLoad, Workload};
+use tidewire_ingest::{Level, client};
+use tidewire_load::workload::{AckLoad, DiscardLoad, NativeLoad, Workload};
 
 use super::load::Load;
 use crate::exit::Failure;
@@ -109,7 +110,8 @@ fn kind(text: &str) -> Result<Kind, String> {
             .map(Kind::Ack)
             .map_err(|e: tidewire_ingest::classic::UnknownMode| e.to_string()),
         None if text == "discard" => Ok(Kind::Discard),
-        _ => Err(format!("service={text}: discard, or ack/MODE")),
+        None if text == "ingest" => Ok(Kind::Ingest),
+        _ => Err(format!("service={text}: discard, ingest, or ack/MODE")),
     }
 }
 
@@ -126,6 +128,17 @@ impl Side {
                     load.window
                 },
                 ..load
+            }),
+            (Some(Kind::Ingest), Workload::Ack(load)) => Workload::Native(NativeLoad {
+                level: match load.level {
+                    Level::Received => client::Level::Received,
+                    Level::None | Level::Durable => client::Level::Durable,
+                },
+                named: false,
+                payload: load.payload,
+                batch: load.batch,
+                window: load.window,
+                rate: None,
             }),
             (Some(Kind::Discard), Workload::Ack(load)) => Workload::Discard(DiscardLoad {
                 size: load.message_len(),

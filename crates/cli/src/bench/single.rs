@@ -119,7 +119,10 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         let kind = format!("bench {}", load.workload.service());
         output::write(path, &kind, output::environment(), shown)?;
     }
-    server.stop()
+    if let Some(limit) = server.stop()? {
+        println!("log          {limit}");
+    }
+    Ok(())
 }
 
 /// What a failed run means for whoever called.
@@ -144,6 +147,7 @@ fn lock_step(workload: &Workload, connections: usize) -> bool {
         && match workload {
             Workload::Echo(load) => load.pipeline == 1,
             Workload::Ack(load) => load.window == 1,
+            Workload::Native(load) => load.window == 1,
             Workload::Discard(_) => false,
         }
 }

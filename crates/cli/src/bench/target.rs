@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use tidewire_ingest::Level;
 use tidewire_load::child::{ChildServer, Launch};
 use tidewire_load::procfs::Process;
 use tidewire_load::workload::{Target, Workload};
 
 use super::generator::GeneratorArgs;
+use super::scratch::Scratch;
 use super::side::{Server, Side};
 use crate::exit::Failure;
 
@@ -19,6 +21,8 @@ pub(crate) struct Ready {
     child: Option<ChildServer>,
     /// It is this executable.
     own: bool,
+    /// Where its log is. Goes after the child has.
+    scratch: Option<Scratch>,
     target: Target,
     engine: Option<String>,
 }
@@ -31,11 +35,13 @@ impl Ready {
         generator: &GeneratorArgs,
     ) -> Result<Ready, Failure> {
         let cpu = generator.server_cpu();
+        let mut scratch = None;
         let launch = match &side.server {
             Server::There { addr, pid } => {
                 return Ok(Ready {
                     child: None,
                     own: false,
+                    scratch: None,
                     target: Target {
                         addr: *addr,
                         process: pid.map(Process::new),
@@ -45,7 +51,12 @@ impl Ready {
                     engine: None,
                 });
             }
-            Server::Own(args) => own(args, workload, generator.congestion())?,
+            Server::Own(args) => {
+                if has_log(workload) && !args.iter().any(|arg| arg.starts_with("--data")) {
+                    scratch = Some(Scratch::new(generator.data())?);
+                }
+                own(args, workload, generator.congestion(), scratch.as_ref())?
+            }
             Server::Program(words) => Launch::new(&words[0]).args(&words[1..]),
         };
         let cores = match cpu {
@@ -67,6 +78,7 @@ impl Ready {
             },
             engine: Some(listening.engine.clone()),
             child: Some(child),
+            scratch,
             own: matches!(side.server, Server::Own(_)),
         })
     }
@@ -87,17 +99,18 @@ impl Ready {
             .map_or_else(String::new, ChildServer::stderr_tail)
     }
 
-    /// Stops it if it was started here.
-    pub(crate) fn stop(self) -> Result<(), Failure> {
+    /// Stops it if it was started here. Says whether its log was what held it up, if it says so.
+    pub(crate) fn stop(self) -> Result<Option<String>, Failure> {
         let Some(child) = self.child else {
-            return Ok(());
+            return Ok(None);
         };
         let stopped = child
             .stop(STOP_WITHIN)
             .map_err(|e| Failure::usage(format!("cannot stop the server: {e}")))?;
         // Other programs need not know what ending in order means.
         if stopped.is_clean() || !self.own {
-            return Ok(());
+            drop(self.scratch);
+            return Ok(limited(&stopped.stderr));
         }
         Err(Failure::wrong(format!(
             "the server did not end in order ({}); its stderr ends with:\n{}",
@@ -106,8 +119,43 @@ impl Ready {
     }
 }
 
+/// Whether the server needs a log for it.
+fn has_log(workload: &Workload) -> bool {
+    match workload {
+        Workload::Native(_) => true,
+        Workload::Ack(load) => load.level != Level::None,
+        Workload::Echo(_) | Workload::Discard(_) => false,
+    }
+}
+
+/// What the counters in a server's last words say about its log.
+fn limited(stderr: &str) -> Option<String> {
+    let count = |name: &str| -> u64 {
+        let counts = stderr.split_ascii_whitespace().filter_map(|word| {
+            let (key, value) = word.rsplit_once('=')?;
+            // The first counter of a line is preceded by `counters=`.
+            key.ends_with(name).then(|| value.parse::<u64>().ok())?
+        });
+        counts.sum()
+    };
+    let log = count("paused_by_log");
+    let commits = count("paused_by_window") + count("paused_by_commits");
+    if log + commits == 0 {
+        return None;
+    }
+    Some(format!(
+        "reading was paused {log} times because the log's queue was full and {commits} times because \
+         too much was not committed: the log was the limit at these times"
+    ))
+}
+
 /// This executable's `serve`, for the service of the workload only.
-fn own(args: &[String], workload: &Workload, congestion: Option<&str>) -> Result<Launch, Failure> {
+fn own(
+    args: &[String],
+    workload: &Workload,
+    congestion: Option<&str>,
+    scratch: Option<&Scratch>,
+) -> Result<Launch, Failure> {
     let executable = std::env::current_exe()
         .map_err(|e| Failure::usage(format!("cannot find this executable to start it: {e}")))?;
     let service = match workload.mode() {
@@ -115,14 +163,41 @@ fn own(args: &[String], workload: &Workload, congestion: Option<&str>) -> Result
         None => workload.service().to_owned(),
     };
     let listen = format!("{service}=127.0.0.1:0");
-    // A server under load that pauses between runs is not idle; logs cost time.
+    // A server under load that pauses between runs is not idle; logs cost time, but for the counters
+    // at the end.
+    let log = "warn,tidewire::serve::services=info";
     let mut all = vec![
-        "serve", &service, "--listen", &listen, "--idle", "0", "--log", "warn",
+        "serve", &service, "--listen", &listen, "--idle", "0", "--log", log,
     ];
+    if let Workload::Ack(load) = workload
+        && load.level != Level::None
+    {
+        all.extend(["--ack-level", load.level.name()]);
+    }
     if let Some(name) = congestion {
         all.extend(["--congestion", name]);
     }
     all.extend(args.iter().map(String::as_str));
-    let all: Vec<OsString> = all.into_iter().map(OsString::from).collect();
+    let mut all: Vec<OsString> = all.into_iter().map(OsString::from).collect();
+    if let Some(scratch) = scratch {
+        all.extend(["--data".into(), scratch.path().into()]);
+    }
     Ok(Launch::new(executable).args(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_found_in_the_last_words() {
+        let words = "INFO ingest counters=producers=1 messages=7 paused_by_log=3 paused_by_window=2\n\
+                     INFO ack mode=sync counters=paused_by_log=4\n";
+        let said = limited(words).unwrap();
+        assert!(
+            said.contains("paused 7 times") && said.contains("and 2 times"),
+            "{said}"
+        );
+        assert_eq!(limited("INFO ingest counters=producers=1 messages=7"), None);
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use tidewire::{Instant, Link};
+use tidewire_ingest::Level;
 use tidewire_ingest::classic::{Chain, Classic, HEADER, Mode, header};
 
 use super::client::Driver;
@@ -18,6 +19,9 @@ pub struct AckLoad {
     /// The dialect spoken.
     #[serde(serialize_with = "by_name")]
     pub mode: Mode,
+    /// What the server is to acknowledge; only its settings know it.
+    #[serde(serialize_with = "level_name")]
+    pub level: Level,
     /// Bytes of a payload; 5 in the field.
     pub payload: u32,
     /// Messages handed to the kernel at once, at least 1.
@@ -54,6 +58,10 @@ pub struct Rounds {
 
 fn by_name<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(mode.name())
+}
+
+fn level_name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(level.name())
 }
 
 impl AckLoad {

@@ -15,6 +15,11 @@ use super::stage::{Desk, Phase, Stage};
 /// marks are set so that [`Link::full`] is true until the kernel has taken all that was written,
 /// and then [`Driver::send`] is called again.
 pub(super) trait Driver: Sized + 'static {
+    /// The connection is there; nothing that counts may be sent before [`Driver::send`].
+    fn greet(&mut self, link: &mut Link<'_>) {
+        let _ = link;
+    }
+
     /// Sends the next batch if it is time for it and nothing is queued.
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk);
 
@@ -96,6 +101,7 @@ impl<D: Driver> Protocol for Client<D> {
 
     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.set_marks(0, 1);
+        self.driver.greet(&mut cx.link);
         cx.local.stage.opened();
         self.obey(cx);
     }
@@ -114,7 +120,9 @@ impl<D: Driver> Protocol for Client<D> {
     }
 
     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
-        self.driver.send(&mut cx.link, cx.local);
+        if self.began {
+            self.driver.send(&mut cx.link, cx.local);
+        }
         self.report(cx);
     }
 

@@ -1,12 +1,12 @@
 //! The echo load: messages that must come back as they were sent.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use tidewire::{Instant, Link};
 
 use super::EchoLoad;
 use super::client::Driver;
+use super::pace::Pace;
 use super::pattern::Pattern;
 use super::stage::Desk;
 
@@ -23,29 +23,7 @@ pub(super) struct Echo {
     partial: usize,
     /// How many messages were sent when, for those in flight.
     sends: VecDeque<(u32, Instant)>,
-    schedule: Option<Schedule>,
-}
-
-/// When messages are to be sent.
-struct Schedule {
-    every: Duration,
-    /// From the begin of the load, so that connections take turns.
-    offset: Duration,
-    next: Option<Instant>,
-}
-
-impl Schedule {
-    /// Moves the times that have come, at most `most`, to `sends`.
-    fn take_due(&mut self, most: u32, now: Instant, sends: &mut VecDeque<(u32, Instant)>) -> u32 {
-        let next = self.next.get_or_insert(now + self.offset);
-        let mut due = 0;
-        while due < most && *next <= now {
-            sends.push_back((1, *next));
-            *next = *next + self.every;
-            due += 1;
-        }
-        due
-    }
+    pace: Option<Pace>,
 }
 
 impl Echo {
@@ -59,15 +37,9 @@ impl Echo {
             received_to: start,
             partial: 0,
             sends: VecDeque::new(),
-            schedule: load.rate.map(|rate| {
-                let seconds = connections as f64 / rate;
-                let every = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-                Schedule {
-                    every,
-                    offset: every.mul_f64(connection as f64 / connections as f64),
-                    next: None,
-                }
-            }),
+            pace: load
+                .rate
+                .map(|rate| Pace::new(rate, connection, connections)),
         }
     }
 
@@ -75,7 +47,7 @@ impl Echo {
         let room = self.load.pipeline - self.in_flight;
         let left = u32::try_from(self.left).unwrap_or(u32::MAX);
         let most = match self.load.batch {
-            _ if self.schedule.is_some() => room,
+            _ if self.pace.is_some() => room,
             0 => room,
             batch => batch.min(self.load.pipeline),
         }
@@ -111,9 +83,11 @@ impl Driver for Echo {
             return;
         }
         let now = link.clock();
-        if let Some(schedule) = &mut self.schedule {
-            messages = schedule.take_due(messages, now, &mut self.sends);
-            if let Some(next) = schedule.next.filter(|next| *next > now) {
+        if let Some(pace) = &mut self.pace {
+            let sends = &mut self.sends;
+            let due = pace.take_due(messages.into(), now, |at| sends.push_back((1, at)));
+            messages = due as u32;
+            if let Some(next) = pace.next(now) {
                 link.set_timer(next);
             }
             if messages == 0 {

@@ -10,6 +10,8 @@ mod ack;
 mod client;
 mod discard;
 mod echo;
+mod native;
+mod pace;
 mod pattern;
 mod preset;
 mod run;
@@ -19,6 +21,7 @@ use serde::Serialize;
 use tidewire_ingest::classic::Mode;
 
 pub use ack::{AckLoad, Checks, Rounds};
+pub use native::NativeLoad;
 pub use preset::Preset;
 pub use run::{Extent, Failure, Generator, Outcome, Progress, Target, Watch, run};
 pub use stage::Round;
@@ -31,6 +34,8 @@ pub enum Workload {
     Echo(EchoLoad),
     /// Messages that are acknowledged.
     Ack(AckLoad),
+    /// Messages to a log, over the native protocol.
+    Native(NativeLoad),
     /// Bytes that nobody answers.
     Discard(DiscardLoad),
 }
@@ -41,6 +46,7 @@ impl Workload {
         match self {
             Workload::Echo(_) => "echo",
             Workload::Ack(_) => "ack",
+            Workload::Native(_) => "ingest",
             Workload::Discard(_) => "discard",
         }
     }
@@ -49,7 +55,7 @@ impl Workload {
     pub fn mode(&self) -> Option<Mode> {
         match self {
             Workload::Ack(load) => Some(load.mode),
-            Workload::Echo(_) | Workload::Discard(_) => None,
+            Workload::Echo(_) | Workload::Native(_) | Workload::Discard(_) => None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tidewire_ingest::Level;
 use tidewire_ingest::classic::Mode;
 
 use super::ack::{AckLoad, Checks, Rounds};
@@ -42,6 +43,7 @@ impl Preset {
         };
         AckLoad {
             mode: self.0,
+            level: Level::None,
             payload: 5,
             batch,
             window,

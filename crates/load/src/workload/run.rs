@@ -12,6 +12,7 @@ use super::ack::Acks;
 use super::client::{Clients, Driver};
 use super::discard::Discard;
 use super::echo::Echo;
+use super::native::Native;
 use super::stage::{Counts, Phase, Round, Stage};
 use crate::abba::Sample;
 use crate::histogram::{Latencies, LatencySummary};
@@ -259,6 +260,11 @@ pub fn run(
         }
         Workload::Ack(load) => {
             let make = move |connection| Acks::new(load, count(connection), connection);
+            run.go(Clients::new(&stage, false, make), watch)
+        }
+        Workload::Native(load) => {
+            let make =
+                move |connection| Native::new(load, count(connection), connection, connections);
             run.go(Clients::new(&stage, false, make), watch)
         }
         Workload::Discard(load) => {

@@ -233,6 +233,12 @@ impl Desk {
             .store(tally.bytes.load(Relaxed) + bytes, Relaxed);
     }
 
+    /// Whether the load has begun.
+    #[inline]
+    pub(super) fn is_sending(&self) -> bool {
+        self.stage.phase() >= Phase::Sending
+    }
+
     /// Whether latencies count now.
     #[inline]
     pub(super) fn measuring(&self) -> bool {

@@ -1,0 +1,251 @@
+//! The load of the native protocol: a producer's session on each connection, the same that programs
+//! use, so that every acknowledgement is checked as it is there.
+
+use std::collections::VecDeque;
+
+use serde::{Serialize, Serializer};
+use tidewire::{Instant, Link};
+use tidewire_ingest::client::{Amount, Event, Level, Producing, Session};
+
+use super::client::Driver;
+use super::pace::Pace;
+use super::stage::Desk;
+
+/// Bytes of a message in front of its payload.
+const HEADER: usize = tidewire_ingest::classic::HEADER;
+/// Pieces of at most this many bytes are copied into the output, larger ones are shared with it.
+const COPIED_MAX: usize = 4096;
+/// Sends remembered one by one; beyond, they are lumped together with the time of the first.
+const SENDS_MAX: usize = 1 << 20;
+
+/// Messages to a log, acknowledged at a level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NativeLoad {
+    /// What acknowledgements mean.
+    #[serde(serialize_with = "by_name")]
+    pub level: Level,
+    /// Whether each connection is a producer with a name, `bench-0` and so on.
+    pub named: bool,
+    /// Bytes of a payload.
+    pub payload: u32,
+    /// Messages handed to the kernel at once, at least 1.
+    pub batch: u32,
+    /// Most messages sent and not acknowledged; 0 is what the server grants.
+    pub window: u64,
+    /// Messages a second, over all connections, each sent at its time as far as the window has room,
+    /// and its latency counted from that time. `None` sends as soon as there is room.
+    pub rate: Option<f64>,
+}
+
+fn by_name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match level {
+        Level::Received => "received",
+        Level::Durable => "durable",
+    })
+}
+
+impl NativeLoad {
+    /// Bytes of a message.
+    pub fn message_len(&self) -> usize {
+        HEADER + self.payload as usize
+    }
+}
+
+/// One connection of it.
+pub(super) struct Native {
+    load: NativeLoad,
+    session: Session,
+    payload: Vec<u8>,
+    /// Messages still to be sent; `u64::MAX` has no end.
+    left: u64,
+    /// How many messages were sent when, for those not acknowledged.
+    sends: VecDeque<(u64, Instant)>,
+    pace: Option<Pace>,
+}
+
+impl Native {
+    pub(super) fn new(load: NativeLoad, count: u64, connection: u64, connections: usize) -> Native {
+        let producing = Producing {
+            producer: if load.named {
+                format!("bench-{connection}")
+            } else {
+                String::new()
+            },
+            level: load.level,
+            // The window bounds what is held here.
+            buffer: Amount {
+                messages: u64::MAX,
+                bytes: u64::MAX,
+            },
+            window: Amount {
+                messages: load.window,
+                bytes: 0,
+            },
+            ..Producing::default()
+        };
+        Native {
+            load,
+            session: Session::new(producing).expect("names are short"),
+            payload: vec![b'x'; load.payload as usize],
+            left: count,
+            sends: VecDeque::new(),
+            pace: load
+                .rate
+                .map(|rate| Pace::new(rate, connection, connections)),
+        }
+    }
+
+    /// Messages that may go out now, in one write.
+    fn next_batch(&self) -> u64 {
+        let Some(granted) = self.session.granted() else {
+            return 0;
+        };
+        let in_bytes = granted.window_bytes / self.load.message_len() as u64;
+        let granted = u64::from(granted.window_messages).min(in_bytes).max(1);
+        let window = match self.load.window {
+            0 => granted,
+            wanted => wanted.min(granted),
+        };
+        let room = window - self.session.held().messages.min(window);
+        let most = self.left.min(window);
+        if self.pace.is_some() {
+            return most.min(room);
+        }
+        let most = most.min(self.load.batch.into());
+        if most <= room { most } else { 0 }
+    }
+
+    fn remember(&mut self, messages: u64, now: Instant) {
+        let lump = self.sends.len() >= SENDS_MAX;
+        match self.sends.back_mut() {
+            Some((waiting, _)) if lump => *waiting += messages,
+            _ => self.sends.push_back((messages, now)),
+        }
+    }
+
+    /// Hands over what the session has for the connection.
+    fn write(&mut self, now: Instant, link: &mut Link<'_>) {
+        while let Some(piece) = self.session.output(now) {
+            if piece.len() <= COPIED_MAX {
+                link.write(&piece);
+            } else {
+                link.write_shared(piece);
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, newly: Amount, link: &mut Link<'_>, desk: &mut Desk) {
+        let mut messages = newly.messages;
+        desk.count(messages, newly.bytes);
+        let now = desk.measuring().then(|| link.clock());
+        while messages > 0 {
+            let (waiting, at) = self.sends.front_mut().expect("every message was sent");
+            let these = messages.min(*waiting);
+            if let Some(now) = now {
+                desk.latency(now.since(*at), these);
+            }
+            *waiting -= these;
+            messages -= these;
+            if *waiting == 0 {
+                self.sends.pop_front();
+            }
+        }
+    }
+}
+
+impl Driver for Native {
+    fn greet(&mut self, link: &mut Link<'_>) {
+        let now = link.now();
+        self.session.connected(now);
+        self.write(now, link);
+    }
+
+    fn send(&mut self, link: &mut Link<'_>, _: &mut Desk) {
+        let mut messages = self.next_batch();
+        if messages == 0 || link.full() {
+            return;
+        }
+        let now = link.clock();
+        match self.pace.take() {
+            None => self.remember(messages, now),
+            Some(mut pace) => {
+                messages = pace.take_due(messages, now, |at| self.remember(1, at));
+                if let Some(next) = pace.next(now) {
+                    link.set_timer(next);
+                }
+                self.pace = Some(pace);
+            }
+        }
+        self.left -= if self.left == u64::MAX { 0 } else { messages };
+        for _ in 0..messages {
+            let pushed = self.session.push(&self.payload);
+            pushed.expect("a welcome came, and there is room");
+        }
+        self.write(now, link);
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        link: &mut Link<'_>,
+        desk: &mut Desk,
+    ) -> Result<usize, String> {
+        let mut newly = Amount::default();
+        let (mut refused, mut welcome) = (None, None);
+        let done = self
+            .session
+            .received(bytes, link.now(), |event| match event {
+                Event::Acknowledged { newly: more, .. } => {
+                    newly.messages += more.messages;
+                    newly.bytes += more.bytes;
+                }
+                Event::Refused(refusal) => {
+                    refused = Some(format!("refused: {}, {}", refusal.reason, refusal.text));
+                }
+                Event::Welcome(granted) => welcome = Some(granted),
+                Event::KeepAlive => {}
+            });
+        let done = done.map_err(|e| e.to_string())?;
+        if let Some(granted) = welcome
+            && granted.payload_max < self.load.payload
+        {
+            let most = granted.payload_max;
+            return Err(format!("it takes payloads of at most {most} bytes"));
+        }
+        if let Some(refused) = refused {
+            // What is refused for a while is no load that could be measured.
+            return Err(refused);
+        }
+        if newly.messages > 0 {
+            self.acknowledged(newly, link, desk);
+        }
+        if desk.is_sending() && (newly.messages > 0 || welcome.is_some()) {
+            self.send(link, desk);
+        }
+        Ok(done)
+    }
+
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.send(link, desk);
+    }
+
+    fn end(&mut self, link: &mut Link<'_>) {
+        link.clear_timer();
+        self.left = 0;
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.session.is_settled()
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.session.granted().is_none() || !self.session.is_settled()
+    }
+
+    fn owed(&self) -> String {
+        match self.session.granted() {
+            None => "no welcome".into(),
+            Some(_) => format!("{} messages not acknowledged", self.session.held().messages),
+        }
+    }
+}
