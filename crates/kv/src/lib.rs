@@ -1,7 +1,8 @@
 //! The key-value store: Redis's protocol and the small binary one, on one store.
 //!
 //! [`store`] holds the keys, [`commands`] works on them, [`types`] are their values; [`resp`] and
-//! [`binary`] are the codecs and [`reply`] the answers. All of that is plain code without I/O.
+//! [`binary`] are the codecs and [`reply`] the answers. All of that is plain code without I/O;
+//! [`service`] puts it on loops.
 
 #![deny(unsafe_code)]
 
@@ -9,5 +10,6 @@ pub mod binary;
 pub mod commands;
 pub mod reply;
 pub mod resp;
+pub mod service;
 pub mod store;
 pub mod types;

@@ -1,5 +1,6 @@
 //! The data structures behind the values of keys: plain data, no locks, no clock.
 
+pub mod glob;
 pub mod score;
 
 macro_rules! stub {

@@ -1,0 +1,79 @@
+//! The commands of one batch, with what they hold of the store between them.
+
+use std::sync::Arc;
+
+use super::shared::Shared;
+use crate::commands::Spec;
+use crate::reply::Reply;
+use crate::store::{Ran, Runner, Waiter, Watch};
+
+/// Runs the commands about keys of one batch. Locks are kept from one command to the next; they
+/// have to be let go of with [`pause`](Batch::pause) before anything else that uses the store.
+pub(crate) struct Batch<'s> {
+    pub(crate) shared: &'s Shared,
+    pub(crate) db: u16,
+    runner: Runner<'s>,
+    in_transaction: bool,
+}
+
+impl<'s> Batch<'s> {
+    pub(crate) fn new(shared: &'s Shared, db: u16, now_ms: u64, seed: u64) -> Batch<'s> {
+        Batch {
+            shared,
+            db,
+            runner: shared.store.runner(now_ms, seed),
+            in_transaction: false,
+        }
+    }
+
+    /// Whether reads count as uses of keys.
+    pub(crate) fn set_no_touch(&mut self, yes: bool) {
+        self.runner.no_touch = yes;
+    }
+
+    /// Brings into the cache what commands are about to use.
+    pub(crate) fn prefetch<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+    ) {
+        self.runner.prefetch(self.db, commands);
+    }
+
+    /// Lets go of all locks.
+    #[inline]
+    pub(crate) fn pause(&mut self) {
+        if !self.in_transaction {
+            self.runner.release();
+        }
+    }
+
+    /// Runs a command.
+    #[inline]
+    pub(crate) fn run(&mut self, spec: &'static Spec, args: &[&[u8]], reply: &mut Reply) -> Ran {
+        self.runner.run(spec, self.db, args, reply)
+    }
+
+    /// Lets the command that has just come back blocked wait.
+    pub(crate) fn wait(&mut self, waiter: Waiter) -> Arc<Waiter> {
+        let waiter = Arc::new(waiter);
+        self.runner.wait(&waiter);
+        waiter
+    }
+
+    /// Holds what these commands need, until the end; false if something that was watched has
+    /// changed.
+    pub(crate) fn begin<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+        watches: Vec<Watch>,
+    ) -> bool {
+        self.in_transaction = self.runner.begin(commands, watches);
+        self.in_transaction
+    }
+
+    /// Ends the transaction.
+    pub(crate) fn end(&mut self) {
+        self.runner.end();
+        self.in_transaction = false;
+    }
+}

@@ -1,0 +1,288 @@
+//! The service that speaks the small binary protocol, on database 0 of the store.
+//!
+//! A WRITE is a plain SET: it replaces whatever was there and its expiry. A READ of a key that
+//! holds something else than a string, or a value too long for the protocol's one byte of length,
+//! answers as a miss does, with an empty value, and is counted. A WRITE that the store refuses for
+//! lack of memory ends the connection: an answer could only pretend.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidewire::{Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+
+use super::stats::Count;
+use crate::binary::{self, Request, Step};
+use crate::commands::{self, Spec};
+use crate::reply::{Proto, Reply};
+use crate::resp::parse_integer;
+use crate::store::Store;
+
+/// The database that it serves.
+const DB: u16 = 0;
+
+/// Replies that are put together before they are handed on; bytes. Each goes out in one piece.
+const FLUSH: usize = 48 << 10;
+
+/// What the service has counted, on all loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BinaryCounters {
+    /// READs answered, misses included.
+    pub reads: u64,
+    /// WRITEs done.
+    pub writes: u64,
+    /// READs of values that the protocol cannot carry; answered empty.
+    pub unreadable: u64,
+    /// Connections closed for what they sent.
+    pub faults: u64,
+    /// WRITEs refused for lack of memory; each closed its connection.
+    pub refused: u64,
+}
+
+impl fmt::Display for BinaryCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "reads={} writes={} unreadable={} faults={} refused={}",
+            self.reads, self.writes, self.unreadable, self.faults, self.refused
+        )
+    }
+}
+
+/// The counts of one loop.
+#[derive(Debug, Default)]
+struct Counts {
+    reads: Count,
+    writes: Count,
+    unreadable: Count,
+    faults: Count,
+    refused: Count,
+}
+
+impl Counts {
+    fn add_to(&self, sum: &mut BinaryCounters) {
+        sum.reads += self.reads.value();
+        sum.writes += self.writes.value();
+        sum.unreadable += self.unreadable.value();
+        sum.faults += self.faults.value();
+        sum.refused += self.refused.value();
+    }
+}
+
+/// The counts of all loops.
+#[derive(Debug, Default)]
+struct Totals {
+    running: Vec<Arc<Counts>>,
+    /// Of loops that have ended: the threads engine has one for each connection.
+    ended: BinaryCounters,
+}
+
+/// Serves a [`Store`] to clients of the binary protocol. A clone is another handle on the same
+/// service.
+#[derive(Clone)]
+pub struct BinaryService {
+    store: Arc<Store>,
+    totals: Arc<Mutex<Totals>>,
+    get: &'static Spec,
+    set: &'static Spec,
+}
+
+impl BinaryService {
+    /// Serves database 0 of `store`.
+    #[must_use]
+    pub fn new(store: Arc<Store>) -> BinaryService {
+        let command = |name| commands::find(name).expect("one of the basic commands");
+        BinaryService {
+            store,
+            totals: Arc::default(),
+            get: command(b"get"),
+            set: command(b"set"),
+        }
+    }
+
+    /// The limits to give the builder: no request is longer than 515 bytes.
+    #[must_use]
+    pub fn limits() -> Limits {
+        Limits {
+            carried: 128 << 10,
+            output_hard: 1 << 20,
+            ..Limits::default()
+        }
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> BinaryCounters {
+        let totals = lock(&self.totals);
+        let mut sum = totals.ended;
+        for counts in &totals.running {
+            counts.add_to(&mut sum);
+        }
+        sum
+    }
+}
+
+fn lock(totals: &Mutex<Totals>) -> MutexGuard<'_, Totals> {
+    totals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for BinaryService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BinaryService({:?})", self.counters())
+    }
+}
+
+impl Service for BinaryService {
+    type Conn = BinaryConn;
+
+    fn on_loop(&self, _: LoopHandle<()>) -> BinaryLocal {
+        let counts = Arc::new(Counts::default());
+        lock(&self.totals).running.push(counts.clone());
+        BinaryLocal {
+            store: self.store.clone(),
+            totals: self.totals.clone(),
+            counts,
+            replies: Vec::new(),
+            scratch: Reply::new(Proto::Resp2),
+            get: self.get,
+            set: self.set,
+        }
+    }
+
+    fn accept(&self, _: &Peer, _: &mut BinaryLocal) -> Result<BinaryConn, Refusal> {
+        Ok(BinaryConn)
+    }
+}
+
+/// State of one loop.
+pub struct BinaryLocal {
+    store: Arc<Store>,
+    totals: Arc<Mutex<Totals>>,
+    counts: Arc<Counts>,
+    /// Where replies are put together; empty between calls.
+    replies: Vec<u8>,
+    /// What the command of one request answered.
+    scratch: Reply,
+    get: &'static Spec,
+    set: &'static Spec,
+}
+
+impl Drop for BinaryLocal {
+    fn drop(&mut self) {
+        let mut totals = lock(&self.totals);
+        let ours = &self.counts;
+        totals.running.retain(|known| !Arc::ptr_eq(known, ours));
+        ours.add_to(&mut totals.ended);
+    }
+}
+
+impl fmt::Debug for BinaryLocal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BinaryLocal").finish_non_exhaustive()
+    }
+}
+
+/// One connection of a [`BinaryService`]: it remembers nothing.
+#[derive(Debug)]
+pub struct BinaryConn;
+
+impl Protocol for BinaryConn {
+    type Local = BinaryLocal;
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        let mut replies = std::mem::take(&mut cx.local.replies);
+        let next = serve(input, &mut replies, cx);
+        replies.clear();
+        cx.local.replies = replies;
+        next
+    }
+}
+
+/// How a run of requests ended.
+enum End {
+    Needs(usize),
+    /// There may be more.
+    Flush,
+    Close(&'static str),
+}
+
+fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryConn>) -> Next {
+    loop {
+        if cx.link.full() {
+            return Next::AfterDrain;
+        }
+        let mut used = 0;
+        let end = run(input.bytes(), replies, &mut used, cx);
+        input.consume(used);
+        if !replies.is_empty() {
+            cx.link.write(replies);
+            replies.clear();
+        }
+        match end {
+            End::Flush => {}
+            End::Needs(_) if input.is_empty() => return Next::More,
+            End::Needs(n) => return Next::AtLeast(n),
+            End::Close(why) => {
+                tracing::warn!(peer = %cx.link.peer().addr, "{why}: closing the connection");
+                cx.link.finish_because(why);
+                return Next::More;
+            }
+        }
+    }
+}
+
+/// Runs the requests that `bytes` begin with; `used` of the bytes are dealt with.
+fn run(bytes: &[u8], replies: &mut Vec<u8>, used: &mut usize, cx: &mut Cx<'_, BinaryConn>) -> End {
+    let now_ms = cx.link.wall().as_millis() as u64;
+    let seed = cx.link.random();
+    let BinaryLocal {
+        store,
+        counts,
+        scratch,
+        get,
+        set,
+        ..
+    } = &mut *cx.local;
+    let mut runner = store.runner(now_ms, seed);
+    loop {
+        if replies.len() >= FLUSH {
+            return End::Flush;
+        }
+        scratch.clear();
+        match binary::parse(&bytes[*used..]) {
+            Step::Request(Request::Read { key }, len) => {
+                runner.run(get, DB, &[b"get", key], scratch);
+                let value = value(scratch.bytes());
+                counts.reads.add(1);
+                counts.unreadable.add(u64::from(value.is_none()));
+                binary::encode_response(value.unwrap_or_default(), replies);
+                *used += len;
+            }
+            Step::Request(Request::Write { key, value }, len) => {
+                runner.run(set, DB, &[b"set", key, value], scratch);
+                if scratch.bytes().starts_with(b"-") {
+                    counts.refused.add(1);
+                    return End::Close("no memory for a write");
+                }
+                counts.writes.add(1);
+                binary::encode_response(value, replies);
+                *used += len;
+            }
+            Step::Needs(n) => return End::Needs(n),
+            Step::Bad(fault) => {
+                counts.faults.add(1);
+                return End::Close(fault.reason());
+            }
+        }
+    }
+}
+
+/// The value in the reply of GET, empty for a miss; `None` if the protocol cannot carry it.
+fn value(reply: &[u8]) -> Option<&[u8]> {
+    let end = reply.iter().position(|&b| b == b'\r')?;
+    match (reply[0], parse_integer(&reply[1..end])?) {
+        (b'$', -1) => Some(b""),
+        (b'$', len @ 0..=255) => reply.get(end + 2..end + 2 + len as usize),
+        _ => None,
+    }
+}

@@ -1,0 +1,117 @@
+//! Blocking commands: a connection that waits for a key.
+//!
+//! The store runs the command for it when a key is ready and posts the reply; the place for that in
+//! the mailbox is taken beforehand. When the wait ends otherwise (its time is over, CLIENT UNBLOCK,
+//! the peer has gone) the store says who was first, so that nothing is answered twice.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidewire::{Cx, Permit};
+
+use super::batch::Batch;
+use super::conn::{RespConn, flush};
+use super::message::Message;
+use super::run::Outcome;
+use crate::commands::Spec;
+use crate::reply::Reply;
+use crate::store::{Blocked, Deliver, Store, Waiter};
+
+/// A connection's wait.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    waiter: Arc<Waiter>,
+}
+
+/// Why a wait is over without a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    TimedOut,
+    Unblocked { error: bool },
+}
+
+/// The place in the mailbox of the connection that waits.
+struct Place(Mutex<Option<Permit<Message>>>);
+
+impl Deliver for Place {
+    fn deliver(&self, reply: Vec<u8>) {
+        let permit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(permit) = permit {
+            permit.post(Message::Served(reply));
+        }
+    }
+}
+
+impl Wait {
+    /// Gives up. False if a reply is on its way already.
+    pub(crate) fn cancel(&self, store: &Store) -> bool {
+        store.cancel(&self.waiter)
+    }
+}
+
+impl RespConn {
+    /// Waits for what the command has said. The locks under which it found nothing are still held.
+    #[cold]
+    pub(crate) fn begin_wait(
+        &mut self,
+        spec: &'static Spec,
+        blocked: Blocked,
+        args: &[&[u8]],
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        let Ok(permit) = cx.handle().reserve() else {
+            reply.error("ERR too many clients wait already");
+            return Outcome::Done;
+        };
+        let timeout = blocked.timeout;
+        let to = Box::new(Place(Mutex::new(Some(permit))));
+        let waiter = Waiter::new(blocked, spec, self.session.db, args, self.session.proto, to);
+        let waiter = batch.wait(waiter);
+        if let Some(timeout) = timeout {
+            cx.link.set_timer_after(timeout);
+        }
+        self.waits += 1;
+        self.card().wait.store(self.waits, Relaxed);
+        self.wait = Some(Box::new(Wait { waiter }));
+        Outcome::Waits
+    }
+
+    /// Ends the wait without a key, unless a reply is on its way.
+    pub(crate) fn wait_over(&mut self, over: Over, cx: &mut Cx<'_, RespConn>) {
+        let shared = cx.local.shared.clone();
+        let Some(wait) = &self.wait else { return };
+        if !wait.cancel(&shared.store) {
+            return;
+        }
+        let mut reply = Reply::new(self.session.proto);
+        match over {
+            Over::Unblocked { error: true } => {
+                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            }
+            Over::Unblocked { error: false } | Over::TimedOut => {
+                wait.waiter.blocked().nothing.write(&mut reply);
+            }
+        }
+        self.end_wait(&mut reply, cx);
+    }
+
+    /// Answers, and goes on with the commands behind.
+    pub(crate) fn end_wait(&mut self, reply: &mut Reply, cx: &mut Cx<'_, RespConn>) {
+        self.wait = None;
+        self.card().wait.store(0, Relaxed);
+        cx.link.clear_timer();
+        flush(reply, &mut cx.link, &cx.local.stats);
+        cx.link.resume();
+    }
+
+    /// Gives the wait up before the connection ends, so that no key is spent on it.
+    pub(crate) fn abandon_wait(&mut self, cx: &mut Cx<'_, RespConn>) {
+        if let Some(wait) = &self.wait
+            && wait.cancel(&cx.local.shared.store)
+        {
+            self.wait = None;
+        }
+    }
+}

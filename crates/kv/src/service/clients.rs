@@ -1,0 +1,191 @@
+//! Who is connected: what CLIENT LIST shows, and how CLIENT KILL and CLIENT UNBLOCK reach others.
+//!
+//! A connection keeps its own card up to date with plain stores; others only read it. The list is
+//! in parts, each with a lock of its own, taken when a connection comes or goes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidewire::Handle;
+
+use super::message::Message;
+
+const PARTS: usize = 16;
+
+/// What everybody may know of one connection.
+pub(crate) struct Card {
+    pub(crate) id: u64,
+    pub(crate) addr: SocketAddr,
+    pub(crate) handle: Handle<Message>,
+    /// Milliseconds of the loops' clock.
+    pub(crate) opened_ms: u64,
+    pub(crate) active_ms: AtomicU64,
+    pub(crate) db: AtomicU32,
+    /// The last command's number in the table; `u32::MAX` before the first.
+    pub(crate) command: AtomicU32,
+    pub(crate) channels: AtomicU32,
+    pub(crate) patterns: AtomicU32,
+    pub(crate) shard_channels: AtomicU32,
+    /// Commands queued by MULTI, plus one; 0 outside.
+    pub(crate) queued: AtomicU32,
+    pub(crate) watching: AtomicU32,
+    pub(crate) resp3: AtomicBool,
+    pub(crate) no_evict: AtomicBool,
+    pub(crate) no_touch: AtomicBool,
+    /// Which of its waits in blocking commands it is in; 0 for none.
+    pub(crate) wait: AtomicU64,
+    /// Unconsumed input and queued output when it last ran; bytes.
+    pub(crate) input_len: AtomicU32,
+    pub(crate) output_len: AtomicU64,
+    names: Mutex<Names>,
+}
+
+/// What a client calls itself.
+#[derive(Clone, Default)]
+pub(crate) struct Names {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) lib_name: Box<[u8]>,
+    pub(crate) lib_ver: Box<[u8]>,
+}
+
+impl Card {
+    pub(crate) fn new(id: u64, addr: SocketAddr, handle: Handle<Message>, now_ms: u64) -> Card {
+        Card {
+            id,
+            addr,
+            handle,
+            opened_ms: now_ms,
+            active_ms: AtomicU64::new(now_ms),
+            db: AtomicU32::new(0),
+            command: AtomicU32::new(u32::MAX),
+            channels: AtomicU32::new(0),
+            patterns: AtomicU32::new(0),
+            shard_channels: AtomicU32::new(0),
+            queued: AtomicU32::new(0),
+            watching: AtomicU32::new(0),
+            resp3: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            wait: AtomicU64::new(0),
+            input_len: AtomicU32::new(0),
+            output_len: AtomicU64::new(0),
+            names: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn subscriptions(&self) -> u32 {
+        self.channels.load(Relaxed)
+            + self.patterns.load(Relaxed)
+            + self.shard_channels.load(Relaxed)
+    }
+
+    /// Whether it counts as a subscriber where clients are sorted by what they are.
+    pub(crate) fn is_subscriber(&self) -> bool {
+        self.subscriptions() > 0
+    }
+
+    /// The line of CLIENT LIST and CLIENT INFO.
+    pub(crate) fn line(&self, local: &str, now_ms: u64, command: &str) -> String {
+        let names = self.names().clone();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let queued = self.queued.load(Relaxed);
+        let mut line = String::with_capacity(320);
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={local} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={} lib-name={} \
+             lib-ver={}",
+            self.id,
+            self.addr,
+            text(&names.name),
+            now_ms.saturating_sub(self.opened_ms) / 1000,
+            now_ms.saturating_sub(self.active_ms.load(Relaxed)) / 1000,
+            self.flags(),
+            self.db.load(Relaxed),
+            self.channels.load(Relaxed),
+            self.patterns.load(Relaxed),
+            self.shard_channels.load(Relaxed),
+            i64::from(queued) - 1,
+            self.input_len.load(Relaxed),
+            self.output_len.load(Relaxed),
+            u64::from(self.input_len.load(Relaxed)) + self.output_len.load(Relaxed),
+            if self.resp3.load(Relaxed) { 3 } else { 2 },
+            text(&names.lib_name),
+            text(&names.lib_ver),
+        );
+        line
+    }
+
+    fn flags(&self) -> String {
+        let mut flags = String::new();
+        let all = [
+            ('P', self.is_subscriber()),
+            ('x', self.queued.load(Relaxed) > 0),
+            ('b', self.wait.load(Relaxed) > 0),
+            ('e', self.no_evict.load(Relaxed)),
+            ('T', self.no_touch.load(Relaxed)),
+        ];
+        flags.extend(all.iter().filter(|(_, set)| *set).map(|(flag, _)| flag));
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        flags
+    }
+}
+
+/// All connections of the service.
+#[derive(Default)]
+pub(crate) struct Clients {
+    last_id: AtomicU64,
+    parts: [Mutex<BTreeMap<u64, Arc<Card>>>; PARTS],
+}
+
+impl Clients {
+    /// A number that no other connection had or will have.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    pub(crate) fn add(&self, card: Arc<Card>) {
+        self.part(card.id).insert(card.id, card);
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        self.part(id).remove(&id);
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Card>> {
+        self.part(id).get(&id).cloned()
+    }
+
+    /// Everybody, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Card>> {
+        let mut all: Vec<Arc<Card>> = Vec::new();
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(part.values().cloned());
+        }
+        all.sort_by_key(|card| card.id);
+        all
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let parts = self.parts.iter();
+        parts
+            .map(|part| part.lock().unwrap_or_else(PoisonError::into_inner).len())
+            .sum()
+    }
+
+    fn part(&self, id: u64) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {
+        let part = &self.parts[id as usize % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

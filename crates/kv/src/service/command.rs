@@ -1,0 +1,168 @@
+//! COMMAND: what commands there are, for clients that ask before they send.
+
+use super::call::{Call, Flow};
+use super::table::{Entry, table};
+use crate::reply::Reply;
+use crate::types::glob;
+
+const HELP: &[&str] = &[
+    "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "(no subcommand)",
+    "    Return details about all commands.",
+    "COUNT",
+    "    Return the total number of commands.",
+    "DOCS [<command-name> ...]",
+    "    Return documentation of commands.",
+    "GETKEYS <full-command>",
+    "    Return the keys of a full command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys of a full command and how they are used.",
+    "INFO [<command-name> ...]",
+    "    Return details about commands.",
+    "LIST [FILTERBY (MODULE|ACLCAT|PATTERN) <value>]",
+    "    Return the names of commands.",
+];
+
+/// Runs COMMAND.
+pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
+    let all = table().all();
+    let Some(sub) = call.args.get(1) else {
+        call.reply.array(all.len());
+        for entry in all {
+            details(call.reply, entry);
+        }
+        return Flow::Done;
+    };
+    let sub = sub.to_ascii_lowercase();
+    let rest = &call.args[2..];
+    match (&sub[..], rest) {
+        (b"count", []) => call.reply.integer(all.len() as i64),
+        (b"info", names) => {
+            let everything: Vec<&[u8]> = all.iter().map(|e| e.name.as_bytes()).collect();
+            let names = if names.is_empty() {
+                &everything[..]
+            } else {
+                names
+            };
+            call.reply.array(names.len());
+            for name in names {
+                match table().find(name) {
+                    Some(entry) => details(call.reply, entry),
+                    None => call.reply.null_array(),
+                }
+            }
+        }
+        (b"docs", names) => {
+            let shown: Vec<&Entry> = match names {
+                [] => all.iter().collect(),
+                names => names.iter().filter_map(|name| table().find(name)).collect(),
+            };
+            call.reply.map(shown.len());
+            for entry in shown {
+                call.reply.bulk(entry.name.as_bytes());
+                docs(call.reply, entry);
+            }
+        }
+        (b"list", []) => names(call.reply, all.iter().collect()),
+        (b"list", [by, how, value]) if by.eq_ignore_ascii_case(b"filterby") => {
+            let value = value.to_ascii_lowercase();
+            let keep: Box<dyn Fn(&Entry) -> bool> = match how.to_ascii_lowercase().as_slice() {
+                b"module" => Box::new(|_| false),
+                b"aclcat" => {
+                    let category = String::from_utf8_lossy(&value).into_owned();
+                    Box::new(move |entry| entry.categories().contains(&category.as_str()))
+                }
+                b"pattern" => Box::new(move |entry| glob::matches(&value, entry.name.as_bytes())),
+                _ => {
+                    call.reply.error("ERR syntax error");
+                    return Flow::Done;
+                }
+            };
+            names(call.reply, all.iter().filter(|entry| keep(entry)).collect());
+        }
+        (b"list", _) => call.reply.error("ERR syntax error"),
+        (b"getkeys", args @ [_, ..]) => keys(call, args, false),
+        (b"getkeysandflags", args @ [_, ..]) => keys(call, args, true),
+        (b"help", []) => call.help(HELP),
+        _ => call.subcommand_error(&[
+            "count",
+            "info",
+            "docs",
+            "list",
+            "getkeys",
+            "getkeysandflags",
+            "help",
+        ]),
+    }
+    Flow::Done
+}
+
+fn names(reply: &mut Reply, entries: Vec<&Entry>) {
+    reply.array(entries.len());
+    for entry in entries {
+        reply.bulk(entry.name.as_bytes());
+    }
+}
+
+fn details(reply: &mut Reply, entry: &Entry) {
+    let flags = entry.flags();
+    let (first, last, step) = entry.key_positions();
+    let categories = entry.categories();
+    reply.array(10);
+    reply.bulk(entry.name.as_bytes());
+    reply.integer(entry.arity.into());
+    reply.set(flags.len());
+    for flag in &flags {
+        reply.simple(flag);
+    }
+    reply.integer(first);
+    reply.integer(last);
+    reply.integer(step);
+    reply.set(categories.len());
+    for category in categories {
+        reply.simple(&format!("@{category}"));
+    }
+    // Tips, key specifications, subcommands.
+    reply.array(0);
+    reply.array(0);
+    reply.array(0);
+}
+
+fn docs(reply: &mut Reply, entry: &Entry) {
+    reply.map(2);
+    reply.bulk(b"summary");
+    reply.bulk(format!("{} as in Redis", entry.name.to_ascii_uppercase()).as_bytes());
+    reply.bulk(b"group");
+    reply.bulk(entry.group().as_bytes());
+}
+
+fn keys(call: &mut Call<'_, '_>, args: &[&[u8]], flags: bool) {
+    let Some(entry) = table().find(args[0]) else {
+        return call.reply.error("ERR Invalid command specified");
+    };
+    if !entry.takes(args.len()) {
+        return call
+            .reply
+            .error("ERR Invalid number of arguments specified for command");
+    }
+    let keys = entry.keys(args);
+    if keys.is_empty() {
+        return call.reply.error(if entry.may_have_keys() {
+            "ERR Invalid arguments specified for command"
+        } else {
+            "ERR The command has no key arguments"
+        });
+    }
+    call.reply.array(keys.len());
+    for key in keys {
+        if flags {
+            call.reply.array(2);
+            call.reply.bulk(key);
+            call.reply.set(1);
+            call.reply
+                .simple(if entry.is_write() { "RW" } else { "RO" });
+        } else {
+            call.reply.bulk(key);
+        }
+    }
+}

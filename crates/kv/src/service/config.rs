@@ -1,0 +1,324 @@
+//! CONFIG: settings under the names that Redis has for them.
+//!
+//! What cannot be changed here has its value in [`FIXED`]; what can has a function in [`LIVE`] that
+//! checks a new value, and another call of it that takes it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::call::{Call, Flow};
+use super::shared::Shared;
+use crate::resp::parse_integer;
+use crate::store::Policy;
+use crate::types::glob;
+
+const HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern> [<pattern> ...]",
+    "    Return parameters matching glob-like patterns and their values.",
+    "SET <directive> <value> [<directive> <value> ...]",
+    "    Set configuration directives to values.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+];
+
+/// Parameters that are what they are.
+const FIXED: &[(&str, &str)] = &[
+    ("activedefrag", "no"),
+    ("appendfsync", "no"),
+    ("appendonly", "no"),
+    ("cluster-enabled", "no"),
+    ("daemonize", "no"),
+    ("dir", "/"),
+    ("hash-max-listpack-entries", "128"),
+    ("hash-max-listpack-value", "64"),
+    ("io-threads", "1"),
+    ("latency-monitor-threshold", "0"),
+    ("list-max-listpack-size", "-2"),
+    ("notify-keyspace-events", ""),
+    ("rdbcompression", "no"),
+    ("replica-read-only", "yes"),
+    ("save", ""),
+    ("set-max-intset-entries", "512"),
+    ("set-max-listpack-entries", "128"),
+    ("set-max-listpack-value", "64"),
+    ("zset-max-listpack-entries", "128"),
+    ("zset-max-listpack-value", "64"),
+];
+
+/// Takes a value, or only checks it.
+type Write = fn(&Shared, &str, bool) -> Result<(), String>;
+
+struct Live {
+    name: &'static str,
+    read: fn(&Shared) -> String,
+    /// `None` if it is decided when the server starts.
+    write: Option<Write>,
+}
+
+const LIVE: &[Live] = &[
+    Live {
+        name: "databases",
+        read: |s| s.databases().to_string(),
+        write: None,
+    },
+    Live {
+        name: "port",
+        read: |s| s.port().to_string(),
+        write: None,
+    },
+    Live {
+        name: "maxclients",
+        read: |_| "1000000".to_string(),
+        write: None,
+    },
+    Live {
+        name: "client-query-buffer-limit",
+        read: |s| s.config.query_buffer.to_string(),
+        write: None,
+    },
+    Live {
+        name: "client-output-buffer-limit",
+        read: |s| {
+            let hard = s.config.subscriber_output.load(Relaxed);
+            let normal = s.config.client_output;
+            format!("normal {normal} 0 0 slave 0 0 0 pubsub {hard} 0 0")
+        },
+        write: Some(write_output_limit),
+    },
+    Live {
+        name: "proto-max-bulk-len",
+        read: |s| s.config.bulk_max.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let bytes = memory(value).filter(|&n| n >= 1 << 20);
+            let bytes = bytes
+                .ok_or("argument must be between 1048576 and 9223372036854775807 inclusive")?;
+            if take {
+                s.config.bulk_max.store(bytes as usize, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "maxmemory",
+        read: |s| s.store.maxmemory().to_string(),
+        write: Some(|s, value, take| {
+            let bytes = memory(value).ok_or("argument must be a memory value")?;
+            if take {
+                s.store.set_maxmemory(bytes);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "maxmemory-policy",
+        read: |s| s.store.policy().name().to_string(),
+        write: Some(|s, value, take| {
+            let policy = Policy::from_name(&value.to_ascii_lowercase());
+            let policy = policy.ok_or_else(|| {
+                let all: Vec<_> = Policy::ALL.iter().map(|p| p.name()).collect();
+                format!(
+                    "argument(s) must be one of the following: {}",
+                    all.join(", ")
+                )
+            })?;
+            if take {
+                s.store.set_policy(policy);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "requirepass",
+        read: |s| s.config.password().unwrap_or_default(),
+        write: Some(|s, value, take| {
+            if take {
+                let password = (!value.is_empty()).then(|| value.to_string());
+                s.config.set_password(password);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "timeout",
+        read: |s| s.config.timeout_s.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let seconds = between(value, 0, i64::from(i32::MAX))?;
+            if take {
+                s.config.timeout_s.store(seconds as u64, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "slowlog-log-slower-than",
+        read: |s| s.config.slow_us.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let us = between(value, -1, i64::MAX)?;
+            if take {
+                s.config.slow_us.store(us, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "slowlog-max-len",
+        read: |s| s.config.slow_len.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            // Each entry may hold 4 KiB.
+            let most = between(value, 0, 100_000)?;
+            if take {
+                s.config.slow_len.store(most as usize, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+];
+
+/// Runs CONFIG.
+pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
+    let sub = call.args[1].to_ascii_lowercase();
+    match (&sub[..], &call.args[2..]) {
+        (b"get", patterns @ [_, ..]) => get(call, patterns),
+        (b"set", pairs @ [_, _, ..]) => set(call, pairs),
+        (b"resetstat", []) => {
+            call.shared.stats.reset();
+            call.shared.store.reset_stats();
+            call.reply.ok();
+        }
+        (b"rewrite", []) => call
+            .reply
+            .error("ERR The server is running without a config file"),
+        (b"help", []) => call.help(HELP),
+        _ => call.subcommand_error(&["get", "set", "resetstat", "rewrite", "help"]),
+    }
+    Flow::Done
+}
+
+fn get(call: &mut Call<'_, '_>, patterns: &[&[u8]]) {
+    let patterns: Vec<Vec<u8>> = patterns.iter().map(|p| p.to_ascii_lowercase()).collect();
+    let wanted = |name: &&str| patterns.iter().any(|p| glob::matches(p, name.as_bytes()));
+    let fixed = FIXED.iter().map(|&(name, value)| (name, value.to_string()));
+    let live = LIVE
+        .iter()
+        .map(|live| (live.name, (live.read)(&call.shared)));
+    let mut found: Vec<_> = fixed.chain(live).filter(|(name, _)| wanted(name)).collect();
+    found.sort();
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+}
+
+fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
+    let mut changes: Vec<(&str, Write, String)> = Vec::new();
+    for pair in pairs.chunks(2) {
+        let given = String::from_utf8_lossy(pair[0]).to_ascii_lowercase();
+        let failed = |why: &str| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{given}') - {why}")
+        };
+        let live = LIVE.iter().find(|live| live.name == given);
+        let known = live.is_some() || FIXED.iter().any(|(name, _)| *name == given);
+        let (true, Some(value)) = (known, pair.get(1)) else {
+            return call.reply.error(&format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{given}'"
+            ));
+        };
+        let value = String::from_utf8_lossy(value).into_owned();
+        if FIXED.contains(&(given.as_str(), value.as_str())) {
+            continue;
+        }
+        let Some((live, write)) = live.and_then(|live| Some((live, live.write?))) else {
+            return call.reply.error(&failed("can't set immutable config"));
+        };
+        if changes.iter().any(|(name, ..)| *name == live.name) {
+            return call.reply.error(&failed("duplicate parameter"));
+        }
+        if let Err(why) = write(&call.shared, &value, false) {
+            return call.reply.error(&failed(&why));
+        }
+        changes.push((live.name, write, value));
+    }
+    for (_, write, value) in changes {
+        // Checked above.
+        let _ = write(&call.shared, &value, true);
+    }
+    call.reply.ok();
+}
+
+fn between(value: &str, least: i64, most: i64) -> Result<i64, String> {
+    let n = parse_integer(value.as_bytes()).ok_or("argument couldn't be parsed into an integer")?;
+    if !(least..=most).contains(&n) {
+        return Err(format!(
+            "argument must be between {least} and {most} inclusive"
+        ));
+    }
+    Ok(n)
+}
+
+/// A number of bytes with or without a unit, as in a configuration file of Redis.
+pub(crate) fn memory(value: &str) -> Option<u64> {
+    let value = value.to_ascii_lowercase();
+    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match &value[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Of the three classes only that of subscribers has a limit that can be changed.
+fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), String> {
+    let words: Vec<&str> = value.split_ascii_whitespace().collect();
+    if words.is_empty() || words.len() % 4 != 0 {
+        return Err("Wrong number of arguments in buffer limit configuration.".to_string());
+    }
+    for class in words.chunks(4) {
+        let hard = memory(class[1])
+            .ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
+        match class[0].to_ascii_lowercase().as_str() {
+            "normal" | "slave" | "replica" => {}
+            "pubsub" if take => {
+                let hard = if hard == 0 { u64::MAX } else { hard };
+                shared
+                    .config
+                    .subscriber_output
+                    .store(hard as usize, Relaxed);
+            }
+            "pubsub" => {}
+            _ => {
+                return Err(
+                    "Invalid client class specified in buffer limit configuration.".to_string(),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("100", 100),
+            ("1kb", 1024),
+            ("2M", 2_000_000),
+            ("3gb", 3 << 30),
+        ] {
+            assert_eq!(memory(text), Some(bytes), "{text}");
+        }
+        for bad in ["", "kb", "1x", "-1", "1 kb", "99999999999999999999"] {
+            assert_eq!(memory(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! One connection: parses what has come, runs it in order, writes the replies together.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidewire::{Closed, ConnId, Cx, Input, Link, Next, Protocol};
+
+use super::batch::Batch;
+use super::blocking::{Over, Wait};
+use super::clients::Card;
+use super::local::{Command, KEPT_REPLY, RespLocal};
+use super::message::Message;
+use super::pubsub::{Frame, Kind};
+use super::run::Outcome;
+use super::session::Session;
+use super::stats::LoopStats;
+use super::table::{What, table};
+use crate::commands::Spec;
+use crate::reply::Reply;
+use crate::resp::{Bounds, Parser, Step};
+
+/// Commands that are parsed before the first of them runs.
+const BATCH: usize = 256;
+/// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
+const FLUSH: usize = 48 << 10;
+/// When a command that could not run is tried again.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// One connection of a [`RespService`](super::RespService).
+pub struct RespConn {
+    parser: Parser,
+    pub(crate) session: Session,
+    /// From `opened` on.
+    card: Option<Arc<Card>>,
+    id: Option<ConnId>,
+    /// In a blocking command.
+    pub(crate) wait: Option<Box<Wait>>,
+    /// How often it has waited: names the wait.
+    pub(crate) waits: u64,
+}
+
+impl std::fmt::Debug for RespConn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RespConn({:?})", self.session)
+    }
+}
+
+/// What the input behind the parsed commands begins with.
+enum Rest {
+    /// Not looked at yet.
+    Unknown,
+    Line(Vec<Vec<u8>>, usize),
+    Unfinished(usize),
+    Wrong(crate::resp::ProtocolError),
+}
+
+/// How the serving of a batch ended.
+enum Served {
+    All,
+    /// Before a command that cannot run now.
+    Early(Next),
+    /// The connection ends.
+    End,
+}
+
+impl Protocol for RespConn {
+    type Local = RespLocal;
+    type Message = Message;
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        let shared = &cx.local.shared;
+        let now_ms = cx.link.now().as_nanos() / 1_000_000;
+        let card = Card::new(
+            shared.clients.next_id(),
+            cx.link.peer().addr,
+            cx.handle(),
+            now_ms,
+        );
+        let card = Arc::new(card);
+        shared.clients.add(card.clone());
+        cx.local.stats.connections.add(1);
+        if shared.started_ms.load(Relaxed) == 0 {
+            let wall_ms = cx.link.wall().as_millis() as u64;
+            let random = [cx.link.random(), cx.link.random(), cx.link.random()];
+            cx.local.shared.note_start(now_ms, wall_ms, random);
+        }
+        self.card = Some(card);
+        self.id = Some(cx.link.id());
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if self.wait.is_some() {
+            return Next::Paused;
+        }
+        let before = input.len();
+        let mut reply = std::mem::take(&mut cx.local.scratch.reply);
+        let mut commands = std::mem::take(&mut cx.local.scratch.commands);
+        let mut args = cx.local.scratch.take_args();
+        reply.proto = self.session.proto;
+        let next = self.serve(input, &mut args, &mut commands, &mut reply, cx);
+        cx.local.scratch.keep(args, commands);
+        cx.local.stats.bytes_in.add((before - input.len()) as u64);
+        cx.local.scratch.reply = reply;
+        self.show(input.len(), cx);
+        next
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.wait.is_some() {
+            self.wait_over(Over::TimedOut, cx);
+        } else {
+            cx.link.resume();
+        }
+    }
+
+    fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
+        match message {
+            Message::Served(bytes) => {
+                let mut reply = Reply::new(self.session.proto);
+                reply.raw(&bytes);
+                self.end_wait(&mut reply, cx);
+            }
+            Message::Unblock { wait, error } => {
+                if wait == self.waits {
+                    self.wait_over(Over::Unblocked { error }, cx);
+                }
+            }
+            Message::Kill => self.finish(cx),
+        }
+    }
+
+    fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+        // Nobody would read what it waits for.
+        self.finish(cx);
+    }
+
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        self.finish(cx);
+    }
+
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        let shared = &cx.local.shared;
+        let now_ms = cx.link.now().as_nanos() / 1_000_000;
+        let silent_ms = self.card().active_ms.load(Relaxed);
+        let silent_ms = now_ms.saturating_sub(silent_ms);
+        let stall = shared
+            .config
+            .stall
+            .map_or(u64::MAX, |d| d.as_millis() as u64);
+        if self.parser.is_partial() && silent_ms >= stall {
+            cx.local.stats.timed_out.add(1);
+            cx.link.finish_because("half a command, then silence");
+            return;
+        }
+        let timeout_s = shared.config.timeout_s.load(Relaxed);
+        if timeout_s > 0 && silent_ms >= timeout_s * 1000 && !self.session.is_subscribed() {
+            cx.local.stats.timed_out.add(1);
+            cx.link.finish_because("idle for the timeout");
+        }
+    }
+
+    fn closed(mut self, _: Closed, local: &mut RespLocal) {
+        let shared = local.shared.clone();
+        if let Some(wait) = self.wait.take() {
+            // If it was served after all, there is nobody left to tell.
+            let _ = wait.cancel(&shared.store);
+        }
+        if let Some(transaction) = self.session.transaction.take() {
+            transaction.forget(&shared.store);
+        }
+        if let (Some(mut subscriptions), Some(id)) = (self.session.subscriptions.take(), self.id) {
+            for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+                for name in std::mem::take(subscriptions.of(kind)) {
+                    local.subscribers.remove(&shared.hub, kind, &name, id);
+                }
+            }
+        }
+        if let Some(card) = self.card {
+            shared.clients.remove(card.id);
+        }
+    }
+}
+
+impl RespConn {
+    pub(crate) fn new(authenticated: bool) -> RespConn {
+        RespConn {
+            parser: Parser::default(),
+            session: Session::new(authenticated),
+            card: None,
+            id: None,
+            wait: None,
+            waits: 0,
+        }
+    }
+
+    pub(crate) fn card(&self) -> &Arc<Card> {
+        self.card.as_ref().expect("made when it was opened")
+    }
+
+    /// Serves all there is, a batch at a time, as long as the replies are taken.
+    fn serve<'a>(
+        &mut self,
+        input: &mut Input<'a>,
+        args: &mut Vec<&'a [u8]>,
+        commands: &mut Vec<Command>,
+        reply: &mut Reply,
+        cx: &mut Cx<'_, Self>,
+    ) -> Next {
+        loop {
+            if cx.link.full() {
+                return Next::AfterDrain;
+            }
+            let rest = self.parse(
+                input.bytes(),
+                args,
+                commands,
+                &cx.local.shared.config.bounds(),
+            );
+            let done = commands.last().map_or(0, |c| c.input_end);
+            let (served, used) = self.run_batch(args, commands, reply, cx);
+            match served {
+                Served::All => input.consume(done),
+                Served::Early(next) => {
+                    input.consume(used);
+                    self.parser = Parser::default();
+                    flush(reply, &mut cx.link, &cx.local.stats);
+                    return next;
+                }
+                Served::End => return self.end(input, reply, None, cx),
+            }
+            match rest {
+                Rest::Unknown => {}
+                Rest::Unfinished(needed) => {
+                    flush(reply, &mut cx.link, &cx.local.stats);
+                    return if input.is_empty() {
+                        Next::More
+                    } else {
+                        Next::AtLeast(needed)
+                    };
+                }
+                Rest::Line(words, len) => {
+                    let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
+                    let line = Command {
+                        entry: table().find(words[0]),
+                        args_end: words.len(),
+                        input_end: len,
+                    };
+                    match self.run_batch(&words, &[line], reply, cx).0 {
+                        Served::All => input.consume(len),
+                        Served::Early(next) => {
+                            // It counts as run if it waits for its reply.
+                            if self.wait.is_some() {
+                                input.consume(len);
+                            }
+                            flush(reply, &mut cx.link, &cx.local.stats);
+                            return next;
+                        }
+                        Served::End => return self.end(input, reply, None, cx),
+                    }
+                }
+                Rest::Wrong(error) => {
+                    cx.local.stats.protocol_errors.add(1);
+                    cx.local.stats.errors.add(1);
+                    cx.local.shared.stats.error(b"ERR");
+                    tracing::debug!(peer = %cx.link.peer().addr, %error, "closing the connection");
+                    reply.error(&format!("ERR {error}"));
+                    return self.end(input, reply, Some("protocol error"), cx);
+                }
+            }
+        }
+    }
+
+    /// Parses the commands of one batch.
+    fn parse<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        args: &mut Vec<&'a [u8]>,
+        commands: &mut Vec<Command>,
+        bounds: &Bounds,
+    ) -> Rest {
+        args.clear();
+        commands.clear();
+        // Authentication changes what may follow it.
+        let (bounds, most) = if self.session.authenticated {
+            (*bounds, BATCH)
+        } else {
+            (bounds.unauthenticated(), 1)
+        };
+        let mut at = 0;
+        while commands.len() < most {
+            match self.parser.next(&bytes[at..], args, &bounds) {
+                Step::Command { len } => at += len,
+                Step::Nothing { len } => at += len,
+                Step::Inline { words, len } => return Rest::Line(words, len),
+                Step::Needs(n) => return Rest::Unfinished(n),
+                Step::Error(error) => return Rest::Wrong(error),
+            }
+            let first = commands.last().map_or(0, |c: &Command| c.args_end);
+            commands.push(Command {
+                entry: args.get(first).and_then(|name| table().find(name)),
+                args_end: args.len(),
+                input_end: at,
+            });
+        }
+        Rest::Unknown
+    }
+
+    /// Runs commands until one cannot; how that ended, and the input that is dealt with then.
+    fn run_batch(
+        &mut self,
+        args: &[&[u8]],
+        commands: &[Command],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, Self>,
+    ) -> (Served, usize) {
+        if commands.is_empty() {
+            return (Served::All, 0);
+        }
+        let shared = cx.local.shared.clone();
+        cx.local.begin_batch();
+        let now_ms = cx.link.wall().as_millis() as u64;
+        let mut batch = Batch::new(&shared, self.session.db, now_ms, cx.link.random());
+        batch.set_no_touch(self.session.no_touch);
+        if commands.len() > 1 && self.session.is_plain() {
+            batch.prefetch(about_keys(args, commands));
+        }
+        let (mut used, mut from) = (0, 0);
+        for command in commands {
+            let these = &args[from..command.args_end];
+            // Nothing to run: an empty line, or an array of no arguments.
+            if these.is_empty() {
+                used = command.input_end;
+                continue;
+            }
+            if reply.len() >= FLUSH {
+                batch.pause();
+                flush(reply, &mut cx.link, &cx.local.stats);
+                if cx.link.full() {
+                    return (Served::Early(Next::AfterDrain), used);
+                }
+            }
+            match self.run(&mut batch, command.entry, these, reply, cx) {
+                Outcome::Done => {}
+                Outcome::Later => {
+                    cx.link.set_timer_after(RETRY);
+                    return (Served::Early(Next::Paused), used);
+                }
+                Outcome::Waits => return (Served::Early(Next::Paused), command.input_end),
+            }
+            used = command.input_end;
+            from = command.args_end;
+            if self.session.closing {
+                return (Served::End, used);
+            }
+            if let Some(time) = cx.local.sleep.take() {
+                cx.link.set_timer_after(time);
+                return (Served::Early(Next::Paused), used);
+            }
+        }
+        (Served::All, used)
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_, Self>) {
+        self.abandon_wait(cx);
+        cx.link.finish();
+    }
+
+    /// Sends what there is and ends the connection.
+    fn end(
+        &mut self,
+        input: &mut Input<'_>,
+        reply: &mut Reply,
+        why: Option<&'static str>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Next {
+        flush(reply, &mut cx.link, &cx.local.stats);
+        input.consume(input.len());
+        match why {
+            Some(why) => cx.link.finish_because(why),
+            None => cx.link.finish(),
+        }
+        Next::More
+    }
+
+    /// Brings what others see up to date.
+    #[inline]
+    fn show(&self, unread: usize, cx: &mut Cx<'_, Self>) {
+        let card = self.card();
+        let now_ms = cx.link.now().as_nanos() / 1_000_000;
+        card.active_ms.store(now_ms, Relaxed);
+        card.input_len.store(unread as u32, Relaxed);
+        card.output_len.store(cx.link.queued_len() as u64, Relaxed);
+    }
+
+    /// Hands a published message to this subscriber, or cuts it if it takes none.
+    pub(crate) fn deliver(&mut self, frame: &mut Frame<'_>, most: usize, cx: &mut Cx<'_, Self>) {
+        let bytes = frame.bytes(self.session.proto);
+        if cx.link.queued_len().saturating_add(bytes.len()) > most {
+            cx.local.stats.slow_subscribers.add(1);
+            tracing::warn!(
+                peer = %cx.link.peer().addr, limit = most,
+                "a subscriber does not take its messages: cutting the connection",
+            );
+            return cx.link.abort_because("subscriber output limit");
+        }
+        cx.local.stats.bytes_out.add(bytes.len() as u64);
+        if bytes.len() > KEPT_REPLY / 16 {
+            cx.link.write_shared(bytes.clone());
+        } else {
+            cx.link.write(bytes);
+        }
+    }
+}
+
+/// Those of a batch's commands that use keys, and may be run.
+fn about_keys<'x>(
+    args: &'x [&'x [u8]],
+    commands: &'x [Command],
+) -> impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])> {
+    let mut from = 0;
+    commands.iter().filter_map(move |command| {
+        let these = &args[from..command.args_end];
+        from = command.args_end;
+        match command.entry?.what {
+            What::Data(spec) if spec.takes(these.len()) => Some((spec, these)),
+            _ => None,
+        }
+    })
+}
+
+/// Writes what was answered: a little as a copy, so that the memory stays; much without one.
+pub(crate) fn flush(reply: &mut Reply, link: &mut Link<'_>, stats: &LoopStats) {
+    if reply.is_empty() {
+        return;
+    }
+    stats.bytes_out.add(reply.len() as u64);
+    if reply.len() <= KEPT_REPLY {
+        link.write(reply.bytes());
+        reply.clear();
+    } else {
+        link.write_shared(Bytes::from(reply.take()));
+    }
+}

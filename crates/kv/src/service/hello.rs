@@ -1,0 +1,180 @@
+//! What clients say first: HELLO, AUTH, SELECT, RESET, QUIT, PING, ECHO.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::call::{Call, Flow};
+use super::client::{proto_number, rename};
+use super::session::{Replies, Session};
+use crate::reply::Proto;
+use crate::resp::parse_integer;
+
+/// The version of Redis whose behaviour clients may expect.
+pub(crate) const REDIS_VERSION: &str = "7.2.4";
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
+    let mut proto = call.session.proto;
+    let mut rest = &call.args[1..];
+    if let [version, more @ ..] = rest {
+        proto = match parse_integer(version) {
+            Some(2) => Proto::Resp2,
+            Some(3) => Proto::Resp3,
+            Some(_) => {
+                call.reply.error("NOPROTO unsupported protocol version");
+                return Flow::Done;
+            }
+            None => {
+                call.reply
+                    .error("ERR Protocol version is not an integer or out of range");
+                return Flow::Done;
+            }
+        };
+        rest = more;
+    }
+    let mut name = None;
+    let mut authenticated = call.session.authenticated;
+    while let [option, more @ ..] = rest {
+        match (option.to_ascii_lowercase().as_slice(), more) {
+            (b"auth", [user, password, more @ ..]) => {
+                if !call.shared.config.accepts(user, password) {
+                    call.reply.error(WRONG_PASSWORD);
+                    return Flow::Done;
+                }
+                authenticated = true;
+                rest = more;
+            }
+            (b"setname", [given, more @ ..]) => {
+                name = Some(*given);
+                rest = more;
+            }
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                call.reply
+                    .error(&format!("ERR Syntax error in HELLO option '{option}'"));
+                return Flow::Done;
+            }
+        }
+    }
+    if !authenticated {
+        call.reply.error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        );
+        return Flow::Done;
+    }
+    if let Some(name) = name
+        && let Err(e) = rename(call.card, name)
+    {
+        call.reply.error(e);
+        return Flow::Done;
+    }
+    call.session.authenticated = true;
+    set_proto(call, proto);
+    call.reply.map(7);
+    call.reply.bulk(b"server");
+    call.reply.bulk(b"redis");
+    call.reply.bulk(b"version");
+    call.reply.bulk(REDIS_VERSION.as_bytes());
+    call.reply.bulk(b"proto");
+    call.reply.integer(proto_number(proto));
+    call.reply.bulk(b"id");
+    call.reply.integer(call.card.id as i64);
+    call.reply.bulk(b"mode");
+    call.reply.bulk(b"standalone");
+    call.reply.bulk(b"role");
+    call.reply.bulk(b"master");
+    call.reply.bulk(b"modules");
+    call.reply.array(0);
+    Flow::Done
+}
+
+fn set_proto(call: &mut Call<'_, '_>, proto: Proto) {
+    call.session.proto = proto;
+    call.reply.proto = proto;
+    call.card.resp3.store(proto == Proto::Resp3, Relaxed);
+}
+
+pub(super) fn auth(call: &mut Call<'_, '_>) -> Flow {
+    let (user, password) = match call.args {
+        [_, password] => {
+            if !call.shared.config.needs_password() {
+                call.reply.error(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                );
+                return Flow::Done;
+            }
+            (&b"default"[..], *password)
+        }
+        [_, user, password] => (*user, *password),
+        _ => {
+            call.reply.error("ERR syntax error");
+            return Flow::Done;
+        }
+    };
+    if call.shared.config.accepts(user, password) {
+        call.session.authenticated = true;
+        call.reply.ok();
+    } else {
+        call.reply.error(WRONG_PASSWORD);
+    }
+    Flow::Done
+}
+
+pub(super) fn select(call: &mut Call<'_, '_>) -> Flow {
+    match parse_integer(call.args[1]) {
+        None => call
+            .reply
+            .error("ERR value is not an integer or out of range"),
+        Some(db) if (0..i64::from(call.shared.databases())).contains(&db) => {
+            call.session.db = db as u16;
+            call.card.db.store(db as u32, Relaxed);
+            call.reply.ok();
+        }
+        Some(_) => call.reply.error("ERR DB index is out of range"),
+    }
+    Flow::Done
+}
+
+pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
+    super::pubsub_commands::leave_all(call);
+    super::multi::forget(call);
+    *call.session = Session::new(!call.shared.config.needs_password());
+    set_proto(call, Proto::Resp2);
+    call.card.db.store(0, Relaxed);
+    call.card.no_evict.store(false, Relaxed);
+    call.card.no_touch.store(false, Relaxed);
+    call.card.names().name = Box::default();
+    call.reply.simple("RESET");
+    Flow::Done
+}
+
+pub(super) fn quit(call: &mut Call<'_, '_>) -> Flow {
+    call.session.closing = true;
+    call.session.replies = Replies::On;
+    call.reply.ok();
+    Flow::Done
+}
+
+pub(super) fn ping(call: &mut Call<'_, '_>) -> Flow {
+    match call.args {
+        _ if call.args.len() > 2 => call.arity_error(),
+        // Among messages a client that speaks RESP2 can tell the answer apart only by its form.
+        _ if call.session.is_subscribed() && call.session.proto == Proto::Resp2 => {
+            call.reply.array(2);
+            call.reply.bulk(b"pong");
+            call.reply
+                .bulk(call.args.get(1).copied().unwrap_or_default());
+        }
+        [_, text] => call.reply.bulk(text),
+        _ => call.reply.simple("PONG"),
+    }
+    Flow::Done
+}
+
+pub(super) fn echo(call: &mut Call<'_, '_>) -> Flow {
+    call.reply.bulk(call.args[1]);
+    Flow::Done
+}

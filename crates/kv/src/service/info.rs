@@ -1,0 +1,283 @@
+//! INFO: what there is to know, in the sections and under the names that tools look for.
+
+use std::fmt::Write;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::call::{Call, Flow};
+use super::hello::REDIS_VERSION;
+use super::pubsub::Kind;
+use super::stats::{Count, LoopStats};
+use super::table;
+
+type Section = fn(&mut Call<'_, '_>, &mut String);
+
+/// The sections in order; those marked are shown only when asked for.
+const SECTIONS: &[(&str, &str, bool, Section)] = &[
+    ("server", "Server", true, server),
+    ("clients", "Clients", true, clients),
+    ("memory", "Memory", true, memory),
+    ("persistence", "Persistence", true, persistence),
+    ("stats", "Stats", true, stats),
+    ("replication", "Replication", true, replication),
+    ("cpu", "CPU", true, cpu),
+    ("modules", "Modules", true, |_, _| {}),
+    ("commandstats", "Commandstats", false, command_stats),
+    ("errorstats", "Errorstats", true, error_stats),
+    ("cluster", "Cluster", true, |_, text| {
+        line(text, "cluster_enabled", 0)
+    }),
+    ("keyspace", "Keyspace", true, keyspace),
+];
+
+/// Runs INFO.
+pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
+    let asked: Vec<String> = call.args[1..]
+        .iter()
+        .map(|arg| String::from_utf8_lossy(arg).to_ascii_lowercase())
+        .collect();
+    let has = |name: &str| asked.iter().any(|asked| asked == name);
+    let all = has("all") || has("everything");
+    let usual = asked.is_empty() || has("default");
+    let mut text = String::with_capacity(4096);
+    for &(name, title, by_default, section) in SECTIONS {
+        if all || (usual && by_default) || has(name) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let _ = write!(text, "# {title}\r\n");
+            section(call, &mut text);
+        }
+    }
+    call.reply.verbatim(&text);
+    Flow::Done
+}
+
+fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn server(call: &mut Call<'_, '_>, text: &mut String) {
+    let uptime_s = uptime_s(call);
+    let run_id = call
+        .shared
+        .run_id
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    line(text, "redis_version", REDIS_VERSION);
+    line(text, "redis_git_sha1", "00000000");
+    line(text, "redis_git_dirty", 0);
+    line(text, "redis_mode", "standalone");
+    line(text, "server_name", "tidewire");
+    line(text, "tidewire_version", env!("CARGO_PKG_VERSION"));
+    line(text, "os", std::env::consts::OS);
+    line(text, "arch_bits", usize::BITS);
+    line(text, "process_id", std::process::id());
+    line(text, "run_id", run_id);
+    line(text, "tcp_port", call.shared.port());
+    line(text, "server_time_usec", call.cx.link.wall().as_micros());
+    line(text, "uptime_in_seconds", uptime_s);
+    line(text, "uptime_in_days", uptime_s / 86400);
+    line(text, "config_file", "");
+    line(text, "io_threads_active", 0);
+}
+
+fn uptime_s(call: &Call<'_, '_>) -> u64 {
+    let started = call.shared.started_ms.load(Relaxed);
+    call.now_ms().saturating_sub(started) / 1000
+}
+
+fn clients(call: &mut Call<'_, '_>, text: &mut String) {
+    let all = call.shared.clients.all();
+    let count =
+        |f: &dyn Fn(&super::clients::Card) -> bool| all.iter().filter(|card| f(card)).count();
+    line(text, "connected_clients", all.len());
+    line(text, "cluster_connections", 0);
+    line(text, "maxclients", 1_000_000);
+    let input = all.iter().map(|card| card.input_len.load(Relaxed)).max();
+    let output = all.iter().map(|card| card.output_len.load(Relaxed)).max();
+    line(text, "client_recent_max_input_buffer", input.unwrap_or(0));
+    line(text, "client_recent_max_output_buffer", output.unwrap_or(0));
+    line(
+        text,
+        "blocked_clients",
+        count(&|card| card.wait.load(Relaxed) > 0),
+    );
+    line(text, "tracking_clients", 0);
+    line(text, "pubsub_clients", count(&|card| card.is_subscriber()));
+    line(
+        text,
+        "watching_clients",
+        count(&|card| card.watching.load(Relaxed) > 0),
+    );
+}
+
+fn memory(call: &mut Call<'_, '_>, text: &mut String) {
+    let store = &call.shared.store;
+    let used = store.used_memory();
+    let most = store.maxmemory();
+    let (resident, peak) = resident();
+    line(text, "used_memory", used);
+    line(text, "used_memory_human", human(used));
+    line(text, "used_memory_rss", resident);
+    line(text, "used_memory_rss_human", human(resident));
+    line(text, "used_memory_peak", peak.max(used));
+    line(text, "used_memory_peak_human", human(peak.max(used)));
+    line(text, "used_memory_dataset", used);
+    line(text, "maxmemory", most);
+    line(text, "maxmemory_human", human(most));
+    line(text, "maxmemory_policy", store.policy().name());
+    line(
+        text,
+        "mem_fragmentation_ratio",
+        format!("{:.2}", resident as f64 / used.max(1) as f64),
+    );
+    line(text, "mem_allocator", "libc");
+}
+
+/// Memory of the process that is resident, and the most that ever was; 0 where it cannot be told.
+fn resident() -> (u64, u64) {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
+        return (0, 0);
+    };
+    let kib = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line[name.len()..]
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let bytes = |name| kib(name).unwrap_or(0) << 10;
+    (bytes("VmRSS:"), bytes("VmHWM:"))
+}
+
+fn human(bytes: u64) -> String {
+    let units = ["B", "K", "M", "G", "T"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes}B")
+    } else {
+        format!("{value:.2}{}", units[unit])
+    }
+}
+
+fn persistence(_: &mut Call<'_, '_>, text: &mut String) {
+    line(text, "loading", 0);
+    line(text, "async_loading", 0);
+    line(text, "rdb_changes_since_last_save", 0);
+    line(text, "rdb_bgsave_in_progress", 0);
+    line(text, "rdb_last_bgsave_status", "ok");
+    line(text, "aof_enabled", 0);
+    line(text, "aof_rewrite_in_progress", 0);
+    line(text, "aof_last_write_status", "ok");
+}
+
+fn stats(call: &mut Call<'_, '_>, text: &mut String) {
+    let shared = call.shared.clone();
+    shared.stats.read(|now, before| {
+        let since = |f: fn(&LoopStats) -> &Count| f(now).value() - f(before).value();
+        line(
+            text,
+            "total_connections_received",
+            since(|s| &s.connections),
+        );
+        line(text, "total_commands_processed", since(|s| &s.commands));
+        line(text, "instantaneous_ops_per_sec", shared.rate.per_s());
+        line(text, "total_net_input_bytes", since(|s| &s.bytes_in));
+        line(text, "total_net_output_bytes", since(|s| &s.bytes_out));
+        line(text, "total_error_replies", since(|s| &s.errors));
+        line(text, "protocol_errors", since(|s| &s.protocol_errors));
+        line(
+            text,
+            "client_output_buffer_limit_disconnections",
+            since(|s| &s.slow_subscribers),
+        );
+        line(text, "clients_timed_out", since(|s| &s.timed_out));
+    });
+    let store = shared.store.stats();
+    line(text, "rejected_connections", 0);
+    line(text, "expired_keys", store.expired);
+    line(text, "evicted_keys", store.evicted);
+    line(text, "keyspace_hits", store.hits);
+    line(text, "keyspace_misses", store.misses);
+    line(text, "pubsub_channels", shared.hub.count(Kind::Channel));
+    line(text, "pubsub_patterns", shared.hub.count(Kind::Pattern));
+    line(text, "pubsubshard_channels", shared.hub.count(Kind::Shard));
+    line(text, "latest_fork_usec", 0);
+}
+
+fn replication(_: &mut Call<'_, '_>, text: &mut String) {
+    line(text, "role", "master");
+    line(text, "connected_slaves", 0);
+    line(text, "master_repl_offset", 0);
+}
+
+fn cpu(_: &mut Call<'_, '_>, text: &mut String) {
+    let (user, system) = cpu_times();
+    line(text, "used_cpu_sys", format!("{system:.6}"));
+    line(text, "used_cpu_user", format!("{user:.6}"));
+}
+
+/// Seconds that the process has spent, in user mode and in the kernel; 0 where it cannot be told.
+fn cpu_times() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold anything.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |n: usize| {
+        let field = after.split_ascii_whitespace().nth(n);
+        field.and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
+    };
+    (ticks(11), ticks(12))
+}
+
+fn command_stats(call: &mut Call<'_, '_>, text: &mut String) {
+    call.shared.stats.read(|now, before| {
+        for entry in table::table().all() {
+            let (now, before) = (now.command(entry.id), before.command(entry.id));
+            let calls = now.calls.value() - before.calls.value();
+            let rejected = now.rejected.value() - before.rejected.value();
+            let failed = now.failed.value() - before.failed.value();
+            if calls == 0 && rejected == 0 {
+                continue;
+            }
+            // Not every call is timed: the mean of those that were stands for all.
+            let timed = now.timed.value() - before.timed.value();
+            let ns = now.timed_ns.value() - before.timed_ns.value();
+            let mean_us = ns as f64 / 1e3 / timed.max(1) as f64;
+            let name = entry.name;
+            let usec = mean_us * calls as f64;
+            let value = format!(
+                "calls={calls},usec={usec:.0},usec_per_call={mean_us:.2},\
+                 rejected_calls={rejected},failed_calls={failed}"
+            );
+            line(text, &format!("cmdstat_{name}"), value);
+        }
+    });
+}
+
+fn error_stats(call: &mut Call<'_, '_>, text: &mut String) {
+    for (prefix, count) in &*call.shared.stats.errors_by_prefix() {
+        line(
+            text,
+            &format!("errorstat_{prefix}"),
+            format!("count={count}"),
+        );
+    }
+}
+
+fn keyspace(call: &mut Call<'_, '_>, text: &mut String) {
+    for db in 0..call.shared.databases() {
+        let keys = call.shared.store.keyspace(db);
+        if keys.keys > 0 {
+            let value = format!("keys={},expires={},avg_ttl=0", keys.keys, keys.expires);
+            line(text, &format!("db{db}"), value);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What the connections of one loop share.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tidewire::LoopHandle;
+
+use super::message::Message;
+use super::pubsub::Subscribers;
+use super::shared::{Here, Shared};
+use super::stats::LoopStats;
+use super::table::Entry;
+use crate::reply::{Proto, Reply};
+
+/// State of one loop.
+pub struct RespLocal {
+    pub(crate) shared: Here,
+    pub(crate) at: LoopHandle<Message>,
+    pub(crate) stats: Arc<LoopStats>,
+    pub(crate) subscribers: Subscribers<Message>,
+    pub(crate) scratch: Scratch,
+    /// All commands of this batch are timed.
+    pub(crate) times_all: bool,
+    batches: u32,
+    /// DEBUG SLEEP was just run.
+    pub(crate) sleep: Option<Duration>,
+}
+
+impl RespLocal {
+    pub(crate) fn new(shared: Arc<Shared>, at: LoopHandle<Message>) -> RespLocal {
+        RespLocal {
+            stats: shared.stats.on_loop(),
+            shared: Rc::new(shared),
+            at,
+            subscribers: Subscribers::default(),
+            scratch: Scratch::default(),
+            times_all: false,
+            batches: 0,
+            sleep: None,
+        }
+    }
+}
+
+/// Of so many batches, one has all its commands timed.
+const TIMED_ONE_IN: u32 = 64;
+
+impl RespLocal {
+    /// Decides whether to time the commands of the batch to come.
+    #[inline]
+    pub(crate) fn begin_batch(&mut self) {
+        self.batches = self.batches.wrapping_add(1);
+        self.times_all =
+            self.batches % TIMED_ONE_IN == 0 || self.shared.config.slow_us.load(Relaxed) == 0;
+    }
+}
+
+impl Drop for RespLocal {
+    fn drop(&mut self) {
+        self.shared.stats.loop_ended(&self.stats);
+    }
+}
+
+impl fmt::Debug for RespLocal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RespLocal").finish_non_exhaustive()
+    }
+}
+
+/// Where a batch of commands and its replies are put together; empty between callbacks, so that
+/// only the memory is kept.
+pub(crate) struct Scratch {
+    pub(crate) reply: Reply,
+    args: Vec<&'static [u8]>,
+    pub(crate) commands: Vec<Command>,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch {
+            reply: Reply::new(Proto::Resp2),
+            args: Vec::new(),
+            commands: Vec::new(),
+        }
+    }
+}
+
+/// A parsed command: where its arguments end among those of the batch, and its bytes in the input.
+#[derive(Clone, Copy)]
+pub(crate) struct Command {
+    /// What the table has under its name.
+    pub(crate) entry: Option<&'static Entry>,
+    pub(crate) args_end: usize,
+    pub(crate) input_end: usize,
+}
+
+/// Arguments that a batch may have for its memory to be kept.
+const KEPT_ARGS: usize = 16 << 10;
+/// The same for replies; bytes.
+pub(crate) const KEPT_REPLY: usize = 64 << 10;
+
+impl Scratch {
+    /// The memory for arguments.
+    pub(crate) fn take_args<'a>(&mut self) -> Vec<&'a [u8]> {
+        std::mem::take(&mut self.args)
+    }
+
+    /// Keeps the memory for the next batch.
+    pub(crate) fn keep(&mut self, mut args: Vec<&[u8]>, mut commands: Vec<Command>) {
+        if args.capacity() <= KEPT_ARGS {
+            args.clear();
+            // In place: an empty vector has nothing that could be of another lifetime.
+            self.args = args.into_iter().map(|_| &[][..]).collect();
+            commands.clear();
+            self.commands = commands;
+        }
+    }
+}

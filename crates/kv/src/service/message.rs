@@ -1,0 +1,17 @@
+//! What is posted to a connection from elsewhere.
+
+/// A message to one connection.
+#[derive(Debug)]
+pub enum Message {
+    /// The command that it waited in was run; this is the reply.
+    Served(Vec<u8>),
+    /// CLIENT UNBLOCK: the wait is over, as if its time were, or with an error.
+    Unblock {
+        /// Which wait of the connection is meant.
+        wait: u64,
+        /// Answer with an error instead of the reply of a timeout.
+        error: bool,
+    },
+    /// CLIENT KILL: the connection is to end.
+    Kill,
+}

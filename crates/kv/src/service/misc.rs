@@ -1,0 +1,175 @@
+//! The smaller commands about the server: TIME, WAIT, DEBUG, SLOWLOG, LATENCY, ACL.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::call::{Call, Flow};
+use crate::resp::parse_integer;
+
+pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
+    let wall = call.cx.link.wall();
+    call.reply.array(2);
+    call.reply.bulk(wall.as_secs().to_string().as_bytes());
+    call.reply.bulk(wall.subsec_micros().to_string().as_bytes());
+    Flow::Done
+}
+
+/// There is nothing to save: the time of the start, as for a server that has never saved.
+pub(super) fn lastsave(call: &mut Call<'_, '_>) -> Flow {
+    let started = call.shared.started_wall_ms.load(Relaxed);
+    call.reply.integer((started / 1000) as i64);
+    Flow::Done
+}
+
+/// There are no replicas to wait for.
+pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
+    match (parse_integer(call.args[1]), parse_integer(call.args[2])) {
+        (Some(_), Some(ms)) if ms < 0 => call.reply.error("ERR timeout is negative"),
+        (Some(_), Some(_)) => call.reply.integer(0),
+        _ => call
+            .reply
+            .error("ERR value is not an integer or out of range"),
+    }
+    Flow::Done
+}
+
+pub(super) fn role(call: &mut Call<'_, '_>) -> Flow {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Flow::Done
+}
+
+pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {
+    let sub = call.args[1].to_ascii_lowercase();
+    match (&sub[..], &call.args[2..]) {
+        (b"set-active-expire", [on]) => match parse_integer(on) {
+            Some(on @ (0 | 1)) => {
+                call.shared.store.set_active_expire(on == 1);
+                call.reply.ok();
+            }
+            _ => call
+                .reply
+                .error("ERR value is not an integer or out of range"),
+        },
+        // A loop never waits: the connection does.
+        (b"sleep", [seconds]) => {
+            let seconds = std::str::from_utf8(seconds)
+                .ok()
+                .and_then(|s| s.parse::<f64>().ok());
+            match seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
+                Some(time) => {
+                    call.cx.local.sleep = Some(time);
+                    call.reply.ok();
+                }
+                None => call.reply.error("ERR value is not a valid float"),
+            }
+        }
+        (b"jmap" | b"change-repl-id" | b"quicklist-packed-threshold", _) => call.reply.ok(),
+        (b"help", []) => call.help(&[
+            "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "SET-ACTIVE-EXPIRE <0|1>",
+            "    Setting it to 0 disables expiring keys that nobody asks for.",
+            "SLEEP <seconds>",
+            "    Hold this connection's next command back.",
+        ]),
+        _ => call.subcommand_error(&["set-active-expire", "sleep", "help"]),
+    }
+    Flow::Done
+}
+
+pub(super) fn slowlog(call: &mut Call<'_, '_>) -> Flow {
+    let sub = call.args[1].to_ascii_lowercase();
+    let shared = call.shared.clone();
+    match (&sub[..], &call.args[2..]) {
+        (b"get", count @ ([] | [_])) => {
+            let most = match count.first().map(|n| parse_integer(n)) {
+                None => 10,
+                Some(Some(-1)) => usize::MAX,
+                Some(Some(n)) if n >= 0 => n as usize,
+                Some(_) => {
+                    call.reply
+                        .error("ERR count should be greater than or equal to -1");
+                    return Flow::Done;
+                }
+            };
+            let kept = shared.slowlog.kept();
+            call.reply.array(kept.entries.len().min(most));
+            for slow in kept.entries.iter().take(most) {
+                call.reply.array(6);
+                call.reply.integer(slow.id as i64);
+                call.reply.integer(slow.at_s as i64);
+                call.reply.integer(slow.took_us as i64);
+                call.reply.array(slow.args.len());
+                for arg in &slow.args {
+                    call.reply.bulk(arg);
+                }
+                call.reply.bulk(slow.addr.as_bytes());
+                call.reply.bulk(&slow.name);
+            }
+        }
+        (b"len", []) => {
+            let len = shared.slowlog.kept().entries.len();
+            call.reply.integer(len as i64);
+        }
+        (b"reset", []) => {
+            shared.slowlog.kept().entries.clear();
+            call.reply.ok();
+        }
+        (b"help", []) => call.help(&[
+            "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "GET [<count>]",
+            "    Return the newest entries of the slow log (default: 10, -1 is all).",
+            "LEN",
+            "    Return the length of the slow log.",
+            "RESET",
+            "    Empty the slow log.",
+        ]),
+        _ => call.subcommand_error(&["get", "len", "reset", "help"]),
+    }
+    Flow::Done
+}
+
+/// Latencies are not sampled: there is never anything to tell.
+pub(super) fn latency(call: &mut Call<'_, '_>) -> Flow {
+    let sub = call.args[1].to_ascii_lowercase();
+    match (&sub[..], &call.args[2..]) {
+        (b"latest", []) | (b"history", [_]) => call.reply.array(0),
+        (b"reset", _) => call.reply.integer(0),
+        (b"histogram", _) => call.reply.map(0),
+        (b"doctor", []) => call
+            .reply
+            .verbatim("Latencies are not monitored by this server.\n"),
+        (b"help", []) => call.help(&[
+            "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "LATEST, HISTORY <event>, HISTOGRAM [<command> ...]",
+            "    Always empty: latencies are not monitored.",
+            "RESET [<event> ...]",
+            "    Forget what there is not.",
+        ]),
+        _ => call.subcommand_error(&["latest", "history", "reset", "histogram", "doctor", "help"]),
+    }
+    Flow::Done
+}
+
+/// There is one user, with or without a password.
+pub(super) fn acl(call: &mut Call<'_, '_>) -> Flow {
+    let sub = call.args[1].to_ascii_lowercase();
+    match (&sub[..], &call.args[2..]) {
+        (b"whoami", []) => call.reply.bulk(b"default"),
+        (b"users", []) => {
+            call.reply.array(1);
+            call.reply.bulk(b"default");
+        }
+        (b"help", []) => call.help(&[
+            "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "USERS",
+            "    List the one user.",
+            "WHOAMI",
+            "    Return the current connection's user name.",
+        ]),
+        _ => call.subcommand_error(&["whoami", "users", "help"]),
+    }
+    Flow::Done
+}

@@ -1,0 +1,40 @@
+//! The services: Redis's protocol and the small binary one, on one store.
+//!
+//! A connection's input is parsed a chunk at a time, the commands are run in order, and the replies
+//! are written together. Commands about keys come from [`crate::commands`]; those about
+//! connections and the server are here, with publish and subscribe, transactions and waiting.
+
+mod batch;
+mod binary_service;
+mod blocking;
+mod call;
+mod client;
+mod clients;
+mod command;
+mod config;
+mod conn;
+mod hello;
+mod info;
+mod local;
+mod message;
+mod misc;
+mod multi;
+mod pubsub;
+mod pubsub_commands;
+mod resp_service;
+mod run;
+mod session;
+mod settings;
+mod shared;
+mod slowlog;
+mod stats;
+mod table;
+mod ticker;
+
+pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService};
+pub use conn::RespConn;
+pub use local::RespLocal;
+pub use message::Message;
+pub use resp_service::RespService;
+pub use settings::Settings;
+pub use ticker::Ticker;

@@ -1,0 +1,267 @@
+//! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use tidewire::Cx;
+
+use super::batch::Batch;
+use super::call::{Call, Flow};
+use super::conn::RespConn;
+use super::run::{Outcome, count_error};
+use super::table::{Entry, What, table};
+use crate::commands::Spec;
+use crate::reply::Reply;
+use crate::store::{Ran, Store, Watch};
+
+/// What a connection has queued and watches. Exists from the first MULTI or WATCH to the next EXEC
+/// or DISCARD.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    /// MULTI was called.
+    open: bool,
+    /// A command could not be queued: EXEC will refuse.
+    failed: bool,
+    /// Some of the commands write.
+    writes: bool,
+    commands: Vec<Queued>,
+    /// The arguments of all commands, one behind the other.
+    text: Vec<u8>,
+    /// Where each argument ends.
+    ends: Vec<u32>,
+    watches: Vec<Watch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    id: u16,
+    /// Its arguments end before this one of `ends`.
+    args_end: u32,
+}
+
+impl Transaction {
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Stops watching.
+    pub(crate) fn forget(self, store: &Store) {
+        for watch in self.watches {
+            store.unwatch(watch);
+        }
+    }
+
+    fn args(&self) -> Vec<&[u8]> {
+        let mut start = 0;
+        let slice = |&end: &u32| {
+            let arg = &self.text[start..end as usize];
+            start = end as usize;
+            arg
+        };
+        self.ends.iter().map(slice).collect()
+    }
+}
+
+pub(super) fn multi(call: &mut Call<'_, '_>) -> Flow {
+    let transaction = call.session.transaction.get_or_insert_default();
+    if transaction.open {
+        call.reply.error("ERR MULTI calls can not be nested");
+    } else {
+        transaction.open = true;
+        call.card.queued.store(1, Relaxed);
+        call.reply.ok();
+    }
+    Flow::Done
+}
+
+pub(super) fn discard(call: &mut Call<'_, '_>) -> Flow {
+    if call.session.is_queuing() {
+        forget(call);
+        call.reply.ok();
+    } else {
+        call.reply.error("ERR DISCARD without MULTI");
+    }
+    Flow::Done
+}
+
+/// EXEC runs where commands are run, not among those about the connection.
+pub(super) fn unreachable(_: &mut Call<'_, '_>) -> Flow {
+    unreachable!("EXEC is run by RespConn::exec")
+}
+
+pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
+    if call.session.is_queuing() {
+        call.reply.error("ERR WATCH inside MULTI is not allowed");
+        return Flow::Done;
+    }
+    let now_ms = call.cx.link.wall().as_millis() as u64;
+    let db = call.session.db;
+    let transaction = call.session.transaction.get_or_insert_default();
+    for key in &call.args[1..] {
+        if !transaction.watches.iter().any(|watch| watch.is(db, key)) {
+            transaction
+                .watches
+                .push(call.shared.store.watch(db, key, now_ms));
+        }
+    }
+    call.card
+        .watching
+        .store(transaction.watches.len() as u32, Relaxed);
+    call.reply.ok();
+    Flow::Done
+}
+
+pub(super) fn unwatch(call: &mut Call<'_, '_>) -> Flow {
+    if !call.in_transaction {
+        forget(call);
+    }
+    call.reply.ok();
+    Flow::Done
+}
+
+/// Forgets what is queued and watched.
+pub(super) fn forget(call: &mut Call<'_, '_>) {
+    if let Some(transaction) = call.session.transaction.take() {
+        transaction.forget(&call.shared.store);
+    }
+    call.card.queued.store(0, Relaxed);
+    call.card.watching.store(0, Relaxed);
+}
+
+impl RespConn {
+    /// Queues a command for EXEC.
+    pub(crate) fn queue(
+        &mut self,
+        entry: &Entry,
+        args: &[&[u8]],
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Result<(), &'static str> {
+        let writes = match entry.what {
+            What::Data(spec) => spec.is_write(),
+            What::Session(_) => false,
+        };
+        let card = self.card().clone();
+        let Some(transaction) = &mut self.session.transaction else {
+            return Ok(());
+        };
+        let more: usize = args.iter().map(|arg| arg.len() + 4).sum();
+        if transaction.text.len() + more > cx.local.shared.config.query_buffer {
+            return Err("ERR transaction larger than the query buffer limit");
+        }
+        // A transaction that will be refused need not be kept.
+        if !transaction.failed {
+            for arg in args {
+                transaction.text.extend_from_slice(arg);
+                transaction.ends.push(transaction.text.len() as u32);
+            }
+            transaction.writes |= writes;
+            transaction.commands.push(Queued {
+                id: entry.id,
+                args_end: transaction.ends.len() as u32,
+            });
+        }
+        card.queued
+            .store(transaction.commands.len() as u32 + 1, Relaxed);
+        Ok(())
+    }
+
+    /// Runs what was queued, so that nobody sees it half done.
+    pub(crate) fn exec(
+        &mut self,
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        if !self.session.is_queuing() {
+            reply.error("ERR EXEC without MULTI");
+            return Outcome::Done;
+        }
+        let Some(mut transaction) = self.session.transaction.take() else {
+            return Outcome::Done;
+        };
+        self.card().queued.store(0, Relaxed);
+        self.card().watching.store(0, Relaxed);
+        let watches = std::mem::take(&mut transaction.watches);
+        if transaction.failed {
+            watches
+                .into_iter()
+                .for_each(|watch| batch.shared.store.unwatch(watch));
+            reply.error("EXECABORT Transaction discarded because of previous errors.");
+            return Outcome::Done;
+        }
+        self.exec_queued(&transaction, watches, batch, reply, cx);
+        Outcome::Done
+    }
+
+    fn exec_queued(
+        &mut self,
+        transaction: &Transaction,
+        watches: Vec<Watch>,
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) {
+        let args = transaction.args();
+        let mut from = 0;
+        let commands: Vec<(&'static Entry, &[&[u8]])> = transaction
+            .commands
+            .iter()
+            .map(|queued| {
+                let these = &args[from..queued.args_end as usize];
+                from = queued.args_end as usize;
+                (table().entry(queued.id), these)
+            })
+            .collect();
+        if !batch.begin(about_keys(&commands), watches) {
+            return reply.null_array();
+        }
+        reply.array(commands.len());
+        for (at, &(entry, args)) in commands.iter().enumerate() {
+            let start = reply.len();
+            match entry.what {
+                What::Data(spec) => match batch.run(spec, args, reply) {
+                    Ran::Done => {}
+                    Ran::Blocked(_) => unreachable!("nothing blocks within a transaction"),
+                },
+                // These look at all of the store from outside: what is before them and what is
+                // behind them are atomic each.
+                What::Session(spec) if matches!(spec.name, "info" | "config") => {
+                    batch.end();
+                    self.call(spec.run, args, reply, cx, true);
+                    let _ = batch.begin(about_keys(&commands[at + 1..]), Vec::new());
+                }
+                What::Session(spec) => {
+                    self.call(spec.run, args, reply, cx, true);
+                    batch.db = self.session.db;
+                }
+            }
+            let stats = &cx.local.stats;
+            stats.commands.add(1);
+            stats.command(entry.id).calls.add(1);
+            if reply.bytes().get(start) == Some(&b'-') {
+                stats.command(entry.id).failed.add(1);
+                count_error(&reply.bytes()[start..], cx);
+            }
+        }
+        batch.end();
+    }
+}
+
+/// Those of the commands that use keys.
+fn about_keys<'x>(
+    commands: &'x [(&'static Entry, &'x [&'x [u8]])],
+) -> impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])> {
+    commands
+        .iter()
+        .filter_map(|&(entry, args)| match entry.what {
+            What::Data(spec) => Some((spec, args)),
+            What::Session(_) => None,
+        })
+}

@@ -1,0 +1,15 @@
+//! Publish and subscribe, across loops.
+//!
+//! The [`Hub`] knows which loops have subscribers of a channel, and how many. A publisher puts one
+//! message into the inbox of each such loop and signals it; the loop hands it to its subscribers.
+//! Inboxes are bounded by making publishers wait, not by losing messages. A subscriber that does
+//! not take its messages cannot be waited for: beyond its output limit it is cut and counted.
+
+mod frame;
+mod hub;
+mod inbox;
+mod subscribers;
+
+pub(crate) use frame::{Frame, notice};
+pub(crate) use hub::{Hub, InboxFull, Kind};
+pub(crate) use subscribers::Subscribers;

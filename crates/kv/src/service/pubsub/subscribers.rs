@@ -1,0 +1,107 @@
+//! The subscribers of one loop.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tidewire::{ConnId, LoopHandle};
+
+use super::frame::Frame;
+use super::hub::{Hub, Kind};
+use super::inbox::Inbox;
+
+/// Messages handed out before the loop's other work gets its turn.
+const TURN_DELIVERIES: usize = 10_000;
+
+/// Each name's subscribers, and the number of the last message that was before their time.
+type ByName = HashMap<Box<[u8]>, BTreeMap<ConnId, u64>>;
+
+/// Who on this loop listens to what.
+pub(crate) struct Subscribers<M> {
+    by_kind: [ByName; 3],
+    /// Made for the first subscriber.
+    inbox: Option<Arc<Inbox<M>>>,
+}
+
+impl<M> Default for Subscribers<M> {
+    fn default() -> Subscribers<M> {
+        Subscribers {
+            by_kind: Default::default(),
+            inbox: None,
+        }
+    }
+}
+
+impl<M> Subscribers<M> {
+    /// Subscribes a connection that is not subscribed to this yet.
+    pub(crate) fn add(
+        &mut self,
+        hub: &Hub<M>,
+        at: &LoopHandle<M>,
+        kind: Kind,
+        name: &[u8],
+        conn: ConnId,
+    ) {
+        let inbox = self
+            .inbox
+            .get_or_insert_with(|| Arc::new(Inbox::new(at.clone())));
+        let since = hub.subscribe(kind, name, inbox);
+        let names = &mut self.by_kind[kind as usize];
+        names.entry(name.into()).or_default().insert(conn, since);
+    }
+
+    /// Ends a subscription.
+    pub(crate) fn remove(&mut self, hub: &Hub<M>, kind: Kind, name: &[u8], conn: ConnId) {
+        let names = &mut self.by_kind[kind as usize];
+        let Some(subscribers) = names.get_mut(name) else {
+            return;
+        };
+        if subscribers.remove(&conn).is_some()
+            && let Some(inbox) = &self.inbox
+        {
+            hub.unsubscribe(kind, name, inbox);
+        }
+        if subscribers.is_empty() {
+            names.remove(name);
+        }
+    }
+
+    /// Hands out what is in the inbox, up to the work of one turn; asks for another turn if there
+    /// is more. `to` is given each subscriber and its message.
+    pub(crate) fn deliver(&self, mut to: impl FnMut(ConnId, &mut Frame<'_>)) {
+        let Some(inbox) = &self.inbox else {
+            return;
+        };
+        let mut deliveries = 0;
+        while let Some((sequence, message)) = inbox.pop() {
+            let mut hand_out = |subscribers: &BTreeMap<ConnId, u64>, pattern: Option<&[u8]>| {
+                let mut frame = Frame::new(&message, pattern);
+                for (&conn, &since) in subscribers {
+                    if since < sequence {
+                        to(conn, &mut frame);
+                    }
+                }
+                deliveries += subscribers.len();
+            };
+            let named = if message.sharded {
+                Kind::Shard
+            } else {
+                Kind::Channel
+            };
+            if let Some(subscribers) = self.by_kind[named as usize].get(&message.channel[..]) {
+                hand_out(subscribers, None);
+            }
+            if !message.sharded {
+                for (pattern, subscribers) in &self.by_kind[Kind::Pattern as usize] {
+                    if crate::types::glob::matches(pattern, &message.channel) {
+                        hand_out(subscribers, Some(pattern));
+                    }
+                }
+            }
+            deliveries += 1;
+            if deliveries >= TURN_DELIVERIES {
+                inbox.signal();
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! SUBSCRIBE and its kin, PUBLISH, PUBSUB.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::call::{Call, Flow};
+use super::pubsub::{InboxFull, Kind, notice};
+
+const HELP: &[&str] = &[
+    "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CHANNELS [<pattern>]",
+    "    Return the channels that have subscribers and match a pattern.",
+    "NUMPAT",
+    "    Return number of subscriptions to patterns.",
+    "NUMSUB [<channel> ...]",
+    "    Return the number of subscribers of channels.",
+    "SHARDCHANNELS [<pattern>]",
+    "    Return the shard channels that have subscribers and match a pattern.",
+    "SHARDNUMSUB [<shardchannel> ...]",
+    "    Return the number of subscribers of shard channels.",
+];
+
+pub(super) fn subscribe(call: &mut Call<'_, '_>) -> Flow {
+    join(call, Kind::Channel, "subscribe")
+}
+
+pub(super) fn psubscribe(call: &mut Call<'_, '_>) -> Flow {
+    join(call, Kind::Pattern, "psubscribe")
+}
+
+pub(super) fn ssubscribe(call: &mut Call<'_, '_>) -> Flow {
+    join(call, Kind::Shard, "ssubscribe")
+}
+
+pub(super) fn unsubscribe(call: &mut Call<'_, '_>) -> Flow {
+    leave(call, Kind::Channel, "unsubscribe")
+}
+
+pub(super) fn punsubscribe(call: &mut Call<'_, '_>) -> Flow {
+    leave(call, Kind::Pattern, "punsubscribe")
+}
+
+pub(super) fn sunsubscribe(call: &mut Call<'_, '_>) -> Flow {
+    leave(call, Kind::Shard, "sunsubscribe")
+}
+
+fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
+    let conn = call.cx.link.id();
+    for name in &call.args[1..] {
+        let subscriptions = call.session.subscriptions.get_or_insert_default();
+        if subscriptions.of(kind).insert((*name).into()) {
+            let local = &mut *call.cx.local;
+            let subscribers = &mut local.subscribers;
+            subscribers.add(&call.shared.hub, &local.at, kind, name, conn);
+        }
+        let count = show(call, kind);
+        notice(call.reply, what, Some(name), count);
+    }
+    Flow::Done
+}
+
+fn leave(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
+    let mut names: Vec<Box<[u8]>> = call.args[1..].iter().map(|&name| name.into()).collect();
+    if names.is_empty()
+        && let Some(subscriptions) = &mut call.session.subscriptions
+    {
+        names = subscriptions.of(kind).iter().cloned().collect();
+    }
+    if names.is_empty() {
+        let count = show(call, kind);
+        notice(call.reply, what, None, count);
+    }
+    for name in names {
+        remove(call, kind, &name);
+        let count = show(call, kind);
+        notice(call.reply, what, Some(&name), count);
+    }
+    Flow::Done
+}
+
+fn remove(call: &mut Call<'_, '_>, kind: Kind, name: &[u8]) {
+    let Some(subscriptions) = &mut call.session.subscriptions else {
+        return;
+    };
+    if subscriptions.of(kind).remove(name) {
+        let conn = call.cx.link.id();
+        let subscribers = &mut call.cx.local.subscribers;
+        subscribers.remove(&call.shared.hub, kind, name, conn);
+    }
+    if subscriptions.is_empty() {
+        call.session.subscriptions = None;
+    }
+}
+
+/// Ends all subscriptions without a word.
+pub(super) fn leave_all(call: &mut Call<'_, '_>) {
+    for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        let names = match &mut call.session.subscriptions {
+            Some(subscriptions) => std::mem::take(subscriptions.of(kind)),
+            None => continue,
+        };
+        for name in names {
+            let conn = call.cx.link.id();
+            let subscribers = &mut call.cx.local.subscribers;
+            subscribers.remove(&call.shared.hub, kind, &name, conn);
+        }
+    }
+    call.session.subscriptions = None;
+    show(call, Kind::Channel);
+}
+
+/// Brings the card up to date; the count that confirmations of this kind show.
+fn show(call: &mut Call<'_, '_>, kind: Kind) -> usize {
+    let count = |kind| {
+        let subscriptions = call.session.subscriptions.as_ref();
+        subscriptions.map_or(0, |s| s.count(kind))
+    };
+    let [channels, patterns, shards] = [Kind::Channel, Kind::Pattern, Kind::Shard].map(count);
+    call.card.channels.store(channels as u32, Relaxed);
+    call.card.patterns.store(patterns as u32, Relaxed);
+    call.card.shard_channels.store(shards as u32, Relaxed);
+    match kind {
+        Kind::Shard => shards,
+        Kind::Channel | Kind::Pattern => channels + patterns,
+    }
+}
+
+pub(super) fn publish(call: &mut Call<'_, '_>) -> Flow {
+    send(call, false)
+}
+
+pub(super) fn spublish(call: &mut Call<'_, '_>) -> Flow {
+    send(call, true)
+}
+
+fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
+    let (channel, payload) = (call.args[1], call.args[2]);
+    let hub = &call.shared.hub;
+    match hub.publish(sharded, channel, payload, call.in_transaction) {
+        Ok(receivers) => {
+            call.reply.integer(receivers as i64);
+            Flow::Done
+        }
+        Err(InboxFull) => Flow::Later,
+    }
+}
+
+pub(super) fn pubsub(call: &mut Call<'_, '_>) -> Flow {
+    let sub = call.args[1].to_ascii_lowercase();
+    let shared = call.shared.clone();
+    match (&sub[..], &call.args[2..]) {
+        (b"channels", pattern @ ([] | [_])) => {
+            names(call, Kind::Channel, pattern.first().copied());
+        }
+        (b"shardchannels", pattern @ ([] | [_])) => {
+            names(call, Kind::Shard, pattern.first().copied());
+        }
+        (b"numsub", names) => counts(call, Kind::Channel, names),
+        (b"shardnumsub", names) => counts(call, Kind::Shard, names),
+        (b"numpat", []) => call.reply.integer(shared.hub.count(Kind::Pattern) as i64),
+        (b"help", []) => call.help(HELP),
+        _ => call.subcommand_error(&[
+            "channels",
+            "shardchannels",
+            "numsub",
+            "shardnumsub",
+            "numpat",
+            "help",
+        ]),
+    }
+    Flow::Done
+}
+
+fn names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) {
+    let names = call.shared.hub.names(kind, pattern);
+    call.reply.array(names.len());
+    for name in names {
+        call.reply.bulk(&name);
+    }
+}
+
+fn counts(call: &mut Call<'_, '_>, kind: Kind, names: &[&[u8]]) {
+    call.reply.map(names.len());
+    for name in names {
+        call.reply.bulk(name);
+        let subscribers = call.shared.hub.subscribers(kind, name);
+        call.reply.integer(subscribers as i64);
+    }
+}

@@ -1,0 +1,95 @@
+//! The service that speaks Redis's protocol.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tidewire::{Conns, LoopHandle, Peer, Refusal, Service};
+
+use super::conn::RespConn;
+use super::local::RespLocal;
+use super::message::Message;
+use super::settings::Settings;
+use super::shared::Shared;
+use crate::store::Store;
+
+/// Serves a [`Store`] to clients of Redis.
+///
+/// Use it with [`Settings::limits`]. A clone is another handle on the same service.
+#[derive(Clone)]
+pub struct RespService {
+    shared: Arc<Shared>,
+}
+
+impl RespService {
+    /// Serves `store`.
+    #[must_use]
+    pub fn new(store: Arc<Store>, settings: Settings) -> RespService {
+        RespService {
+            shared: Arc::new(Shared::new(store, settings)),
+        }
+    }
+
+    /// Tells the service where clients connect to, for CLIENT LIST and INFO to show.
+    pub fn listens_at(&self, addr: SocketAddr) {
+        self.shared.set_local_addr(addr);
+    }
+
+    /// Does what is due at this time since the epoch: removes some of the keys that have expired,
+    /// and measures the rate of commands. To be called about ten times a second, see
+    /// [`Ticker`](super::Ticker); the work of one call is bounded.
+    pub fn tick(&self, wall: Duration) {
+        let now_ms = wall.as_millis() as u64;
+        self.shared.store.expire(now_ms);
+        self.shared.rate.measure(now_ms, || self.commands());
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.shared.clients.len()
+    }
+
+    /// Commands run so far.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.shared.stats.read(|now, _| now.commands.value())
+    }
+
+    /// Subscribers that were cut because they did not take their messages.
+    #[must_use]
+    pub fn slow_subscribers(&self) -> u64 {
+        self.shared
+            .stats
+            .read(|now, _| now.slow_subscribers.value())
+    }
+}
+
+impl fmt::Debug for RespService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RespService").finish_non_exhaustive()
+    }
+}
+
+impl Service for RespService {
+    type Conn = RespConn;
+
+    fn on_loop(&self, at: LoopHandle<Message>) -> RespLocal {
+        RespLocal::new(self.shared.clone(), at)
+    }
+
+    fn accept(&self, _: &Peer, _: &mut RespLocal) -> Result<RespConn, Refusal> {
+        Ok(RespConn::new(!self.shared.config.needs_password()))
+    }
+
+    fn woken(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
+        let most = self.shared.config.subscriber_output.load(Relaxed);
+        let subscribers = std::mem::take(&mut local.subscribers);
+        subscribers.deliver(|id, frame| {
+            all.with(id, local, |conn, cx| conn.deliver(frame, most, cx));
+        });
+        local.subscribers = subscribers;
+    }
+}

@@ -1,0 +1,287 @@
+//! One command: found, checked, then run or queued.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tidewire::Cx;
+
+use super::batch::Batch;
+use super::call::{Call, Flow, arity_error, unknown_command};
+use super::conn::RespConn;
+use super::session::Replies;
+use super::slowlog::{Slow, shortened};
+use super::table::{Entry, What, When};
+use crate::commands::FAST;
+use crate::reply::{Proto, Reply};
+use crate::store::Ran;
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Its reply is written.
+    Done,
+    /// It has done nothing yet and is to be tried again.
+    Later,
+    /// It waits for a key; the commands behind it wait too.
+    Waits,
+}
+
+impl RespConn {
+    /// Runs one command.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        batch: &mut Batch<'_>,
+        entry: Option<&'static Entry>,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        let start = reply.len();
+        let Some(entry) = entry else {
+            return self.reject(None, &unknown_command(args), reply, cx);
+        };
+        if !entry.takes(args.len()) {
+            return self.reject(Some(entry), &arity_error(entry.name), reply, cx);
+        }
+        if (!self.session.is_plain() || batch.shared.may_be_paused())
+            && let Some(outcome) = self.intercept(entry, batch, args, reply, cx)
+        {
+            return outcome;
+        }
+        let outcome = self.run_now(entry, batch, args, reply, cx);
+        if self.session.replies != Replies::On && outcome != Outcome::Later {
+            self.silence(reply, start);
+        }
+        outcome
+    }
+
+    /// Runs a command that nothing speaks against.
+    #[inline]
+    fn run_now(
+        &mut self,
+        entry: &Entry,
+        batch: &mut Batch<'_>,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        let start = reply.len();
+        let begun = self.is_timed(entry, cx).then(|| cx.link.clock());
+        let outcome = match entry.what {
+            What::Data(spec) => match batch.run(spec, args, reply) {
+                Ran::Done => Outcome::Done,
+                Ran::Blocked(blocked) => self.begin_wait(spec, blocked, args, batch, reply, cx),
+            },
+            What::Session(spec) => {
+                batch.pause();
+                if spec.name == "exec" {
+                    self.exec(batch, reply, cx)
+                } else {
+                    self.call(spec.run, args, reply, cx, false)
+                }
+            }
+        };
+        batch.db = self.session.db;
+        if let Some(begun) = begun
+            && outcome == Outcome::Done
+        {
+            let took = cx.link.clock() - begun;
+            self.note_time(entry, args, took, cx);
+        }
+        if outcome != Outcome::Later {
+            self.card().command.store(entry.id.into(), Relaxed);
+            let stats = &cx.local.stats;
+            stats.commands.add(1);
+            let counts = stats.command(entry.id);
+            counts.calls.add(1);
+            if reply.bytes().get(start) == Some(&b'-') {
+                counts.failed.add(1);
+                count_error(&reply.bytes()[start..], cx);
+            }
+        }
+        outcome
+    }
+
+    /// Whether a call is timed. Reading the clock costs as much as a small command: those that are
+    /// always quick are timed only now and then.
+    #[inline]
+    fn is_timed(&self, entry: &Entry, cx: &mut Cx<'_, RespConn>) -> bool {
+        let quick = matches!(entry.what, What::Data(spec) if spec.flags & FAST != 0);
+        !quick || cx.local.times_all
+    }
+
+    /// Counts the time of a call, and keeps it if it was slow.
+    fn note_time(
+        &mut self,
+        entry: &Entry,
+        args: &[&[u8]],
+        took: Duration,
+        cx: &mut Cx<'_, RespConn>,
+    ) {
+        let counts = cx.local.stats.command(entry.id);
+        counts.timed.add(1);
+        counts.timed_ns.add(took.as_nanos() as u64);
+        let shared = &cx.local.shared;
+        let slow_us = shared.config.slow_us.load(Relaxed);
+        let took_us = took.as_micros() as u64;
+        if slow_us < 0 || took_us < slow_us as u64 {
+            return;
+        }
+        let slow = Slow {
+            id: 0,
+            at_s: cx.link.wall().as_secs(),
+            took_us,
+            args: shortened(args),
+            addr: cx.link.peer().addr.to_string(),
+            name: self.card().names().name.to_vec(),
+        };
+        shared
+            .slowlog
+            .add(slow, shared.config.slow_len.load(Relaxed));
+    }
+
+    /// Runs a command about the connection or the server.
+    pub(crate) fn call(
+        &mut self,
+        run: super::table::Run,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+        in_transaction: bool,
+    ) -> Outcome {
+        let card = self.card().clone();
+        let flow = run(&mut Call {
+            shared: cx.local.shared.clone(),
+            session: &mut self.session,
+            card: &card,
+            cx,
+            reply,
+            args,
+            in_transaction,
+        });
+        match flow {
+            Flow::Done => Outcome::Done,
+            Flow::Later => Outcome::Later,
+        }
+    }
+
+    /// Deals with what is not as usual: a stranger, a transaction, a subscriber, a pause.
+    #[cold]
+    fn intercept(
+        &mut self,
+        entry: &Entry,
+        batch: &mut Batch<'_>,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Option<Outcome> {
+        let when = match entry.what {
+            What::Session(spec) => spec.when,
+            What::Data(_) => When::Usual,
+        };
+        if !self.session.authenticated && when != When::Always {
+            let text = "NOAUTH Authentication required.";
+            return Some(self.reject(Some(entry), text, reply, cx));
+        }
+        let among_messages =
+            matches!(when, When::Subscribed) || matches!(entry.name, "quit" | "reset");
+        if self.session.is_subscribed() && self.session.proto == Proto::Resp2 && !among_messages {
+            let text = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                entry.name
+            );
+            return Some(self.reject(Some(entry), &text, reply, cx));
+        }
+        if self.session.is_queuing()
+            && matches!(when, When::Usual | When::Subscribed | When::Outside)
+        {
+            if when == When::Outside {
+                let text = "ERR Command not allowed inside a transaction";
+                return Some(self.reject(Some(entry), text, reply, cx));
+            }
+            return match self.queue(entry, args, cx) {
+                Ok(()) => {
+                    let start = reply.len();
+                    reply.simple("QUEUED");
+                    self.silence(reply, start);
+                    Some(Outcome::Done)
+                }
+                Err(why) => Some(self.reject(Some(entry), why, reply, cx)),
+            };
+        }
+        if batch.shared.may_be_paused() && when == When::Usual && entry.name != "client" {
+            let now_ms = cx.link.now().as_nanos() / 1_000_000;
+            let writes = self.writes(entry);
+            if batch.shared.holds_back(now_ms, writes) {
+                return Some(Outcome::Later);
+            }
+        }
+        None
+    }
+
+    /// Whether a command changes keys, or may: then a pause of writers holds it back.
+    fn writes(&self, entry: &Entry) -> bool {
+        match entry.what {
+            What::Data(spec) => spec.is_write(),
+            What::Session(spec) => match spec.name {
+                "publish" | "spublish" => true,
+                "exec" => self
+                    .session
+                    .transaction
+                    .as_ref()
+                    .is_some_and(|t| t.writes()),
+                _ => false,
+            },
+        }
+    }
+
+    /// Answers a command that is not run with an error.
+    #[cold]
+    fn reject(
+        &mut self,
+        entry: Option<&Entry>,
+        text: &str,
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        let start = reply.len();
+        reply.error(text);
+        count_error(&reply.bytes()[start..], cx);
+        if let Some(entry) = entry {
+            cx.local.stats.command(entry.id).rejected.add(1);
+        }
+        if self.session.is_queuing()
+            && let Some(transaction) = &mut self.session.transaction
+        {
+            transaction.fail();
+        }
+        self.silence(reply, start);
+        Outcome::Done
+    }
+
+    /// Takes back a reply that the client does not want to hear.
+    fn silence(&mut self, reply: &mut Reply, start: usize) {
+        match self.session.replies {
+            Replies::On => {}
+            Replies::Off => reply.truncate(start),
+            Replies::SkipNext => {
+                reply.truncate(start);
+                self.session.replies = Replies::Skip;
+            }
+            Replies::Skip => {
+                reply.truncate(start);
+                self.session.replies = Replies::On;
+            }
+        }
+    }
+}
+
+/// Counts an error reply by its first word.
+#[cold]
+pub(crate) fn count_error(line: &[u8], cx: &mut Cx<'_, RespConn>) {
+    cx.local.stats.errors.add(1);
+    let word = line[1..].split(|b| b.is_ascii_whitespace()).next();
+    cx.local.shared.stats.error(word.unwrap_or_default());
+}

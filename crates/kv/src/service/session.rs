@@ -1,0 +1,82 @@
+//! What one connection is, between its commands.
+
+use std::collections::BTreeSet;
+
+use super::multi::Transaction;
+use super::pubsub::Kind;
+use crate::reply::Proto;
+
+/// The state of one connection. What few connections have is boxed.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) proto: Proto,
+    pub(crate) db: u16,
+    pub(crate) authenticated: bool,
+    /// The connection ends when the reply to this command is written.
+    pub(crate) closing: bool,
+    pub(crate) replies: Replies,
+    pub(crate) no_touch: bool,
+    pub(crate) transaction: Option<Box<Transaction>>,
+    pub(crate) subscriptions: Option<Box<Subscriptions>>,
+}
+
+/// Whether the client wants to hear replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    On,
+    Off,
+    /// Not the next one: this command is the one that said so.
+    SkipNext,
+    /// Not this one.
+    Skip,
+}
+
+impl Session {
+    pub(crate) fn new(authenticated: bool) -> Session {
+        Session {
+            proto: Proto::Resp2,
+            db: 0,
+            authenticated,
+            closing: false,
+            replies: Replies::On,
+            no_touch: false,
+            transaction: None,
+            subscriptions: None,
+        }
+    }
+
+    /// Whether nothing has to be looked at before a command is run.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.authenticated && self.transaction.is_none() && self.subscriptions.is_none()
+    }
+
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    /// Whether commands are queued rather than run.
+    pub(crate) fn is_queuing(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|t| t.is_open())
+    }
+}
+
+/// What a connection listens to. Never empty.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    names: [BTreeSet<Box<[u8]>>; 3],
+}
+
+impl Subscriptions {
+    pub(crate) fn of(&mut self, kind: Kind) -> &mut BTreeSet<Box<[u8]>> {
+        &mut self.names[kind as usize]
+    }
+
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        self.names[kind as usize].len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty)
+    }
+}

@@ -1,0 +1,140 @@
+//! What the service may be told: when it starts, and by CONFIG SET while it runs.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use tidewire::Limits;
+
+use crate::resp::Bounds;
+
+/// Settings of the key-value services that are not those of the store. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What clients must say with AUTH or HELLO first. Default: none, everybody may do everything.
+    pub password: Option<String>,
+    /// Unconsumed input of one connection, and so the largest command; less than 4 GiB. A larger
+    /// one is refused as soon as it is announced, with an error, and the connection closes.
+    /// Default 1 GiB; memory grows with what was sent, not with what was announced.
+    pub query_buffer: usize,
+    /// Largest single argument; beyond it the same. Default 512 MiB.
+    pub bulk_max: usize,
+    /// Queued output of one connection beyond which it is cut. Replies are paced and never get
+    /// there unless a single one is larger. Default 1 GiB.
+    pub client_output: usize,
+    /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
+    /// be paced. Default 32 MiB.
+    pub subscriber_output: usize,
+    /// Silence after which a connection in the middle of a command is closed, and time for which
+    /// a client may leave its replies unread. Default 60 s; `None` waits for ever.
+    pub stall: Option<Duration>,
+    /// Silence between commands after which a connection is closed, to the resolution of `stall`.
+    /// Default `None`: never, as in Redis. Subscribers and blocked clients are spared.
+    pub idle: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            password: None,
+            query_buffer: 1 << 30,
+            bulk_max: 512 << 20,
+            client_output: 1 << 30,
+            subscriber_output: 32 << 20,
+            stall: Some(Duration::from_secs(60)),
+            idle: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The limits to give the builder with [`RespService`](super::RespService).
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let idle = [self.stall, self.idle].into_iter().flatten().min();
+        Limits {
+            // Input behind the largest command may have come with it.
+            carried: self.query_buffer.saturating_add(tidewire::CHUNK),
+            output_hard: self.client_output,
+            idle,
+            ..Limits::default()
+        }
+    }
+}
+
+/// The settings as they are now.
+#[derive(Debug)]
+pub(crate) struct Config {
+    password: RwLock<Option<String>>,
+    needs_password: AtomicBool,
+    pub(crate) query_buffer: usize,
+    pub(crate) client_output: usize,
+    pub(crate) stall: Option<Duration>,
+    pub(crate) bulk_max: AtomicUsize,
+    pub(crate) subscriber_output: AtomicUsize,
+    /// Seconds; 0 is never.
+    pub(crate) timeout_s: AtomicU64,
+    /// Microseconds from which on a command is kept in the slow log; negative is never.
+    pub(crate) slow_us: AtomicI64,
+    pub(crate) slow_len: AtomicUsize,
+}
+
+impl Config {
+    pub(crate) fn new(settings: Settings) -> Config {
+        Config {
+            needs_password: AtomicBool::new(settings.password.is_some()),
+            password: RwLock::new(settings.password),
+            query_buffer: settings.query_buffer.min(u32::MAX as usize),
+            client_output: settings.client_output,
+            stall: settings.stall,
+            bulk_max: AtomicUsize::new(settings.bulk_max),
+            subscriber_output: AtomicUsize::new(settings.subscriber_output),
+            timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),
+            slow_us: AtomicI64::new(10_000),
+            slow_len: AtomicUsize::new(128),
+        }
+    }
+
+    /// What a client that has authenticated may send.
+    #[inline]
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            bulk_max: self.bulk_max.load(Relaxed),
+            command_max: self.query_buffer,
+            ..Bounds::default()
+        }
+    }
+
+    pub(crate) fn needs_password(&self) -> bool {
+        self.needs_password.load(Relaxed)
+    }
+
+    pub(crate) fn password(&self) -> Option<String> {
+        let password = self.password.read();
+        password.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_password(&self, password: Option<String>) {
+        self.needs_password.store(password.is_some(), Relaxed);
+        let mut held = self
+            .password
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *held = password;
+    }
+
+    /// Whether these are the credentials of the one user that there is.
+    pub(crate) fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
+        user == b"default"
+            && match self.password() {
+                None => true,
+                Some(expected) => same(expected.as_bytes(), password),
+            }
+    }
+}
+
+/// Compares in a time that tells the length only.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differ = a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y));
+    a.len() == b.len() && std::hint::black_box(differ) == 0
+}

@@ -1,0 +1,120 @@
+//! What all loops share.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::clients::Clients;
+use super::message::Message;
+use super::pubsub::Hub;
+use super::settings::{Config, Settings};
+use super::slowlog::SlowLog;
+use super::stats::{Rate, Stats};
+use crate::store::Store;
+
+/// The shared state as one loop holds it: to hold it once more touches no memory of other loops.
+pub(crate) type Here = Rc<Arc<Shared>>;
+
+/// The service's shared state.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<Store>,
+    pub(crate) config: Config,
+    pub(crate) clients: Clients,
+    pub(crate) hub: Hub<Message>,
+    pub(crate) stats: Stats,
+    pub(crate) slowlog: SlowLog,
+    /// Where clients connect to, if somebody said so.
+    local: Mutex<Option<SocketAddr>>,
+    /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
+    paused_until_ms: AtomicU64,
+    pause_writes_only: AtomicBool,
+    /// When it started, by the loops' clock and by the wall; set by the first connection.
+    pub(crate) started_ms: AtomicU64,
+    pub(crate) started_wall_ms: AtomicU64,
+    pub(crate) rate: Rate,
+    /// Forty random hexadecimal digits that name this run.
+    pub(crate) run_id: Mutex<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(store: Arc<Store>, settings: Settings) -> Shared {
+        Shared {
+            store,
+            config: Config::new(settings),
+            clients: Clients::default(),
+            hub: Hub::default(),
+            stats: Stats::default(),
+            slowlog: SlowLog::default(),
+            local: Mutex::default(),
+            paused_until_ms: AtomicU64::new(0),
+            pause_writes_only: AtomicBool::new(false),
+            started_ms: AtomicU64::new(0),
+            started_wall_ms: AtomicU64::new(0),
+            rate: Rate::default(),
+            run_id: Mutex::default(),
+        }
+    }
+
+    /// Remembers when the first connection came, and names the run.
+    pub(crate) fn note_start(&self, now_ms: u64, wall_ms: u64, random: [u64; 3]) {
+        let mut run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner);
+        if run_id.is_empty() {
+            let [a, b, c] = random;
+            *run_id = format!("{a:016x}{b:016x}{:08x}", c as u32);
+            self.started_wall_ms.store(wall_ms, Relaxed);
+            self.started_ms.store(now_ms.max(1), Relaxed);
+        }
+    }
+
+    pub(crate) fn databases(&self) -> u16 {
+        self.store.databases()
+    }
+
+    pub(crate) fn set_local_addr(&self, addr: SocketAddr) {
+        *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(addr);
+    }
+
+    /// Where clients connect to, as text.
+    pub(crate) fn local_addr(&self) -> String {
+        let addr = *self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        addr.map_or_else(|| "0.0.0.0:0".to_string(), |addr| addr.to_string())
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        let addr = *self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        addr.map_or(0, |addr| addr.port())
+    }
+
+    /// Holds commands back, for at least as long as an earlier pause would.
+    pub(crate) fn pause(&self, now_ms: u64, for_ms: u64, writes_only: bool) {
+        let was_all = self.is_paused(now_ms) && !self.pause_writes_only.load(Relaxed);
+        self.pause_writes_only
+            .store(writes_only && !was_all, Relaxed);
+        let until = now_ms.saturating_add(for_ms).max(1);
+        self.paused_until_ms.fetch_max(until, Relaxed);
+    }
+
+    pub(crate) fn unpause(&self) {
+        self.paused_until_ms.store(0, Relaxed);
+    }
+
+    fn is_paused(&self, now_ms: u64) -> bool {
+        self.paused_until_ms.load(Relaxed) > now_ms
+    }
+
+    /// Whether a pause was ever asked for and not ended: spares most commands the closer look.
+    #[inline]
+    pub(crate) fn may_be_paused(&self) -> bool {
+        self.paused_until_ms.load(Relaxed) != 0
+    }
+
+    /// Whether a command has to wait.
+    #[cold]
+    pub(crate) fn holds_back(&self, now_ms: u64, writes: bool) -> bool {
+        if !self.is_paused(now_ms) {
+            return false;
+        }
+        writes || !self.pause_writes_only.load(Relaxed)
+    }
+}

@@ -1,0 +1,199 @@
+//! What happened, counted on each loop without sharing a cache line, added up when asked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Different error prefixes that are told apart; the rest is counted together.
+const ERRORS_MAX: usize = 128;
+/// Commands whose counters are set aside together: most clients use few.
+const PER_PAGE: usize = 16;
+const PAGES: usize = 32;
+
+/// A count that one thread adds to and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds; only the loop that owns it may.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed) + n, Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What is counted for one command.
+#[derive(Debug, Default)]
+pub(crate) struct PerCommand {
+    pub(crate) calls: Count,
+    /// Not run: wrong number of arguments, or not now.
+    pub(crate) rejected: Count,
+    /// Run, with an error for a reply.
+    pub(crate) failed: Count,
+    /// Calls that were timed, and how long they took.
+    pub(crate) timed: Count,
+    pub(crate) timed_ns: Count,
+}
+
+type Page = Box<[PerCommand; PER_PAGE]>;
+
+/// The counts of one loop.
+#[derive(Debug, Default)]
+pub(crate) struct LoopStats {
+    pub(crate) commands: Count,
+    pub(crate) connections: Count,
+    pub(crate) bytes_in: Count,
+    pub(crate) bytes_out: Count,
+    pub(crate) errors: Count,
+    pub(crate) protocol_errors: Count,
+    /// Subscribers cut because they did not take their messages.
+    pub(crate) slow_subscribers: Count,
+    /// Connections closed because half a command was all that came, or nothing at all.
+    pub(crate) timed_out: Count,
+    pages: [OnceLock<Page>; PAGES],
+}
+
+impl LoopStats {
+    #[inline]
+    pub(crate) fn command(&self, id: u16) -> &PerCommand {
+        let id = usize::from(id);
+        let page = self.pages[id / PER_PAGE].get_or_init(Page::default);
+        &page[id % PER_PAGE]
+    }
+
+    /// Adds the counts of another loop; only while this one has a single owner.
+    fn absorb(&self, other: &LoopStats) {
+        let pairs = |a: &LoopStats, b: &LoopStats| {
+            for (to, from) in [
+                (&a.commands, &b.commands),
+                (&a.connections, &b.connections),
+                (&a.bytes_in, &b.bytes_in),
+                (&a.bytes_out, &b.bytes_out),
+                (&a.errors, &b.errors),
+                (&a.protocol_errors, &b.protocol_errors),
+                (&a.slow_subscribers, &b.slow_subscribers),
+                (&a.timed_out, &b.timed_out),
+            ] {
+                to.add(from.value());
+            }
+        };
+        pairs(self, other);
+        for (at, page) in other.pages.iter().enumerate() {
+            let Some(page) = page.get() else { continue };
+            for (slot, from) in page.iter().enumerate() {
+                let to = self.command((at * PER_PAGE + slot) as u16);
+                to.calls.add(from.calls.value());
+                to.rejected.add(from.rejected.value());
+                to.failed.add(from.failed.value());
+                to.timed.add(from.timed.value());
+                to.timed_ns.add(from.timed_ns.value());
+            }
+        }
+    }
+}
+
+/// Commands a second, measured over the last second or a little more.
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    last: Mutex<(u64, u64)>,
+    per_s: AtomicU64,
+}
+
+impl Rate {
+    /// Measures if a second has passed since it last did.
+    pub(crate) fn measure(&self, now_ms: u64, count: impl FnOnce() -> u64) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (then_ms, before) = *last;
+        let passed_ms = now_ms.saturating_sub(then_ms);
+        if passed_ms >= 1000 {
+            let now = count();
+            *last = (now_ms, now);
+            if then_ms > 0 {
+                let per_s = now.saturating_sub(before).saturating_mul(1000) / passed_ms;
+                self.per_s.store(per_s, Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn per_s(&self) -> u64 {
+        self.per_s.load(Relaxed)
+    }
+}
+
+/// The counts of all loops, those that have ended included.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    loops: Mutex<Loops>,
+    errors: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Loops {
+    running: Vec<Arc<LoopStats>>,
+    /// Of loops that have ended: the threads engine has one for each connection.
+    ended: LoopStats,
+    /// What was there when CONFIG RESETSTAT was last called.
+    forgotten: LoopStats,
+}
+
+impl Stats {
+    pub(crate) fn on_loop(&self) -> Arc<LoopStats> {
+        let stats = Arc::new(LoopStats::default());
+        self.lock().running.push(stats.clone());
+        stats
+    }
+
+    pub(crate) fn loop_ended(&self, stats: &Arc<LoopStats>) {
+        let mut loops = self.lock();
+        loops.running.retain(|known| !Arc::ptr_eq(known, stats));
+        loops.ended.absorb(stats);
+    }
+
+    /// Everything counted so far, and what of it is to be left out.
+    pub(crate) fn read<R>(&self, f: impl FnOnce(&LoopStats, &LoopStats) -> R) -> R {
+        let loops = self.lock();
+        f(&loops.sum(), &loops.forgotten)
+    }
+
+    /// Counts from here.
+    pub(crate) fn reset(&self) {
+        let mut loops = self.lock();
+        loops.forgotten = loops.sum();
+        self.errors_by_prefix().clear();
+    }
+
+    /// Counts an error reply by its first word.
+    #[cold]
+    pub(crate) fn error(&self, prefix: &[u8]) {
+        let prefix = String::from_utf8_lossy(prefix);
+        let mut errors = self.errors_by_prefix();
+        if let Some(count) = errors.get_mut(&*prefix) {
+            *count += 1;
+        } else if errors.len() < ERRORS_MAX {
+            errors.insert(prefix.into_owned(), 1);
+        }
+    }
+
+    pub(crate) fn errors_by_prefix(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Loops> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loops {
+    fn sum(&self) -> LoopStats {
+        let sum = LoopStats::default();
+        sum.absorb(&self.ended);
+        for stats in &self.running {
+            sum.absorb(stats);
+        }
+        sum
+    }
+}

@@ -1,0 +1,329 @@
+//! Every command by its name: those about keys, and those about connections and the server.
+
+use std::sync::LazyLock;
+
+use super::call::{Call, Flow};
+use super::{client, command, config, hello, info, misc, multi, pubsub_commands};
+use crate::commands::{self, FAST, Keys, MEMORY, READ, Spec, WRITE};
+
+/// Runs a command that is about the connection or the server.
+pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
+
+/// A command that is about the connection or the server.
+pub(crate) struct SessionSpec {
+    pub(crate) name: &'static str,
+    /// As for commands about keys: with the name; negative is at least.
+    pub(crate) arity: i16,
+    pub(crate) when: When,
+    pub(crate) subcommands: bool,
+    pub(crate) run: Run,
+}
+
+/// When a command may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Queued by MULTI; not among messages in RESP2.
+    Usual,
+    /// Also among messages in RESP2.
+    Subscribed,
+    /// Also before authentication, and never queued.
+    Always,
+    /// Never queued.
+    Transaction,
+    /// Never within a transaction.
+    Outside,
+}
+
+macro_rules! session {
+    ($($name:literal $arity:literal $when:ident $subcommands:literal $run:path;)*) => {
+        &[$(SessionSpec {
+            name: $name,
+            arity: $arity,
+            when: When::$when,
+            subcommands: $subcommands,
+            run: $run,
+        }),*]
+    };
+}
+
+const SESSION: &[SessionSpec] = session! {
+    "hello" -1 Always false hello::hello;
+    "auth" -2 Always false hello::auth;
+    "quit" -1 Always false hello::quit;
+    "reset" 1 Always false hello::reset;
+    "ping" -1 Subscribed false hello::ping;
+    "echo" 2 Usual false hello::echo;
+    "select" 2 Usual false hello::select;
+    "client" -2 Usual true client::run;
+    "command" -1 Usual true command::run;
+    "info" -1 Usual false info::run;
+    "config" -2 Usual true config::run;
+    "multi" 1 Transaction false multi::multi;
+    "exec" 1 Transaction false multi::unreachable;
+    "discard" 1 Transaction false multi::discard;
+    "watch" -2 Transaction false multi::watch;
+    "unwatch" 1 Usual false multi::unwatch;
+    "subscribe" -2 Subscribed false pubsub_commands::subscribe;
+    "unsubscribe" -1 Subscribed false pubsub_commands::unsubscribe;
+    "psubscribe" -2 Subscribed false pubsub_commands::psubscribe;
+    "punsubscribe" -1 Subscribed false pubsub_commands::punsubscribe;
+    "ssubscribe" -2 Subscribed false pubsub_commands::ssubscribe;
+    "sunsubscribe" -1 Subscribed false pubsub_commands::sunsubscribe;
+    "publish" 3 Usual false pubsub_commands::publish;
+    "spublish" 3 Usual false pubsub_commands::spublish;
+    "pubsub" -2 Usual true pubsub_commands::pubsub;
+    "time" 1 Usual false misc::time;
+    "lastsave" 1 Usual false misc::lastsave;
+    "wait" 3 Usual false misc::wait;
+    "debug" -2 Usual true misc::debug;
+    "slowlog" -2 Usual true misc::slowlog;
+    "latency" -2 Usual true misc::latency;
+    "acl" -2 Usual true misc::acl;
+    "role" 1 Usual false misc::role;
+};
+
+/// A command in the table.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) arity: i16,
+    pub(crate) id: u16,
+    pub(crate) what: What,
+}
+
+/// What a command is about.
+#[derive(Clone, Copy)]
+pub(crate) enum What {
+    /// Keys.
+    Data(&'static Spec),
+    /// The connection or the server.
+    Session(&'static SessionSpec),
+}
+
+impl Entry {
+    /// Whether it may have this many arguments, its name included.
+    #[inline]
+    pub(crate) fn takes(&self, n: usize) -> bool {
+        if self.arity >= 0 {
+            n == self.arity as usize
+        } else {
+            n >= self.arity.unsigned_abs() as usize
+        }
+    }
+}
+
+impl Entry {
+    /// The flags that COMMAND shows.
+    pub(crate) fn flags(&self) -> Vec<&'static str> {
+        let What::Data(spec) = self.what else {
+            return vec!["noscript", "loading", "stale"];
+        };
+        let shown = [
+            (READ, "readonly"),
+            (WRITE, "write"),
+            (MEMORY, "denyoom"),
+            (FAST, "fast"),
+        ];
+        let mut flags: Vec<_> = shown
+            .iter()
+            .filter(|(bit, _)| spec.flags & bit != 0)
+            .map(|(_, name)| *name)
+            .collect();
+        if matches!(spec.keys, Keys::Counted { .. }) {
+            flags.push("movablekeys");
+        }
+        flags
+    }
+
+    /// What it is about, by the names that Redis has for that.
+    pub(crate) fn group(&self) -> &'static str {
+        let What::Data(spec) = self.what else {
+            return match self.name {
+                "multi" | "exec" | "discard" | "watch" | "unwatch" => "transactions",
+                name if name.contains("subscribe") || name.contains("pub") => "pubsub",
+                "auth" | "client" | "echo" | "hello" | "ping" | "quit" | "reset" | "select" => {
+                    "connection"
+                }
+                _ => "server",
+            };
+        };
+        let name = spec.name;
+        match name {
+            "getbit" | "setbit" => "bitmap",
+            "rename" | "renamenx" | "restore" | "randomkey" | "scan" | "sort" | "sort_ro" => {
+                "generic"
+            }
+            "set" | "setex" | "setnx" | "setrange" | "strlen" | "substr" => "string",
+            _ if name.starts_with("bit") => "bitmap",
+            _ if name.starts_with('z') || name.starts_with("bz") => "sorted-set",
+            _ if name.starts_with('h') => "hash",
+            _ if name.starts_with('s') => "set",
+            _ if name.starts_with(['l', 'r'])
+                || name.starts_with("bl")
+                || name.starts_with("br") =>
+            {
+                "list"
+            }
+            "append" | "decr" | "decrby" | "mget" | "mset" | "msetnx" | "psetex" => "string",
+            _ if name.starts_with("get") || name.starts_with("incr") => "string",
+            _ => "generic",
+        }
+    }
+
+    /// The categories of access control that it would belong to.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let group = match self.group() {
+            "sorted-set" => "sortedset",
+            "generic" => "keyspace",
+            "transactions" => "transaction",
+            "server" => "admin",
+            other => other,
+        };
+        let mut all = vec![group];
+        if let What::Data(spec) = self.what {
+            all.push(if spec.is_write() { "write" } else { "read" });
+            all.push(if spec.flags & FAST != 0 {
+                "fast"
+            } else {
+                "slow"
+            });
+        } else {
+            all.push("slow");
+        }
+        all
+    }
+
+    /// The first key, the last, and the step from one to the next, as COMMAND shows them.
+    pub(crate) fn key_positions(&self) -> (i64, i64, i64) {
+        match self.what {
+            What::Data(Spec {
+                keys: Keys::Range { first, last, step },
+                ..
+            }) => ((*first).into(), (*last).into(), (*step).into()),
+            What::Data(Spec {
+                keys: Keys::Counted { first: true, .. },
+                ..
+            }) => (1, 1, 1),
+            What::Session(SessionSpec { name: "watch", .. }) => (1, -1, 1),
+            _ => (0, 0, 0),
+        }
+    }
+
+    /// The keys among the arguments of a call.
+    pub(crate) fn keys<'a>(&self, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        let mut keys = Vec::new();
+        match self.what {
+            What::Data(spec) => {
+                spec.keys.each(args, |key| keys.push(key));
+            }
+            What::Session(_) if self.name == "watch" => keys.extend(&args[1..]),
+            What::Session(_) => {}
+        }
+        keys
+    }
+
+    /// Whether calls of it may name keys.
+    pub(crate) fn may_have_keys(&self) -> bool {
+        match self.what {
+            What::Data(spec) => !matches!(spec.keys, Keys::None | Keys::All),
+            What::Session(_) => self.name == "watch",
+        }
+    }
+
+    /// Whether it may change keys.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.what, What::Data(spec) if spec.is_write())
+    }
+}
+
+/// Longest name there may be.
+const NAME_MAX: usize = 32;
+/// A power of two, several times the number of commands.
+const SLOTS: usize = 2048;
+
+/// The table.
+pub(crate) struct Table {
+    entries: Vec<Entry>,
+    /// Entries' numbers plus one, where their names hash to, or behind.
+    slots: Box<[u16; SLOTS]>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+
+/// The one table.
+#[inline]
+pub(crate) fn table() -> &'static Table {
+    &TABLE
+}
+
+impl Table {
+    fn new() -> Table {
+        let data = commands::all().map(|spec| (spec.name, spec.arity, What::Data(spec)));
+        let session = SESSION
+            .iter()
+            .map(|spec| (spec.name, spec.arity, What::Session(spec)));
+        let mut table = Table {
+            entries: Vec::new(),
+            slots: Box::new([0; SLOTS]),
+        };
+        for (name, arity, what) in data.chain(session) {
+            let id = table.entries.len() as u16;
+            table.entries.push(Entry {
+                name,
+                arity,
+                id,
+                what,
+            });
+            let mut at = hash(name.as_bytes());
+            while table.slots[at] != 0 {
+                at = (at + 1) % SLOTS;
+            }
+            table.slots[at] = id + 1;
+        }
+        table
+    }
+
+    /// The command of this name, in any case.
+    #[inline]
+    pub(crate) fn find(&'static self, name: &[u8]) -> Option<&'static Entry> {
+        if name.len() > NAME_MAX || name.is_empty() {
+            return None;
+        }
+        let mut at = hash(name);
+        loop {
+            let entry = &self.entries[usize::from(self.slots[at].checked_sub(1)?)];
+            if entry.name.len() == name.len() && entry.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(entry);
+            }
+            at = (at + 1) % SLOTS;
+        }
+    }
+
+    pub(crate) fn all(&'static self) -> &'static [Entry] {
+        &self.entries
+    }
+
+    pub(crate) fn entry(&'static self, id: u16) -> &'static Entry {
+        &self.entries[usize::from(id)]
+    }
+
+    pub(crate) fn name(&self, id: u16) -> &'static str {
+        self.entries[usize::from(id)].name
+    }
+
+    pub(crate) fn has_subcommands(&self, id: u16) -> bool {
+        match self.entries[usize::from(id)].what {
+            What::Session(spec) => spec.subcommands,
+            What::Data(spec) => matches!(spec.name, "object" | "memory"),
+        }
+    }
+}
+
+/// The same for upper and lower case letters.
+#[inline]
+fn hash(name: &[u8]) -> usize {
+    let mut h = name.len() as u32;
+    for &b in name {
+        h = (h ^ u32::from(b & 0xdf)).wrapping_mul(0x9e37_79b1);
+    }
+    (h >> 21) as usize
+}

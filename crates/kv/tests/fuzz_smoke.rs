@@ -1,0 +1,264 @@
+//! A short, deterministic part of the fuzzing of the key-value services: streams drawn from a seed,
+//! well-formed and not.
+
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../fuzz/src/kv.rs"]
+mod kv;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+const NAMES: &[&str] = &[
+    "get",
+    "set",
+    "del",
+    "incr",
+    "append",
+    "getrange",
+    "setrange",
+    "setbit",
+    "bitcount",
+    "bitop",
+    "mset",
+    "mget",
+    "expire",
+    "pexpire",
+    "ttl",
+    "rename",
+    "copy",
+    "type",
+    "scan",
+    "keys",
+    "hset",
+    "hget",
+    "hgetall",
+    "hincrby",
+    "hscan",
+    "hrandfield",
+    "lpush",
+    "rpush",
+    "lpop",
+    "lrange",
+    "linsert",
+    "lset",
+    "ltrim",
+    "lpos",
+    "lmove",
+    "blpop",
+    "sadd",
+    "srem",
+    "spop",
+    "smembers",
+    "sinter",
+    "sinterstore",
+    "srandmember",
+    "zadd",
+    "zrange",
+    "zrangebyscore",
+    "zrangebylex",
+    "zincrby",
+    "zunionstore",
+    "zpopmin",
+    "zrandmember",
+    "bzpopmin",
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "subscribe",
+    "unsubscribe",
+    "psubscribe",
+    "publish",
+    "pubsub",
+    "client",
+    "command",
+    "config",
+    "info",
+    "hello",
+    "select",
+    "ping",
+    "echo",
+    "reset",
+    "flushall",
+    "object",
+    "randomkey",
+    "sort",
+    "dump",
+    "restore",
+    "getex",
+    "getdel",
+    "quit",
+    "acl",
+    "slowlog",
+    "debug",
+    "memory",
+    "nope",
+];
+
+const WORDS: &[&str] = &[
+    "a",
+    "b",
+    "c",
+    "1",
+    "-1",
+    "0",
+    "10",
+    "1.5",
+    "(1",
+    "+inf",
+    "-",
+    "+",
+    "[a",
+    "*",
+    "",
+    "nx",
+    "xx",
+    "get",
+    "ex",
+    "px",
+    "keepttl",
+    "withscores",
+    "limit",
+    "match",
+    "count",
+    "left",
+    "right",
+    "before",
+    "weights",
+    "aggregate",
+    "max",
+    "byscore",
+    "bylex",
+    "rev",
+    "list",
+    "id",
+    "setname",
+    "2",
+    "3",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "99999999999999999999",
+    "channels",
+    "encoding",
+    "ch",
+    "gt",
+    "incr",
+    "withvalues",
+    "and",
+    "not",
+    "bit",
+    "reply",
+    "off",
+    "on",
+    "docs",
+    "getkeys",
+];
+
+fn command() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        8 => proptest::sample::select(WORDS).prop_map(|w| w.as_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+    ];
+    let name = proptest::sample::select(NAMES);
+    (name, proptest::collection::vec(word, 0..7), any::<bool>()).prop_map(|(name, args, line)| {
+        let mut bytes = Vec::new();
+        if line && args.iter().all(|a| a.iter().all(u8::is_ascii_alphanumeric)) {
+            bytes.extend_from_slice(name.as_bytes());
+            for arg in args {
+                bytes.push(b' ');
+                bytes.extend_from_slice(&arg);
+            }
+            bytes.extend_from_slice(b"\r\n");
+            return bytes;
+        }
+        bytes.extend_from_slice(format!("*{}\r\n", args.len() + 1).as_bytes());
+        for arg in [name.as_bytes().to_vec()].into_iter().chain(args) {
+            bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            bytes.extend_from_slice(&arg);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes
+    })
+}
+
+fn spoilt(stream: impl Strategy<Value = Vec<u8>>, chance: f64) -> impl Strategy<Value = Vec<u8>> {
+    let spoil = proptest::option::weighted(chance, (any::<prop::sample::Index>(), any::<u8>()));
+    (stream, spoil, 0..30usize).prop_map(|(mut stream, spoil, cut)| {
+        stream.truncate(stream.len() - cut.min(stream.len() / 4));
+        if let (Some((at, byte)), false) = (spoil, stream.is_empty()) {
+            let at = at.index(stream.len());
+            stream[at] = byte;
+        }
+        stream
+    })
+}
+
+fn with_settings<const N: usize>(
+    stream: impl Strategy<Value = Vec<u8>>,
+) -> impl Strategy<Value = Vec<u8>> {
+    (any::<[u8; N]>(), stream).prop_map(|(settings, stream)| [&settings[..], &stream].concat())
+}
+
+fn commands(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(command(), 0..most).prop_map(|all| all.concat())
+}
+
+const KEYS: &[&[u8]] = &[b"", b"a", b"bb", b"a longer key than that"];
+
+fn requests() -> impl Strategy<Value = Vec<u8>> {
+    let key = || proptest::sample::select(KEYS);
+    let value = proptest::collection::vec(any::<u8>(), 0..=255);
+    let one = (any::<bool>(), key(), value).prop_map(|(write, key, value)| {
+        let mut bytes = Vec::new();
+        if write {
+            tidewire_kv::binary::encode_write(key, &value, &mut bytes);
+        } else {
+            tidewire_kv::binary::encode_read(key, &mut bytes);
+        }
+        bytes
+    });
+    proptest::collection::vec(one, 0..20).prop_map(|all| all.concat())
+}
+
+fn run(cases: u32, input: impl Strategy<Value = Vec<u8>>, target: fn(&[u8])) {
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let outcome = runner.run(&input, |input| {
+        target(&input);
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+#[test]
+fn codec() {
+    run(
+        2000,
+        with_settings::<1>(spoilt(commands(12), 0.5)),
+        kv::resp_codec,
+    );
+}
+
+#[test]
+fn binary() {
+    run(
+        1000,
+        with_settings::<2>(spoilt(requests(), 0.3)),
+        kv::kv_binary,
+    );
+}
+
+#[test]
+fn execute() {
+    run(
+        2000,
+        with_settings::<2>(spoilt(commands(60), 0.1)),
+        kv::kv_execute,
+    );
+}
