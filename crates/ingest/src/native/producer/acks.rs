@@ -1,0 +1,89 @@
+//! What a producer is told, and when.
+
+use tidewire::Cx;
+
+use super::{Pause, Producer};
+use crate::native::codec::ServerFrame;
+use crate::native::conn::{IngestConn, send};
+use crate::native::counters::Count;
+use crate::native::service::Owed;
+
+impl Producer {
+    /// A batch is committed, and all before it.
+    pub(in crate::native) fn committed(&mut self, owed: &Owed, cx: &mut Cx<'_, IngestConn>) {
+        if owed.sent.batches <= self.committed.batches {
+            return;
+        }
+        self.committed = owed.sent;
+        self.acknowledge(owed.id, cx);
+        if self.pause == Pause::Window && !self.has_refused() && !self.over_window() {
+            self.pause = Pause::No;
+            cx.link.resume();
+        }
+        self.finish_if_settled(cx);
+    }
+
+    pub(super) fn acknowledge(&mut self, id: u64, cx: &mut Cx<'_, IngestConn>) {
+        self.acked = Some(id);
+        if cx.link.full() {
+            self.unsent = true;
+        } else {
+            self.write_ack(cx);
+        }
+    }
+
+    pub(super) fn write_ack(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        self.unsent = false;
+        if let Some(id) = self.acked {
+            self.told_at = cx.link.now();
+            cx.local.tally.add(Count::acks, 1);
+            let keep_alive = false;
+            send(cx, &ServerFrame::Ack { id, keep_alive });
+        }
+    }
+
+    pub(in crate::native) fn writable(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        if self.unsent {
+            self.write_ack(cx);
+        }
+    }
+
+    /// Whether an acknowledgement waits for a commit.
+    pub(super) fn owes(&self) -> bool {
+        self.sent.batches > self.committed.batches
+    }
+
+    /// From now on, something waits for the log.
+    pub(super) fn wait_from_now(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        if !self.owes() && self.pause != Pause::Crowded {
+            self.told_at = cx.link.now();
+        }
+        if cx.link.timer().is_none() {
+            cx.link.set_timer(self.told_at + self.keepalive);
+        }
+    }
+
+    /// Repeats itself if nothing was said for long while something waits.
+    pub(in crate::native) fn expired(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        if !self.owes() && self.pause != Pause::Crowded {
+            return;
+        }
+        if cx.link.now() >= self.told_at + self.keepalive {
+            self.told_at = cx.link.now();
+            if !cx.link.full() {
+                let id = self.acked.unwrap_or(self.ids.first.wrapping_sub(1));
+                cx.local.tally.add(Count::keepalives, 1);
+                let keep_alive = true;
+                send(cx, &ServerFrame::Ack { id, keep_alive });
+            }
+        }
+        cx.link.set_timer(self.told_at + self.keepalive);
+    }
+
+    /// There may be room in the queue of the log.
+    pub(in crate::native) fn room(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        if self.pause == Pause::Crowded && !self.has_refused() {
+            cx.link.resume();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A producer's connection: messages in, acknowledgements out.
+//!
+//! A chunk becomes one batch of the log where it can, and that is one look at the session, one call
+//! of the log and one entry in the loop's queue of what is owed, however many messages it has.
+
+mod acks;
+mod ending;
+mod put;
+mod take;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire::{Cx, Instant};
+use tidewire_log::{Policy, ProducerId, Progress, Refused, StreamId};
+
+use super::codec::{self, Level, Produce, Reason, ServerFrame, Welcome};
+use super::conn::{IngestConn, refuse, send};
+use super::counters::Count;
+use super::ids::Ids;
+use super::quota::Meter;
+use super::service::Shared;
+use super::session::Session;
+use crate::classic::Parser;
+
+/// What a connection has appended, or has had committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    batches: u64,
+    messages: u64,
+    bytes: u64,
+}
+
+/// A producer's connection.
+pub(super) struct Producer {
+    stream: StreamId,
+    id: ProducerId,
+    /// `None` for anonymous messages.
+    session: Option<Arc<Session>>,
+    level: Level,
+    parser: Parser,
+    ids: Ids,
+    /// The gap before its first id is to be adopted.
+    adopt: bool,
+    window_messages: u64,
+    window_bytes: u64,
+    keepalive: Duration,
+    meter: Option<Box<Meter>>,
+    sent: Sent,
+    committed: Sent,
+    /// The highest id acknowledged on this connection.
+    acked: Option<u64>,
+    /// To be acknowledged at the end of this call.
+    due: Option<u64>,
+    /// `acked` could not be sent because the output was full.
+    unsent: bool,
+    /// When it was last told something, or began to wait for it.
+    told_at: Instant,
+    /// Everything is dropped until this id comes again.
+    refused: Option<u64>,
+    pause: Pause,
+    ending: Ending,
+}
+
+/// Why nothing is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    No,
+    /// The queue of the log is full.
+    Crowded,
+    /// More is unacknowledged than the window allows.
+    Window,
+}
+
+/// What is to happen once all is acknowledged.
+enum Ending {
+    No,
+    /// The client has finished sending: so does this side.
+    Finished,
+    /// Nothing more is taken: this is said.
+    Refused {
+        id: u64,
+        reason: Reason,
+        text: String,
+    },
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:?}, {:?}", self.id, self.level, self.ids)
+    }
+}
+
+impl Producer {
+    /// Begins a session. It is welcomed when it is [settled](Producer::settle).
+    pub(super) fn begin(
+        shared: &Shared,
+        stream: &str,
+        hello: &Produce<'_>,
+        cx: &Cx<'_, IngestConn>,
+    ) -> Result<Producer, Refused> {
+        let log = &shared.log;
+        let stream = log.stream(stream)?;
+        let (id, session) = if hello.producer.is_empty() {
+            (ProducerId::ANONYMOUS, None)
+        } else {
+            let id = log.producer(stream, hello.producer)?;
+            (id, Some(shared.sessions.begin(id, cx.handle())))
+        };
+        let settings = &shared.settings;
+        let at_most = |wanted: u64, most: u64| if wanted == 0 { most } else { wanted.min(most) };
+        Ok(Producer {
+            stream,
+            id,
+            session,
+            level: match log.policy() {
+                Policy::Os => Level::Received,
+                Policy::Sync | Policy::Interval(_) => hello.level,
+            },
+            parser: codec::parser(shared.payload_max),
+            ids: Ids {
+                mark: None,
+                first: hello.first_id,
+                sparse: hello.sparse,
+            },
+            adopt: hello.adopt,
+            window_messages: at_most(
+                hello.window_messages.into(),
+                settings.window_messages.max(1).into(),
+            ),
+            window_bytes: at_most(hello.window_bytes, settings.window_bytes.max(1)),
+            keepalive: settings.keepalive.max(Duration::from_millis(1)),
+            meter: settings.quota.meter(),
+            sent: Sent::default(),
+            committed: Sent::default(),
+            acked: None,
+            due: None,
+            unsent: false,
+            told_at: Instant::default(),
+            refused: None,
+            pause: Pause::No,
+            ending: Ending::No,
+        })
+    }
+
+    /// Welcomes it, if all that was handed over for this producer before is committed. If that will
+    /// never be, it is refused. False: it has to wait, or has been refused.
+    pub(super) fn settle(
+        &mut self,
+        progress: &Progress,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> bool {
+        let mark = if self.session.is_some() {
+            shared.log.mark(self.id)
+        } else {
+            tidewire_log::Mark::default()
+        };
+        if let Some(failure) = &progress.failure {
+            refuse(cx, 0, Reason::LogFailed, 0, &failure.0);
+            return false;
+        }
+        if mark.ticket > progress.committed {
+            cx.link.pause();
+            return false;
+        }
+        self.ids.mark = mark.appended;
+        cx.local.tally.add(Count::producers, 1);
+        send(
+            cx,
+            &ServerFrame::Welcome(Welcome {
+                level: self.level,
+                payload_max: shared.payload_max,
+                window_messages: u32::try_from(self.window_messages).unwrap_or(u32::MAX),
+                keepalive_ms: millis(self.keepalive),
+                window_bytes: self.window_bytes,
+                last_id: mark.appended,
+            }),
+        );
+        self.adopt_gap(cx);
+        cx.link.resume();
+        true
+    }
+
+    /// At level received, what lies between the mark and the first id was lost in a crash.
+    fn adopt_gap(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        if let Some(next) = self.ids.next().filter(|_| self.adopt)
+            && let Some(gap) = self.ids.first.checked_sub(next).filter(|&gap| gap > 0)
+        {
+            tracing::warn!(
+                peer = %cx.link.peer().addr, producer = self.id.0, next, gap,
+                "messages acknowledged as received were lost: going on behind them",
+            );
+            cx.local.tally.add(Count::adopted, 1);
+            let gap = usize::try_from(gap).unwrap_or(usize::MAX);
+            cx.local.tally.add(Count::adopted_ids, gap);
+            self.ids.mark = Some(self.ids.first - 1);
+        }
+    }
+
+    pub(super) fn closed(self, shared: &Shared) {
+        if let Some(session) = &self.session {
+            shared.sessions.end(session);
+        }
+    }
+}
+
+/// Milliseconds, rounded up, as many as a frame can say.
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+}
