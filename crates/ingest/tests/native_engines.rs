@@ -237,3 +237,68 @@ fn a_follower_gets_what_is_produced_meanwhile() {
         server.stop();
     }
 }
+
+/// Connections of one producer fence each other, on loops that run at the same time; each goes on
+/// where its welcome says. However they meet, every id is stored once and in order.
+#[test]
+fn a_producer_connected_from_everywhere_at_once() {
+    const N: u64 = 3000;
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(server) = Server::start(engine, directory.path()) else {
+            continue;
+        };
+        let addr = server.addr();
+        let rivals: Vec<_> = (0..6)
+            .map(|_| std::thread::spawn(move || rival(addr, N)))
+            .collect();
+        let sessions: u64 = rivals.into_iter().map(|r| r.join().unwrap()).sum();
+        let all = read(addr);
+        assert!(
+            all.iter().map(|(_, id)| *id).eq(1..=N),
+            "{engine:?} after {sessions} sessions"
+        );
+        let counters = server.service.counters();
+        println!("{engine:?}: {counters}");
+        assert!(counters.producers >= 6);
+        server.stop();
+    }
+}
+
+/// Connects until all of `n` messages are acknowledged as durable, sending a few more each time.
+/// How many sessions it took.
+fn rival(addr: SocketAddr, n: u64) -> u64 {
+    for sessions in 1..10_000 {
+        let mut socket = TcpStream::connect(addr).unwrap();
+        let timeout = Some(Duration::from_secs(60));
+        socket.set_read_timeout(timeout).unwrap();
+        socket
+            .write_all(&hello(Hello::Produce(produce("a"))))
+            .unwrap();
+        let mut got = Vec::new();
+        let last = loop {
+            match frames(&got).first() {
+                Some(Frame::Welcome { last_id, .. }) => break last_id.unwrap_or(0),
+                // Fenced before it was welcomed.
+                Some(_) => break n + 1,
+                None => {}
+            }
+            let mut piece = [0; 1000];
+            let len = socket.read(&mut piece).unwrap();
+            assert!(len > 0, "closed without a word");
+            got.extend_from_slice(&piece[..len]);
+        };
+        if last == n {
+            return sessions;
+        }
+        // It may be fenced meanwhile, and the connection reset.
+        for from in (last + 1..=n.min(last + 100)).step_by(10) {
+            if socket.write_all(&messages(from..=n.min(from + 9))).is_err() {
+                break;
+            }
+        }
+        let _ = socket.shutdown(Shutdown::Write);
+        let _ = socket.read_to_end(&mut got);
+    }
+    panic!("it never got through");
+}
