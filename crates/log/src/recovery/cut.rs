@@ -34,12 +34,16 @@ pub(super) fn settle<D: Disk>(
             .collect(),
     });
     for &number in loaded.beyond.iter().rev() {
-        remove(disk, number).map_err(|error| {
-            OpenError::io(
-                format!("removing {} behind a torn tail", segment_name(number)),
-                error,
-            )
-        })?;
+        // From the back and one at a time: a crash must not leave a later segment without the
+        // earlier ones, which would look as if retention had removed those.
+        remove(disk, number)
+            .and_then(|()| disk.sync_directory())
+            .map_err(|error| {
+                OpenError::io(
+                    format!("removing {} behind a torn tail", segment_name(number)),
+                    error,
+                )
+            })?;
     }
     let is_os = settings.policy == Policy::Os;
     let claimed = loaded.claims.through;
