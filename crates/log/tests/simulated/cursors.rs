@@ -8,7 +8,7 @@ use crate::seeds::{Verdict, ensure};
 
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
-    /// By stream and name: what it may stand at, the oldest first.
+    /// By stream and name: what it may stand at, the oldest first; empty if that is anything.
     places: BTreeMap<(String, String), Vec<Place>>,
 }
 
@@ -56,7 +56,7 @@ impl Cursors {
     pub(crate) fn closed(&mut self, all_lost: bool) {
         if all_lost {
             // Any prefix may be left, and cursors are not what that is tested with.
-            self.places.clear();
+            self.places.values_mut().for_each(Vec::clear);
         }
     }
 

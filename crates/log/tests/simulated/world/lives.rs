@@ -157,11 +157,11 @@ impl World {
             })?;
             match reading::whole(self.log(), stream, 2000)? {
                 Ok(()) => {}
-                Err(ReadError::Damaged(text)) => {
-                    ensure(text.contains(flipped) && text.contains("byte"), || {
-                        format!("{flipped} is damaged, reading says: {text}")
-                    })?;
-                }
+                // Not always the damaged file: a run whose kind has changed is first missed where
+                // the next one is.
+                Err(ReadError::Damaged(text)) => ensure(text.contains("byte"), || {
+                    format!("{flipped} is damaged, reading says: {text}")
+                })?,
                 Err(gone) => return Err(Violation(format!("{}: {gone}", stream.name))),
             }
         }
