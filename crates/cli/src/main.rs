@@ -8,6 +8,7 @@
 mod bench;
 mod descriptors;
 mod exit;
+mod log;
 mod read;
 mod send;
 mod serve;
@@ -38,6 +39,9 @@ enum Command {
     Send(send::Args),
     /// Reads messages back.
     Read(read::Args),
+    /// Looks into the directory of a log.
+    #[command(subcommand)]
+    Log(log::Log),
     /// Loads a server and measures it, or compares two.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Send(args) => send::run(&args),
         Command::Read(args) => read::run(&args),
+        Command::Log(log) => log::run(log),
         Command::Bench(bench) => bench::run(*bench),
     };
     match done {

@@ -136,6 +136,70 @@ fn every_classic_load_is_acknowledged_to_the_last() {
 }
 
 #[test]
+fn every_level_of_both_protocols_is_acknowledged_to_the_last() {
+    for level in ["received", "durable"] {
+        for protocol in [
+            &["--protocol", "native", "--named"][..],
+            &["--mode", "sync"],
+        ] {
+            let load = [
+                "ack", "--engine", "epoll", "--level", level, "--count", "20001",
+            ];
+            let more = ["--connections", "3", "--window", "500", "--batch", "60"];
+            let json = good(&[&load[..], &more, protocol].concat());
+            assert_eq!(json["result"]["requests"], 20_001, "{level} {protocol:?}");
+        }
+    }
+    let json = good(&[
+        "ack",
+        "--protocol",
+        "native",
+        "--engine",
+        "epoll",
+        "--rate",
+        "2000",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "50ms",
+        "--no-pin",
+    ]);
+    let load = &json["result"]["workload"]["native"];
+    assert_eq!(
+        (&load["level"], &load["rate"]),
+        (&"durable".into(), &2000.0.into())
+    );
+    assert!(json["result"]["requests"].as_u64().unwrap() <= 2000);
+}
+
+#[test]
+fn a_wrong_acknowledgement_of_the_native_protocol_is_found() {
+    let addr = server(|mut socket| {
+        let mut hello = [0; 35];
+        let _ = socket.read_exact(&mut hello);
+        let mut welcome = vec![1, 0, 0, 0, 32, 0, 0, 0, 2, 0, 0, 0];
+        for n in [1000u32, 1000, 1000] {
+            welcome.extend(n.to_le_bytes());
+        }
+        for n in [100_000u64, 0] {
+            welcome.extend(n.to_le_bytes());
+        }
+        // Acknowledges what was never sent.
+        welcome.extend([2, 0, 0, 0, 8, 0, 0, 0]);
+        welcome.extend(77u64.to_le_bytes());
+        let _ = socket.write_all(&welcome);
+        while matches!(socket.read(&mut hello), Ok(1..)) {}
+    });
+    let load = ["ack", "--protocol", "native", "--count", "10"];
+    let (status, said) = against(addr, &load);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("acknowledged 77, which was not sent"),
+        "{said}"
+    );
+}
+
+#[test]
 fn time_limits_a_run_and_all_options_go_together() {
     let json = good(&[
         "echo",
@@ -318,6 +382,10 @@ fn what_makes_no_sense_has_status_1() {
     for args in [
         vec!["echo", "--size", "0"],
         vec!["echo", "--connections", "0"],
+        vec!["ack", "--protocol", "native", "--level", "none"],
+        vec!["ack", "--protocol", "native", "--mode", "sync"],
+        vec!["ack", "--protocol", "native", "--rounds", "2"],
+        vec!["ack", "--rate", "2"],
         vec!["echo", "--count", "1", "--duration", "1s"],
         vec!["ack", "--preset", "sync", "--mode", "async"],
         vec!["discard", "--size", "100000000"],

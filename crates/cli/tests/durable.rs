@@ -477,3 +477,80 @@ fn a_log_that_cannot_be_opened_is_said_with_status_1() {
     assert!(echo.line().starts_with("listening"));
     assert!(!Path::new(&dir).exists());
 }
+
+#[test]
+fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
+    let place = Place::new();
+    let data = place.path("data");
+    let log = |args: &[&str]| run(&[&["log", args[0], "--data", &data], &args[1..]].concat());
+    assert_code(&log(&["info"]), 1);
+
+    let server = Server::start(&place);
+    for n in 0..5 {
+        assert_code(
+            &server.send(&["--producer", "p"], &format!("line {n}\n")),
+            0,
+        );
+    }
+    // A server has it open.
+    let output = log(&["check"]);
+    assert_code(&output, 1);
+    assert!(
+        stderr(&output).contains("stop the server"),
+        "{}",
+        stderr(&output)
+    );
+    server.kill();
+
+    let output = log(&["info"]);
+    assert_code(&output, 0);
+    let info = stdout(&output);
+    assert!(info.contains("\"default\" positions 0..5"), "{info}");
+    assert!(info.contains("producers   1"), "{info}");
+    let output = log(&["dump", "--records"]);
+    assert_code(&output, 0);
+    let dump = stdout(&output);
+    assert!(dump.contains("3 id=4 bytes=6 \"line 3\""), "{dump}");
+    assert_code(&log(&["check"]), 0);
+    assert_code(&log(&["repair"]), 0);
+
+    // A bit of a payload that was acknowledged.
+    let segment = fs::read_dir(&data)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| {
+            let bytes = fs::read(path).unwrap();
+            bytes.windows(6).any(|window| window == b"line 1")
+        })
+        .unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes
+        .windows(6)
+        .position(|window| window == b"line 1")
+        .unwrap();
+    bytes[at] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let name = segment.file_name().unwrap().to_str().unwrap().to_owned();
+    let output = run(&["serve", "ingest", "--listen", "ingest=0", "--data", &data]);
+    assert_code(&output, 1);
+    let message = stderr(&output);
+    assert!(
+        message.contains(&name) && message.contains("log check"),
+        "{message}"
+    );
+    let output = log(&["check"]);
+    assert_code(&output, 2);
+    assert!(stdout(&output).contains("damage") && stdout(&output).contains(&name));
+    assert_code(&log(&["info"]), 2);
+    assert_code(&log(&["dump"]), 2);
+    let output = log(&["repair"]);
+    assert_code(&output, 2);
+    assert!(stderr(&output).contains("--yes"), "{}", stderr(&output));
+    let output = log(&["repair", "--yes"]);
+    assert_code(&output, 0);
+    assert_code(&log(&["check"]), 0);
+
+    let server = Server::start(&place);
+    assert_eq!(server.read(&["--raw"]), "line 0\n");
+    server.stop();
+}

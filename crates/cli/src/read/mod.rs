@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidewire_ingest::client::{Begin, Error, Reader, Subscribing};
 
 use self::show::Form;
+pub(crate) use self::show::time;
 use crate::exit::Failure;
 use crate::send::{persistence, token};
 use crate::span::Span;

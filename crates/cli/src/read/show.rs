@@ -81,7 +81,7 @@ fn shown(record: &Record) -> Shown<'_> {
 }
 
 /// Microseconds since the Unix epoch as people write them, in UTC.
-fn time(us: u64) -> String {
+pub(crate) fn time(us: u64) -> String {
     // What the calendar of the formatter has no name for is no time that anything was received at.
     const LAST: u64 = 253_402_300_799;
     let since = Duration::from_micros(us).min(Duration::from_secs(LAST));

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use tidewire::{Builder, Counters, Running, StartError};
 
 pub(crate) use args::Args;
+pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
 
 use self::endpoint::Endpoint;

@@ -1,0 +1,127 @@
+//! `tidewire log`: what is in the directory of a log that no server has open.
+
+mod check;
+mod dump;
+mod info;
+mod repair;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use tidewire_log::OpenError;
+use tidewire_log::disk::real::RealDisk;
+
+use crate::exit::Failure;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Log {
+    /// Shows segments, streams, producers and cursors.
+    Info(Place),
+    /// Reads everything and shows what is not as it was written; status 2 if any of that was
+    /// acknowledged.
+    Check(Place),
+    /// Shows the log piece by piece.
+    Dump(dump::Args),
+    /// Cuts the log off at its first damage, keeping what is cut off in files beside it; without
+    /// --yes only says what would be lost.
+    Repair(repair::Args),
+}
+
+/// A log's directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The directory of the log
+    #[arg(long, default_value = crate::serve::DIRECTORY, value_name = "DIR")]
+    data: PathBuf,
+}
+
+/// Does it.
+pub(crate) fn run(log: Log) -> Result<(), Failure> {
+    // Gathered first: a reader that stops early ends the command, not a half of it.
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = match log {
+        Log::Info(place) => info::run(&place, &mut out),
+        Log::Check(place) => check::run(&place, &mut out),
+        Log::Dump(args) => dump::run(&args, &mut out),
+        Log::Repair(args) => repair::run(&args, &mut out),
+    };
+    let flushed = out.flush();
+    match done.and_then(|failure| flushed.map(|()| failure).map_err(Ended::from)) {
+        Ok(None) | Err(Ended::Unread) => Ok(()),
+        Ok(Some(failure)) | Err(Ended::Failed(failure)) => Err(failure),
+    }
+}
+
+/// Why showing ended.
+enum Ended {
+    /// Nobody reads on.
+    Unread,
+    Failed(Failure),
+}
+
+/// Shown; with a failure to be told at the end, if there is one.
+type Shown = Result<Option<Failure>, Ended>;
+
+impl From<io::Error> for Ended {
+    fn from(e: io::Error) -> Ended {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Ended::Unread,
+            _ => Ended::Failed(Failure::usage(format!("cannot write the result: {e}"))),
+        }
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Ended {
+        Ended::Failed(failure)
+    }
+}
+
+impl Place {
+    /// The log, for this process alone.
+    fn open(&self) -> Result<RealDisk, Failure> {
+        let shown = self.data.display();
+        // Opening it as a log would make it.
+        if !self.data.is_dir() {
+            return Err(Failure::usage(format!(
+                "{shown} is no directory of a log; see --data"
+            )));
+        }
+        RealDisk::open(&self.data).map_err(|e| {
+            let advice = match e.kind() {
+                io::ErrorKind::WouldBlock => {
+                    ": another process has it open; stop the server before"
+                }
+                _ => "",
+            };
+            Failure::usage(format!("cannot open the log in {shown}: {e}{advice}"))
+        })
+    }
+
+    fn failed(&self, error: &OpenError) -> Failure {
+        Failure::usage(format!(
+            "cannot read the log in {}: {error}",
+            self.data.display()
+        ))
+    }
+}
+
+/// Microseconds since the Unix epoch as people write them, in UTC; nothing for 0.
+fn time(us: u64) -> String {
+    match us {
+        0 => "-".to_owned(),
+        us => crate::read::time(us),
+    }
+}
+
+/// Bytes as people write them.
+fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(shift, name)| format!("{:.1} {name}", bytes as f64 / (1u64 << shift) as f64),
+    )
+}
