@@ -64,10 +64,10 @@ impl Cursors {
     pub(crate) fn reopened(&mut self, log: &impl Log) -> Verdict {
         for ((stream, name), places) in &mut self.places {
             let position = log.cursor(stream, name);
-            ensure(
-                places.iter().any(|place| place.position == position),
-                || format!("{stream}: {name} stands at {position:?}, not at one of {places:?}"),
-            )?;
+            let is_one = places.is_empty() || places.iter().any(|place| place.position == position);
+            ensure(is_one, || {
+                format!("{stream}: {name} stands at {position:?}, not at one of {places:?}")
+            })?;
             *places = vec![Place {
                 position,
                 before: Some(0),
