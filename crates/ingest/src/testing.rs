@@ -263,6 +263,22 @@ impl State {
         }
     }
 
+    /// Whether so many more bytes are taken.
+    fn admit(&self, bytes: usize) -> Result<(), Refused> {
+        if self.progress.failure.is_some() {
+            return Err(Refused::Failed);
+        }
+        if self.full {
+            let retry_after = Duration::from_millis(50);
+            return Err(Refused::DiskFull { retry_after });
+        }
+        // What is larger than the queue would never get in.
+        if self.queued > 0 && self.queued + bytes > self.queue_max {
+            return Err(Refused::Busy);
+        }
+        Ok(())
+    }
+
     fn commit(&mut self, batches: usize) {
         if self.progress.failure.is_some() {
             return;
@@ -313,6 +329,9 @@ impl Log for SteppedLog {
     fn stream(&self, name: &str) -> Result<StreamId, Refused> {
         assert!((1..=255).contains(&name.len()), "a stream called {name:?}");
         let mut state = self.state();
+        if state.find(name).is_none() {
+            state.admit(name.len())?;
+        }
         let at = state.find(name).unwrap_or_else(|| {
             state.streams.push((name.to_owned(), Vec::new(), 0));
             state.streams.len() - 1
@@ -331,6 +350,7 @@ impl Log for SteppedLog {
             Some(at) => at,
             None if state.producers.len() >= state.producers_max => return Err(Refused::TooMany),
             None => {
+                state.admit(name.len())?;
                 let new = (stream, name.to_owned(), Mark::default());
                 state.producers.push(new);
                 state.producers.len() - 1
@@ -354,20 +374,10 @@ impl Log for SteppedLog {
         }
         let (auto, ticket) = {
             let mut state = self.state();
-            if state.progress.failure.is_some() {
-                return Err(Refused::Failed);
-            }
-            if state.full {
-                let retry_after = Duration::from_millis(50);
-                return Err(Refused::DiskFull { retry_after });
-            }
             if run.frames.len() > state.run_max {
                 return Err(Refused::TooLarge);
             }
-            // A batch larger than the queue would never get in.
-            if state.queued > 0 && state.queued + run.frames.len() > state.queue_max {
-                return Err(Refused::Busy);
-            }
+            state.admit(run.frames.len())?;
             state.appends += 1;
             state.appended += u64::from(run.count);
             let ticket = Ticket(state.appends);

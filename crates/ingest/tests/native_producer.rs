@@ -454,11 +454,11 @@ fn a_full_queue_pauses_reading_and_loses_nothing() {
 fn waiting_for_room_is_kept_company_too() {
     let mut world = World::new(SteppedLog::new().queue(100));
     let a = world.producer(produce("a"));
-    world.send(a, &messages(1..=20));
     let mut b = world.producer(Produce {
         level: Level::Received,
         ..produce("b")
     });
+    world.send(a, &messages(1..=20));
     world.send(b, &messages(1..=20));
     world.sim.run_for(Duration::from_millis(1500));
     assert_eq!(world.frames(&mut b), [Frame::KeepAlive(0)]);
@@ -567,6 +567,40 @@ fn too_many_producers_are_refused() {
     let mut b = world.client(Hello::Produce(produce("b")));
     assert_eq!(world.frames(&mut b), [refusal(0, Reason::TooMany)]);
     world.producer(produce(""));
+}
+
+#[test]
+fn a_hello_waits_for_room_in_the_queue_but_not_for_the_disk() {
+    let mut world = World::new(SteppedLog::new().queue(100));
+    let mut first = world.producer(produce("first"));
+    world.send(first, &messages(1..=20));
+    let mut a = world.connect();
+    let mut bytes = hello(Hello::Produce(produce("a")));
+    bytes.extend(messages(1..=5));
+    world.send(a, &bytes);
+    assert_eq!(world.frames(&mut a), []);
+    // Longer than a hello may take.
+    world.sim.run_for(Duration::from_secs(20));
+    for _ in 0..3 {
+        world.log.commit_all();
+        world.quiet();
+    }
+    assert_eq!(world.frames(&mut a), [welcome(None), Frame::Ack(5)]);
+    assert_eq!(world.frames(&mut first).last(), Some(&Frame::Ack(20)));
+    world.log.disk_full(true);
+    let mut b = world.connect();
+    let mut bytes = hello(Hello::Produce(produce("b")));
+    bytes.extend(messages(1..=5));
+    world.send(b, &bytes);
+    let full = Frame::Refusal {
+        id: 0,
+        reason: Reason::DiskFull,
+        retry_after_ms: 50,
+    };
+    assert_eq!(world.frames(&mut b), [full]);
+    assert!(world.ended(b));
+    // Who is known already is let in.
+    world.producer(produce("first"));
 }
 
 #[test]

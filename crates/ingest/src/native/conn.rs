@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use tidewire::{Closed, Cx, Input, Next, Protocol};
 use tidewire_log::{Progress, Refused};
@@ -72,26 +73,38 @@ impl IngestConn {
                 return Next::More;
             }
         };
-        input.consume(len);
         cx.link.clear_timer();
         let begun = match hello {
             Hello::Produce(produce) => self.produce(&produce, cx),
             Hello::Subscribe(subscribe) => self.subscribe(&subscribe, cx),
         };
+        if begun == Err(TurnedAway::Busy) {
+            // It says so again when there is room.
+            cx.local.crowded.push(cx.link.id());
+            cx.local.tally.add(Count::paused_by_log, 1);
+            return Next::Paused;
+        }
+        input.consume(len);
         match begun {
             Ok(()) if cx.link.paused() => Next::Paused,
             Ok(()) if !cx.link.is_closing() => self.received(input, cx),
-            Ok(()) => Next::More,
-            Err(reason) => {
-                refuse(cx, 0, reason, 0, reason.name());
+            Ok(()) | Err(TurnedAway::Busy) => Next::More,
+            Err(TurnedAway::For(reason, retry_after)) => {
+                refuse_and_close(cx, 0, reason, millis(retry_after), reason.name());
                 Next::More
             }
         }
     }
 
-    fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), Reason> {
+    fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), TurnedAway> {
         let stream = self.admit(hello.stream, hello.token)?;
-        let producer = Producer::begin(&self.shared, stream, hello, cx).map_err(reason_of)?;
+        let mut begun = Producer::begin(&self.shared, stream, hello, cx);
+        if matches!(begun, Err(Refused::Busy)) {
+            // Once more, because there may be room since, and nobody has been told to ring for it.
+            cx.local.bell.arm();
+            begun = Producer::begin(&self.shared, stream, hello, cx);
+        }
+        let producer = begun?;
         self.role = Role::Settling(Box::new(producer));
         // First armed, then looked: what is committed in between is not missed.
         cx.local.bell.arm();
@@ -100,11 +113,15 @@ impl IngestConn {
         Ok(())
     }
 
-    fn subscribe(&mut self, hello: &Subscribe<'_>, cx: &mut Cx<'_, Self>) -> Result<(), Reason> {
+    fn subscribe(
+        &mut self,
+        hello: &Subscribe<'_>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<(), TurnedAway> {
         let stream = self.admit(hello.stream, hello.token)?;
         if self.shared.readers.fetch_add(1, Relaxed) >= self.shared.settings.readers {
             self.shared.readers.fetch_sub(1, Relaxed);
-            return Err(Reason::TooMany);
+            return Err(Reason::TooMany.into());
         }
         self.role = Role::Reader(Box::new(Reader::new(stream, hello)));
         if let Role::Reader(reader) = &mut self.role {
@@ -114,7 +131,7 @@ impl IngestConn {
     }
 
     /// The stream that is meant, if the token is good for it.
-    fn admit<'a>(&self, stream: &'a str, token: &str) -> Result<&'a str, Reason> {
+    fn admit<'a>(&self, stream: &'a str, token: &str) -> Result<&'a str, TurnedAway> {
         let stream = if stream.is_empty() {
             DEFAULT_STREAM
         } else {
@@ -123,7 +140,7 @@ impl IngestConn {
         if tokens::allowed(&self.shared.settings.tokens, token, stream) {
             Ok(stream)
         } else {
-            Err(Reason::Unauthorised)
+            Err(Reason::Unauthorised.into())
         }
     }
 
@@ -160,8 +177,10 @@ impl IngestConn {
 
     /// The queue of the log may have room again.
     pub(super) fn room(&mut self, cx: &mut Cx<'_, Self>) {
-        if let Role::Producer(producer) = &mut self.role {
-            producer.room(cx);
+        match &mut self.role {
+            Role::Hello => cx.link.resume(),
+            Role::Producer(producer) => producer.room(cx),
+            Role::Settling(_) | Role::Reader(_) => {}
         }
     }
 
@@ -255,7 +274,32 @@ impl Protocol for IngestConn {
     }
 }
 
-/// What is said when the log does not take a hello or a cursor.
+/// Why a hello leads to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnedAway {
+    /// The queue of the log is full: it has to wait.
+    Busy,
+    /// It is refused, and may be tried again after a time where that is not zero.
+    For(Reason, Duration),
+}
+
+impl From<Reason> for TurnedAway {
+    fn from(reason: Reason) -> TurnedAway {
+        TurnedAway::For(reason, Duration::ZERO)
+    }
+}
+
+impl From<Refused> for TurnedAway {
+    fn from(refused: Refused) -> TurnedAway {
+        match refused {
+            Refused::Busy => TurnedAway::Busy,
+            Refused::DiskFull { retry_after } => TurnedAway::For(Reason::DiskFull, retry_after),
+            other => reason_of(other).into(),
+        }
+    }
+}
+
+/// What is said when the log does not take something.
 pub(super) fn reason_of(refused: Refused) -> Reason {
     match refused {
         Refused::TooMany => Reason::TooMany,
@@ -282,20 +326,45 @@ pub(super) fn refuse(
     retry_after_ms: u32,
     text: &str,
 ) {
-    let closes = reason.closes();
+    if reason.closes() {
+        return refuse_and_close(cx, id, reason, retry_after_ms, text);
+    }
+    send_refusal(cx, id, reason, retry_after_ms, text, false);
+}
+
+/// Sends a refusal and finishes.
+fn refuse_and_close(
+    cx: &mut Cx<'_, IngestConn>,
+    id: u64,
+    reason: Reason,
+    retry_after_ms: u32,
+    text: &str,
+) {
+    send_refusal(cx, id, reason, retry_after_ms, text, true);
+    cx.link.finish_because(reason.name());
+}
+
+fn send_refusal(
+    cx: &mut Cx<'_, IngestConn>,
+    id: u64,
+    reason: Reason,
+    retry_after_ms: u32,
+    text: &str,
+    closes: bool,
+) {
     tracing::debug!(peer = %cx.link.peer().addr, id, %reason, text, "refused");
     cx.local.tally.add(Count::of(reason), 1);
-    send(
-        cx,
-        &ServerFrame::Refusal(codec::Refusal {
-            id,
-            reason,
-            retry_after_ms,
-            text,
-            closes,
-        }),
-    );
-    if closes {
-        cx.link.finish_because(reason.name());
-    }
+    let refusal = codec::Refusal {
+        id,
+        reason,
+        retry_after_ms,
+        text,
+        closes,
+    };
+    send(cx, &ServerFrame::Refusal(refusal));
+}
+
+/// Milliseconds, rounded up, as many as a frame can say.
+pub(super) fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

@@ -6,9 +6,9 @@ use tidewire::{Cx, Next};
 use tidewire_log::Progress;
 
 use super::put::Put;
-use super::{Ending, Producer, millis};
+use super::{Ending, Producer};
 use crate::native::codec::Reason;
-use crate::native::conn::{IngestConn, refuse};
+use crate::native::conn::{IngestConn, millis, refuse};
 
 impl Producer {
     /// Refuses a message, and all behind it until it comes again.

@@ -16,7 +16,7 @@ use tidewire::{Cx, Instant};
 use tidewire_log::{Policy, ProducerId, Progress, Refused, StreamId};
 
 use super::codec::{self, Level, Produce, Reason, ServerFrame, Welcome};
-use super::conn::{IngestConn, refuse, send};
+use super::conn::{IngestConn, millis, refuse, send};
 use super::counters::Count;
 use super::ids::Ids;
 use super::quota::Meter;
@@ -204,9 +204,4 @@ impl Producer {
             shared.sessions.end(session);
         }
     }
-}
-
-/// Milliseconds, rounded up, as many as a frame can say.
-fn millis(time: Duration) -> u32 {
-    u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
