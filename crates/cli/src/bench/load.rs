@@ -3,7 +3,7 @@
 use tidewire_ingest::classic::Mode;
 use tidewire_ingest::{Level, client};
 use tidewire_load::workload::{
-    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, NativeLoad, Preset, Rounds, Workload,
+    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, KvLoad, NativeLoad, Preset, Rounds, Workload,
 };
 
 use crate::exit::Failure;
@@ -15,6 +15,11 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 pub(crate) trait LoadArgs: clap::Args {
     /// Checks them.
     fn load(&self) -> Result<Load, Failure>;
+
+    /// What each server is loaded with once, before anything is measured.
+    fn first(&self) -> Option<(Workload, Extent)> {
+        None
+    }
 }
 
 /// A load, checked.
@@ -262,6 +267,59 @@ fn plain(mode: Mode) -> AckLoad {
         window: u64::from(lock_step),
         checks: None::<Checks>,
         rounds: None,
+    }
+}
+
+/// The key-value load.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct KvArgs {
+    /// How many keys there are, of 17 bytes each
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Bytes of a value, at most 8192
+    #[arg(long, default_value_t = 64, value_name = "BYTES")]
+    size: usize,
+    /// Commands sent together; the next follow when all are answered
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pipeline: u32,
+    /// The share of GET in percent; the others are SET
+    #[arg(long, default_value_t = 50.0, value_name = "PERCENT")]
+    reads: f64,
+    /// Does not set every key first, before anything is measured
+    #[arg(long)]
+    no_fill: bool,
+}
+
+impl LoadArgs for KvArgs {
+    fn load(&self) -> Result<Load, Failure> {
+        at_least_one("--pipeline", self.pipeline as usize)?;
+        if !(1..=8192).contains(&self.size) {
+            return Err(Failure::usage("--size must be from 1 to 8192"));
+        }
+        if !(0.0..=100.0).contains(&self.reads) {
+            return Err(Failure::usage("--reads must be from 0 to 100"));
+        }
+        Ok(Load {
+            workload: Workload::Kv(KvLoad {
+                keys: self.keys,
+                size: self.size,
+                pipeline: self.pipeline,
+                reads: self.reads / 100.0,
+                in_turn: false,
+            }),
+            nodelay: None,
+        })
+    }
+
+    fn first(&self) -> Option<(Workload, Extent)> {
+        let Ok(Load {
+            workload: Workload::Kv(load),
+            ..
+        }) = self.load()
+        else {
+            return None;
+        };
+        (!self.no_fill).then(|| (Workload::Kv(load.fill()), Extent::Count(load.keys)))
     }
 }
 

@@ -17,7 +17,7 @@ use clap::Subcommand;
 
 use crate::exit::Failure;
 
-use self::load::{AckArgs, AckRoundsArgs, DiscardArgs, EchoArgs};
+use self::load::{AckArgs, AckRoundsArgs, DiscardArgs, EchoArgs, KvArgs};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -26,6 +26,8 @@ pub(crate) enum Bench {
     Echo(single::Args<EchoArgs>),
     /// Messages that are acknowledged; the chain of acknowledgements is checked.
     Ack(single::Args<AckRoundsArgs>),
+    /// GET and SET with random keys; every reply is checked.
+    Kv(single::Args<KvArgs>),
     /// Bytes that nobody answers: what the machine can carry.
     Discard(single::Args<DiscardArgs>),
     /// Compares two servers: short runs in turns, medians of ratios, with a control.
@@ -40,6 +42,8 @@ pub(crate) enum Ab {
     Echo(ab::Args<EchoArgs>),
     /// Messages that are acknowledged.
     Ack(ab::Args<AckArgs>),
+    /// GET and SET with random keys.
+    Kv(ab::Args<KvArgs>),
     /// Bytes that nobody answers.
     Discard(ab::Args<DiscardArgs>),
 }
@@ -50,9 +54,11 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::Echo(args) => single::run(&args),
         Bench::Ack(args) => single::run(&args),
+        Bench::Kv(args) => single::run(&args),
         Bench::Discard(args) => single::run(&args),
         Bench::Ab(Ab::Echo(args)) => ab::run(&args),
         Bench::Ab(Ab::Ack(args)) => ab::run(&args),
+        Bench::Ab(Ab::Kv(args)) => ab::run(&args),
         Bench::Ab(Ab::Discard(args)) => ab::run(&args),
     }
 }

@@ -19,6 +19,7 @@ use crate::exit::Failure;
 pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> String {
     let unit = match workload {
         Workload::Echo(_) => "requests",
+        Workload::Kv(_) => "commands",
         Workload::Ack(_) | Workload::Native(_) | Workload::Discard(_) => "messages",
     };
     let mut lines = Lines::default();
@@ -138,6 +139,13 @@ pub(super) fn described(workload: &Workload) -> String {
             let len = load.message_len();
             format!("ingest of {len} bytes, {pace}{window}, level {level}{named}")
         }
+        Workload::Kv(load) => format!(
+            "kv with {} keys, values of {} bytes, {:.0} % GET, {} in a pipeline",
+            load.keys,
+            load.size,
+            load.reads * 100.0,
+            load.pipeline
+        ),
         Workload::Discard(load) => {
             format!("discard of {} bytes, {} a write", load.size, load.batch)
         }
@@ -165,7 +173,7 @@ fn offered(workload: &Workload) -> Option<f64> {
     match workload {
         Workload::Echo(load) => load.rate,
         Workload::Native(load) => load.rate,
-        Workload::Ack(_) | Workload::Discard(_) => None,
+        Workload::Ack(_) | Workload::Kv(_) | Workload::Discard(_) => None,
     }
 }
 

@@ -82,6 +82,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let target = server.target();
     let connections = args.generator.connections();
     let generator = args.generator.generator(&load);
+    first(&args.load, connections, &generator, &server)?;
     let done = workload::run(
         &load.workload,
         connections,
@@ -125,6 +126,29 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Loads a server with what has to be there before anything is measured.
+pub(super) fn first<L: LoadArgs>(
+    args: &L,
+    connections: usize,
+    generator: &workload::Generator,
+    server: &Ready,
+) -> Result<(), Failure> {
+    let Some((workload, extent)) = args.first() else {
+        return Ok(());
+    };
+    let target = server.target();
+    workload::run(
+        &workload,
+        connections,
+        extent,
+        generator,
+        target,
+        &mut |_| true,
+    )
+    .map(drop)
+    .map_err(|e| failed(&e, server))
+}
+
 /// What a failed run means for whoever called.
 pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
     let words = server.last_words();
@@ -148,6 +172,7 @@ fn lock_step(workload: &Workload, connections: usize) -> bool {
             Workload::Echo(load) => load.pipeline == 1,
             Workload::Ack(load) => load.window == 1,
             Workload::Native(load) => load.window == 1,
+            Workload::Kv(load) => load.pipeline == 1,
             Workload::Discard(_) => false,
         }
 }

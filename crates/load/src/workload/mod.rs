@@ -10,6 +10,7 @@ mod ack;
 mod client;
 mod discard;
 mod echo;
+mod kv;
 mod native;
 mod pace;
 mod pattern;
@@ -18,9 +19,9 @@ mod run;
 mod stage;
 
 use serde::Serialize;
-use tidewire_ingest::classic::Mode;
 
 pub use ack::{AckLoad, Checks, Rounds};
+pub use kv::KvLoad;
 pub use native::NativeLoad;
 pub use preset::Preset;
 pub use run::{Extent, Failure, Generator, Outcome, Progress, Target, Watch, run};
@@ -36,6 +37,8 @@ pub enum Workload {
     Ack(AckLoad),
     /// Messages to a log, over the native protocol.
     Native(NativeLoad),
+    /// Commands on keys.
+    Kv(KvLoad),
     /// Bytes that nobody answers.
     Discard(DiscardLoad),
 }
@@ -47,14 +50,16 @@ impl Workload {
             Workload::Echo(_) => "echo",
             Workload::Ack(_) => "ack",
             Workload::Native(_) => "ingest",
+            Workload::Kv(_) => "kv",
             Workload::Discard(_) => "discard",
         }
     }
 
     /// The service's mode, if it has several.
-    pub fn mode(&self) -> Option<Mode> {
+    pub fn mode(&self) -> Option<&'static str> {
         match self {
-            Workload::Ack(load) => Some(load.mode),
+            Workload::Ack(load) => Some(load.mode.name()),
+            Workload::Kv(_) => Some("resp"),
             Workload::Echo(_) | Workload::Native(_) | Workload::Discard(_) => None,
         }
     }

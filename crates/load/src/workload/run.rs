@@ -12,6 +12,7 @@ use super::ack::Acks;
 use super::client::{Clients, Driver};
 use super::discard::Discard;
 use super::echo::Echo;
+use super::kv::Kv;
 use super::native::Native;
 use super::stage::{Counts, Phase, Round, Stage};
 use crate::abba::Sample;
@@ -265,6 +266,10 @@ pub fn run(
         Workload::Native(load) => {
             let make =
                 move |connection| Native::new(load, count(connection), connection, connections);
+            run.go(Clients::new(&stage, false, make), watch)
+        }
+        Workload::Kv(load) => {
+            let make = move |connection| Kv::new(load, count(connection), connection, connections);
             run.go(Clients::new(&stage, false, make), watch)
         }
         Workload::Discard(load) => {

@@ -1,0 +1,302 @@
+//! The key-value load: pipelines of GET and SET with random keys, spoken as RESP.
+//!
+//! The idea: a key's value is a slice of the pattern that begins at a place given by the key, so
+//! whatever is read can be checked without remembering what was written: it is either missing or
+//! exactly that.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+use tidewire::{Instant, Link};
+
+use super::client::Driver;
+use super::pattern::Pattern;
+use super::stage::Desk;
+
+/// Commands on keys.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct KvLoad {
+    /// How many keys there are, at least 1. They are 17 bytes long.
+    pub keys: u64,
+    /// Bytes of a value, 1 to 8,192.
+    pub size: usize,
+    /// Commands sent together, at least 1; the next ones follow when all are answered.
+    pub pipeline: u32,
+    /// The share of GET, 0 to 1; the others are SET.
+    pub reads: f64,
+    /// Whether keys are taken in turn, each connection having a part of them, rather than at random.
+    pub in_turn: bool,
+}
+
+impl KvLoad {
+    /// The load that sets every key once. To be run for [`KvLoad::keys`] commands.
+    #[must_use]
+    pub fn fill(self) -> KvLoad {
+        KvLoad {
+            pipeline: 128,
+            reads: 0.0,
+            in_turn: true,
+            ..self
+        }
+    }
+}
+
+/// A key of this load: `key:` and 13 digits.
+const KEY: usize = 17;
+/// In a command's number: it is a GET.
+const GET: u64 = 1 << 63;
+
+/// One connection of it.
+pub(super) struct Kv {
+    load: KvLoad,
+    /// Commands still to be sent; `u64::MAX` has no end.
+    left: u64,
+    /// Commands that wait for a reply: the key's number, marked if it is a GET.
+    waiting: VecDeque<u64>,
+    sent_at: Instant,
+    random: u64,
+    /// The next key, if they are taken in turn.
+    next: u64,
+    buffer: Vec<u8>,
+}
+
+impl Kv {
+    pub(super) fn new(load: KvLoad, count: u64, connection: u64, connections: usize) -> Kv {
+        Kv {
+            load,
+            left: count,
+            waiting: VecDeque::new(),
+            sent_at: Instant::default(),
+            // Never zero, and different for each connection.
+            random: (connection + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            next: load.keys / connections as u64 * connection
+                + (load.keys % connections as u64).min(connection),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Marsaglia's xorshift with a multiplication.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn command(&mut self) -> u64 {
+        let key = if self.load.in_turn {
+            let key = self.next % self.load.keys;
+            self.next += 1;
+            key
+        } else {
+            // The upper half of a product is as good as a remainder and needs no division.
+            (u128::from(self.random()) * u128::from(self.load.keys) >> 64) as u64
+        };
+        let share = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
+        if share < self.load.reads {
+            key | GET
+        } else {
+            key
+        }
+    }
+
+    fn put(&mut self, command: u64, pattern: &Pattern) {
+        let mut digits = [b'0'; KEY];
+        digits[..4].copy_from_slice(b"key:");
+        let mut rest = command & !GET;
+        for place in digits[4..].iter_mut().rev() {
+            *place = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let to = &mut self.buffer;
+        if command & GET != 0 {
+            to.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$17\r\n");
+            to.extend_from_slice(&digits);
+        } else {
+            to.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$17\r\n");
+            to.extend_from_slice(&digits);
+            to.extend_from_slice(format!("\r\n${}\r\n", self.load.size).as_bytes());
+            to.extend_from_slice(value(pattern, command, self.load.size));
+        }
+        to.extend_from_slice(b"\r\n");
+    }
+}
+
+fn value(pattern: &Pattern, key: u64, size: usize) -> &[u8] {
+    pattern.slice((key & !GET).wrapping_mul(977), size)
+}
+
+/// What stands at the front of the replies.
+enum Front {
+    /// Not enough of it is there.
+    Partial,
+    /// A good reply of so many bytes.
+    Good(usize),
+    Wrong(String),
+}
+
+fn check(bytes: &[u8], command: u64, load: &KvLoad, pattern: &Pattern) -> Front {
+    if command & GET == 0 {
+        return matches(bytes, &[b"+OK\r\n"]);
+    }
+    if bytes.starts_with(b"$-") || bytes.starts_with(b"_") {
+        return matches(
+            bytes,
+            &[if bytes[0] == b'_' {
+                b"_\r\n"
+            } else {
+                b"$-1\r\n"
+            }],
+        );
+    }
+    let head = format!("${}\r\n", load.size);
+    let want = value(pattern, command, load.size);
+    matches(bytes, &[head.as_bytes(), want, b"\r\n"])
+}
+
+/// Whether `bytes` begin with `parts` one after the other.
+fn matches(bytes: &[u8], parts: &[&[u8]]) -> Front {
+    let mut at = 0;
+    for part in parts {
+        let have = &bytes[at..bytes.len().min(at + part.len())];
+        if have != &part[..have.len()] {
+            let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
+            let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+            return Front::Wrong(shown);
+        }
+        at += part.len();
+        if at > bytes.len() {
+            return Front::Partial;
+        }
+    }
+    Front::Good(at)
+}
+
+impl Driver for Kv {
+    fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        if !self.waiting.is_empty() || self.left == 0 || link.full() {
+            return;
+        }
+        let commands = u64::from(self.load.pipeline).min(self.left);
+        if self.left != u64::MAX {
+            self.left -= commands;
+        }
+        for _ in 0..commands {
+            let command = self.command();
+            self.put(command, &desk.stage.pattern);
+            self.waiting.push_back(command);
+        }
+        self.sent_at = link.clock();
+        link.write(&self.buffer);
+        self.buffer.clear();
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        link: &mut Link<'_>,
+        desk: &mut Desk,
+    ) -> Result<usize, String> {
+        let mut at = 0;
+        let mut answered = 0;
+        while at < bytes.len() {
+            let Some(&command) = self.waiting.front() else {
+                return Err(format!("{} bytes that nobody asked for", bytes.len() - at));
+            };
+            match check(&bytes[at..], command, &self.load, &desk.stage.pattern) {
+                Front::Partial => break,
+                Front::Good(n) => at += n,
+                Front::Wrong(shown) => {
+                    let name = if command & GET == 0 { "SET" } else { "GET" };
+                    let key = command & !GET;
+                    return Err(format!("{name} of key {key} was answered by {shown:?}"));
+                }
+            }
+            self.waiting.pop_front();
+            answered += 1;
+        }
+        if answered > 0 {
+            desk.count(answered, at as u64);
+            if desk.measuring() {
+                desk.latency(link.clock().since(self.sent_at), answered);
+            }
+            self.send(link, desk);
+        }
+        Ok(at)
+    }
+
+    fn end(&mut self, _: &mut Link<'_>) {
+        self.left = 0;
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.waiting.is_empty()
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn owed(&self) -> String {
+        format!(
+            "{} of {} commands unanswered",
+            self.waiting.len(),
+            self.load.pipeline
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: KvLoad = KvLoad {
+        keys: 10,
+        size: 3,
+        pipeline: 4,
+        reads: 0.5,
+        in_turn: false,
+    };
+
+    fn outcome(bytes: &[u8], command: u64, pattern: &Pattern) -> String {
+        match check(bytes, command, &LOAD, pattern) {
+            Front::Partial => "partial".into(),
+            Front::Good(n) => format!("good {n}"),
+            Front::Wrong(shown) => format!("wrong {shown}"),
+        }
+    }
+
+    #[test]
+    fn replies_are_told_apart_at_every_split() {
+        let pattern = Pattern::new();
+        let mut hit = b"$3\r\n".to_vec();
+        hit.extend_from_slice(value(&pattern, 7, 3));
+        hit.extend_from_slice(b"\r\n");
+        for (command, reply) in [
+            (7, b"+OK\r\n".to_vec()),
+            (7 | GET, hit.clone()),
+            (7 | GET, b"$-1\r\n".to_vec()),
+            (7 | GET, b"_\r\n".to_vec()),
+        ] {
+            for end in 1..reply.len() {
+                assert_eq!(outcome(&reply[..end], command, &pattern), "partial");
+            }
+            let good = format!("good {}", reply.len());
+            assert_eq!(outcome(&reply, command, &pattern), good);
+        }
+        hit[4] ^= 1;
+        assert!(outcome(&hit, 7 | GET, &pattern).starts_with("wrong"));
+        assert!(outcome(b"-ERR no\r\n", 7, &pattern).starts_with("wrong -ERR no"));
+    }
+
+    #[test]
+    fn every_connection_fills_its_own_part_of_the_keys() {
+        let mut seen = Vec::new();
+        for connection in 0..3 {
+            let mine = if connection == 0 { 4 } else { 3 };
+            let mut kv = Kv::new(LOAD.fill(), mine, connection, 3);
+            seen.extend((0..mine).map(|_| kv.command()));
+        }
+        assert_eq!(seen, (0..10).collect::<Vec<u64>>());
+    }
+}
