@@ -4,10 +4,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockRead
 
 use crate::catalog::Catalog;
 use crate::disk::Disk;
-use crate::gather::Gather;
+use crate::gather::{Gate, Gather};
 use crate::read::Readers;
 use crate::settings::Settings;
-use crate::{Progress, Wake};
+use crate::{Failure, Progress, Wake};
 
 /// Locks are taken in the order of the fields, where more than one is held.
 #[derive(Debug)]
@@ -69,6 +69,13 @@ impl<D: Disk> Shared<D> {
             .find(producer)
             .map_or(&self.empty_name, |found| &found.name)
             .clone()
+    }
+
+    /// Takes nothing any more, and says why.
+    pub(crate) fn fail(&self, why: Arc<str>) {
+        self.gather().gate = Gate::Shut;
+        self.progress().failure = Some(Failure(why));
+        self.watchers.wake();
     }
 
     /// Has the writer look for work, if it is parked.

@@ -2,11 +2,12 @@
 //! nothing to do.
 
 use std::io;
-use std::sync::PoisonError;
-use std::thread::{Builder, JoinHandle};
+use std::sync::{Arc, PoisonError};
+use std::thread::{Builder, JoinHandle, panicking};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::disk::Disk;
+use crate::shared::Shared;
 use crate::writer::{Now, Step, Writer};
 
 /// How long to park when nothing is due: a bound, not a period anything depends on.
@@ -30,7 +31,19 @@ fn now(start: Instant) -> Now {
     }
 }
 
+/// Sees to it that nobody waits for a writer that has panicked.
+struct Watchman<D: Disk>(Arc<Shared<D>>);
+
+impl<D: Disk> Drop for Watchman<D> {
+    fn drop(&mut self) {
+        if panicking() {
+            self.0.fail("the log's writer panicked".into());
+        }
+    }
+}
+
 fn drive<D: Disk>(mut writer: Writer<D>, start: Instant) {
+    let _watchman = Watchman(writer.shared().clone());
     loop {
         let wait = match writer.step(now(start)) {
             Step::Worked => continue,

@@ -78,6 +78,13 @@ impl<F> Readers<F> {
     }
 }
 
+/// How much to read at once for so much credit: with room for headers.
+fn window_for(credit: usize) -> usize {
+    credit
+        .saturating_add(4 << 10)
+        .clamp(*WINDOW.start(), *WINDOW.end())
+}
+
 impl<D: Disk> Shared<D> {
     pub(crate) fn read(
         &self,
@@ -136,10 +143,7 @@ impl<D: Disk> Shared<D> {
                 (Place::new(entry), None)
             }
         };
-        let window = credit
-            .saturating_add(4 << 10)
-            .clamp(*WINDOW.start(), *WINDOW.end());
-        let mut walk = Walk::new(self, stream, place, window)?;
+        let mut walk = Walk::new(self, stream, place, window_for(credit))?;
         walk.held = held;
         let mut read = Committed {
             runs: Vec::new(),
@@ -164,6 +168,7 @@ impl<D: Disk> Shared<D> {
             }
             let (bytes, count) = walk.take(&run, read.next, left)?;
             left = left.saturating_sub(bytes.len());
+            walk.look_ahead(window_for(left));
             let producer = self.producer_name(run.producer);
             let first = read.next;
             let timestamp_us = run.timestamp_us;

@@ -79,6 +79,11 @@ impl<'a, D: Disk> Walk<'a, D> {
         })
     }
 
+    /// Reads this much at once from here on.
+    pub(super) fn look_ahead(&mut self, window: usize) {
+        self.window.size = window;
+    }
+
     /// The run at the place, or the first one of the stream after it; the place moves there.
     pub(super) fn find(&mut self) -> Result<Found, Trouble> {
         if let Some(held) = &self.held {

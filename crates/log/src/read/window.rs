@@ -16,7 +16,9 @@ pub(super) struct Window<'a, D: Disk> {
     /// Where the committed part of the file ends.
     pub(super) end: u64,
     base: u64,
+    /// What was read, in the first `filled` bytes; the rest is of earlier readers.
     bytes: Vec<u8>,
+    filled: usize,
     pub(super) size: usize,
 }
 
@@ -65,8 +67,7 @@ impl<'a, D: Disk> Window<'a, D> {
             .buffers
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = buffers.pop().unwrap_or_default();
-        bytes.clear();
+        let bytes = buffers.pop().unwrap_or_default();
         Ok(Window {
             shared,
             segment,
@@ -74,13 +75,14 @@ impl<'a, D: Disk> Window<'a, D> {
             end,
             base: 0,
             bytes,
+            filled: 0,
             size,
         })
     }
 
     /// `length` bytes at `offset`.
     pub(super) fn at(&mut self, offset: u64, length: usize) -> Result<&[u8], Trouble> {
-        let have = self.base + self.bytes.len() as u64;
+        let have = self.base + self.filled as u64;
         if offset < self.base || offset + length as u64 > have {
             let left = self.end.saturating_sub(offset);
             let want = length
@@ -90,16 +92,16 @@ impl<'a, D: Disk> Window<'a, D> {
                 let found = format!("the end of what was written, at {}", self.end);
                 return Err(self.damaged(Fault::new(offset, format!("{length} bytes"), found)));
             }
-            self.bytes.resize(want, 0);
-            self.base = offset;
-            let count = self
-                .file
-                .read_at(&mut self.bytes, offset)
-                .map_err(|error| {
-                    let found = format!("an error of the system: {error}");
-                    self.damaged(Fault::new(offset, format!("{length} bytes"), found))
-                })?;
-            self.bytes.truncate(count);
+            if self.bytes.len() < want {
+                self.bytes.resize(want, 0);
+            }
+            (self.base, self.filled) = (offset, 0);
+            let read = self.file.read_at(&mut self.bytes[..want], offset);
+            let count = read.map_err(|error| {
+                let found = format!("an error of the system: {error}");
+                self.damaged(Fault::new(offset, format!("{length} bytes"), found))
+            })?;
+            self.filled = count;
             if count < length {
                 let found = format!("the end of the file after {count}");
                 return Err(self.damaged(Fault::new(offset, format!("{length} bytes"), found)));
@@ -128,7 +130,7 @@ impl<D: Disk> Drop for Window<'_, D> {
             .buffers
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if buffers.len() < BUFFERS_MAX && self.bytes.capacity() <= 2 * WINDOW.end() {
+        if buffers.len() < BUFFERS_MAX && self.bytes.len() <= 2 * WINDOW.end() {
             buffers.push(std::mem::take(&mut self.bytes));
         }
     }

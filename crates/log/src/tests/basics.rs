@@ -1,8 +1,11 @@
 //! Appending and reading, over reopenings.
 
+use std::io::{self, IoSlice};
+
 use super::{append, ids, settle, small};
 use crate::disk::real::RealDisk;
 use crate::disk::sim::SimDisk;
+use crate::disk::{Disk, DiskFile};
 use crate::{Begin, EmbeddedLog, Log, OpenError, ProducerId, Range, ReadError, Refused, Settings};
 
 #[test]
@@ -205,4 +208,87 @@ fn the_oldest_go_when_there_is_too_much() {
         log.mark(log.producer(stream, "p").expect("known")).appended,
         Some(4000)
     );
+}
+
+/// A disk whose files panic when they are synced.
+#[derive(Debug)]
+struct Mined(SimDisk);
+
+#[derive(Clone, Debug)]
+struct MinedFile(<SimDisk as Disk>::File);
+
+impl Disk for Mined {
+    type File = MinedFile;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn create(&self, name: &str) -> io::Result<MinedFile> {
+        self.0.create(name).map(MinedFile)
+    }
+
+    fn open(&self, name: &str) -> io::Result<MinedFile> {
+        self.0.open(name).map(MinedFile)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.0.sync_directory()
+    }
+}
+
+impl DiskFile for MinedFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(into, offset)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.0.write_at(parts, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        panic!("a mine, on purpose");
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        self.0.reserve(len)
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.0.truncate(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_writer_that_panicked() {
+    let (log, writer, _) = EmbeddedLog::open(Mined(SimDisk::new(1)), small()).expect("the log");
+    let (woken, wait) = std::sync::mpsc::channel();
+    let _watch = log.watch(std::sync::Arc::new(move || {
+        let _ = woken.send(());
+    }));
+    log.spawn(writer).expect("a thread");
+    let stream = log.stream("s").expect("a stream");
+    for _ in 0..100 {
+        wait.recv_timeout(std::time::Duration::from_secs(60))
+            .expect("a wake");
+        if let Some(failure) = log.progress().failure {
+            assert!(failure.to_string().contains("panicked"));
+            let refused = append(&log, stream, ProducerId::ANONYMOUS, 1..=1);
+            assert_eq!(refused, Err(Refused::Failed));
+            return;
+        }
+    }
+    panic!("no failure");
 }

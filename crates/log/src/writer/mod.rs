@@ -15,7 +15,7 @@ use crate::catalog::BatchNotes;
 use crate::disk::Disk;
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
-use crate::{Failure, Policy, Ticket};
+use crate::{Policy, Ticket};
 use segments::Spare;
 pub(crate) use segments::{Active, SPARE};
 
@@ -270,8 +270,6 @@ impl<D: Disk> Writer<D> {
 
     fn fail(&mut self, Failed(why): Failed) {
         self.failed = true;
-        self.shared.gather().gate = Gate::Shut;
-        self.shared.progress().failure = Some(Failure(why.into()));
-        self.shared.watchers.wake();
+        self.shared.fail(why.into());
     }
 }
