@@ -69,6 +69,8 @@ impl Server {
             "epoll",
             "--workers",
             "1",
+            "--segment",
+            "1MiB",
         ];
         args.extend(more);
         let mut running = Running::start(&args);

@@ -2,7 +2,7 @@
 //! nothing moves.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tidewire_ingest::client::{Producer, Status};
@@ -33,22 +33,22 @@ impl Watch {
 
     /// Does `work`, and watches.
     pub(super) fn during<T>(&self, producer: &Producer, work: impl FnOnce() -> T) -> T {
-        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let watching = scope.spawn(|| self.watch(producer, &over));
+            let (over, ended) = mpsc::channel::<()>();
+            scope.spawn(move || self.watch(producer, &ended));
             let done = work();
-            over.store(true, Relaxed);
-            let _ = watching.join();
+            drop(over);
             done
         })
     }
 
-    fn watch(&self, producer: &Producer, over: &AtomicBool) {
+    /// Until the other end of `ended` is dropped.
+    fn watch(&self, producer: &Producer, ended: &Receiver<()>) {
         let mut signals = self.signals.lock().expect("used by one thread");
         let mut line = StatusLine::new();
         let mut asked: Option<(Instant, u64)> = None;
-        while !over.load(Relaxed) {
-            let came = signals.wait(Some(PAUSE));
+        while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+            let came = signals.wait(Some(AT_ONCE));
             let status = producer.status();
             asked = match asked {
                 None if came == 0 => None,
@@ -105,5 +105,7 @@ impl Watch {
     }
 }
 
-/// How soon the end of sending is noticed.
+/// How soon a signal is noticed.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The shortest wait there is.
+const AT_ONCE: Duration = Duration::from_micros(1);

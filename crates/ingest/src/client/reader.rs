@@ -314,6 +314,8 @@ impl Reader {
 
     #[allow(clippy::disallowed_methods, reason = "blocking clients run on no loop")]
     fn reconnect(&mut self, mut failure: Error) -> Result<(), Error> {
+        // A server that is stopping waits for this side to close.
+        self.line = None;
         let mut backoff = Backoff::new(self.persistence, Clock::seed());
         let since: Instant = self.clock.now();
         loop {
