@@ -8,13 +8,15 @@ use tidewire::{EngineChoice, Placement};
 
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::{ListenAt, Named};
+use super::kv::KvOptions;
 use crate::exit::Failure;
 use crate::span::Span;
 
 /// What is shown below the options.
 const PORTS: &str = "\
 Default ports: echo 12345, ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, \
-ack/sync 8004, ack/async 8005, ingest 7400, discard 12346.
+ack/sync 8004, ack/async 8005, ingest 7400, kv/resp 6380, kv/binary 7000, \
+discard 12346.
 When ready, one line for each listener goes to stdout, such as
   listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
 SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
@@ -35,7 +37,8 @@ pub(crate) struct Args {
 #[derive(Debug, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct Options {
-    /// Services to run: echo, ack (all modes), ack/MODE, ingest, discard [default: all but discard]
+    /// Services to run: echo, ack (all modes), ack/MODE, ingest, kv (both modes), kv/MODE, discard
+    /// [default: all but discard]
     #[arg(value_name = "SERVICE")]
     pub(crate) services: Vec<Named>,
 
@@ -131,6 +134,10 @@ pub(crate) struct Options {
     /// The service ack; in the file the table `[ack]`.
     #[command(flatten, next_help_heading = "Ack")]
     pub(crate) ack: AckOptions,
+
+    /// The key-value store; in the file the table `[kv]`.
+    #[command(flatten, next_help_heading = "Key-value store")]
+    pub(crate) kv: KvOptions,
 }
 
 /// How connections come to loops.
@@ -215,6 +222,7 @@ impl Options {
             durable: self.durable.over(base.durable),
             ingest: self.ingest.over(base.ingest),
             ack: self.ack.over(base.ack),
+            kv: self.kv.over(base.kv),
         }
     }
 }

@@ -16,8 +16,30 @@ pub(crate) enum Kind {
     Ack(Mode),
     /// Stores messages, and gives them back.
     Ingest,
+    /// Keys and values.
+    Kv(KvMode),
     /// Receives and drops.
     Discard,
+}
+
+/// The protocols of the key-value store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KvMode {
+    /// Redis's.
+    Resp,
+    /// The small binary one.
+    Binary,
+}
+
+impl KvMode {
+    const ALL: [KvMode; 2] = [KvMode::Resp, KvMode::Binary];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            KvMode::Resp => "resp",
+            KvMode::Binary => "binary",
+        }
+    }
 }
 
 impl Kind {
@@ -26,6 +48,7 @@ impl Kind {
             Kind::Echo => "echo",
             Kind::Ack(_) => "ack",
             Kind::Ingest => "ingest",
+            Kind::Kv(_) => "kv",
             Kind::Discard => "discard",
         }
     }
@@ -34,6 +57,7 @@ impl Kind {
         match self {
             Kind::Ack(mode) => Some(mode.name()),
             Kind::Ingest => Some("native"),
+            Kind::Kv(mode) => Some(mode.name()),
             Kind::Echo | Kind::Discard => None,
         }
     }
@@ -46,13 +70,15 @@ impl Kind {
             Kind::Ack(Mode::RequestReply) => vec![8000, 8001],
             Kind::Ack(mode) => vec![mode.default_port()],
             Kind::Ingest => vec![7400],
+            Kind::Kv(KvMode::Resp) => vec![6380],
+            Kind::Kv(KvMode::Binary) => vec![7000],
             Kind::Discard => vec![12346],
         }
     }
 }
 
 /// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`, `ingest`,
-/// `discard`.
+/// `kv`, `kv/resp`, `discard`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named(pub(crate) Vec<Kind>);
 
@@ -66,9 +92,10 @@ impl FromStr for Named {
                 "ingest" => vec![Kind::Ingest],
                 "discard" => vec![Kind::Discard],
                 "ack" => Mode::ALL.map(Kind::Ack).to_vec(),
+                "kv" => KvMode::ALL.map(Kind::Kv).to_vec(),
                 _ => {
                     return Err(format!(
-                        "no service is called {text:?}: echo, ack, ingest or discard"
+                        "no service is called {text:?}: echo, ack, ingest, kv or discard"
                     ));
                 }
             },
@@ -77,7 +104,15 @@ impl FromStr for Named {
                 vec![Kind::Ack(mode.map_err(|e| e.to_string())?)]
             }
             Some(("ingest", "native")) => vec![Kind::Ingest],
-            Some((service, _)) => return Err(format!("only ack has modes, not {service:?}")),
+            Some(("kv", mode)) => {
+                let known = KvMode::ALL.into_iter().find(|known| known.name() == mode);
+                let mode =
+                    known.ok_or_else(|| format!("kv has no mode {mode:?}: resp or binary"))?;
+                vec![Kind::Kv(mode)]
+            }
+            Some((service, _)) => {
+                return Err(format!("only ack and kv have modes, not {service:?}"));
+            }
         };
         Ok(Named(kinds))
     }
@@ -87,6 +122,7 @@ impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0[..] {
             [Kind::Ack(mode)] => write!(f, "ack/{}", mode.name()),
+            [Kind::Kv(mode)] => write!(f, "kv/{}", mode.name()),
             _ => f.write_str(self.0[0].service()),
         }
     }
@@ -111,7 +147,8 @@ impl FromStr for ListenAt {
         let named: Named = named.parse()?;
         let [kind] = named.0[..] else {
             return Err(format!(
-                "{named} needs a mode here, such as {named}/sync={addr}"
+                "{named} needs a mode here, such as {named}/{}={addr}",
+                named.0[0].mode().unwrap_or_default()
             ));
         };
         let (ip, port) = match (addr.parse::<SocketAddr>(), addr.parse::<u16>()) {
@@ -138,6 +175,7 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
         kinds.push(Kind::Echo);
         kinds.extend(Mode::ALL.map(Kind::Ack));
         kinds.push(Kind::Ingest);
+        kinds.extend(KvMode::ALL.map(Kind::Kv));
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
@@ -206,6 +244,8 @@ mod tests {
                 "ack/sync 127.0.0.1:8004",
                 "ack/async 127.0.0.1:8005",
                 "ingest 127.0.0.1:7400",
+                "kv/resp 127.0.0.1:6380",
+                "kv/binary 127.0.0.1:7000",
             ]
         );
     }
@@ -237,6 +277,8 @@ mod tests {
         assert!(wrong("gopher=1").contains("gopher"));
         assert!(wrong("ack=1").contains("needs a mode"));
         assert!(wrong("ack/slow=1").contains("head-rest"));
+        assert!(wrong("kv=1").contains("kv/resp=1"));
+        assert!(wrong("kv/text=1").contains("resp or binary"));
         assert!(wrong("echo/sync=1").contains("only ack"));
         assert!(wrong("echo=here:1").contains("here:1"));
     }

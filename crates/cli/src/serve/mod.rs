@@ -7,6 +7,7 @@
 mod args;
 mod durable;
 mod endpoint;
+mod kv;
 mod log;
 mod logging;
 mod services;
@@ -107,6 +108,7 @@ fn start(settings: &Settings, log: Option<&OpenLog>) -> Result<(Running, Service
         .busy_poll(settings.busy_poll);
     let services = Services::add(&mut builder, settings, log)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;
+    services.listening(&settings.endpoints, running.addrs());
     Ok((running, services))
 }
 

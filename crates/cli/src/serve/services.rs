@@ -1,5 +1,6 @@
 //! The services, with what the settings say about them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire::{Builder, Limits, Listen, ServiceId, TcpOptions};
@@ -9,6 +10,7 @@ use tidewire_ingest::native::IngestService;
 use tidewire_ingest::{Counted, Level, LogSink};
 
 use super::endpoint::{Endpoint, Kind};
+use super::kv::Kv;
 use super::log::OpenLog;
 use super::settings::Settings;
 use crate::exit::Failure;
@@ -29,6 +31,7 @@ enum Acks {
 pub(crate) struct Services {
     acks: Vec<(Mode, Acks)>,
     ingest: Option<Arc<IngestService>>,
+    kv: Option<Kv>,
 }
 
 impl Services {
@@ -43,6 +46,7 @@ impl Services {
         let mut discard: Option<ServiceId<Discard>> = None;
         let mut ingest: Option<(Arc<IngestService>, ServiceId<Arc<IngestService>>)> = None;
         let mut acks: Vec<(Mode, Acks)> = Vec::new();
+        let mut kv: Option<Kv> = None;
         for endpoint in &settings.endpoints {
             let listen = listen(endpoint, &settings.tcp);
             let limits = || settings.limits(Limits::default());
@@ -60,6 +64,14 @@ impl Services {
                     let (_, id) = ingest.get_or_insert_with(|| add_ingest(builder, settings, log));
                     builder.listen(*id, listen);
                 }
+                Kind::Kv(mode) => {
+                    if kv.is_none() {
+                        kv = Some(Kv::add(builder, settings)?);
+                    }
+                    if let Some(kv) = &kv {
+                        kv.listen(builder, mode, listen);
+                    }
+                }
                 Kind::Ack(mode) => {
                     if !acks.iter().any(|(known, _)| *known == mode) {
                         acks.push((mode, Acks::add(builder, settings, mode, log)?));
@@ -72,7 +84,17 @@ impl Services {
         Ok(Services {
             acks,
             ingest: ingest.map(|(service, _)| service),
+            kv,
         })
+    }
+
+    /// Tells those that care where they listen.
+    pub(crate) fn listening(&self, endpoints: &[Endpoint], addrs: &[SocketAddr]) {
+        if let Some(kv) = &self.kv {
+            for (endpoint, addr) in endpoints.iter().zip(addrs) {
+                kv.listening(endpoint.kind, *addr);
+            }
+        }
     }
 
     /// Logs what each service has counted, if anything.
@@ -82,6 +104,9 @@ impl Services {
             if counters != Default::default() {
                 tracing::info!(%mode, %counters, "ack");
             }
+        }
+        if let Some(kv) = &self.kv {
+            kv.log();
         }
         if let Some(service) = &self.ingest {
             let counters = service.counters();

@@ -9,6 +9,7 @@ use tidewire_ingest::{Level, native};
 use super::args::{Args, LogFormat, Options};
 use super::durable::LogOptions;
 use super::endpoint::{Endpoint, Kind, endpoints};
+use super::kv::KvOptions;
 use crate::exit::Failure;
 use crate::span::Span;
 
@@ -39,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) ack_level: Level,
     /// Where its messages go.
     pub(crate) ack_stream: String,
+    pub(crate) kv: KvOptions,
 }
 
 impl Settings {
@@ -81,6 +83,7 @@ impl Settings {
             ingest,
             ack_level: options.ack.level.unwrap_or_default(),
             ack_stream: options.ack.stream.unwrap_or_else(|| "default".into()),
+            kv: options.kv,
         })
     }
 }
@@ -91,8 +94,13 @@ impl Settings {
         self.endpoints.iter().any(|endpoint| match endpoint.kind {
             Kind::Ingest => true,
             Kind::Ack(_) => self.ack_level != Level::None,
-            Kind::Echo | Kind::Discard => false,
+            Kind::Echo | Kind::Kv(_) | Kind::Discard => false,
         })
+    }
+
+    /// How long a connection may be silent, if the settings say nothing else.
+    pub(crate) fn idle(&self, own: Option<Duration>) -> Option<Duration> {
+        self.idle.map_or(own, Span::limit)
     }
 
     /// A service's own limits, changed where the settings say so.
@@ -100,7 +108,7 @@ impl Settings {
         Limits {
             connections: self.connections.unwrap_or(own.connections),
             linger: self.linger.unwrap_or(own.linger),
-            idle: self.idle.map_or(own.idle, Span::limit),
+            idle: self.idle(own.idle),
             ..own
         }
     }

@@ -1,0 +1,191 @@
+//! The settings of the key-value services, and the services.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tidewire::{Builder, Limits, Listen, ServiceId};
+use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings, Ticker};
+use tidewire_kv::store::{self, Policy, Store};
+
+use super::endpoint::{Kind, KvMode};
+use super::settings::Settings;
+use crate::exit::Failure;
+use crate::size::Size;
+use crate::span::Span;
+
+/// Settings of the key-value store; in the file the table `[kv]`, without `kv-`.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct KvOptions {
+    /// Memory for keys and values; at the limit the policy decides. 0 is no limit [default: 0]
+    #[arg(long = "kv-maxmemory", value_name = "SIZE")]
+    pub(crate) maxmemory: Option<Size>,
+
+    /// What goes when memory is short: noeviction, allkeys-lru, volatile-lru, volatile-ttl,
+    /// allkeys-random, volatile-random [default: noeviction]
+    #[arg(long = "kv-policy", value_name = "POLICY")]
+    pub(crate) policy: Option<String>,
+
+    /// Numbered databases [default: 16]
+    #[arg(long = "kv-databases", value_name = "N")]
+    pub(crate) databases: Option<u16>,
+
+    /// What clients must say with AUTH or HELLO first; better kept in the file than on the command
+    /// line, which others can see [default: none]
+    #[arg(long = "kv-password", value_name = "TEXT")]
+    pub(crate) password: Option<String>,
+
+    /// Parts of the store with a lock each, rounded up to a power of two [default: 64]
+    #[arg(long = "kv-shards", value_name = "N")]
+    pub(crate) shards: Option<usize>,
+
+    /// Queued output beyond which a client is cut; replies are paced, so only a single larger one
+    /// gets there [default: 1GiB]
+    #[arg(long = "kv-client-output", value_name = "SIZE")]
+    pub(crate) client_output: Option<Size>,
+
+    /// Queued output beyond which a subscriber is cut that does not take its messages
+    /// [default: 32MiB]
+    #[arg(long = "kv-subscriber-output", value_name = "SIZE")]
+    pub(crate) subscriber_output: Option<Size>,
+
+    /// Largest command of a client, less than 4 GiB [default: 1GiB]
+    #[arg(long = "kv-query-buffer", value_name = "SIZE")]
+    pub(crate) query_buffer: Option<Size>,
+
+    /// Closes clients of the Redis protocol that are silent between commands for this long; 0 is
+    /// never [default: 0]. Silence within a command is --idle
+    #[arg(long = "kv-timeout", value_name = "SECS")]
+    pub(crate) timeout: Option<Span>,
+}
+
+impl KvOptions {
+    fn store(&self) -> Result<store::Settings, Failure> {
+        let own = store::Settings::default();
+        let policy = match &self.policy {
+            None => own.policy,
+            Some(name) => Policy::from_name(name).ok_or_else(|| {
+                let all = Policy::ALL.map(Policy::name).join(", ");
+                Failure::usage(format!(
+                    "--kv-policy {name}: there is no such policy: {all}"
+                ))
+            })?,
+        };
+        let databases = self.databases.unwrap_or(own.databases);
+        if !(1..=256).contains(&databases) {
+            return Err(Failure::usage(format!(
+                "--kv-databases {databases}: 1 to 256"
+            )));
+        }
+        let shards = self.shards.unwrap_or(own.shards);
+        if !(1..=64).contains(&shards) {
+            return Err(Failure::usage(format!("--kv-shards {shards}: 1 to 64")));
+        }
+        Ok(store::Settings {
+            databases,
+            shards,
+            maxmemory: self.maxmemory.map_or(own.maxmemory, |size| size.0),
+            policy,
+            // Keys that all hash alike would be slow: nobody can know this number.
+            seed: RandomState::new().build_hasher().finish(),
+            ..own
+        })
+    }
+
+    fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
+        let own = KvSettings::default();
+        let bytes = |size: Option<Size>, own: usize| size.map_or(own, |size| size.0 as usize);
+        let query_buffer = bytes(self.query_buffer, own.query_buffer);
+        if query_buffer > u32::MAX as usize {
+            return Err(Failure::usage("--kv-query-buffer: less than 4 GiB"));
+        }
+        Ok(KvSettings {
+            password: self.password.clone(),
+            query_buffer,
+            client_output: bytes(self.client_output, own.client_output),
+            subscriber_output: bytes(self.subscriber_output, own.subscriber_output),
+            stall: settings.idle(own.stall),
+            idle: self.timeout.and_then(Span::limit),
+            ..own
+        })
+    }
+
+    /// These, and where one is absent, that of `base`.
+    pub(crate) fn over(self, base: KvOptions) -> KvOptions {
+        KvOptions {
+            maxmemory: self.maxmemory.or(base.maxmemory),
+            policy: self.policy.or(base.policy),
+            databases: self.databases.or(base.databases),
+            password: self.password.or(base.password),
+            shards: self.shards.or(base.shards),
+            client_output: self.client_output.or(base.client_output),
+            subscriber_output: self.subscriber_output.or(base.subscriber_output),
+            query_buffer: self.query_buffer.or(base.query_buffer),
+            timeout: self.timeout.or(base.timeout),
+        }
+    }
+}
+
+/// The store and the services on it.
+pub(crate) struct Kv {
+    resp: (RespService, ServiceId<RespService>),
+    binary: (BinaryService, ServiceId<BinaryService>),
+    /// Expires keys for as long as it is there.
+    _ticker: Ticker,
+}
+
+impl Kv {
+    /// Adds both services to the loops.
+    pub(crate) fn add(builder: &mut Builder, settings: &Settings) -> Result<Kv, Failure> {
+        let options = &settings.kv;
+        let store = Arc::new(Store::new(options.store()?));
+        let own = options.services(settings)?;
+        let limits = own.limits();
+        let resp_limits = Limits {
+            idle: limits.idle,
+            ..settings.limits(limits)
+        };
+        let resp = RespService::new(store.clone(), own);
+        let binary = BinaryService::new(store);
+        let ticker = Ticker::start(resp.clone()).map_err(|e| {
+            Failure::usage(format!("cannot start the thread that expires keys: {e}"))
+        })?;
+        let resp_id = builder.service_with(resp.clone(), resp_limits);
+        let binary_limits = settings.limits(BinaryService::limits());
+        let binary_id = builder.service_with(binary.clone(), binary_limits);
+        Ok(Kv {
+            resp: (resp, resp_id),
+            binary: (binary, binary_id),
+            _ticker: ticker,
+        })
+    }
+
+    pub(crate) fn listen(&self, builder: &mut Builder, mode: KvMode, listen: Listen) {
+        match mode {
+            KvMode::Resp => builder.listen(self.resp.1, listen),
+            KvMode::Binary => builder.listen(self.binary.1, listen),
+        };
+    }
+
+    pub(crate) fn listening(&self, kind: Kind, addr: SocketAddr) {
+        if kind == Kind::Kv(KvMode::Resp) {
+            self.resp.0.listens_at(addr);
+        }
+    }
+
+    /// Logs what was counted, if anything.
+    pub(crate) fn log(&self) {
+        let commands = self.resp.0.commands();
+        if commands > 0 {
+            let slow_subscribers = self.resp.0.slow_subscribers();
+            tracing::info!(commands, slow_subscribers, "kv/resp");
+        }
+        let counters = self.binary.0.counters();
+        if counters != Default::default() {
+            tracing::info!(%counters, "kv/binary");
+        }
+    }
+}
