@@ -7,8 +7,12 @@
 
 mod classic;
 mod echo;
+mod kv;
+mod log;
 mod native;
 
 pub use classic::{classic_codec, classic_service};
 pub use echo::echo;
+pub use kv::{kv_binary, kv_execute, resp_codec};
+pub use log::log_recovery;
 pub use native::{native_codec, native_service};

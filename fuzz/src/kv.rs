@@ -1,0 +1,220 @@
+//! The key-value services: the parsers against plain ones, and commands that must neither panic nor
+//! answer with anything that is not a reply.
+
+use std::sync::Arc;
+
+use tidewire::sim::chunking::{self, Feed};
+use tidewire::{Closed, Limits};
+use tidewire_kv::binary;
+use tidewire_kv::resp::{Bounds, Parser, Step, parse_integer};
+use tidewire_kv::service::{BinaryService, RespService, Settings};
+use tidewire_kv::store::Store;
+
+/// Largest argument that the codec is allowed here.
+const BULK_MAX: usize = 1000;
+
+/// How a stream ended, as far as the plain parser tells ends apart.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Unfinished,
+    Wrong,
+}
+
+/// The commands of a stream of arrays, found in the plainest way; `None` if there is a line.
+fn plain(stream: &[u8]) -> Option<(Vec<Vec<&[u8]>>, End)> {
+    let (mut commands, mut at) = (Vec::new(), 0);
+    let line = |at: usize| -> Result<(i64, usize), End> {
+        let Some(len) = stream[at..].iter().position(|&b| b == b'\r') else {
+            return Err(End::Unfinished);
+        };
+        if at + len + 1 >= stream.len() {
+            return Err(End::Unfinished);
+        }
+        let number = parse_integer(&stream[at..at + len]).ok_or(End::Wrong)?;
+        Ok((number, at + len + 2))
+    };
+    let mut command = |at: &mut usize| -> Result<Vec<&[u8]>, End> {
+        let (count, mut next) = line(*at + 1)?;
+        if count > 1 << 20 {
+            return Err(End::Wrong);
+        }
+        let mut args = Vec::new();
+        for _ in 0..count.max(0) {
+            match stream.get(next) {
+                None => return Err(End::Unfinished),
+                Some(b'$') => {}
+                Some(_) => return Err(End::Wrong),
+            }
+            let (len, start) = line(next + 1)?;
+            let len = usize::try_from(len).map_err(|_| End::Wrong)?;
+            if len > BULK_MAX {
+                return Err(End::Wrong);
+            }
+            if start + len + 2 > stream.len() {
+                return Err(End::Unfinished);
+            }
+            args.push(&stream[start..start + len]);
+            next = start + len + 2;
+        }
+        *at = next;
+        Ok(args)
+    };
+    loop {
+        match stream.get(at) {
+            None => return Some((commands, End::Unfinished)),
+            Some(b'*') => {}
+            Some(_) => return None,
+        }
+        match command(&mut at) {
+            Ok(args) if args.is_empty() => {}
+            Ok(args) => commands.push(args),
+            Err(end) => return Some((commands, end)),
+        }
+    }
+}
+
+/// Parses the input in pieces; arrays must come out as a plain parser finds them, and whatever it
+/// is, the pieces must not show.
+pub fn resp_codec(input: &[u8]) {
+    let Some((&piece, stream)) = input.split_first() else {
+        return;
+    };
+    let whole = parse(stream, usize::MAX);
+    assert_eq!(parse(stream, usize::from(piece).max(1)), whole);
+    if let Some((commands, end)) = plain(stream) {
+        assert_eq!(whole.0, commands);
+        assert_eq!(whole.1, end);
+    }
+}
+
+fn parse(stream: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, End) {
+    let bounds = Bounds {
+        bulk_max: BULK_MAX,
+        ..Bounds::default()
+    };
+    let (mut parser, mut commands) = (Parser::default(), Vec::new());
+    let (mut start, mut end, mut needed) = (0, 0, 0);
+    loop {
+        let mut args = Vec::new();
+        let input = &stream[start..end];
+        if input.len() >= needed {
+            needed = 0;
+            match parser.next(input, &mut args, &bounds) {
+                Step::Command { len } => {
+                    commands.push(args.iter().map(|arg| arg.to_vec()).collect());
+                    start += len;
+                    continue;
+                }
+                Step::Inline { words, len } => {
+                    commands.push(words);
+                    start += len;
+                    continue;
+                }
+                Step::Nothing { len } => {
+                    start += len;
+                    continue;
+                }
+                Step::Error(_) => return (commands, End::Wrong),
+                Step::Needs(n) => {
+                    assert!(n > input.len() && n <= (2 * input.len()).max(1));
+                    needed = n;
+                }
+            }
+        }
+        if end == stream.len() {
+            return (commands, End::Unfinished);
+        }
+        end = end.saturating_add(piece).min(stream.len());
+    }
+}
+
+/// Feeds the input to the binary service in some split, at some pace; the answers must be those of
+/// a map, and the connection must end as it should.
+pub fn kv_binary(input: &[u8]) {
+    let Some((&[split, pace], stream)) = input.split_first_chunk() else {
+        return;
+    };
+    let (mut map, mut expected, mut rest) = (std::collections::HashMap::new(), Vec::new(), stream);
+    let end = loop {
+        match binary::parse(rest) {
+            binary::Step::Request(request, len) => {
+                let value = match request {
+                    binary::Request::Read { key } => map.get(key).copied().unwrap_or_default(),
+                    binary::Request::Write { key, value } => {
+                        map.insert(key, value);
+                        value
+                    }
+                };
+                binary::encode_response(value, &mut expected);
+                rest = &rest[len..];
+            }
+            binary::Step::Needs(_) => break Closed::Finished,
+            binary::Step::Bad(fault) => break Closed::ByProtocol(fault.reason()),
+        }
+    };
+    let splits = chunking::splits(split.into(), stream.len());
+    let got = Feed::new(stream)
+        .splits(&splits)
+        .window(1 + usize::from(pace))
+        .limits(Limits {
+            output_low: 10,
+            output_high: 300,
+            ..BinaryService::limits()
+        })
+        .run(BinaryService::new(Arc::new(Store::new(
+            tidewire_kv::store::Settings::default(),
+        ))));
+    assert_eq!(got.output, expected);
+    assert_eq!(got.closed, Some(end));
+}
+
+/// Runs the input as commands, in some split; there must be no panic, and nothing but whole
+/// replies must come out.
+pub fn kv_execute(input: &[u8]) {
+    let Some((&[split, pace], stream)) = input.split_first_chunk() else {
+        return;
+    };
+    let settings = Settings::default();
+    let limits = Limits {
+        output_low: 100,
+        output_high: 1000,
+        ..settings.limits()
+    };
+    let splits = chunking::splits(split.into(), stream.len());
+    let got = Feed::new(stream)
+        .splits(&splits)
+        .window(1 + 4 * usize::from(pace))
+        .limits(limits)
+        .run(RespService::new(
+            Arc::new(Store::new(tidewire_kv::store::Settings::default())),
+            settings,
+        ));
+    assert_ne!(got.closed, Some(Closed::Panicked));
+    let mut rest = &got.output[..];
+    while !rest.is_empty() {
+        rest = reply(rest, 0);
+    }
+}
+
+/// Steps over one reply.
+fn reply(bytes: &[u8], depth: usize) -> &[u8] {
+    assert!(depth < 10, "replies do not nest so deep");
+    let end = bytes.windows(2).position(|w| w == b"\r\n").expect("a line");
+    let (line, rest) = (&bytes[1..end], &bytes[end + 2..]);
+    let count = || parse_integer(line).expect("a length");
+    let several = |n: i64| (0..n).fold(rest, |rest, _| reply(rest, depth + 1));
+    match bytes[0] {
+        b'+' | b'-' | b'_' | b',' => rest,
+        b':' => {
+            count();
+            rest
+        }
+        b'$' | b'=' => match count() {
+            -1 => rest,
+            n => rest[n as usize..].strip_prefix(b"\r\n").expect("an end"),
+        },
+        b'*' | b'~' | b'>' => several(count()),
+        b'%' => several(2 * count()),
+        other => panic!("not a reply: {}", char::from(other)),
+    }
+}
