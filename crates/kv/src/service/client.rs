@@ -255,7 +255,7 @@ fn kill(call: &mut Call<'_, '_>) {
     let mut filters: Vec<Filter> = Vec::new();
     let mut skip_me = true;
     let options = &call.args[2..];
-    if options.len() % 2 != 0 {
+    if !options.len().is_multiple_of(2) {
         return call.reply.error("ERR syntax error");
     }
     for pair in options.chunks_exact(2) {

@@ -276,7 +276,7 @@ pub(crate) fn memory(value: &str) -> Option<u64> {
 /// Of the three classes only that of subscribers has a limit that can be changed.
 fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), String> {
     let words: Vec<&str> = value.split_ascii_whitespace().collect();
-    if words.is_empty() || words.len() % 4 != 0 {
+    if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".to_string());
     }
     for class in words.chunks(4) {

@@ -52,8 +52,8 @@ impl RespLocal {
     #[inline]
     pub(crate) fn begin_batch(&mut self) {
         self.batches = self.batches.wrapping_add(1);
-        self.times_all =
-            self.batches % TIMED_ONE_IN == 0 || self.shared.config.slow_us.load(Relaxed) == 0;
+        self.times_all = self.batches.is_multiple_of(TIMED_ONE_IN)
+            || self.shared.config.slow_us.load(Relaxed) == 0;
     }
 }
 

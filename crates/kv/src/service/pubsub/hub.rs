@@ -26,9 +26,12 @@ pub(crate) struct InboxFull;
 /// Where the subscribers of one channel or pattern are.
 type Places<M> = Vec<(Arc<Inbox<M>>, usize)>;
 
+/// Channels or patterns that have subscribers.
+type ByName<M> = HashMap<Box<[u8]>, Places<M>>;
+
 /// The subscriptions of all loops.
 pub(crate) struct Hub<M> {
-    maps: RwLock<[HashMap<Box<[u8]>, Places<M>>; 3]>,
+    maps: RwLock<[ByName<M>; 3]>,
 }
 
 impl<M> Default for Hub<M> {
