@@ -10,6 +10,7 @@ mod native;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tidewire::sim::Sim;
 use tidewire_ingest::native::IngestService;
 use tidewire_ingest::native::codec::{Hello, Reason, parser};
 use tidewire_log::disk::sim::{Faults, SimDisk};
-use tidewire_log::{Credit, EmbeddedLog, Log, Now, Settings, Step, Writer};
+use tidewire_log::{Credit, EmbeddedLog, Log, Mistakes, Now, Settings, Step, Writer};
 
 const PRODUCERS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -48,8 +49,9 @@ impl Draw {
     }
 }
 
-fn log_settings() -> Settings {
+fn log_settings(mistakes: Mistakes) -> Settings {
     Settings {
+        mistakes,
         segment_bytes: 32 << 10,
         group_bytes: 8 << 10,
         payload_max: 1000,
@@ -81,7 +83,13 @@ fn contents(log: &dyn Log) -> BTreeMap<String, Vec<u64>> {
 
 /// One life of the server on this disk, until power is lost, by itself or after another fault. What was acknowledged
 /// is added to `acked`.
-fn live(disk: &SimDisk, seed: u64, draw: &mut Draw, acked: &mut BTreeMap<&str, u64>) {
+fn live(
+    disk: &SimDisk,
+    settings_of_log: Settings,
+    seed: u64,
+    draw: &mut Draw,
+    acked: &mut BTreeMap<&str, u64>,
+) {
     let (power, sync, write) = (draw.below(120), draw.below(30), draw.below(60));
     let mut faults = Faults::default();
     match draw.below(4) {
@@ -91,7 +99,7 @@ fn live(disk: &SimDisk, seed: u64, draw: &mut Draw, acked: &mut BTreeMap<&str, u
     }
     disk.set_faults(faults);
     // It may have struck while the log was opened.
-    let Ok((log, mut writer, _)) = EmbeddedLog::open(disk.clone(), log_settings()) else {
+    let Ok((log, mut writer, _)) = EmbeddedLog::open(disk.clone(), settings_of_log) else {
         return;
     };
     let log = Arc::new(log);
@@ -145,34 +153,63 @@ fn step(writer: &mut Writer<SimDisk>, sim: &Sim, most: u64) {
     }
 }
 
+/// A few lives of a server on one disk. How many messages were acknowledged.
+fn lives(seed: u64, mistakes: Mistakes) -> u64 {
+    let mut draw = Draw(seed);
+    let mut disk = SimDisk::new(seed);
+    let mut acked: BTreeMap<&str, u64> = BTreeMap::new();
+    for life in 0..4 {
+        let settings = log_settings(mistakes);
+        live(
+            &disk,
+            settings.clone(),
+            seed * 4 + life,
+            &mut draw,
+            &mut acked,
+        );
+        disk = disk.crash();
+        let found = EmbeddedLog::open(disk.fork(), settings);
+        let (log, ..) = found.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let contents = contents(&log);
+        for (name, &acked) in &acked {
+            let ids = contents.get(*name).map_or(&[][..], |ids| ids);
+            assert!(
+                ids.iter().copied().eq(1..=ids.len() as u64),
+                "seed {seed}, life {life}, {name}: {ids:?}"
+            );
+            assert!(
+                ids.len() as u64 >= acked,
+                "seed {seed}, life {life}, {name}: {acked} acknowledged, {} there",
+                ids.len()
+            );
+        }
+    }
+    acked.values().sum()
+}
+
 #[test]
 fn what_was_acknowledged_survives_failures_and_losses_of_power() {
-    let mut total = 0;
-    for seed in seeds() {
-        let mut draw = Draw(seed);
-        let mut disk = SimDisk::new(seed);
-        let mut acked: BTreeMap<&str, u64> = BTreeMap::new();
-        for life in 0..4 {
-            live(&disk, seed * 4 + life, &mut draw, &mut acked);
-            disk = disk.crash();
-            let found = EmbeddedLog::open(disk.fork(), log_settings());
-            let (log, ..) = found.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-            let contents = contents(&log);
-            for (name, &acked) in &acked {
-                let ids = contents.get(*name).map_or(&[][..], |ids| ids);
-                assert!(
-                    ids.iter().copied().eq(1..=ids.len() as u64),
-                    "seed {seed}, life {life}, {name}: {ids:?}"
-                );
-                assert!(
-                    ids.len() as u64 >= acked,
-                    "seed {seed}, life {life}, {name}: {acked} acknowledged, {} there",
-                    ids.len()
-                );
-            }
-        }
-        total += acked.values().sum::<u64>();
-    }
+    let total: u64 = seeds().map(|seed| lives(seed, Mistakes::default())).sum();
     println!("{total} messages were acknowledged");
     assert!(total > 0, "nothing was ever acknowledged");
+}
+
+/// A check that cannot fail proves nothing.
+#[test]
+fn planted_mistakes_are_found() {
+    let none = Mistakes::default();
+    for mistakes in [
+        Mistakes {
+            ack_before_sync: true,
+            ..none
+        },
+        Mistakes {
+            retry_sync: true,
+            ..none
+        },
+    ] {
+        let found = (0..500).find(|&seed| catch_unwind(|| lives(seed, mistakes)).is_err());
+        println!("{mistakes:?}: seed {found:?}");
+        assert!(found.is_some(), "{mistakes:?} was not found");
+    }
 }
