@@ -110,6 +110,8 @@ pub(crate) struct Gather {
     pub(crate) now_us: u64,
     /// All batches up to this one are committed.
     pub(crate) settled: Ticket,
+    /// When producers were last made to expire because there were too many.
+    pressed_us: u64,
     ticket: Ticket,
 }
 
@@ -125,6 +127,7 @@ impl Gather {
             closing: false,
             now_us: 0,
             settled: Ticket(0),
+            pressed_us: 0,
             ticket: Ticket(0),
         }
     }
@@ -244,15 +247,22 @@ impl Gather {
         name: &str,
         settings: &Settings,
     ) -> Result<ProducerId, Refused> {
+        let now_us = self.now_us;
         if let Some(id) = self.state.producer(stream.0, name) {
+            if let Some(producer) = self.state.find_mut(id) {
+                producer.seen_us = producer.seen_us.max(now_us);
+            }
             return Ok(ProducerId(id));
         }
         if !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
         }
-        if self.state.producers() >= settings.producers_max {
+        // Looking at all of them takes a while: once a second is enough.
+        let is_due = now_us >= self.pressed_us.saturating_add(1_000_000) || self.pressed_us == 0;
+        if self.state.producers() >= settings.producers_max && is_due {
+            self.pressed_us = now_us;
             let hour = Duration::from_secs(3600).min(settings.producer_idle);
-            let since = self.now_us.saturating_sub(hour.as_micros() as u64);
+            let since = now_us.saturating_sub(hour.as_micros() as u64);
             self.state.expire(since, self.settled);
         }
         if self.state.producers() >= settings.producers_max {
@@ -260,7 +270,6 @@ impl Gather {
         }
         let id = self.state.next_producer().ok_or(Refused::TooMany)?;
         self.admit_definition(name, settings)?;
-        let now_us = self.now_us;
         self.state.add_producer(id, stream.0, now_us, name);
         self.group
             .put(|to| put_producer(to, id, stream.0, now_us, name));

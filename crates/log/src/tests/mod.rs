@@ -1,6 +1,7 @@
 //! Tests of the whole crate: on a real temporary directory and on the simulated disk.
 
 mod basics;
+mod failures;
 mod recovery;
 mod tools;
 

@@ -2,16 +2,17 @@
 
 use std::io::IoSlice;
 
-use super::{append, frames, ids, settle, settle_at, small};
-use crate::disk::sim::{Faults, SimDisk, Survival};
+use super::{append, frames, ids, settle, small};
+use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
-use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Refused, Settings, Step};
+use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Settings};
 
 pub(super) const FIRST: &str = "00000000000000000001.seg";
 
-type Opened = Result<(EmbeddedLog<SimDisk>, crate::Writer<SimDisk>, Recovery), OpenError>;
+pub(super) type Opened =
+    Result<(EmbeddedLog<SimDisk>, crate::Writer<SimDisk>, Recovery), OpenError>;
 
-fn open(disk: &SimDisk) -> Opened {
+pub(super) fn open(disk: &SimDisk) -> Opened {
     EmbeddedLog::open(disk.clone(), small())
 }
 
@@ -294,145 +295,6 @@ fn batches_and_segments_from_elsewhere_are_not_believed() {
 }
 
 #[test]
-fn a_failed_sync_is_final_and_not_forgotten_by_the_next_process() {
-    let disk = SimDisk::new(3);
-    let (log, mut writer, _) = open(&disk).expect("the log");
-    let stream = log.stream("s").expect("a stream");
-    let producer = log.producer(stream, "p").expect("a producer");
-    append(&log, stream, producer, 1..=3).expect("room");
-    settle(&mut writer);
-    disk.set_faults(Faults {
-        sync: Some(1),
-        ..Faults::default()
-    });
-    let ticket = append(&log, stream, producer, 4..=6).expect("room");
-    settle(&mut writer);
-    let progress = log.progress();
-    assert!(progress.committed < ticket);
-    let failure = progress.failure.expect("a failure").to_string();
-    assert!(
-        failure.contains(FIRST) && failure.contains("sync"),
-        "{failure}"
-    );
-    assert_eq!(append(&log, stream, producer, 7..=7), Err(Refused::Failed));
-    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3], "reading goes on");
-    settle_at(&mut writer, 100);
-    assert!(log.progress().committed < ticket);
-
-    // The next process finds all six in the page cache. What it then calls durable must be.
-    let disk = disk.kill();
-    let (log, _writer, _) = open(&disk).expect("the log");
-    assert_eq!(ids(&log, "s", 0, 1000), (1..=6).collect::<Vec<_>>());
-    let disk = disk.crash_with(Survival::Nothing);
-    let (log, _writer, _) = open(&disk).expect("the log");
-    assert_eq!(ids(&log, "s", 0, 1000), (1..=6).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_failed_sync_of_the_directory_is_not_forgotten_either() {
-    let disk = SimDisk::new(3);
-    let (log, mut writer, _) = open(&disk).expect("the log");
-    let stream = log.stream("s").expect("a stream");
-    disk.set_faults(Faults {
-        sync_directory: Some(1),
-        ..Faults::default()
-    });
-    append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
-    settle(&mut writer);
-    assert!(log.progress().failure.is_some());
-    let disk = disk.kill();
-    let (log, _writer, _) = open(&disk).expect("the log");
-    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
-    let (log, _writer, _) = open(&disk.crash_with(Survival::Nothing)).expect("the log");
-    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
-}
-
-#[test]
-fn a_full_disk_refuses_reads_on_and_resumes_with_room() {
-    let disk = SimDisk::new(3);
-    disk.set_capacity(64 << 10);
-    let (log, mut writer, _) = open(&disk).expect("the log");
-    let stream = log.stream("s").expect("a stream");
-    let mut taken = 0;
-    let refused = loop {
-        match append(&log, stream, ProducerId::ANONYMOUS, taken + 1..=taken + 1) {
-            Ok(_) => taken += 1,
-            Err(refused) => break refused,
-        }
-        if taken % 10 == 0 {
-            settle(&mut writer);
-        }
-        assert!(taken < 100_000);
-    };
-    assert!(matches!(refused, Refused::DiskFull { .. }), "{refused:?}");
-    settle(&mut writer);
-    assert_eq!(log.progress().failure, None);
-    assert_eq!(
-        ids(&log, "s", 0, 1000),
-        (1..=taken).collect::<Vec<_>>(),
-        "all accepted is there"
-    );
-
-    // A crash, and no room at all: it opens, reads, and refuses.
-    disk.set_capacity(0);
-    drop((log, writer));
-    let disk = disk.crash_with(Survival::Nothing);
-    let (log, mut writer, _) = open(&disk).expect("the log");
-    assert_eq!(ids(&log, "s", 0, 1000), (1..=taken).collect::<Vec<_>>());
-    let refused = append(&log, stream, ProducerId::ANONYMOUS, 0..=0);
-    assert!(
-        matches!(refused, Err(Refused::DiskFull { .. })),
-        "{refused:?}"
-    );
-    let now = crate::Now::default();
-    writer.step(now);
-    assert!(matches!(
-        writer.step(now),
-        Step::Worked | Step::WaitUntil(_)
-    ));
-    disk.set_capacity(1 << 20);
-    settle_at(&mut writer, 2);
-    for id in taken + 1..taken + 1000 {
-        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
-        settle_at(&mut writer, 2);
-    }
-    assert_eq!(log.range("s").expect("a stream").next, taken + 999);
-}
-
-#[test]
-fn idle_producers_expire_and_live_ones_do_not() {
-    let settings = Settings {
-        producer_idle: std::time::Duration::from_secs(100),
-        producers_max: 3,
-        ..small()
-    };
-    let disk = SimDisk::new(3);
-    let (log, mut writer, _) = EmbeddedLog::open(disk, settings).expect("the log");
-    settle_at(&mut writer, 1);
-    let stream = log.stream("s").expect("a stream");
-    let [a, b, c] = ["a", "b", "c"].map(|name| log.producer(stream, name).expect("a producer"));
-    assert_eq!(log.producer(stream, "d"), Err(Refused::TooMany));
-    append(&log, stream, a, 1..=1).expect("room");
-    append(&log, stream, b, 1..=1).expect("room");
-    settle_at(&mut writer, 2);
-    let late = crate::Run {
-        stream,
-        producer: b,
-        frames: &frames([2]),
-        count: 1,
-        last_id: 2,
-        timestamp_us: 150_000_000,
-    };
-    log.append(late).expect("room");
-    settle_at(&mut writer, 180);
-    assert_eq!(log.mark(a).appended, None);
-    assert_eq!(log.mark(b).appended, Some(2));
-    assert_eq!(append(&log, stream, c, 1..=1), Err(Refused::TooMany));
-    let d = log.producer(stream, "d").expect("room again");
-    assert!(![a, b, c].contains(&d), "numbers are never used again");
-}
-
-#[test]
 fn index_files_spare_the_reading_and_are_never_needed() {
     let whole = segments();
     let tail = Settings {
@@ -473,4 +335,45 @@ fn index_files_spare_the_reading_and_are_never_needed() {
     };
     assert!(error.contains(&names[1]), "{error}");
     assert_eq!(damage(open(&disk)).0.file, names[1]);
+}
+
+#[test]
+fn a_torn_first_batch_of_a_segment_takes_its_checkpoint_with_it() {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let producer = log.producer(stream, "p").expect("a producer");
+    let mut id = 0;
+    while names(&disk).len() < 3 {
+        id += 1;
+        assert!(id < 10_000);
+        append(&log, stream, producer, id..=id).expect("room");
+        settle(&mut writer);
+    }
+    drop((log, writer));
+    let disk = disk.kill();
+    let last = names(&disk).pop().expect("a segment");
+    assert!(
+        disk.flip(&last, 64 + 72 + 48, 0),
+        "a byte of its first record"
+    );
+    for verify in [crate::Verify::All, crate::Verify::Tail] {
+        let settings = Settings { verify, ..small() };
+        let disk = disk.fork();
+        let (log, mut writer, recovery) =
+            EmbeddedLog::open(disk.clone(), settings).expect("nobody was told of it");
+        assert_eq!(
+            recovery.cut.expect("a cut").removed,
+            std::slice::from_ref(&last)
+        );
+        assert_eq!(
+            log.producer(stream, "p")
+                .map(|producer| log.mark(producer).appended),
+            Ok(Some(id - 1))
+        );
+        assert_eq!(ids(&log, "s", 0, 1000), (1..id).collect::<Vec<_>>());
+        append(&log, stream, producer, id..=id).expect("room");
+        settle(&mut writer);
+        assert_eq!(ids(&log, "s", 0, 1000), (1..=id).collect::<Vec<_>>());
+    }
 }

@@ -1,0 +1,164 @@
+//! Failing disks, full disks, and what goes with time.
+
+use super::recovery::{FIRST, names, open, segments};
+use super::{append, frames, ids, settle, settle_at, small};
+use crate::disk::sim::{Faults, SimDisk, Survival};
+use crate::{EmbeddedLog, Log, ProducerId, Refused, Settings, Step};
+
+#[test]
+fn a_failed_sync_is_final_and_not_forgotten_by_the_next_process() {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let producer = log.producer(stream, "p").expect("a producer");
+    append(&log, stream, producer, 1..=3).expect("room");
+    settle(&mut writer);
+    disk.set_faults(Faults {
+        sync: Some(1),
+        ..Faults::default()
+    });
+    let ticket = append(&log, stream, producer, 4..=6).expect("room");
+    settle(&mut writer);
+    let progress = log.progress();
+    assert!(progress.committed < ticket);
+    let failure = progress.failure.expect("a failure").to_string();
+    assert!(
+        failure.contains(FIRST) && failure.contains("sync"),
+        "{failure}"
+    );
+    assert_eq!(append(&log, stream, producer, 7..=7), Err(Refused::Failed));
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3], "reading goes on");
+    settle_at(&mut writer, 100);
+    assert!(log.progress().committed < ticket);
+
+    // The next process finds all six in the page cache. What it then calls durable must be.
+    let disk = disk.kill();
+    let (log, _writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=6).collect::<Vec<_>>());
+    let disk = disk.crash_with(Survival::Nothing);
+    let (log, _writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=6).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_failed_sync_of_the_directory_is_not_forgotten_either() {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    disk.set_faults(Faults {
+        sync_directory: Some(1),
+        ..Faults::default()
+    });
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    settle(&mut writer);
+    assert!(log.progress().failure.is_some());
+    let disk = disk.kill();
+    let (log, _writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
+    let (log, _writer, _) = open(&disk.crash_with(Survival::Nothing)).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3]);
+}
+
+#[test]
+fn a_full_disk_refuses_reads_on_and_resumes_with_room() {
+    let disk = SimDisk::new(3);
+    disk.set_capacity(64 << 10);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut taken = 0;
+    let refused = loop {
+        match append(&log, stream, ProducerId::ANONYMOUS, taken + 1..=taken + 1) {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+        if taken % 10 == 0 {
+            settle(&mut writer);
+        }
+        assert!(taken < 100_000);
+    };
+    assert!(matches!(refused, Refused::DiskFull { .. }), "{refused:?}");
+    settle(&mut writer);
+    assert_eq!(log.progress().failure, None);
+    assert_eq!(
+        ids(&log, "s", 0, 1000),
+        (1..=taken).collect::<Vec<_>>(),
+        "all accepted is there"
+    );
+
+    // A crash, and no room at all: it opens, reads, and refuses.
+    disk.set_capacity(0);
+    drop((log, writer));
+    let disk = disk.crash_with(Survival::Nothing);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=taken).collect::<Vec<_>>());
+    let refused = append(&log, stream, ProducerId::ANONYMOUS, 0..=0);
+    assert!(
+        matches!(refused, Err(Refused::DiskFull { .. })),
+        "{refused:?}"
+    );
+    let now = crate::Now::default();
+    writer.step(now);
+    assert!(matches!(
+        writer.step(now),
+        Step::Worked | Step::WaitUntil(_)
+    ));
+    disk.set_capacity(1 << 20);
+    settle_at(&mut writer, 2);
+    for id in taken + 1..taken + 1000 {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
+        settle_at(&mut writer, 2);
+    }
+    assert_eq!(log.range("s").expect("a stream").next, taken + 999);
+}
+
+#[test]
+fn idle_producers_expire_and_live_ones_do_not() {
+    let settings = Settings {
+        producer_idle: std::time::Duration::from_secs(100),
+        producers_max: 3,
+        ..small()
+    };
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, settings).expect("the log");
+    settle_at(&mut writer, 1);
+    let stream = log.stream("s").expect("a stream");
+    let [a, b, c] = ["a", "b", "c"].map(|name| log.producer(stream, name).expect("a producer"));
+    assert_eq!(log.producer(stream, "d"), Err(Refused::TooMany));
+    append(&log, stream, a, 1..=1).expect("room");
+    append(&log, stream, b, 1..=1).expect("room");
+    settle_at(&mut writer, 2);
+    let late = crate::Run {
+        stream,
+        producer: b,
+        frames: &frames([2]),
+        count: 1,
+        last_id: 2,
+        timestamp_us: 150_000_000,
+    };
+    log.append(late).expect("room");
+    settle_at(&mut writer, 180);
+    assert_eq!(log.mark(a).appended, None);
+    assert_eq!(log.mark(b).appended, Some(2));
+    assert_eq!(append(&log, stream, c, 1..=1), Err(Refused::TooMany));
+    let d = log.producer(stream, "d").expect("room again");
+    assert!(![a, b, c].contains(&d), "numbers are never used again");
+}
+
+#[test]
+fn old_segments_go_by_age_but_not_the_one_in_use() {
+    let age = std::time::Duration::from_secs(1000);
+    let settings = Settings {
+        retention_age: Some(age),
+        ..small()
+    };
+    let disk = segments();
+    let before = names(&disk).len();
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings).expect("the log");
+    settle_at(&mut writer, 100);
+    assert_eq!(names(&disk).len(), before, "all are young");
+    settle_at(&mut writer, 5000);
+    assert_eq!(names(&disk).len(), 1);
+    let range = log.range("s").expect("a stream");
+    assert!(range.first > 0 && range.next == 1500, "{range:?}");
+    assert_eq!(ids(&log, "s", range.first, 1000).last(), Some(&1500));
+}
