@@ -24,6 +24,7 @@ mod tests;
 mod thread;
 pub mod tools;
 mod writer;
+mod zeros;
 
 pub use api::{
     Begin, Committed, Credit, Failure, Frames, Log, Mark, Policy, ProducerId, Progress, Range,

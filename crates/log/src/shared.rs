@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::gather::{Gate, Gather};
 use crate::read::Readers;
 use crate::settings::Settings;
+use crate::zeros::Zeros;
 use crate::{Failure, Progress, Wake};
 
 /// Locks are taken in the order of the fields, where more than one is held.
@@ -21,6 +22,8 @@ pub(crate) struct Shared<D: Disk> {
     progress: Mutex<Progress>,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) readers: Readers<D::File>,
+    /// What a thread of its own does for the writer, where there is one.
+    pub(crate) zeros: Zeros<D::File>,
     empty_name: Arc<str>,
 }
 
@@ -35,6 +38,7 @@ impl<D: Disk> Shared<D> {
             progress: Mutex::default(),
             watchers: Arc::default(),
             readers: Readers::new(),
+            zeros: Zeros::default(),
             empty_name: "".into(),
         }
     }

@@ -31,19 +31,40 @@ fn now(start: Instant) -> Now {
     }
 }
 
-/// Sees to it that nobody waits for a writer that has panicked.
-struct Watchman<D: Disk>(Arc<Shared<D>>);
+/// Sees to it that nobody waits for a writer that has panicked, and ends its helper with it.
+struct Watchman<D: Disk> {
+    shared: Arc<Shared<D>>,
+    helper: Option<JoinHandle<()>>,
+}
+
+impl<D: Disk> Watchman<D> {
+    fn new(shared: &Arc<Shared<D>>) -> Watchman<D> {
+        let theirs = shared.clone();
+        Watchman {
+            shared: shared.clone(),
+            // Without it groups are only slower.
+            helper: Builder::new()
+                .name("tidewire-zeros".into())
+                .spawn(move || theirs.zeros.run())
+                .ok(),
+        }
+    }
+}
 
 impl<D: Disk> Drop for Watchman<D> {
     fn drop(&mut self) {
         if panicking() {
-            self.0.fail("the log's writer panicked".into());
+            self.shared.fail("the log's writer panicked".into());
+        }
+        self.shared.zeros.close();
+        if let Some(helper) = self.helper.take() {
+            let _ = helper.join();
         }
     }
 }
 
 fn drive<D: Disk>(mut writer: Writer<D>, start: Instant) {
-    let _watchman = Watchman(writer.shared().clone());
+    let _watchman = Watchman::new(writer.shared());
     loop {
         let wait = match writer.step(now(start)) {
             Step::Worked => continue,

@@ -233,6 +233,7 @@ impl<D: Disk> Writer<D> {
             Policy::Os => self.commit(),
         }
         self.mind_the_gate();
+        self.keep_up();
         Ok(())
     }
 

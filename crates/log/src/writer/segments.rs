@@ -79,6 +79,7 @@ impl<D: Disk> Writer<D> {
         self.finish_segment()?;
         let number = self.next_batch;
         let name = segment_name(number);
+        self.shared.zeros.end();
         let Some(spare) = self.spare.take() else {
             return Err(Failed(format!("{name}: no room was reserved for it")));
         };
@@ -210,7 +211,15 @@ impl<D: Disk> Writer<D> {
         let checkpoint = self.shared.gather().state.encoded_len();
         let length = self.shared.settings.segment_length(checkpoint);
         match reserve(&self.shared.disk, length) {
-            Ok(file) => self.spare = Some(Spare { file, length }),
+            Ok(file) => {
+                self.spare = Some(Spare { file, length });
+                // Opened once more: each open file is told of a lost write once, and the one that
+                // the writer syncs must be.
+                if let Ok(file) = self.shared.disk.open(SPARE) {
+                    self.shared.zeros.begin(file, length);
+                    self.keep_up();
+                }
+            }
             Err(_) => self.spare_due = monotonic + self.shared.settings.full_retry,
         }
         self.mind_the_gate();
@@ -234,7 +243,18 @@ impl<D: Disk> Writer<D> {
         }
     }
 
+    /// Has zeros written to the spare as far as the segment in use is filled; all of it for the
+    /// first segment of a log, which has to do without.
+    pub(super) fn keep_up(&self) {
+        let (used, length) = self
+            .active
+            .as_ref()
+            .map_or((1, 1), |active| (active.used, active.length));
+        self.shared.zeros.keep_up(used, length);
+    }
+
     pub(super) fn drop_spare(&mut self) {
+        self.shared.zeros.end();
         if self.spare.take().is_some() {
             // It holds nothing, and opening the log removes it.
             let _ = self.shared.disk.remove(SPARE);
