@@ -80,7 +80,11 @@ impl Broken {
     pub fn is_passing(&self) -> bool {
         match self {
             Broken::Silent(_) | Broken::Closed => true,
-            Broken::Refused { reason, .. } => *reason == Reason::Stopping,
+            Broken::Refused { reason, .. } => matches!(
+                reason,
+                // Of a hello, these two close as well.
+                Reason::Stopping | Reason::DiskFull | Reason::OverQuota
+            ),
             _ => false,
         }
     }

@@ -3,6 +3,7 @@
 //! * [`Session`] is a producer's side of the conversation as a state machine: bytes in, bytes out,
 //!   no socket and no clock. It holds every message until it is acknowledged.
 //! * [`Producer`] runs one on a thread: send, wait, flush. It connects again by itself.
+//! * [`Outgoing`] runs them on the toolkit's engines, and tells a [`Handler`] what happens.
 //! * [`Reading`] is a reader's side as a state machine, and [`Reader`] a blocking iterator over the
 //!   records of a stream.
 
@@ -13,6 +14,7 @@ mod connect;
 mod courier;
 mod error;
 mod outbox;
+mod outgoing;
 mod producer;
 mod reader;
 mod reading;
@@ -23,6 +25,7 @@ pub use backoff::Persistence;
 pub use broken::Broken;
 pub use error::Error;
 pub use outbox::Amount;
+pub use outgoing::{Ended, Handler, Outgoing, OutgoingConn, OutgoingLocal};
 pub use producer::{Producer, Status};
 pub use reader::{Reader, Record};
 pub use reading::{Heard, Reading, Subscribing};
