@@ -30,7 +30,7 @@ pub(crate) struct LogOptions {
     /// When messages count as durable: sync (each group is synced before it is acknowledged),
     /// interval:50ms (synced at least this often, acknowledged then), or os (never synced; durable is
     /// granted to nobody) [default: sync]
-    #[arg(long = "sync", value_name = "POLICY")]
+    #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
     pub(crate) policy: Option<PolicyName>,
 
     /// Size of the log's segments [default: 64MiB]
@@ -38,7 +38,7 @@ pub(crate) struct LogOptions {
     pub(crate) segment: Option<Size>,
 
     /// Largest payload that the log takes [default: 1MiB]
-    #[arg(long = "log-payload", value_name = "SIZE")]
+    #[arg(long = "log-payload", id = "log_payload_max", value_name = "SIZE")]
     pub(crate) payload_max: Option<Size>,
 
     /// Removes the oldest segments while the log is larger than this [default: no limit]
