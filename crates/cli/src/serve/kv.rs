@@ -21,44 +21,52 @@ use crate::span::Span;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct KvOptions {
     /// Memory for keys and values; at the limit the policy decides. 0 is no limit [default: 0]
-    #[arg(long = "kv-maxmemory", value_name = "SIZE")]
+    #[arg(id = "kv-maxmemory", long = "kv-maxmemory", value_name = "SIZE")]
     pub(crate) maxmemory: Option<Size>,
 
     /// What goes when memory is short: noeviction, allkeys-lru, volatile-lru, volatile-ttl,
     /// allkeys-random, volatile-random [default: noeviction]
-    #[arg(long = "kv-policy", value_name = "POLICY")]
+    #[arg(id = "kv-policy", long = "kv-policy", value_name = "POLICY")]
     pub(crate) policy: Option<String>,
 
     /// Numbered databases [default: 16]
-    #[arg(long = "kv-databases", value_name = "N")]
+    #[arg(id = "kv-databases", long = "kv-databases", value_name = "N")]
     pub(crate) databases: Option<u16>,
 
     /// What clients must say with AUTH or HELLO first; better kept in the file than on the command
     /// line, which others can see [default: none]
-    #[arg(long = "kv-password", value_name = "TEXT")]
+    #[arg(id = "kv-password", long = "kv-password", value_name = "TEXT")]
     pub(crate) password: Option<String>,
 
     /// Parts of the store with a lock each, rounded up to a power of two [default: 64]
-    #[arg(long = "kv-shards", value_name = "N")]
+    #[arg(id = "kv-shards", long = "kv-shards", value_name = "N")]
     pub(crate) shards: Option<usize>,
 
     /// Queued output beyond which a client is cut; replies are paced, so only a single larger one
     /// gets there [default: 1GiB]
-    #[arg(long = "kv-client-output", value_name = "SIZE")]
+    #[arg(
+        id = "kv-client-output",
+        long = "kv-client-output",
+        value_name = "SIZE"
+    )]
     pub(crate) client_output: Option<Size>,
 
     /// Queued output beyond which a subscriber is cut that does not take its messages
     /// [default: 32MiB]
-    #[arg(long = "kv-subscriber-output", value_name = "SIZE")]
+    #[arg(
+        id = "kv-subscriber-output",
+        long = "kv-subscriber-output",
+        value_name = "SIZE"
+    )]
     pub(crate) subscriber_output: Option<Size>,
 
     /// Largest command of a client, less than 4 GiB [default: 1GiB]
-    #[arg(long = "kv-query-buffer", value_name = "SIZE")]
+    #[arg(id = "kv-query-buffer", long = "kv-query-buffer", value_name = "SIZE")]
     pub(crate) query_buffer: Option<Size>,
 
     /// Closes clients of the Redis protocol that are silent between commands for this long; 0 is
     /// never [default: 0]. Silence within a command is --idle
-    #[arg(long = "kv-timeout", value_name = "SECS")]
+    #[arg(id = "kv-timeout", long = "kv-timeout", value_name = "SECS")]
     pub(crate) timeout: Option<Span>,
 }
 
