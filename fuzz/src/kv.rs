@@ -33,7 +33,7 @@ fn plain(stream: &[u8]) -> Option<(Vec<Vec<&[u8]>>, End)> {
         let number = parse_integer(&stream[at..at + len]).ok_or(End::Wrong)?;
         Ok((number, at + len + 2))
     };
-    let mut command = |at: &mut usize| -> Result<Vec<&[u8]>, End> {
+    let command = |at: &mut usize| -> Result<Vec<&[u8]>, End> {
         let (count, mut next) = line(*at + 1)?;
         if count > 1 << 20 {
             return Err(End::Wrong);

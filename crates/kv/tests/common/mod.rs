@@ -1,5 +1,7 @@
 //! A server with two loops on the simulated network, and clients that speak to it in plain words.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,28 +10,28 @@ use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::Store;
 
 /// A simulated network with one server; its clients are [`Client`]s.
-pub struct World {
-    pub sim: Sim,
-    pub service: RespService,
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) service: RespService,
     addrs: [std::net::SocketAddr; 2],
 }
 
 /// A client: where it is, and how much of what it received was looked at.
-pub struct Client {
-    pub peer: PlainId,
+pub(crate) struct Client {
+    pub(crate) peer: PlainId,
     seen: usize,
 }
 
 impl World {
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         World::with(Settings::default())
     }
 
-    pub fn with(settings: Settings) -> World {
+    pub(crate) fn with(settings: Settings) -> World {
         World::under(1, Conditions::calm(), settings)
     }
 
-    pub fn under(seed: u64, conditions: Conditions, settings: Settings) -> World {
+    pub(crate) fn under(seed: u64, conditions: Conditions, settings: Settings) -> World {
         let mut sim = Sim::under(seed, conditions);
         let limits = settings.limits();
         let service = RespService::new(
@@ -45,30 +47,30 @@ impl World {
     }
 
     /// A client of the first loop.
-    pub fn client(&mut self) -> Client {
+    pub(crate) fn client(&mut self) -> Client {
         self.client_of(0)
     }
 
-    pub fn client_of(&mut self, at: usize) -> Client {
+    pub(crate) fn client_of(&mut self, at: usize) -> Client {
         let peer = self.sim.plain(self.addrs[at]);
         Client { peer, seen: 0 }
     }
 
     /// Sends a command as an array, waits, and shows what came back.
-    pub fn ask(&mut self, client: &mut Client, line: &str) -> String {
+    pub(crate) fn ask(&mut self, client: &mut Client, line: &str) -> String {
         self.send(client, line);
         self.answer(client)
     }
 
     /// Asks and compares.
     #[track_caller]
-    pub fn check(&mut self, client: &mut Client, line: &str, expected: &str) {
+    pub(crate) fn check(&mut self, client: &mut Client, line: &str, expected: &str) {
         let got = self.ask(client, line);
         assert_eq!(got, expected, "{line}");
     }
 
     /// Sends a command without waiting.
-    pub fn send(&mut self, client: &Client, line: &str) {
+    pub(crate) fn send(&mut self, client: &Client, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
@@ -78,7 +80,7 @@ impl World {
     }
 
     /// What has come since it was last looked at; line ends are shown as `|`.
-    pub fn answer(&mut self, client: &mut Client) -> String {
+    pub(crate) fn answer(&mut self, client: &mut Client) -> String {
         self.sim.run_for(Duration::from_millis(20));
         let all = self.sim.received(client.peer);
         let new = String::from_utf8_lossy(&all[client.seen..]).replace("\r\n", "|");
