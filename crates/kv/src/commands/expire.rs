@@ -1,5 +1,121 @@
-//! Commands of one group.
+//! Commands about when keys expire.
 
-use super::Spec;
+use super::parse::{integer, is};
+use super::strings::Unit;
+use super::{Ctx, Done, Error, FAST, Keys, READ, Spec, WRITE};
+use crate::reply::decimal;
 
-pub(crate) const SPECS: &[Spec] = &[];
+pub(crate) const SPECS: &[Spec] = &[
+    Spec::new("expire", -3, WRITE | FAST, Keys::ONE, expire),
+    Spec::new("pexpire", -3, WRITE | FAST, Keys::ONE, expire),
+    Spec::new("expireat", -3, WRITE | FAST, Keys::ONE, expire),
+    Spec::new("pexpireat", -3, WRITE | FAST, Keys::ONE, expire),
+    Spec::new("persist", 2, WRITE | FAST, Keys::ONE, persist),
+    Spec::new("ttl", 2, READ | FAST, Keys::ONE, ttl),
+    Spec::new("pttl", 2, READ | FAST, Keys::ONE, ttl),
+    Spec::new("expiretime", 2, READ | FAST, Keys::ONE, ttl),
+    Spec::new("pexpiretime", 2, READ | FAST, Keys::ONE, ttl),
+];
+
+/// On which conditions a deadline is set.
+#[derive(Default)]
+struct Conditions {
+    none: bool,
+    some: bool,
+    later: bool,
+    sooner: bool,
+}
+
+impl Conditions {
+    fn parse(args: &[&[u8]]) -> Result<Conditions, Error> {
+        let mut c = Conditions::default();
+        for arg in args {
+            match () {
+                () if is(arg, "nx") => c.none = true,
+                () if is(arg, "xx") => c.some = true,
+                () if is(arg, "gt") => c.later = true,
+                () if is(arg, "lt") => c.sooner = true,
+                () => {
+                    let arg = String::from_utf8_lossy(arg);
+                    return Err(Error(format!("ERR Unsupported option {arg}").into()));
+                }
+            }
+        }
+        if c.none && (c.some || c.later || c.sooner) {
+            return Err(Error::new(
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        if c.later && c.sooner {
+            return Err(Error::new(
+                "ERR GT and LT options at the same time are not compatible",
+            ));
+        }
+        Ok(c)
+    }
+
+    /// A key that lives for ever has the latest deadline of all.
+    fn hold(&self, old: Option<u64>, new: i64) -> bool {
+        let old = old.map(|old| old as i64);
+        !(self.none && old.is_some()
+            || self.some && old.is_none()
+            || self.later && old.is_none_or(|old| new <= old)
+            || self.sooner && old.is_some_and(|old| new >= old))
+    }
+}
+
+fn expire(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let unit = Unit {
+        seconds: !ctx.name.starts_with('p'),
+        absolute: ctx.name.ends_with("at"),
+    };
+    let value = integer(args[2])?;
+    let conditions = Conditions::parse(&args[3..])?;
+    let at = unit.at_ms(value, ctx.now_ms);
+    let at = at.ok_or_else(|| Error::expire_time(ctx.name))?;
+    let done = match ctx.db.deadline_ms(args[1]) {
+        Some(old) if conditions.hold(old, at) => {
+            set_deadline(ctx, args[1], at);
+            true
+        }
+        _ => false,
+    };
+    ctx.reply.integer(done.into());
+    Ok(())
+}
+
+/// Sets when an existing key expires, which may be at once; milliseconds since 1970.
+pub(super) fn set_deadline(ctx: &mut Ctx<'_, '_>, key: &[u8], at: i64) {
+    let now_ms = ctx.now_ms;
+    let at = at.max(0) as u64;
+    ctx.db.set_deadline_ms(key, Some(at));
+    if ctx.has_effects() {
+        if at <= now_ms {
+            ctx.rewrite(&[b"DEL", key]);
+        } else {
+            ctx.rewrite(&[b"PEXPIREAT", key, decimal(at as i64, &mut [0; 20])]);
+        }
+    }
+}
+
+fn persist(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let expires = matches!(ctx.db.deadline_ms(args[1]), Some(Some(_)));
+    if expires {
+        ctx.db.set_deadline_ms(args[1], None);
+    }
+    ctx.reply.integer(expires.into());
+    Ok(())
+}
+
+fn ttl(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let answer = match (ctx.db.deadline_ms(args[1]), ctx.name) {
+        (None, _) => -2,
+        (Some(None), _) => -1,
+        (Some(Some(at)), "ttl") => (at.saturating_sub(ctx.now_ms) as i64 + 500) / 1000,
+        (Some(Some(at)), "pttl") => at.saturating_sub(ctx.now_ms) as i64,
+        (Some(Some(at)), "expiretime") => (at as i64 + 500) / 1000,
+        (Some(Some(at)), _) => at as i64,
+    };
+    ctx.reply.integer(answer);
+    Ok(())
+}

@@ -1,5 +1,345 @@
-//! Commands of one group.
+//! Commands about keys of any type, and about whole databases.
 
-use super::Spec;
+use super::parse::{integer, is, parse_integer};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::store::{Deadline, Value, ValueRef};
+use crate::types::glob;
 
-pub(crate) const SPECS: &[Spec] = &[];
+pub(crate) const SPECS: &[Spec] = &[
+    Spec::new("del", -2, WRITE, Keys::REST, del),
+    Spec::new("unlink", -2, WRITE | FAST, Keys::REST, del),
+    Spec::new("exists", -2, READ | FAST, Keys::REST, exists),
+    Spec::new("touch", -2, READ | FAST, Keys::REST, touch),
+    Spec::new("type", 2, READ | FAST, Keys::ONE, kind),
+    Spec::new("rename", 3, WRITE, Keys::TWO, rename),
+    Spec::new("renamenx", 3, WRITE | FAST, Keys::TWO, rename),
+    Spec::new("copy", -3, WRITE | MEMORY, Keys::TWO, copy),
+    Spec::new("move", 3, WRITE | FAST, Keys::ONE, move_),
+    Spec::new("randomkey", 1, READ, Keys::All, randomkey),
+    Spec::new("keys", 2, READ, Keys::All, keys),
+    Spec::new("scan", -2, READ, Keys::All, scan),
+    Spec::new("dbsize", 1, READ | FAST, Keys::All, dbsize),
+    Spec::new("flushdb", -1, WRITE, Keys::All, flush),
+    Spec::new("flushall", -1, WRITE, Keys::All, flush),
+    Spec::new("swapdb", 3, WRITE | FAST, Keys::All, swapdb),
+    Spec::new("object", -2, READ, Keys::SECOND, object),
+    Spec::new("memory", -2, READ, Keys::SECOND, memory),
+    Spec::new("dump", 2, READ, Keys::None, unsupported),
+    Spec::new("restore", -4, WRITE, Keys::None, unsupported),
+];
+
+fn del(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let n = args[1..].iter().filter(|key| ctx.db.remove(key)).count();
+    ctx.reply.integer(n as i64);
+    Ok(())
+}
+
+fn exists(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let n = args[1..]
+        .iter()
+        .filter(|key| ctx.db.value(key).is_some())
+        .count();
+    ctx.reply.integer(n as i64);
+    Ok(())
+}
+
+fn touch(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let n = args[1..].iter().filter(|key| ctx.db.touch(key)).count();
+    ctx.reply.integer(n as i64);
+    Ok(())
+}
+
+fn kind(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let name = ctx.db.kind(args[1]).map_or("none", |kind| kind.name());
+    ctx.reply.simple(name);
+    Ok(())
+}
+
+fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let only_new = ctx.name == "renamenx";
+    let (from, to) = (args[1], args[2]);
+    if !ctx.db.exists(from) {
+        return Err(Error::NO_KEY);
+    }
+    let done = !(only_new && ctx.db.exists(to));
+    if done && from != to {
+        let (value, deadline_ms) = ctx.db.take(from).expect("it exists");
+        put(ctx, to, value, deadline_ms);
+    }
+    if only_new {
+        ctx.reply.integer(done.into());
+    } else {
+        ctx.reply.ok();
+    }
+    Ok(())
+}
+
+/// Puts a value with its deadline in the place of whatever a key holds.
+fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: Value, deadline_ms: Option<u64>) {
+    match value {
+        Value::Str(s) => {
+            let deadline = deadline_ms.map_or(Deadline::Clear, Deadline::At);
+            ctx.db.set_string(key, &s, deadline);
+        }
+        value => {
+            ctx.db.set(key, value);
+            if deadline_ms.is_some() {
+                ctx.db.set_deadline_ms(key, deadline_ms);
+            }
+        }
+    }
+}
+
+fn database(ctx: &Ctx<'_, '_>, arg: &[u8], wrong: Error) -> Result<u16, Error> {
+    let db = parse_integer(arg).ok_or(wrong)?;
+    let db = u16::try_from(db).ok().filter(|db| *db < ctx.db.databases());
+    db.ok_or(Error::DB_INDEX)
+}
+
+fn copy(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (from, to) = (args[1], args[2]);
+    let (mut db, mut replace) = (ctx.db.db(), false);
+    let mut options = args[3..].iter();
+    while let Some(option) = options.next() {
+        if is(option, "replace") {
+            replace = true;
+        } else if is(option, "db") {
+            let arg = options.next().ok_or(Error::SYNTAX)?;
+            db = database(ctx, arg, Error::NOT_INTEGER)?;
+        } else {
+            return Err(Error::SYNTAX);
+        }
+    }
+    if db == ctx.db.db() && from == to {
+        return Err(Error::new(
+            "ERR source and destination objects are the same",
+        ));
+    }
+    let source = ctx.db.value(from).map(|value| value.to_value());
+    let done = match source {
+        None => false,
+        Some(value) => {
+            let deadline_ms = ctx.db.deadline_ms(from).flatten();
+            let here = ctx.db.swap_db(db);
+            let free = replace || !ctx.db.exists(to);
+            if free {
+                put(ctx, to, value, deadline_ms);
+            }
+            ctx.db.swap_db(here);
+            free
+        }
+    };
+    ctx.reply.integer(done.into());
+    Ok(())
+}
+
+fn move_(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let key = args[1];
+    let db = database(ctx, args[2], Error::NOT_INTEGER)?;
+    if db == ctx.db.db() {
+        return Err(Error::new(
+            "ERR source and destination objects are the same",
+        ));
+    }
+    let here = ctx.db.swap_db(db);
+    let taken = ctx.db.exists(key);
+    ctx.db.swap_db(here);
+    let value = if taken { None } else { ctx.db.take(key) };
+    let done = value.is_some();
+    if let Some((value, deadline_ms)) = value {
+        ctx.db.swap_db(db);
+        put(ctx, key, value, deadline_ms);
+        ctx.db.swap_db(here);
+    }
+    ctx.reply.integer(done.into());
+    Ok(())
+}
+
+fn randomkey(ctx: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
+    let key = ctx.db.random_key(ctx.rng);
+    ctx.reply.bulk_or_null(key.as_deref());
+    Ok(())
+}
+
+fn keys(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let mut found = Vec::new();
+    let mut cursor = 0;
+    loop {
+        cursor = ctx.db.scan(cursor, 1024, &mut |key, _| {
+            if glob::matches(args[1], key) {
+                found.push(key.to_vec());
+            }
+        });
+        if cursor == 0 {
+            break;
+        }
+    }
+    ctx.reply.array(found.len());
+    found.iter().for_each(|key| ctx.reply.bulk(key));
+    Ok(())
+}
+
+fn scan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let cursor = std::str::from_utf8(args[1])
+        .ok()
+        .and_then(|s| s.parse::<u64>().ok());
+    let cursor = cursor.ok_or(Error::new("ERR invalid cursor"))?;
+    let (mut count, mut pattern, mut kind) = (10, None, None);
+    for option in args[2..].chunks(2) {
+        let &[name, value] = option else {
+            return Err(Error::SYNTAX);
+        };
+        if is(name, "count") {
+            count = integer(value)?;
+            if count < 1 {
+                return Err(Error::SYNTAX);
+            }
+        } else if is(name, "match") {
+            pattern = Some(value);
+        } else if is(name, "type") {
+            kind = Some(value);
+        } else {
+            return Err(Error::SYNTAX);
+        }
+    }
+    let mut found = Vec::new();
+    let next = ctx.db.scan(cursor, count as usize, &mut |key, value| {
+        let is_kind = kind.is_none_or(|kind| is(kind, value.kind().name()));
+        if is_kind && pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
+            found.push(key.to_vec());
+        }
+    });
+    ctx.reply.array(2);
+    ctx.reply.bulk(next.to_string().as_bytes());
+    ctx.reply.array(found.len());
+    found.iter().for_each(|key| ctx.reply.bulk(key));
+    Ok(())
+}
+
+fn dbsize(ctx: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
+    ctx.reply.integer(ctx.db.len() as i64);
+    Ok(())
+}
+
+fn flush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    match args {
+        [_] => {}
+        [_, how] if is(how, "sync") || is(how, "async") => {}
+        _ => return Err(Error::SYNTAX),
+    }
+    if ctx.name == "flushdb" {
+        ctx.db.flush();
+    } else {
+        let here = ctx.db.db();
+        for db in 0..ctx.db.databases() {
+            ctx.db.swap_db(db);
+            ctx.db.flush();
+        }
+        ctx.db.swap_db(here);
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn swapdb(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let a = database(ctx, args[1], Error::new("ERR invalid first DB index"))?;
+    let b = database(ctx, args[2], Error::new("ERR invalid second DB index"))?;
+    if a != b {
+        ctx.db.swap_databases(a, b);
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn object(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let sub = args[1];
+    if is(sub, "help") && args.len() == 2 {
+        let lines = [
+            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "ENCODING <key>",
+            "    Return the kind of internal representation used for the value of <key>.",
+            "FREQ <key>",
+            "    Return the access frequency index of <key>.",
+            "IDLETIME <key>",
+            "    Return the idle time of <key> in seconds.",
+            "REFCOUNT <key>",
+            "    Return the number of references to the value of <key>.",
+            "HELP",
+            "    Print this help.",
+        ];
+        ctx.reply.array(lines.len());
+        lines.iter().for_each(|line| ctx.reply.simple(line));
+        return Ok(());
+    }
+    let known = ["encoding", "refcount", "idletime", "freq"];
+    let Some(sub) = known.into_iter().find(|name| is(sub, name)) else {
+        return Err(unknown_subcommand("OBJECT", sub));
+    };
+    let [_, _, key] = args else {
+        return Err(Error::arity(&format!("object|{sub}")));
+    };
+    let Some(value) = ctx.db.peek_value(key) else {
+        ctx.reply.null();
+        return Ok(());
+    };
+    match sub {
+        "encoding" => ctx.reply.bulk(encoding(value).as_bytes()),
+        "refcount" => ctx.reply.integer(1),
+        "idletime" => ctx.reply.integer(ctx.db.idle_s(key).unwrap_or(0) as i64),
+        _ => {
+            return Err(Error::new(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+                 Please note that when switching between policies at runtime LRU and LFU data \
+                 will take some time to adjust.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn encoding(value: ValueRef<'_>) -> &'static str {
+    /// Longest string that Redis keeps beside its key.
+    const EMBEDDED: usize = 44;
+    match value {
+        ValueRef::Str(s) if parse_integer(s).is_some() => "int",
+        ValueRef::Str(s) if s.len() <= EMBEDDED => "embstr",
+        ValueRef::Str(_) => "raw",
+        ValueRef::List(x) => x.encoding(),
+        ValueRef::Hash(x) => x.encoding(),
+        ValueRef::Set(x) => x.encoding(),
+        ValueRef::ZSet(x) => x.encoding(),
+    }
+}
+
+fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    if !is(args[1], "usage") {
+        return Err(unknown_subcommand("MEMORY", args[1]));
+    }
+    match args {
+        [_, _, _] => {}
+        [_, _, _, samples, n] if is(samples, "samples") => {
+            if integer(n)? < 0 {
+                return Err(Error::SYNTAX);
+            }
+        }
+        [_, _] => return Err(Error::arity("memory|usage")),
+        _ => return Err(Error::SYNTAX),
+    }
+    match ctx.db.bytes(args[2]) {
+        Some(bytes) => ctx.reply.integer(bytes as i64),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}
+
+fn unknown_subcommand(command: &str, sub: &[u8]) -> Error {
+    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
+    Error(format!("ERR unknown subcommand '{sub}'. Try {command} HELP.").into())
+}
+
+fn unsupported(_: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let name = String::from_utf8_lossy(args[0]);
+    Err(Error(
+        format!("ERR {name} is not supported by this server").into(),
+    ))
+}

@@ -1,12 +1,48 @@
 //! Commands about strings.
 
-use super::{Ctx, Done, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::parse::{integer, is, range};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::reply::decimal;
 use crate::store::Deadline;
+use crate::types::score;
+
+const PAIRS: Keys = Keys::Range {
+    first: 1,
+    last: -1,
+    step: 2,
+};
+
+/// Longest string; bytes.
+pub(super) const LONGEST: usize = 512 << 20;
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("get", 2, READ | FAST, Keys::ONE, get),
     Spec::new("set", -3, WRITE | MEMORY, Keys::ONE, set),
-    Spec::new("del", -2, WRITE, Keys::REST, del),
+    Spec::new("setnx", 3, WRITE | MEMORY | FAST, Keys::ONE, setnx),
+    Spec::new("setex", 4, WRITE | MEMORY, Keys::ONE, setex),
+    Spec::new("psetex", 4, WRITE | MEMORY, Keys::ONE, setex),
+    Spec::new("getset", 3, WRITE | MEMORY | FAST, Keys::ONE, getset),
+    Spec::new("getex", -2, WRITE | FAST, Keys::ONE, getex),
+    Spec::new("getdel", 2, WRITE | FAST, Keys::ONE, getdel),
+    Spec::new("mget", -2, READ | FAST, Keys::REST, mget),
+    Spec::new("mset", -3, WRITE | MEMORY, PAIRS, mset),
+    Spec::new("msetnx", -3, WRITE | MEMORY, PAIRS, msetnx),
+    Spec::new("append", 3, WRITE | MEMORY | FAST, Keys::ONE, append),
+    Spec::new("strlen", 2, READ | FAST, Keys::ONE, strlen),
+    Spec::new("setrange", 4, WRITE | MEMORY, Keys::ONE, setrange),
+    Spec::new("getrange", 4, READ, Keys::ONE, getrange),
+    Spec::new("substr", 4, READ, Keys::ONE, getrange),
+    Spec::new("incr", 2, WRITE | MEMORY | FAST, Keys::ONE, incr),
+    Spec::new("decr", 2, WRITE | MEMORY | FAST, Keys::ONE, decr),
+    Spec::new("incrby", 3, WRITE | MEMORY | FAST, Keys::ONE, incrby),
+    Spec::new("decrby", 3, WRITE | MEMORY | FAST, Keys::ONE, decrby),
+    Spec::new(
+        "incrbyfloat",
+        3,
+        WRITE | MEMORY | FAST,
+        Keys::ONE,
+        incrbyfloat,
+    ),
 ];
 
 fn get(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
@@ -14,14 +50,368 @@ fn get(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
+/// The options of SET and GETEX.
+#[derive(Default)]
+struct Options {
+    deadline_ms: Option<u64>,
+    keep: bool,
+    persist: bool,
+    absent: bool,
+    present: bool,
+    get: bool,
+}
+
+impl Options {
+    fn parse(ctx: &Ctx<'_, '_>, args: &[&[u8]], for_set: bool) -> Result<Options, Error> {
+        let mut options = Options::default();
+        let mut timed = false;
+        let mut args = args.iter();
+        while let Some(&arg) = args.next() {
+            let fresh = !timed && !options.keep && !options.persist;
+            if for_set && is(arg, "nx") && !options.present {
+                options.absent = true;
+            } else if for_set && is(arg, "xx") && !options.absent {
+                options.present = true;
+            } else if for_set && is(arg, "get") {
+                options.get = true;
+            } else if for_set && is(arg, "keepttl") && fresh {
+                options.keep = true;
+            } else if !for_set && is(arg, "persist") && fresh {
+                options.persist = true;
+            } else {
+                let unit = Unit::of(arg).filter(|_| fresh).ok_or(Error::SYNTAX)?;
+                let value = args.next().ok_or(Error::SYNTAX)?;
+                timed = true;
+                options.deadline_ms = Some(unit.deadline_ms(value, ctx)?);
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// How a time is said.
+#[derive(Clone, Copy)]
+pub(super) struct Unit {
+    pub(super) seconds: bool,
+    pub(super) absolute: bool,
+}
+
+impl Unit {
+    fn of(option: &[u8]) -> Option<Unit> {
+        let unit = |seconds, absolute| Some(Unit { seconds, absolute });
+        match () {
+            () if is(option, "ex") => unit(true, false),
+            () if is(option, "px") => unit(false, false),
+            () if is(option, "exat") => unit(true, true),
+            () if is(option, "pxat") => unit(false, true),
+            () => None,
+        }
+    }
+
+    /// Milliseconds since 1970 of a time to come, which is above zero.
+    fn deadline_ms(self, value: &[u8], ctx: &Ctx<'_, '_>) -> Result<u64, Error> {
+        let value = integer(value)?;
+        let at = if value <= 0 {
+            None
+        } else {
+            self.at_ms(value, ctx.now_ms)
+        };
+        let at = at.and_then(|at| u64::try_from(at).ok());
+        at.ok_or_else(|| Error::expire_time(ctx.name))
+    }
+
+    /// Milliseconds since 1970; `None` if that does not fit.
+    pub(super) fn at_ms(self, value: i64, now_ms: u64) -> Option<i64> {
+        let ms = if self.seconds {
+            value.checked_mul(1000)?
+        } else {
+            value
+        };
+        if self.absolute {
+            Some(ms)
+        } else {
+            ms.checked_add(now_ms as i64)
+        }
+    }
+}
+
 fn set(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    ctx.db.set_string(args[1], args[2], Deadline::Clear);
+    let (key, value) = (args[1], args[2]);
+    if args.len() == 3 {
+        ctx.db.set_string(key, value, Deadline::Clear);
+        ctx.reply.ok();
+        return Ok(());
+    }
+    let options = Options::parse(ctx, &args[3..], true)?;
+    if options.get {
+        ctx.reply.bulk_or_null(ctx.db.string(key)?);
+    }
+    let wanted = (!options.absent && !options.present) || ctx.db.exists(key) == options.present;
+    if !wanted {
+        if !options.get {
+            ctx.reply.null();
+        }
+        return Ok(());
+    }
+    let deadline = match options.deadline_ms {
+        Some(at) => Deadline::At(at),
+        None if options.keep => Deadline::Keep,
+        None => Deadline::Clear,
+    };
+    put(ctx, key, value, deadline);
+    if !options.get {
+        ctx.reply.ok();
+    }
+    Ok(())
+}
+
+/// Sets a string, and says so in a form that no clock has a part in. A time that has passed removes
+/// the key.
+fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: &[u8], deadline: Deadline) {
+    match deadline {
+        Deadline::At(at) if at <= ctx.now_ms => {
+            ctx.db.remove(key);
+            if ctx.has_effects() {
+                ctx.rewrite(&[b"DEL", key]);
+            }
+        }
+        Deadline::At(at) => {
+            ctx.db.set_string(key, value, deadline);
+            if ctx.has_effects() {
+                ctx.rewrite(&[
+                    b"SET",
+                    key,
+                    value,
+                    b"PXAT",
+                    decimal(at as i64, &mut [0; 20]),
+                ]);
+            }
+        }
+        Deadline::Clear | Deadline::Keep => {
+            ctx.db.set_string(key, value, deadline);
+            if ctx.has_effects() {
+                let keep: &[&[u8]] = &[b"SET", key, value, b"KEEPTTL"];
+                let len = if deadline == Deadline::Keep { 4 } else { 3 };
+                ctx.rewrite(&keep[..len]);
+            }
+        }
+    }
+}
+
+fn setnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let absent = !ctx.db.exists(args[1]);
+    if absent {
+        ctx.db.set_string(args[1], args[2], Deadline::Clear);
+    }
+    ctx.reply.integer(absent.into());
+    Ok(())
+}
+
+fn setex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let unit = Unit {
+        seconds: ctx.name == "setex",
+        absolute: false,
+    };
+    let at = unit.deadline_ms(args[2], ctx)?;
+    put(ctx, args[1], args[3], Deadline::At(at));
     ctx.reply.ok();
     Ok(())
 }
 
-fn del(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let n = args[1..].iter().filter(|key| ctx.db.remove(key)).count();
-    ctx.reply.integer(n as i64);
+fn getset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    ctx.reply.bulk_or_null(ctx.db.string(args[1])?);
+    ctx.db.set_string(args[1], args[2], Deadline::Clear);
     Ok(())
+}
+
+fn getex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let options = Options::parse(ctx, &args[2..], false)?;
+    let key = args[1];
+    let Some(value) = ctx.db.string(key)? else {
+        ctx.reply.null();
+        return Ok(());
+    };
+    ctx.reply.bulk(value);
+    if let Some(at) = options.deadline_ms {
+        super::expire::set_deadline(ctx, key, at as i64);
+    } else if options.persist && ctx.db.deadline_ms(key) != Some(None) {
+        ctx.db.set_deadline_ms(key, None);
+        if ctx.has_effects() {
+            ctx.rewrite(&[b"PERSIST", key]);
+        }
+    }
+    Ok(())
+}
+
+fn getdel(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    ctx.reply.bulk_or_null(ctx.db.string(args[1])?);
+    ctx.db.remove(args[1]);
+    Ok(())
+}
+
+fn mget(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    ctx.reply.array(args.len() - 1);
+    for key in &args[1..] {
+        // A key of another type is as good as none.
+        ctx.reply.bulk_or_null(ctx.db.string(key).unwrap_or(None));
+    }
+    Ok(())
+}
+
+fn set_pairs(ctx: &mut Ctx<'_, '_>, pairs: &[&[u8]]) {
+    for pair in pairs.chunks_exact(2) {
+        ctx.db.set_string(pair[0], pair[1], Deadline::Clear);
+    }
+}
+
+fn mset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    if args.len() % 2 == 0 {
+        return Err(Error::arity("mset"));
+    }
+    set_pairs(ctx, &args[1..]);
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn msetnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    if args.len() % 2 == 0 {
+        return Err(Error::arity("msetnx"));
+    }
+    let absent = !args[1..].iter().step_by(2).any(|key| ctx.db.exists(key));
+    if absent {
+        set_pairs(ctx, &args[1..]);
+    }
+    ctx.reply.integer(absent.into());
+    Ok(())
+}
+
+fn append(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (key, tail) = (args[1], args[2]);
+    let len = ctx.db.edit_string(key, |s| {
+        if s.len() + tail.len() > LONGEST {
+            return Err(Error::TOO_LONG);
+        }
+        s.extend_from_slice(tail);
+        Ok(s.len())
+    })?;
+    let len = len.unwrap_or_else(|| {
+        ctx.db.set_string(key, tail, Deadline::Clear);
+        tail.len()
+    });
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn strlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let len = ctx.db.string(args[1])?.map_or(0, <[u8]>::len);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn setrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (key, patch) = (args[1], args[3]);
+    let offset = integer(args[2])?;
+    let offset = usize::try_from(offset).map_err(|_| Error::new("ERR offset is out of range"))?;
+    if patch.is_empty() {
+        return strlen(ctx, args);
+    }
+    // The type matters more than the length.
+    ctx.db.string(key)?;
+    let end = offset.saturating_add(patch.len());
+    if end > LONGEST {
+        return Err(Error::TOO_LONG);
+    }
+    let write = |s: &mut Vec<u8>| {
+        s.resize(s.len().max(end), 0);
+        s[offset..end].copy_from_slice(patch);
+        Ok(s.len())
+    };
+    let len = match ctx.db.edit_string(key, write)? {
+        Some(len) => len,
+        None => {
+            let mut fresh = vec![0; end];
+            fresh[offset..].copy_from_slice(patch);
+            ctx.db.set_string(key, &fresh, Deadline::Clear);
+            end
+        }
+    };
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn getrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (start, end) = (integer(args[2])?, integer(args[3])?);
+    let value = ctx.db.string(args[1])?.unwrap_or_default();
+    let part = if start < 0 && end < 0 && start > end {
+        None
+    } else {
+        // An end before the beginning still means the first byte.
+        let end = if end < 0 {
+            end.saturating_add(value.len() as i64).max(0)
+        } else {
+            end
+        };
+        range(start, end, value.len())
+    };
+    ctx.reply
+        .bulk(part.map_or(&[], |(from, to)| &value[from..=to]));
+    Ok(())
+}
+
+fn incr(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    add(ctx, args[1], 1)
+}
+
+fn decr(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    add(ctx, args[1], -1)
+}
+
+fn incrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let by = integer(args[2])?;
+    add(ctx, args[1], by)
+}
+
+fn decrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let by = integer(args[2])?.checked_neg();
+    add(
+        ctx,
+        args[1],
+        by.ok_or(Error::new("ERR decrement would overflow"))?,
+    )
+}
+
+fn add(ctx: &mut Ctx<'_, '_>, key: &[u8], by: i64) -> Done {
+    let old = ctx.db.string(key)?.map_or(Ok(0), integer)?;
+    let new = old.checked_add(by).ok_or(Error::OVERFLOW)?;
+    ctx.db
+        .set_string(key, decimal(new, &mut [0; 20]), Deadline::Keep);
+    ctx.reply.integer(new);
+    Ok(())
+}
+
+fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let key = args[1];
+    let by = super::parse::float(args[2])?;
+    let old = ctx.db.string(key)?.map_or(Ok(0.0), super::parse::float)?;
+    let new = old + by;
+    if !new.is_finite() {
+        return Err(Error::new("ERR increment would produce NaN or Infinity"));
+    }
+    let text = long_format(new);
+    put(ctx, key, text.as_bytes(), Deadline::Keep);
+    ctx.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+/// A number without an exponent and with at most 17 digits behind the point.
+pub(super) fn long_format(x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_string();
+    }
+    let shortest = score::format(x);
+    if shortest.contains(['e', 'E']) {
+        let text = format!("{x:.17}");
+        return text.trim_end_matches('0').trim_end_matches('.').to_string();
+    }
+    shortest
 }

@@ -1,12 +1,110 @@
-//! Removal of keys because memory is short.
+//! Removal of keys because memory is short: the best of a sample goes, until there is room.
 
-use super::Store;
+use super::effect::Gone;
+use super::memory::Entry;
 use super::policy::Policy;
+use super::shard::Shard;
+use super::{Store, clock};
+
+/// Keys that may go for one command, at most.
+const KEYS: usize = 1024;
+/// Samples without any key that may go, after which there is none.
+const MISSES: usize = 64;
+/// Candidates that are compared for one key to go.
+const SAMPLE: usize = 16;
+/// Buckets that are looked at for them.
+const BUCKETS: usize = 64;
 
 impl Store {
     /// Removes keys until memory is below its limit; false if that cannot be.
     pub(crate) fn evict(&self, clock: u32, rng: &mut fastrand::Rng) -> bool {
-        let _ = (clock, rng);
-        self.policy() != Policy::NoEviction
+        let policy = self.policy();
+        if policy == Policy::NoEviction {
+            return false;
+        }
+        let (mut misses, mut at) = (0, rng.usize(..self.shards.len()));
+        for _ in 0..KEYS + MISSES {
+            let mut shard = self.lock(at);
+            if self.evict_one(&mut shard, policy, clock, rng) {
+                misses = 0;
+            } else {
+                misses += 1;
+            }
+            // At once, whatever the slack: it is asked next.
+            self.used.fetch_add(
+                shard.used - shard.used_told,
+                std::sync::atomic::Ordering::Relaxed,
+            );
+            shard.used_told = shard.used;
+            drop(shard);
+            if !self.is_full() {
+                return true;
+            }
+            if misses == MISSES.max(self.shards.len()) {
+                return false;
+            }
+            at = (at + 1) % self.shards.len();
+        }
+        // As many went as one command may wait for.
+        true
     }
+
+    /// Removes the best candidate of a sample of a shard's keys; false if none may go.
+    fn evict_one(
+        &self,
+        shard: &mut Shard,
+        policy: Policy,
+        clock: u32,
+        rng: &mut fastrand::Rng,
+    ) -> bool {
+        let databases = shard.tables.len();
+        let first = rng.usize(..databases);
+        for db in (0..databases).map(|i| ((first + i) % databases) as u16) {
+            let expiring = shard.expiring[usize::from(db)];
+            if shard.table(db).len() == 0 || policy.is_volatile() && expiring == 0 {
+                continue;
+            }
+            if let Some(key) = candidate(shard, db, policy, clock, rng) {
+                self.drop_key(shard, db, self.hash(&key), &key, Gone::Evicted);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn candidate(
+    shard: &Shard,
+    db: u16,
+    policy: Policy,
+    clock: u32,
+    rng: &mut fastrand::Rng,
+) -> Option<Vec<u8>> {
+    let table = shard.table(db);
+    let start = rng.usize(..table.buckets());
+    let mut best: Option<(u64, &Entry)> = None;
+    let mut seen = 0;
+    for i in 0..BUCKETS.min(table.buckets()) {
+        table.visit((start + i) % table.buckets(), &mut |entry| {
+            if policy.is_volatile() && !entry.expires() {
+                return;
+            }
+            seen += 1;
+            let worth = match policy {
+                Policy::AllKeysLru | Policy::VolatileLru => {
+                    u64::MAX - clock::idle_ms(entry.clock(), clock)
+                }
+                Policy::VolatileTtl => entry.deadline_ms().unwrap_or(u64::MAX),
+                Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
+                Policy::NoEviction => return,
+            };
+            if best.is_none_or(|(least, _)| worth < least) {
+                best = Some((worth, entry));
+            }
+        });
+        if seen >= SAMPLE {
+            break;
+        }
+    }
+    best.map(|(_, entry)| entry.key().to_vec())
 }

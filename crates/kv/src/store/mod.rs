@@ -31,6 +31,7 @@ mod value;
 mod view;
 mod waiter;
 mod watch;
+mod whole;
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -125,11 +126,12 @@ impl Store {
     pub fn new(settings: Settings) -> Store {
         let databases = settings.databases.clamp(1, 256);
         let shards = settings.shards.clamp(1, 64).next_power_of_two();
-        let shard = |_| Apart(Mutex::new(Shard::new(databases)));
+        let hasher = FixedState::with_seed(settings.seed);
+        let shard = |_| Apart(Mutex::new(Shard::new(databases, &hasher)));
         Store {
             shards: (0..shards).map(shard).collect(),
             databases,
-            hasher: FixedState::with_seed(settings.seed),
+            hasher,
             effects: settings.effects,
             maxmemory: AtomicU64::new(settings.maxmemory),
             policy: AtomicU8::new(settings.policy as u8),

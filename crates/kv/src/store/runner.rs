@@ -10,7 +10,7 @@ use super::view::View;
 use super::waiter::{Blocked, Waiter};
 use super::watch::Watch;
 use super::{Policy, Store};
-use crate::commands::{Ctx, Error, Spec};
+use crate::commands::{Ctx, Error, Keys, Spec};
 use crate::reply::Reply;
 
 /// How a command ended.
@@ -137,14 +137,37 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the commands' first keys need into the cache. Locks shortly; holds nothing
-    /// afterwards unless the store has one shard.
+    /// Brings what the first keys of the next commands need into the cache, up to 32 of them. Takes
+    /// the lock of each key's shard twice, shortly: first the buckets are asked for, then, while
+    /// those of later keys are still on their way, the entries.
     pub fn prefetch<'x>(
         &mut self,
         db: u16,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
     ) {
-        let _ = (db, commands);
+        const MOST: usize = 32;
+        let store = self.guards.store();
+        let (mut hashes, mut n) = ([0; MOST], 0);
+        for (spec, args) in commands.take(MOST) {
+            if let Keys::Range { first, .. } = spec.keys
+                && let Some(key) = args.get(usize::from(first))
+            {
+                hashes[n] = store.hash(key);
+                n += 1;
+            }
+        }
+        // One alone would only be looked up twice.
+        let hashes = if n > 1 { &hashes[..n] } else { &[] };
+        for &hash in hashes {
+            let at = store.shard_of(hash);
+            self.guards.hold(1 << at);
+            self.guards.peek(at).table(db).prefetch_bucket(hash);
+        }
+        for &hash in hashes {
+            let at = store.shard_of(hash);
+            self.guards.hold(1 << at);
+            self.guards.peek(at).table(db).prefetch_entry(hash);
+        }
     }
 
     /// Locks what all commands of a transaction need; whether nothing that was watched has

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+
 use super::memory::Entry;
 use super::table::Table;
 use super::waiter::Waiter;
@@ -26,8 +28,8 @@ pub(crate) struct Shard {
     /// Bytes of memory, and how many of them the store has been told of.
     pub(crate) used: i64,
     pub(crate) used_told: i64,
-    /// Where active expiry goes on: the database, and the table's cursor.
-    pub(crate) expiry_at: (u16, u64),
+    /// Where active expiry goes on: the database, and the bucket of its table.
+    pub(crate) expiry_at: (u16, usize),
 }
 
 /// A watched key: how often it was changed since the first began to watch, and how many watch.
@@ -47,9 +49,9 @@ pub(crate) struct Counts {
 }
 
 impl Shard {
-    pub(crate) fn new(databases: u16) -> Shard {
+    pub(crate) fn new(databases: u16, hasher: &FixedState) -> Shard {
         Shard {
-            tables: (0..databases).map(|_| Table::default()).collect(),
+            tables: (0..databases).map(|_| Table::new(hasher.clone())).collect(),
             expiring: (0..databases).map(|_| 0).collect(),
             waiters: HashMap::new(),
             watched: HashMap::new(),
@@ -83,6 +85,13 @@ impl Shard {
         self.used -= weight(&entry);
         self.expiring[usize::from(db)] -= usize::from(entry.deadline_ms().is_some());
         Some(entry)
+    }
+
+    /// Removes all keys of a database.
+    pub(crate) fn clear(&mut self, db: u16) {
+        let table = self.table_mut(db).take();
+        table.for_each(&mut |entry| self.used -= weight(entry));
+        self.expiring[usize::from(db)] = 0;
     }
 
     /// Changes an entry, and keeps count of memory and of what expires.

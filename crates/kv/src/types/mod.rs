@@ -15,6 +15,11 @@ macro_rules! stub {
             pub fn is_empty(&self) -> bool {
                 true
             }
+            /// The name of its encoding, as OBJECT ENCODING answers.
+            #[must_use]
+            pub fn encoding(&self) -> &'static str {
+                "listpack"
+            }
             /// Bytes of memory, as an estimate; takes the same time whatever the length.
             #[must_use]
             pub fn bytes(&self) -> usize {

@@ -1,0 +1,129 @@
+//! What commands do with whole databases. They hold the locks of all shards.
+
+use super::shard::Shard;
+use super::value::ValueRef;
+use super::view::View;
+
+impl View<'_, '_> {
+    fn shards(&self) -> usize {
+        self.guards.store().shards.len()
+    }
+
+    /// The number of keys, those past their time included as long as they are not removed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (0..self.shards())
+            .map(|at| self.guards.peek(at).table(self.db).len())
+            .sum()
+    }
+
+    /// Whether there are no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shows the keys of some buckets from `cursor` on, about `count` of them and at most ten times
+    /// as many buckets; returns where to go on, 0 at the end. From 0 to 0, every key that is there
+    /// all the time is shown at least once, whatever happens in between.
+    pub fn scan(
+        &self,
+        cursor: u64,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], ValueRef<'_>),
+    ) -> u64 {
+        let shards = self.shards() as u64;
+        let mut at = (cursor % shards) as usize;
+        let mut within = cursor / shards;
+        let mut shown = 0;
+        let mut buckets_left = count.saturating_mul(10);
+        while buckets_left > 0 {
+            let table = self.guards.peek(at).table(self.db);
+            buckets_left -= usize::from(table.len() > 0);
+            within = table.scan(within, &mut |entry| {
+                if entry.deadline_ms().is_none_or(|at| at > self.now_ms) {
+                    shown += 1;
+                    visit(entry.key(), entry.value());
+                }
+            });
+            if within == 0 {
+                at += 1;
+                if at as u64 == shards {
+                    return 0;
+                }
+            }
+            if shown >= count {
+                break;
+            }
+        }
+        within * shards + at as u64
+    }
+
+    /// A key, by chance; `None` if there are none.
+    pub fn random_key(&self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
+        /// Keys past their time that are passed over before one is good enough to be removed.
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            // A shard by the number of its keys, so that every key has the same chance.
+            let len = self.len();
+            if len == 0 {
+                return None;
+            }
+            let mut nth = rng.usize(..len);
+            for at in 0..self.shards() {
+                let table = self.guards.peek(at).table(self.db);
+                if nth >= table.len() {
+                    nth -= table.len();
+                    continue;
+                }
+                let entry = table.random(rng)?;
+                if entry.deadline_ms().is_none_or(|at| at > self.now_ms) {
+                    return Some(entry.key().to_vec());
+                }
+                break;
+            }
+        }
+        None
+    }
+
+    /// Removes all keys of this database.
+    pub fn flush(&mut self) {
+        let db = self.db;
+        let store = self.guards.store();
+        for at in 0..self.shards() {
+            let shard = self.guards.shard(at);
+            shard.note_change_of_db(db, true, |key| store.hash(key));
+            shard.clear(db);
+        }
+        self.changes += 1;
+    }
+
+    /// Exchanges two databases; clients that wait for a key may be served.
+    pub fn swap_databases(&mut self, a: u16, b: u16) {
+        let store = self.guards.store();
+        for at in 0..self.shards() {
+            let shard = self.guards.shard(at);
+            for db in [a, b] {
+                shard.note_change_of_db(db, false, |key| store.hash(key));
+            }
+            shard.tables.swap(a.into(), b.into());
+            shard.expiring.swap(a.into(), b.into());
+            let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
+            self.ready
+                .extend(waited.map(|(db, key)| (*db, key.to_vec())));
+        }
+        self.changes += 1;
+    }
+}
+
+impl Shard {
+    /// Tells the watchers of all keys of a database, or of those that exist.
+    fn note_change_of_db(&mut self, db: u16, existing_only: bool, hash: impl Fn(&[u8]) -> u64) {
+        let table = &self.tables[usize::from(db)];
+        for ((of, key), watched) in &mut self.watched {
+            if *of == db && (!existing_only || table.find(hash(key), key).is_some()) {
+                watched.version += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The commands about keys, strings, bits and expiry, through a runner: arguments in, reply out.
+
+use tidewire_kv::commands::find;
+use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::store::{Policy, Settings, Store};
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// Runs a line of words on database 0 at a time; its reply, line ends as spaces.
+fn at(store: &Store, now_ms: u64, proto: Proto, line: &str) -> String {
+    let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    let spec = find(args[0]).unwrap_or_else(|| panic!("no command: {line}"));
+    assert!(spec.takes(args.len()), "arity: {line}");
+    let mut reply = Reply::new(proto);
+    let mut runner = store.runner(now_ms, now_ms.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    runner.run(spec, 0, &args, &mut reply);
+    let text = String::from_utf8_lossy(reply.bytes()).replace("\r\n", " ");
+    text.trim_end().to_string()
+}
+
+fn check(store: &Store, now_ms: u64, cases: &[(&str, &str)]) {
+    for (line, expected) in cases {
+        assert_eq!(at(store, now_ms, Proto::Resp2, line), *expected, "{line}");
+    }
+}
+
+fn store() -> Store {
+    Store::new(Settings::default())
+}
+
+#[test]
+fn strings() {
+    check(
+        &store(),
+        NOW,
+        &[
+            ("GET k", "$-1"),
+            ("SET k v", "+OK"),
+            ("SET k w NX", "$-1"),
+            ("SET k w NX GET", "$1 v"),
+            ("SET k w XX GET", "$1 v"),
+            ("SET k w NX XX", "-ERR syntax error"),
+            ("SET k w EX 0", "-ERR invalid expire time in 'set' command"),
+            (
+                "SET k w EX x",
+                "-ERR value is not an integer or out of range",
+            ),
+            ("SET k w EX 1 PX 1", "-ERR syntax error"),
+            ("SET none v XX", "$-1"),
+            ("GETSET k x", "$1 w"),
+            ("APPEND k yz", ":3"),
+            ("APPEND new ab", ":2"),
+            ("STRLEN k", ":3"),
+            ("GETRANGE k 0 -2", "$2 xy"),
+            ("GETRANGE k -2 -1", "$2 yz"),
+            ("GETRANGE k 5 9", "$0"),
+            ("SETRANGE k 5 !", ":6"),
+            ("GET k", "$6 xyz\0\0!"),
+            ("SETRANGE k -1 !", "-ERR offset is out of range"),
+            (
+                "SETRANGE k 536870912 !",
+                "-ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            ),
+            ("SETNX k v", ":0"),
+            ("SETNX n 5", ":1"),
+            ("INCR n", ":6"),
+            ("DECRBY n 10", ":-4"),
+            ("INCRBY n 9223372036854775807", ":9223372036854775803"),
+            ("INCRBY n 10", "-ERR increment or decrement would overflow"),
+            (
+                "DECRBY n -9223372036854775808",
+                "-ERR decrement would overflow",
+            ),
+            ("INCR k", "-ERR value is not an integer or out of range"),
+            ("SET f 10.5", "+OK"),
+            ("INCRBYFLOAT f 0.1", "$4 10.6"),
+            ("INCRBYFLOAT f x", "-ERR value is not a valid float"),
+            ("MSET a 1 b 2", "+OK"),
+            (
+                "MSET a 1 b",
+                "-ERR wrong number of arguments for 'mset' command",
+            ),
+            ("MGET a none b", "*3 $1 1 $-1 $1 2"),
+            ("MSETNX c 1 a 2", ":0"),
+            ("EXISTS c a a", ":2"),
+            ("GETDEL a", "$1 1"),
+            ("GETDEL a", "$-1"),
+        ],
+    );
+    assert_eq!(at(&store(), NOW, Proto::Resp3, "GET k"), "_");
+}
+
+#[test]
+fn bits() {
+    check(
+        &store(),
+        NOW,
+        &[
+            ("SETBIT k 7 1", ":0"),
+            ("SETBIT k 7 0", ":1"),
+            (
+                "SETBIT k 4294967296 1",
+                "-ERR bit offset is not an integer or out of range",
+            ),
+            ("SETBIT k 1 2", "-ERR bit is not an integer or out of range"),
+            ("SET k foobar", "+OK"),
+            ("GETBIT k 1", ":1"),
+            ("GETBIT k 1000", ":0"),
+            ("BITCOUNT k", ":26"),
+            ("BITCOUNT k 0 0", ":4"),
+            ("BITCOUNT k 1 1 BYTE", ":6"),
+            ("BITCOUNT k 5 30 BIT", ":17"),
+            ("BITCOUNT k 0", "-ERR syntax error"),
+            ("BITPOS k 1", ":1"),
+            ("BITPOS k 0 1", ":8"),
+            ("BITPOS none 0", ":0"),
+            ("BITPOS none 1", ":-1"),
+            ("BITPOS k 2", "-ERR The bit argument must be 1 or 0."),
+            ("SET a abc", "+OK"),
+            ("SET b ab", "+OK"),
+            ("BITOP XOR d a b", ":3"),
+            ("GET d", "$3 \0\0c"),
+            ("BITOP AND d a b", ":3"),
+            ("GET d", "$3 ab\0"),
+            (
+                "BITOP NOT d a b",
+                "-ERR BITOP NOT must be called with a single source key.",
+            ),
+            ("BITOP OR d none", ":0"),
+            ("EXISTS d", ":0"),
+        ],
+    );
+}
+
+#[test]
+fn keys() {
+    check(
+        &store(),
+        NOW,
+        &[
+            ("RENAME a b", "-ERR no such key"),
+            ("SET a 1 EX 100", "+OK"),
+            ("RENAME a b", "+OK"),
+            ("TTL b", ":100"),
+            ("TYPE b", "+string"),
+            ("TYPE a", "+none"),
+            ("COPY b c", ":1"),
+            ("COPY b c", ":0"),
+            ("COPY b c REPLACE", ":1"),
+            (
+                "COPY b b",
+                "-ERR source and destination objects are the same",
+            ),
+            ("COPY b b DB 1", ":1"),
+            ("MOVE b 1", ":0"),
+            ("MOVE c 1", ":1"),
+            ("MOVE b 99", "-ERR DB index is out of range"),
+            ("DBSIZE", ":1"),
+            ("KEYS *", "*1 $1 b"),
+            ("RANDOMKEY", "$1 b"),
+            ("SCAN 0", "*2 $1 0 *1 $1 b"),
+            ("SCAN 0 TYPE list", "*2 $1 0 *0"),
+            ("SCAN x", "-ERR invalid cursor"),
+            ("SCAN 0 COUNT 0", "-ERR syntax error"),
+            ("SWAPDB 0 1", "+OK"),
+            ("DBSIZE", ":2"),
+            ("OBJECT ENCODING b", "$3 int"),
+            ("OBJECT REFCOUNT b", ":1"),
+            ("OBJECT IDLETIME b", ":0"),
+            (
+                "OBJECT NOPE b",
+                "-ERR unknown subcommand 'NOPE'. Try OBJECT HELP.",
+            ),
+            ("MEMORY USAGE none", "$-1"),
+            ("UNLINK b c none", ":2"),
+            ("RANDOMKEY", "$-1"),
+            ("FLUSHALL", "+OK"),
+            ("SWAPDB 0 1", "+OK"),
+            ("DBSIZE", ":0"),
+        ],
+    );
+}
+
+#[test]
+fn expiry() {
+    let store = store();
+    check(
+        &store,
+        NOW,
+        &[
+            ("EXPIRE k 10", ":0"),
+            ("TTL k", ":-2"),
+            ("SET k v", "+OK"),
+            ("TTL k", ":-1"),
+            ("EXPIRE k 10 GT", ":0"),
+            ("EXPIRE k 10 XX", ":0"),
+            ("EXPIRE k 10 LT", ":1"),
+            ("EXPIRE k 10 NX", ":0"),
+            ("EXPIRE k 5 GT", ":0"),
+            ("EXPIRE k 20 GT", ":1"),
+            (
+                "EXPIRE k 20 NX GT",
+                "-ERR NX and XX, GT or LT options at the same time are not compatible",
+            ),
+            ("EXPIRE k 20 NOPE", "-ERR Unsupported option NOPE"),
+            (
+                "EXPIRE k 9223372036854775807",
+                "-ERR invalid expire time in 'expire' command",
+            ),
+            ("PTTL k", ":20000"),
+            ("EXPIRETIME k", ":1700000020"),
+            ("PEXPIRETIME k", ":1700000020000"),
+            ("SET k w KEEPTTL", "+OK"),
+            ("TTL k", ":20"),
+            ("GETEX k PERSIST", "$1 w"),
+            ("TTL k", ":-1"),
+            ("GETEX k PX 1500", "$1 w"),
+            ("SET gone v PXAT 1", "+OK"),
+            ("EXISTS gone", ":0"),
+            ("SET past v", "+OK"),
+            ("PEXPIREAT past 5", ":1"),
+            ("EXISTS past", ":0"),
+        ],
+    );
+    check(&store, NOW + 1499, &[("GET k", "$1 w")]);
+    check(
+        &store,
+        NOW + 1500,
+        &[("TTL k", ":-2"), ("GET k", "$-1"), ("DBSIZE", ":0")],
+    );
+    assert_eq!(store.stats().expired, 1);
+}
+
+#[test]
+fn active_expiry_removes_all_that_is_due_and_nothing_else() {
+    let store = store();
+    for i in 0..20_000 {
+        let option = if i % 2 == 0 { " PX 10" } else { " PX 1000000" };
+        at(&store, NOW, Proto::Resp2, &format!("SET key{i} v{option}"));
+    }
+    assert_eq!(store.expire(NOW + 9), 0);
+    store.set_active_expire(false);
+    assert_eq!(store.expire(NOW + 10), 0);
+    store.set_active_expire(true);
+    let rounds = (0..1000).take_while(|_| {
+        store.expire(NOW + 10);
+        store.keyspace(0).keys > 10_000
+    });
+    assert!(rounds.count() < 1000);
+    assert_eq!(store.keyspace(0).keys, 10_000);
+    assert_eq!(store.stats().expired, 10_000);
+}
+
+#[test]
+fn memory_stays_below_its_limit() {
+    let value = "v".repeat(100);
+    for policy in Policy::ALL {
+        let store = Store::new(Settings {
+            maxmemory: 2_000_000,
+            policy,
+            shards: 4,
+            ..Settings::default()
+        });
+        let mut refused = 0;
+        for i in 0..30_000 {
+            let option = if i % 2 == 0 { " EX 1000" } else { "" };
+            if i % 2 == 1 && policy.is_volatile() && i > 5000 {
+                continue;
+            }
+            let reply = at(
+                &store,
+                NOW + i,
+                Proto::Resp2,
+                &format!("SET key{i} {value}{option}"),
+            );
+            if reply != "+OK" {
+                assert_eq!(
+                    reply,
+                    "-OOM command not allowed when used memory > 'maxmemory'."
+                );
+                refused += 1;
+            }
+        }
+        assert_eq!(refused > 0, policy == Policy::NoEviction, "{policy:?}");
+        assert_eq!(
+            store.stats().evicted > 0,
+            policy != Policy::NoEviction,
+            "{policy:?}"
+        );
+        let used = store.used_memory();
+        assert!((1_000_000..2_700_000).contains(&used), "{policy:?}: {used}");
+        if policy == Policy::AllKeysLru {
+            let kept = |from: u64| {
+                (from..from + 1000)
+                    .filter(|i| at(&store, NOW, Proto::Resp2, &format!("EXISTS key{i}")) == ":1")
+                    .count()
+            };
+            assert!(kept(29_000) > 900);
+            assert!(kept(0) < 100);
+        }
+    }
+}
+
+#[test]
+fn multi_key_commands_are_atomic() {
+    let store = store();
+    std::thread::scope(|scope| {
+        for n in 0..2 {
+            let store = &store;
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    at(store, NOW, Proto::Resp2, &format!("MSET a {n} b {n} c {n}"));
+                }
+            });
+        }
+        for _ in 0..2000 {
+            let all = at(&store, NOW, Proto::Resp2, "MGET c a b");
+            assert!(
+                ["*3 $1 0 $1 0 $1 0", "*3 $1 1 $1 1 $1 1", "*3 $-1 $-1 $-1"].contains(&&*all),
+                "{all}"
+            );
+        }
+    });
+}
