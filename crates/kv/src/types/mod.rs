@@ -1,7 +1,10 @@
 //! The data structures behind the values of keys: plain data, no locks, no clock.
 
 pub mod glob;
+mod list;
 pub mod score;
+
+pub use list::{End, List};
 
 macro_rules! stub {
     ($($name:ident)*) => {$(
@@ -29,4 +32,4 @@ macro_rules! stub {
     )*};
 }
 
-stub!(List Hash Set ZSet);
+stub!(Hash Set ZSet);

@@ -1,0 +1,339 @@
+//! Lists: a deque of blocks, each with its elements packed one after the other.
+//!
+//! The one idea: both ends are cheap because only the block at that end is touched, and an element
+//! in the middle is found by counting blocks, not elements.
+
+use std::collections::VecDeque;
+
+/// Most bytes of elements in a block, unless one element alone has more.
+const BLOCK_BYTES: usize = 4096;
+/// Most elements in a block.
+const BLOCK_ELEMENTS: usize = 128;
+/// A list with more bytes than this calls itself a quicklist, as Redis does.
+const LISTPACK_BYTES: usize = 8192;
+
+/// Elements packed one after the other.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    bytes: Vec<u8>,
+    /// Where each element ends in `bytes`.
+    ends: Vec<u32>,
+}
+
+impl Block {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn span(&self, at: usize) -> std::ops::Range<usize> {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        start as usize..self.ends[at] as usize
+    }
+
+    fn get(&self, at: usize) -> &[u8] {
+        &self.bytes[self.span(at)]
+    }
+
+    fn has_room(&self, element: &[u8]) -> bool {
+        self.len() < BLOCK_ELEMENTS && self.bytes.len() + element.len() <= BLOCK_BYTES
+    }
+
+    fn insert(&mut self, at: usize, element: &[u8]) {
+        let start = if at == 0 {
+            0
+        } else {
+            self.ends[at - 1] as usize
+        };
+        if at == self.len() {
+            self.bytes.extend_from_slice(element);
+        } else {
+            self.bytes.splice(start..start, element.iter().copied());
+        }
+        let more = element.len() as u32;
+        self.ends.insert(at, start as u32 + more);
+        self.ends[at + 1..].iter_mut().for_each(|end| *end += more);
+    }
+
+    fn remove(&mut self, at: usize) -> Vec<u8> {
+        let span = self.span(at);
+        let less = span.len() as u32;
+        let element = self.bytes.drain(span).collect();
+        self.ends.remove(at);
+        self.ends[at..].iter_mut().for_each(|end| *end -= less);
+        element
+    }
+
+    fn split(&mut self, at: usize) -> Block {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        let bytes = self.bytes.split_off(start as usize);
+        let ends = self.ends.split_off(at);
+        Block {
+            bytes,
+            ends: ends.into_iter().map(|end| end - start).collect(),
+        }
+    }
+}
+
+/// One end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The head.
+    Left,
+    /// The tail.
+    Right,
+}
+
+/// Elements in order.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    blocks: VecDeque<Block>,
+    len: usize,
+    /// Of all elements.
+    bytes: usize,
+    /// It has been long, and is not yet short again.
+    long: bool,
+}
+
+impl List {
+    /// How many elements there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The name of its encoding, as OBJECT ENCODING answers.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        if self.long { "quicklist" } else { "listpack" }
+    }
+
+    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<List>() + self.bytes + 4 * self.len + size_of::<Block>() * self.blocks.len()
+    }
+
+    /// Adds an element at an end.
+    pub fn push(&mut self, end: End, element: &[u8]) {
+        let block = match end {
+            End::Left => self.blocks.front_mut(),
+            End::Right => self.blocks.back_mut(),
+        };
+        match block {
+            Some(block) if block.has_room(element) => {
+                let at = if end == End::Left { 0 } else { block.len() };
+                block.insert(at, element);
+            }
+            _ => {
+                let mut block = Block::default();
+                block.insert(0, element);
+                match end {
+                    End::Left => self.blocks.push_front(block),
+                    End::Right => self.blocks.push_back(block),
+                }
+            }
+        }
+        self.grown(element);
+    }
+
+    /// Takes the element at an end.
+    pub fn pop(&mut self, end: End) -> Option<Vec<u8>> {
+        let last = self.len.checked_sub(1)?;
+        let at = if end == End::Left { 0 } else { last };
+        self.remove(at)
+    }
+
+    /// The element at an index from 0.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let (block, at) = self.find(index)?;
+        Some(self.blocks[block].get(at))
+    }
+
+    /// Puts another element in the place of one; whether there was one.
+    pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
+        if self.remove(index).is_none() {
+            return false;
+        }
+        self.insert(index, element);
+        true
+    }
+
+    /// Adds an element in front of the one at `index`, which is at most the length.
+    pub fn insert(&mut self, index: usize, element: &[u8]) {
+        let Some((number, at)) = self.find(index) else {
+            return self.push(End::Right, element);
+        };
+        if !self.blocks[number].has_room(element) && at > 0 {
+            let behind = self.blocks[number].split(at);
+            self.blocks.insert(number + 1, behind);
+        }
+        let block = &mut self.blocks[number];
+        if block.has_room(element) {
+            block.insert(at, element);
+        } else {
+            let mut block = Block::default();
+            block.insert(0, element);
+            self.blocks.insert(number + usize::from(at > 0), block);
+        }
+        self.grown(element);
+    }
+
+    /// Takes out the element at an index.
+    pub fn remove(&mut self, index: usize) -> Option<Vec<u8>> {
+        let (number, at) = self.find(index)?;
+        let block = &mut self.blocks[number];
+        let element = block.remove(at);
+        if block.len() == 0 {
+            self.blocks.remove(number);
+        }
+        self.len -= 1;
+        self.bytes -= element.len();
+        if self.bytes + self.len < LISTPACK_BYTES / 2 {
+            self.long = false;
+        }
+        Some(element)
+    }
+
+    /// Keeps the elements from `first` to `last`, both included.
+    pub fn keep(&mut self, first: usize, last: usize) {
+        while self.len > last + 1 {
+            self.drop_end(End::Right, self.len - last - 1);
+        }
+        let mut front = first.min(self.len);
+        while front > 0 {
+            front -= self.drop_end(End::Left, front);
+        }
+    }
+
+    /// Removes up to `most` elements of the block at an end; how many.
+    fn drop_end(&mut self, end: End, most: usize) -> usize {
+        let block = match end {
+            End::Left => self.blocks.front(),
+            End::Right => self.blocks.back(),
+        };
+        let Some(block) = block else { return 0 };
+        if block.len() > most {
+            self.pop(end);
+            return 1;
+        }
+        let (len, bytes) = (block.len(), block.bytes.len());
+        match end {
+            End::Left => self.blocks.pop_front(),
+            End::Right => self.blocks.pop_back(),
+        };
+        self.len -= len;
+        self.bytes -= bytes;
+        if self.bytes + self.len < LISTPACK_BYTES / 2 {
+            self.long = false;
+        }
+        len
+    }
+
+    /// The elements from an index on.
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &[u8]> {
+        let (number, at) = self.find(index).unwrap_or((self.blocks.len(), 0));
+        let first = self.blocks.get(number).into_iter();
+        let rest = self.blocks.iter().skip(number + 1);
+        first
+            .flat_map(move |block| (at..block.len()).map(|at| block.get(at)))
+            .chain(rest.flat_map(|block| (0..block.len()).map(|at| block.get(at))))
+    }
+
+    /// All elements, the last first.
+    pub fn iter_back(&self) -> impl Iterator<Item = &[u8]> {
+        let blocks = self.blocks.iter().rev();
+        blocks.flat_map(|block| (0..block.len()).rev().map(|at| block.get(at)))
+    }
+
+    fn find(&self, index: usize) -> Option<(usize, usize)> {
+        if index >= self.len {
+            return None;
+        }
+        if index * 2 < self.len {
+            let mut left = index;
+            for (number, block) in self.blocks.iter().enumerate() {
+                if left < block.len() {
+                    return Some((number, left));
+                }
+                left -= block.len();
+            }
+        } else {
+            let mut left = self.len - 1 - index;
+            for (number, block) in self.blocks.iter().enumerate().rev() {
+                if left < block.len() {
+                    return Some((number, block.len() - 1 - left));
+                }
+                left -= block.len();
+            }
+        }
+        unreachable!("the blocks hold as many elements as the list")
+    }
+
+    fn grown(&mut self, element: &[u8]) {
+        self.len += 1;
+        self.bytes += element.len();
+        self.long |= self.bytes + self.len > LISTPACK_BYTES;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn does_what_a_plain_vector_does(
+            acts in proptest::collection::vec((0u8..8, any::<u16>(), 0usize..40), 1..400),
+            scale in 1usize..60,
+        ) {
+            let (mut list, mut model) = (List::default(), Vec::<Vec<u8>>::new());
+            for (n, (act, place, len)) in acts.into_iter().enumerate() {
+                let element = vec![n as u8; len * scale];
+                let at = usize::from(place) % (model.len() + 1);
+                match act {
+                    0 | 1 => { list.push(End::Right, &element); model.push(element); }
+                    2 => { list.push(End::Left, &element); model.insert(0, element); }
+                    3 => { list.insert(at, &element); model.insert(at, element); }
+                    4 => prop_assert_eq!(list.pop(End::Left), (!model.is_empty()).then(|| model.remove(0))),
+                    5 => prop_assert_eq!(list.pop(End::Right), model.pop()),
+                    6 => {
+                        let there = at < model.len();
+                        prop_assert_eq!(list.set(at, &element), there);
+                        if there { model[at] = element; }
+                    }
+                    _ if n % 7 == 0 => {
+                        let last = at.max(1);
+                        list.keep(at / 3, last);
+                        model.truncate(last + 1);
+                        model.drain(..(at / 3).min(model.len()));
+                    }
+                    _ => prop_assert_eq!(list.get(at), model.get(at).map(Vec::as_slice)),
+                }
+                prop_assert_eq!(list.len(), model.len());
+            }
+            let from = model.len() / 3;
+            prop_assert!(list.iter_from(from).eq(model[from..].iter().map(Vec::as_slice)));
+            prop_assert!(list.iter_back().eq(model.iter().rev().map(Vec::as_slice)));
+            prop_assert_eq!(list.bytes, model.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+
+    #[test]
+    fn the_encoding_follows_the_size() {
+        let mut list = List::default();
+        for _ in 0..100 {
+            list.push(End::Right, &[7; 100]);
+        }
+        assert_eq!(list.encoding(), "quicklist");
+        list.keep(0, 10);
+        assert_eq!(list.encoding(), "listpack");
+    }
+}
