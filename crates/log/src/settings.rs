@@ -22,12 +22,12 @@ pub enum Verify {
 pub struct Settings {
     /// When groups count as committed. Default: [`Policy::Sync`].
     pub policy: Policy,
-    /// Length of a segment in bytes, 4 KiB to 1 GiB. Default 64 MiB. A segment is made longer if
+    /// Length of a segment in bytes, 4 KiB to 1 GiB. Default 128 MiB. A segment is made longer if
     /// one group and the checkpoint need it.
     pub segment_bytes: u64,
     /// Most bytes that a group gathers while the one before is written; then
     /// [`Refused::Busy`](crate::Refused::Busy). Two such buffers exist. 1 KiB to 64 MiB, default
-    /// 4 MiB.
+    /// 16 MiB.
     pub group_bytes: usize,
     /// Most bytes of payload in one record, at most what fits a group. Default 1 MiB.
     pub payload_max: u32,
@@ -61,8 +61,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             policy: Policy::Sync,
-            segment_bytes: 64 << 20,
-            group_bytes: 4 << 20,
+            segment_bytes: 128 << 20,
+            group_bytes: 16 << 20,
             payload_max: 1 << 20,
             streams_max: 1_000,
             producers_max: 100_000,
