@@ -1,5 +1,7 @@
 //! The commands about keys, strings, bits and expiry, through a runner: arguments in, reply out.
 
+#![allow(clippy::disallowed_methods)] // threads contend for the keys
+
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Policy, Settings, Store};

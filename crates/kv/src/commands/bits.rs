@@ -162,7 +162,7 @@ fn first_bit(bytes: &[u8], from: usize, to: usize, wanted: u8) -> Option<usize> 
     let skipped = if wanted == 1 { 0x00 } else { 0xff };
     let mut at = from;
     while at <= to {
-        if at % 8 == 0 && bytes[at / 8] == skipped {
+        if at.is_multiple_of(8) && bytes[at / 8] == skipped {
             let rest = &bytes[at / 8..=to / 8];
             let same = rest.iter().take_while(|byte| **byte == skipped).count();
             at += same * 8;
@@ -177,7 +177,8 @@ fn first_bit(bytes: &[u8], from: usize, to: usize, wanted: u8) -> Option<usize> 
 
 fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (name, to, from) = (args[1], args[2], &args[3..]);
-    let known: [(&str, fn(u8, u8) -> u8); 4] = [
+    type Operation = fn(u8, u8) -> u8;
+    let known: [(&str, Operation); 4] = [
         ("and", |a, b| a & b),
         ("or", |a, b| a | b),
         ("xor", |a, b| a ^ b),

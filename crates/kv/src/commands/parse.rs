@@ -46,7 +46,7 @@ pub fn timeout(arg: &[u8]) -> Result<Option<std::time::Duration>, Error> {
     if seconds < 0.0 {
         return Err(Error::new("ERR timeout is negative"));
     }
-    if !(seconds * 1000.0 <= i64::MAX as f64 / 2.0) {
+    if seconds * 1000.0 > i64::MAX as f64 / 2.0 {
         return Err(Error::new("ERR timeout is out of range"));
     }
     // Rounded up: a tiny timeout is not one that waits for ever.

@@ -265,7 +265,7 @@ fn set_pairs(ctx: &mut Ctx<'_, '_>, pairs: &[&[u8]]) {
 }
 
 fn mset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(Error::arity("mset"));
     }
     set_pairs(ctx, &args[1..]);
@@ -274,7 +274,7 @@ fn mset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn msetnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(Error::arity("msetnx"));
     }
     let absent = !args[1..].iter().step_by(2).any(|key| ctx.db.exists(key));

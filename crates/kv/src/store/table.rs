@@ -280,7 +280,7 @@ impl Table {
         for entry in self.drain(last as u32) {
             self.push(self.split as u32, entry);
         }
-        if last % SEGMENT == 0 {
+        if last.is_multiple_of(SEGMENT) {
             self.segments.pop();
         }
     }
