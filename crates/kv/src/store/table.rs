@@ -187,6 +187,7 @@ impl Table {
 
     /// Adds an entry whose key is not there.
     pub(crate) fn insert(&mut self, hash: u64, mut entry: Entry) {
+        debug_assert!(self.find(hash, entry.key()).is_none());
         if self.segments.is_empty() {
             self.segments.push(Segment::new());
         }

@@ -263,7 +263,8 @@ impl View<'_, '_> {
             _ => Entry::new(key, value),
         };
         entry.set_clock(self.clock);
-        let (db, (hash, shard)) = (self.db, self.locate(key));
+        // One that is past its time may still be there.
+        let (db, (hash, shard)) = (self.db, self.live(key));
         shard.insert(db, hash, entry);
         self.changed(key);
     }
