@@ -1,5 +1,251 @@
-//! Commands of one group.
+//! Commands on hashes.
 
-use super::Spec;
+use super::parse::{integer, is};
+use super::scan::Scan;
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::types::{Hash, score};
 
-pub(crate) const SPECS: &[Spec] = &[];
+pub(crate) const SPECS: &[Spec] = &[
+    Spec::new("hset", -4, WRITE | MEMORY | FAST, Keys::ONE, hset),
+    Spec::new("hmset", -4, WRITE | MEMORY | FAST, Keys::ONE, hset),
+    Spec::new("hsetnx", 4, WRITE | MEMORY | FAST, Keys::ONE, hsetnx),
+    Spec::new("hget", 3, READ | FAST, Keys::ONE, hget),
+    Spec::new("hmget", -3, READ | FAST, Keys::ONE, hmget),
+    Spec::new("hgetall", 2, READ, Keys::ONE, hgetall),
+    Spec::new("hkeys", 2, READ, Keys::ONE, hkeys),
+    Spec::new("hvals", 2, READ, Keys::ONE, hvals),
+    Spec::new("hdel", -3, WRITE | FAST, Keys::ONE, hdel),
+    Spec::new("hexists", 3, READ | FAST, Keys::ONE, hexists),
+    Spec::new("hlen", 2, READ | FAST, Keys::ONE, hlen),
+    Spec::new("hstrlen", 3, READ | FAST, Keys::ONE, hstrlen),
+    Spec::new("hincrby", 4, WRITE | MEMORY | FAST, Keys::ONE, hincrby),
+    Spec::new(
+        "hincrbyfloat",
+        4,
+        WRITE | MEMORY | FAST,
+        Keys::ONE,
+        hincrbyfloat,
+    ),
+    Spec::new("hrandfield", -2, READ, Keys::ONE, hrandfield),
+    Spec::new("hscan", -3, READ, Keys::ONE, hscan),
+];
+
+fn hset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(Error::arity(ctx.name));
+    }
+    let new = ctx.db.upsert(args[1], |hash: &mut Hash| {
+        let pairs = args[2..].chunks_exact(2);
+        let new = pairs.filter(|pair| hash.set(pair[0], pair[1])).count();
+        (true, new)
+    })?;
+    if ctx.name == "hmset" {
+        ctx.reply.ok();
+    } else {
+        ctx.reply.integer(new as i64);
+    }
+    Ok(())
+}
+
+fn hsetnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let new = ctx.db.upsert(args[1], |hash: &mut Hash| {
+        let new = hash.get(args[2]).is_none();
+        if new {
+            hash.set(args[2], args[3]);
+        }
+        (new, new)
+    })?;
+    ctx.reply.integer(new.into());
+    Ok(())
+}
+
+fn hget(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let hash = ctx.db.get::<Hash>(args[1])?;
+    ctx.reply
+        .bulk_or_null(hash.and_then(|hash| hash.get(args[2])));
+    Ok(())
+}
+
+fn hmget(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let hash = ctx.db.get::<Hash>(args[1])?;
+    ctx.reply.array(args.len() - 2);
+    for field in &args[2..] {
+        ctx.reply
+            .bulk_or_null(hash.and_then(|hash| hash.get(field)));
+    }
+    Ok(())
+}
+
+fn hgetall(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let Some(hash) = ctx.db.get::<Hash>(args[1])? else {
+        ctx.reply.map(0);
+        return Ok(());
+    };
+    ctx.reply.map(hash.len());
+    for (field, value) in hash.iter() {
+        ctx.reply.bulk(field);
+        ctx.reply.bulk(value);
+    }
+    Ok(())
+}
+
+fn hkeys(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let Some(hash) = ctx.db.get::<Hash>(args[1])? else {
+        ctx.reply.array(0);
+        return Ok(());
+    };
+    ctx.reply.array(hash.len());
+    hash.iter().for_each(|(field, _)| ctx.reply.bulk(field));
+    Ok(())
+}
+
+fn hvals(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let Some(hash) = ctx.db.get::<Hash>(args[1])? else {
+        ctx.reply.array(0);
+        return Ok(());
+    };
+    ctx.reply.array(hash.len());
+    hash.iter().for_each(|(_, value)| ctx.reply.bulk(value));
+    Ok(())
+}
+
+fn hdel(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let removed = ctx.db.update(args[1], |hash: &mut Hash| {
+        let fields = args[2..].iter();
+        let n = fields.filter(|field| hash.remove(field).is_some()).count();
+        (n > 0, n)
+    })?;
+    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn hexists(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let hash = ctx.db.get::<Hash>(args[1])?;
+    let exists = hash.is_some_and(|hash| hash.get(args[2]).is_some());
+    ctx.reply.integer(exists.into());
+    Ok(())
+}
+
+fn hlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let len = ctx.db.get::<Hash>(args[1])?.map_or(0, Hash::len);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn hstrlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let hash = ctx.db.get::<Hash>(args[1])?;
+    let len = hash
+        .and_then(|hash| hash.get(args[2]))
+        .map_or(0, <[u8]>::len);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn hincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let by = integer(args[3])?;
+    let sum = ctx.db.upsert(args[1], |hash: &mut Hash| {
+        let sum = hash
+            .get(args[2])
+            .map_or(Ok(0), |old| {
+                integer(old).map_err(|_| Error::new("ERR hash value is not an integer"))
+            })
+            .and_then(|old| old.checked_add(by).ok_or(Error::OVERFLOW));
+        if let Ok(sum) = sum {
+            hash.set(args[2], sum.to_string().as_bytes());
+        }
+        (sum.is_ok(), sum)
+    })??;
+    ctx.reply.integer(sum);
+    Ok(())
+}
+
+fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let by = super::parse::float(args[3])?;
+    if by.is_infinite() {
+        return Err(Error::new("ERR value is NaN or Infinity"));
+    }
+    let sum = ctx.db.upsert(args[1], |hash: &mut Hash| {
+        let sum = match hash.get(args[2]) {
+            None => Ok(by),
+            Some(old) => match score::parse(old) {
+                None => Err(Error::new("ERR hash value is not a float")),
+                Some(old) if (old + by).is_finite() => Ok(old + by),
+                Some(_) => Err(Error::new("ERR increment would produce NaN or Infinity")),
+            },
+        };
+        let sum = sum.map(super::strings::long_format);
+        if let Ok(sum) = &sum {
+            hash.set(args[2], sum.as_bytes());
+        }
+        (sum.is_ok(), sum)
+    })??;
+    if ctx.has_effects() {
+        ctx.rewrite(&[b"hset", args[1], args[2], sum.as_bytes()]);
+    }
+    ctx.reply.bulk(sum.as_bytes());
+    Ok(())
+}
+
+fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let with_values = match args[2..] {
+        [] | [_] => false,
+        [_, option] if is(option, "withvalues") => true,
+        _ => return Err(Error::SYNTAX),
+    };
+    let wanted = args.get(2).map(|arg| integer(arg)).transpose()?;
+    let hash = ctx.db.get::<Hash>(args[1])?;
+    let Some(wanted) = wanted else {
+        let field = hash
+            .and_then(|hash| hash.sample(ctx.rng))
+            .map(|(field, _)| field);
+        ctx.reply.bulk_or_null(field);
+        return Ok(());
+    };
+    if with_values && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
+        return Err(Error::new("ERR value is out of range"));
+    }
+    let Some(hash) = hash else {
+        ctx.reply.array(0);
+        return Ok(());
+    };
+    let mut chosen: Vec<(&[u8], &[u8])> = if wanted < 0 {
+        let n = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
+        (0..n).filter_map(|_| hash.sample(ctx.rng)).collect()
+    } else {
+        hash.iter().collect()
+    };
+    if wanted >= 0 {
+        ctx.rng.shuffle(&mut chosen);
+        chosen.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+    }
+    let pairs = with_values && ctx.reply.proto == crate::reply::Proto::Resp3;
+    let flat = if with_values && !pairs { 2 } else { 1 };
+    ctx.reply.array(chosen.len() * flat);
+    for (field, value) in chosen {
+        if pairs {
+            ctx.reply.array(2);
+        }
+        ctx.reply.bulk(field);
+        if with_values {
+            ctx.reply.bulk(value);
+        }
+    }
+    Ok(())
+}
+
+fn hscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let scan = Scan::parse(args)?;
+    let mut found = Vec::new();
+    let next = ctx.db.get::<Hash>(args[1])?.map_or(0, |hash| {
+        hash.scan(scan.cursor, scan.count, |field, value| {
+            if scan.shows(field) {
+                found.push(field.to_vec());
+                if !scan.no_values {
+                    found.push(value.to_vec());
+                }
+            }
+        })
+    });
+    Scan::reply(ctx, next, &found);
+    Ok(())
+}

@@ -39,6 +39,7 @@ mod hashes;
 mod keys;
 mod lists;
 pub mod parse;
+mod scan;
 mod sets;
 mod spec;
 mod strings;

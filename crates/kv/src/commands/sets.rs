@@ -1,5 +1,304 @@
-//! Commands of one group.
+//! Commands on sets.
 
-use super::Spec;
+use super::parse::{integer, is};
+use super::scan::Scan;
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::store::Value;
+use crate::types::Set;
 
-pub(crate) const SPECS: &[Spec] = &[];
+const COUNTED: Keys = Keys::Counted {
+    at: 1,
+    first: false,
+};
+
+pub(crate) const SPECS: &[Spec] = &[
+    Spec::new("sadd", -3, WRITE | MEMORY | FAST, Keys::ONE, sadd),
+    Spec::new("srem", -3, WRITE | FAST, Keys::ONE, srem),
+    Spec::new("smembers", 2, READ, Keys::ONE, smembers),
+    Spec::new("sismember", 3, READ | FAST, Keys::ONE, sismember),
+    Spec::new("smismember", -3, READ | FAST, Keys::ONE, smismember),
+    Spec::new("scard", 2, READ | FAST, Keys::ONE, scard),
+    Spec::new("spop", -2, WRITE | FAST, Keys::ONE, spop),
+    Spec::new("srandmember", -2, READ, Keys::ONE, srandmember),
+    Spec::new("smove", 4, WRITE | FAST, Keys::TWO, smove),
+    Spec::new("sinter", -2, READ, Keys::REST, sinter),
+    Spec::new("sunion", -2, READ, Keys::REST, sunion),
+    Spec::new("sdiff", -2, READ, Keys::REST, sdiff),
+    Spec::new("sinterstore", -3, WRITE | MEMORY, Keys::REST, sinter),
+    Spec::new("sunionstore", -3, WRITE | MEMORY, Keys::REST, sunion),
+    Spec::new("sdiffstore", -3, WRITE | MEMORY, Keys::REST, sdiff),
+    Spec::new("sintercard", -3, READ, COUNTED, sintercard),
+    Spec::new("sscan", -3, READ, Keys::ONE, sscan),
+];
+
+fn sadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let new = ctx.db.upsert(args[1], |set: &mut Set| {
+        let n = args[2..].iter().filter(|member| set.insert(member)).count();
+        (n > 0, n)
+    })?;
+    ctx.reply.integer(new as i64);
+    Ok(())
+}
+
+fn srem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let removed = ctx.db.update(args[1], |set: &mut Set| {
+        let n = args[2..].iter().filter(|member| set.remove(member)).count();
+        (n > 0, n)
+    })?;
+    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn smembers(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let members = ctx.db.get::<Set>(args[1])?.map(Set::members);
+    answer(ctx, &members.unwrap_or_default());
+    Ok(())
+}
+
+fn answer(ctx: &mut Ctx<'_, '_>, members: &[Vec<u8>]) {
+    ctx.reply.set(members.len());
+    members.iter().for_each(|member| ctx.reply.bulk(member));
+}
+
+fn sismember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let set = ctx.db.get::<Set>(args[1])?;
+    let is_one = set.is_some_and(|set| set.contains(args[2]));
+    ctx.reply.integer(is_one.into());
+    Ok(())
+}
+
+fn smismember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let set = ctx.db.get::<Set>(args[1])?;
+    ctx.reply.array(args.len() - 2);
+    for member in &args[2..] {
+        let is_one = set.is_some_and(|set| set.contains(member));
+        ctx.reply.integer(is_one.into());
+    }
+    Ok(())
+}
+
+fn scard(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let len = ctx.db.get::<Set>(args[1])?.map_or(0, Set::len);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn spop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    if args.len() > 3 {
+        return Err(Error::SYNTAX);
+    }
+    let wanted = match args.get(2) {
+        None => None,
+        Some(arg) => Some(
+            integer(arg)
+                .ok()
+                .and_then(|n| usize::try_from(n).ok())
+                .ok_or(Error::NOT_POSITIVE)?,
+        ),
+    };
+    let rng = &mut *ctx.rng;
+    let taken = ctx.db.update(args[1], |set: &mut Set| {
+        let n = wanted.unwrap_or(1).min(set.len());
+        let mut taken = Vec::new();
+        while taken.len() < n {
+            let Some(member) = set.sample(rng) else { break };
+            set.remove(&member);
+            taken.push(member);
+        }
+        (!taken.is_empty(), taken)
+    })?;
+    let taken = taken.unwrap_or_default();
+    if ctx.has_effects() && !taken.is_empty() {
+        let mut effective: Vec<&[u8]> = vec![b"srem", args[1]];
+        effective.extend(taken.iter().map(Vec::as_slice));
+        ctx.rewrite(&effective);
+    }
+    match wanted {
+        None => ctx.reply.bulk_or_null(taken.first().map(Vec::as_slice)),
+        Some(_) => answer(ctx, &taken),
+    }
+    Ok(())
+}
+
+fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    if args.len() > 3 {
+        return Err(Error::SYNTAX);
+    }
+    let wanted = args.get(2).map(|arg| integer(arg)).transpose()?;
+    let set = ctx.db.get::<Set>(args[1])?;
+    let chosen: Vec<Vec<u8>> = match (set, wanted) {
+        (set, None) => {
+            let member = set.and_then(|set| set.sample(ctx.rng));
+            ctx.reply.bulk_or_null(member.as_deref());
+            return Ok(());
+        }
+        (None, Some(_)) => Vec::new(),
+        (Some(set), Some(n)) if n < 0 => {
+            let n = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
+            (0..n).filter_map(|_| set.sample(ctx.rng)).collect()
+        }
+        (Some(set), Some(n)) => {
+            let mut all = set.members();
+            ctx.rng.shuffle(&mut all);
+            all.truncate(usize::try_from(n).unwrap_or(usize::MAX));
+            all
+        }
+    };
+    ctx.reply.array(chosen.len());
+    chosen.iter().for_each(|member| ctx.reply.bulk(member));
+    Ok(())
+}
+
+fn smove(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (from, to, member) = (args[1], args[2], args[3]);
+    let there = ctx.db.get::<Set>(from)?.map(|set| set.contains(member));
+    ctx.db.peek::<Set>(to)?;
+    if there != Some(true) {
+        ctx.reply.integer(0);
+        return Ok(());
+    }
+    if from != to {
+        ctx.db
+            .update(from, |set: &mut Set| (set.remove(member), ()))?;
+        ctx.db
+            .upsert(to, |set: &mut Set| (set.insert(member), ()))?;
+    }
+    ctx.reply.integer(1);
+    Ok(())
+}
+
+/// The keys to combine, and where the result goes.
+fn operands<'x>(ctx: &Ctx<'_, '_>, args: &[&'x [u8]]) -> (Vec<&'x [u8]>, Option<&'x [u8]>) {
+    if ctx.name.ends_with("store") {
+        (args[2..].to_vec(), Some(args[1]))
+    } else {
+        (args[1..].to_vec(), None)
+    }
+}
+
+/// Counts a use of each key.
+fn count_uses(ctx: &mut Ctx<'_, '_>, keys: &[&[u8]]) -> Result<(), Error> {
+    for key in keys {
+        ctx.db.get::<Set>(key)?;
+    }
+    Ok(())
+}
+
+fn finish(ctx: &mut Ctx<'_, '_>, result: Vec<Vec<u8>>, into: Option<&[u8]>) -> Done {
+    let Some(into) = into else {
+        answer(ctx, &result);
+        return Ok(());
+    };
+    let mut set = Set::default();
+    for member in &result {
+        set.insert(member);
+    }
+    ctx.reply.integer(set.len() as i64);
+    ctx.db.set(into, Value::Set(Box::new(set)));
+    Ok(())
+}
+
+/// Members of the first set that `all` (or none) of the others have, at most `most`.
+fn sift(
+    ctx: &Ctx<'_, '_>,
+    keys: &[&[u8]],
+    wanted: bool,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let mut sets = Vec::with_capacity(keys.len());
+    for key in keys {
+        sets.push(ctx.db.peek::<Set>(key)?);
+    }
+    if wanted {
+        if sets.iter().any(Option::is_none) {
+            return Ok(Vec::new());
+        }
+        // The smallest first: each of its members is looked for in the others.
+        sets.sort_by_key(|set| set.map_or(0, Set::len));
+    }
+    let Some(Some(first)) = sets.first() else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    first.each(|member| {
+        let mut others = sets[1..].iter().flatten();
+        let fits = if wanted {
+            others.all(|set| set.contains(member))
+        } else {
+            !others.any(|set| set.contains(member))
+        };
+        if fits && found.len() < most {
+            found.push(member.to_vec());
+        }
+    });
+    Ok(found)
+}
+
+fn sinter(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (keys, into) = operands(ctx, args);
+    count_uses(ctx, &keys)?;
+    let result = sift(ctx, &keys, true, usize::MAX)?;
+    finish(ctx, result, into)
+}
+
+fn sdiff(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (keys, into) = operands(ctx, args);
+    count_uses(ctx, &keys)?;
+    let result = sift(ctx, &keys, false, usize::MAX)?;
+    finish(ctx, result, into)
+}
+
+fn sunion(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (keys, into) = operands(ctx, args);
+    count_uses(ctx, &keys)?;
+    let mut union = Set::default();
+    for key in &keys {
+        if let Some(set) = ctx.db.peek::<Set>(key)? {
+            set.each(|member| {
+                union.insert(member);
+            });
+        }
+    }
+    finish(ctx, union.members(), into)
+}
+
+fn sintercard(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let keys = integer(args[1])
+        .ok()
+        .filter(|&n| n > 0)
+        .ok_or(Error::new("ERR numkeys should be greater than 0"))?;
+    let keys = usize::try_from(keys).unwrap_or(usize::MAX);
+    if keys > args.len() - 2 {
+        return Err(Error::new(
+            "ERR Number of keys can't be greater than number of args",
+        ));
+    }
+    let limit = match args[2 + keys..] {
+        [] => 0,
+        [name, n] if is(name, "limit") => integer(n)
+            .ok()
+            .and_then(|n| usize::try_from(n).ok())
+            .ok_or(Error::new("ERR LIMIT can't be negative"))?,
+        _ => return Err(Error::SYNTAX),
+    };
+    let keys = &args[2..2 + keys];
+    count_uses(ctx, keys)?;
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let n = sift(ctx, keys, true, limit)?.len();
+    ctx.reply.integer(n as i64);
+    Ok(())
+}
+
+fn sscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let scan = Scan::parse(args)?;
+    let mut found = Vec::new();
+    let next = ctx.db.get::<Set>(args[1])?.map_or(0, |set| {
+        set.scan(scan.cursor, scan.count, |member| {
+            if scan.shows(member) {
+                found.push(member.to_vec());
+            }
+        })
+    });
+    Scan::reply(ctx, next, &found);
+    Ok(())
+}

@@ -1,5 +1,345 @@
-//! Commands of one group.
+//! Commands on sorted sets.
 
-use super::Spec;
+mod combine;
+mod pop;
+mod range;
 
-pub(crate) const SPECS: &[Spec] = &[];
+use std::ops::Bound;
+
+use super::parse::{float, integer, is};
+use super::scan::Scan;
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::reply::Proto;
+use crate::types::{Scored, ZSet, score};
+
+const COUNTED: Keys = Keys::Counted {
+    at: 1,
+    first: false,
+};
+const COUNTED_SECOND: Keys = Keys::Counted {
+    at: 2,
+    first: false,
+};
+/// A destination, and a number of keys.
+const INTO: Keys = Keys::Counted { at: 2, first: true };
+
+pub(crate) const SPECS: &[Spec] = &[
+    Spec::new("zadd", -4, WRITE | MEMORY | FAST, Keys::ONE, zadd),
+    Spec::new("zincrby", 4, WRITE | MEMORY | FAST, Keys::ONE, zincrby),
+    Spec::new("zrem", -3, WRITE | FAST, Keys::ONE, zrem),
+    Spec::new("zscore", 3, READ | FAST, Keys::ONE, zscore),
+    Spec::new("zmscore", -3, READ | FAST, Keys::ONE, zmscore),
+    Spec::new("zcard", 2, READ | FAST, Keys::ONE, zcard),
+    Spec::new("zcount", 4, READ | FAST, Keys::ONE, range::zcount),
+    Spec::new("zlexcount", 4, READ | FAST, Keys::ONE, range::zlexcount),
+    Spec::new("zrank", -3, READ | FAST, Keys::ONE, zrank),
+    Spec::new("zrevrank", -3, READ | FAST, Keys::ONE, zrank),
+    Spec::new("zrange", -4, READ, Keys::ONE, range::zrange),
+    Spec::new(
+        "zrangestore",
+        -5,
+        WRITE | MEMORY,
+        Keys::TWO,
+        range::zrangestore,
+    ),
+    Spec::new("zrevrange", -4, READ, Keys::ONE, range::zrange),
+    Spec::new("zrangebyscore", -4, READ, Keys::ONE, range::zrange),
+    Spec::new("zrevrangebyscore", -4, READ, Keys::ONE, range::zrange),
+    Spec::new("zrangebylex", -4, READ, Keys::ONE, range::zrange),
+    Spec::new("zrevrangebylex", -4, READ, Keys::ONE, range::zrange),
+    Spec::new("zremrangebyrank", 4, WRITE, Keys::ONE, range::zremrange),
+    Spec::new("zremrangebyscore", 4, WRITE, Keys::ONE, range::zremrange),
+    Spec::new("zremrangebylex", 4, WRITE, Keys::ONE, range::zremrange),
+    Spec::new("zpopmin", -2, WRITE | FAST, Keys::ONE, pop::zpop),
+    Spec::new("zpopmax", -2, WRITE | FAST, Keys::ONE, pop::zpop),
+    Spec::new("zmpop", -4, WRITE, COUNTED, pop::zmpop),
+    Spec::new("bzpopmin", -3, WRITE | FAST, Keys::ALL_BUT_LAST, pop::bzpop),
+    Spec::new("bzpopmax", -3, WRITE | FAST, Keys::ALL_BUT_LAST, pop::bzpop),
+    Spec::new("bzmpop", -5, WRITE, COUNTED_SECOND, pop::bzmpop),
+    Spec::new("zrandmember", -2, READ, Keys::ONE, zrandmember),
+    Spec::new("zunion", -3, READ, COUNTED, combine::combine),
+    Spec::new("zinter", -3, READ, COUNTED, combine::combine),
+    Spec::new("zdiff", -3, READ, COUNTED, combine::combine),
+    Spec::new("zunionstore", -4, WRITE | MEMORY, INTO, combine::combine),
+    Spec::new("zinterstore", -4, WRITE | MEMORY, INTO, combine::combine),
+    Spec::new("zdiffstore", -4, WRITE | MEMORY, INTO, combine::combine),
+    Spec::new("zintercard", -3, READ, COUNTED, combine::zintercard),
+    Spec::new("zscan", -3, READ, Keys::ONE, zscan),
+];
+
+/// The options of ZADD.
+#[derive(Default)]
+struct Options {
+    absent: bool,
+    present: bool,
+    greater: bool,
+    less: bool,
+    changed: bool,
+    incr: bool,
+}
+
+impl Options {
+    /// Reads the options; how many arguments they are.
+    fn parse(args: &[&[u8]]) -> Result<(Options, usize), Error> {
+        let mut o = Options::default();
+        let mut n = 0;
+        for arg in args {
+            match () {
+                () if is(arg, "nx") => o.absent = true,
+                () if is(arg, "xx") => o.present = true,
+                () if is(arg, "gt") => o.greater = true,
+                () if is(arg, "lt") => o.less = true,
+                () if is(arg, "ch") => o.changed = true,
+                () if is(arg, "incr") => o.incr = true,
+                () => break,
+            }
+            n += 1;
+        }
+        if o.absent && o.present {
+            return Err(Error::new(
+                "ERR XX and NX options at the same time are not compatible",
+            ));
+        }
+        if o.greater && o.less || o.absent && (o.greater || o.less) {
+            return Err(Error::new(
+                "ERR GT, LT, and/or NX options at the same time are not compatible",
+            ));
+        }
+        Ok((o, n))
+    }
+
+    /// The score that a member gets, if it gets one.
+    fn outcome(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Error> {
+        let Some(old) = old else {
+            return Ok((!self.present).then_some(given));
+        };
+        if self.absent {
+            return Ok(None);
+        }
+        let new = if self.incr { old + given } else { given };
+        if new.is_nan() {
+            return Err(Error::new("ERR resulting score is not a number (NaN)"));
+        }
+        let fits = !(self.greater && new <= old || self.less && new >= old);
+        Ok(fits.then_some(new))
+    }
+}
+
+fn zadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let (options, n) = Options::parse(&args[2..])?;
+    let pairs = &args[2 + n..];
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
+        return Err(Error::SYNTAX);
+    }
+    if options.incr && pairs.len() > 2 {
+        return Err(Error::new(
+            "ERR INCR option supports a single increment-element pair",
+        ));
+    }
+    let mut scored = Vec::with_capacity(pairs.len() / 2);
+    for pair in pairs.chunks_exact(2) {
+        scored.push((float(pair[0])?, pair[1]));
+    }
+    let (added, changed, last) = ctx.db.upsert(args[1], |set: &mut ZSet| {
+        let done = add(set, &options, &scored);
+        (
+            done.as_ref()
+                .is_ok_and(|(added, changed, _)| added + changed > 0),
+            done,
+        )
+    })??;
+    match (options.incr, last) {
+        (true, Some(score)) => ctx.reply.double(score),
+        (true, None) => ctx.reply.null(),
+        (false, _) if options.changed => ctx.reply.integer((added + changed) as i64),
+        (false, _) => ctx.reply.integer(added as i64),
+    }
+    Ok(())
+}
+
+/// How many were added, how many got another score, and the last score given.
+fn add(
+    set: &mut ZSet,
+    options: &Options,
+    scored: &[(f64, &[u8])],
+) -> Result<(usize, usize, Option<f64>), Error> {
+    let (mut added, mut changed, mut last) = (0, 0, None);
+    for &(given, member) in scored {
+        let old = set.score(member);
+        last = options.outcome(old, given)?;
+        if let Some(new) = last {
+            set.insert(member, new);
+            match old {
+                None => added += 1,
+                Some(old) if old != new => changed += 1,
+                Some(_) => {}
+            }
+        }
+    }
+    Ok((added, changed, last))
+}
+
+fn zincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let by = float(args[2])?;
+    let options = Options {
+        incr: true,
+        ..Options::default()
+    };
+    let last = ctx.db.upsert(args[1], |set: &mut ZSet| {
+        let done = add(set, &options, &[(by, args[3])]);
+        (done.is_ok(), done.map(|(_, _, last)| last))
+    })??;
+    ctx.reply.double(last.unwrap_or(by));
+    Ok(())
+}
+
+fn zrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let removed = ctx.db.update(args[1], |set: &mut ZSet| {
+        let members = args[2..].iter();
+        let n = members
+            .filter(|member| set.remove(member).is_some())
+            .count();
+        (n > 0, n)
+    })?;
+    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn zscore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let score = ctx
+        .db
+        .get::<ZSet>(args[1])?
+        .and_then(|set| set.score(args[2]));
+    match score {
+        Some(score) => ctx.reply.double(score),
+        None => ctx.reply.null(),
+    }
+    Ok(())
+}
+
+fn zmscore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let set = ctx.db.get::<ZSet>(args[1])?;
+    ctx.reply.array(args.len() - 2);
+    for member in &args[2..] {
+        match set.and_then(|set| set.score(member)) {
+            Some(score) => ctx.reply.double(score),
+            None => ctx.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn zcard(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let len = ctx.db.get::<ZSet>(args[1])?.map_or(0, ZSet::len);
+    ctx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn zrank(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let with_score = match args[3..] {
+        [] => false,
+        [option] if is(option, "withscore") => true,
+        _ => return Err(Error::SYNTAX),
+    };
+    let set = ctx.db.get::<ZSet>(args[1])?;
+    let found = set.and_then(|set| Some((set.rank(args[2])?, set.len(), set.score(args[2])?)));
+    match found {
+        None if with_score => ctx.reply.null_array(),
+        None => ctx.reply.null(),
+        Some((rank, len, score)) => {
+            let rank = if ctx.name == "zrevrank" {
+                len - 1 - rank
+            } else {
+                rank
+            };
+            if with_score {
+                ctx.reply.array(2);
+            }
+            ctx.reply.integer(rank as i64);
+            if with_score {
+                ctx.reply.double(score);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let with_scores = match args[2..] {
+        [] | [_] => false,
+        [_, option] if is(option, "withscores") => true,
+        _ => return Err(Error::SYNTAX),
+    };
+    let wanted = args.get(2).map(|arg| integer(arg)).transpose()?;
+    let set = ctx.db.get::<ZSet>(args[1])?;
+    let Some(wanted) = wanted else {
+        let member = set.and_then(|set| set.sample(ctx.rng));
+        ctx.reply.bulk_or_null(member.map(|scored| &*scored.member));
+        return Ok(());
+    };
+    if with_scores && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
+        return Err(Error::new("ERR value is out of range"));
+    }
+    let chosen: Vec<Scored> = match set {
+        None => Vec::new(),
+        Some(set) if wanted < 0 => {
+            let n = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
+            (0..n)
+                .filter_map(|_| set.sample(ctx.rng).cloned())
+                .collect()
+        }
+        Some(set) => {
+            let mut all: Vec<Scored> = set.iter().cloned().collect();
+            ctx.rng.shuffle(&mut all);
+            all.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+            all
+        }
+    };
+    answer(ctx, &chosen, with_scores);
+    Ok(())
+}
+
+/// Members in order, with their scores in pairs (RESP3) or in turn (RESP2).
+fn answer(ctx: &mut Ctx<'_, '_>, members: &[Scored], with_scores: bool) {
+    let pairs = with_scores && ctx.reply.proto == Proto::Resp3;
+    let flat = if with_scores && !pairs { 2 } else { 1 };
+    ctx.reply.array(members.len() * flat);
+    for scored in members {
+        if pairs {
+            ctx.reply.array(2);
+        }
+        ctx.reply.bulk(&scored.member);
+        if with_scores {
+            ctx.reply.double(scored.score);
+        }
+    }
+}
+
+fn zscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let scan = Scan::parse(args)?;
+    let mut found = Vec::new();
+    let next = ctx.db.get::<ZSet>(args[1])?.map_or(0, |set| {
+        set.scan(scan.cursor, scan.count, |scored| {
+            if scan.shows(&scored.member) {
+                found.push(scored.member.to_vec());
+                found.push(score::format(scored.score).into_bytes());
+            }
+        })
+    });
+    Scan::reply(ctx, next, &found);
+    Ok(())
+}
+
+/// A bound of a range of scores: `5`, `(5`, `-inf`.
+fn score_bound(arg: &[u8]) -> Result<Bound<f64>, Error> {
+    let (text, open) = match arg {
+        [b'(', rest @ ..] => (rest, true),
+        _ => (arg, false),
+    };
+    let score = score::parse(text).ok_or(Error::new("ERR min or max is not a float"))?;
+    Ok(if open {
+        Bound::Excluded(score)
+    } else {
+        Bound::Included(score)
+    })
+}

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use super::packed::Packed;
+
 /// Most bytes of elements in a block, unless one element alone has more.
 const BLOCK_BYTES: usize = 4096;
 /// Most elements in a block.
@@ -12,66 +14,8 @@ const BLOCK_ELEMENTS: usize = 128;
 /// A list with more bytes than this calls itself a quicklist, as Redis does.
 const LISTPACK_BYTES: usize = 8192;
 
-/// Elements packed one after the other.
-#[derive(Clone, Debug, Default)]
-struct Block {
-    bytes: Vec<u8>,
-    /// Where each element ends in `bytes`.
-    ends: Vec<u32>,
-}
-
-impl Block {
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn span(&self, at: usize) -> std::ops::Range<usize> {
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        start as usize..self.ends[at] as usize
-    }
-
-    fn get(&self, at: usize) -> &[u8] {
-        &self.bytes[self.span(at)]
-    }
-
-    fn has_room(&self, element: &[u8]) -> bool {
-        self.len() < BLOCK_ELEMENTS && self.bytes.len() + element.len() <= BLOCK_BYTES
-    }
-
-    fn insert(&mut self, at: usize, element: &[u8]) {
-        let start = if at == 0 {
-            0
-        } else {
-            self.ends[at - 1] as usize
-        };
-        if at == self.len() {
-            self.bytes.extend_from_slice(element);
-        } else {
-            self.bytes.splice(start..start, element.iter().copied());
-        }
-        let more = element.len() as u32;
-        self.ends.insert(at, start as u32 + more);
-        self.ends[at + 1..].iter_mut().for_each(|end| *end += more);
-    }
-
-    fn remove(&mut self, at: usize) -> Vec<u8> {
-        let span = self.span(at);
-        let less = span.len() as u32;
-        let element = self.bytes.drain(span).collect();
-        self.ends.remove(at);
-        self.ends[at..].iter_mut().for_each(|end| *end -= less);
-        element
-    }
-
-    fn split(&mut self, at: usize) -> Block {
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        let bytes = self.bytes.split_off(start as usize);
-        let ends = self.ends.split_off(at);
-        Block {
-            bytes,
-            ends: ends.into_iter().map(|end| end - start).collect(),
-        }
-    }
+fn has_room(block: &Packed, element: &[u8]) -> bool {
+    block.len() < BLOCK_ELEMENTS && block.bytes() + element.len() <= BLOCK_BYTES
 }
 
 /// One end of a list.
@@ -86,7 +30,7 @@ pub enum End {
 /// Elements in order.
 #[derive(Clone, Debug, Default)]
 pub struct List {
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Packed>,
     len: usize,
     /// Of all elements.
     bytes: usize,
@@ -116,7 +60,7 @@ impl List {
     /// Bytes of memory, as an estimate; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<List>() + self.bytes + 4 * self.len + size_of::<Block>() * self.blocks.len()
+        size_of::<List>() + self.bytes + 4 * self.len + size_of::<Packed>() * self.blocks.len()
     }
 
     /// Adds an element at an end.
@@ -126,12 +70,12 @@ impl List {
             End::Right => self.blocks.back_mut(),
         };
         match block {
-            Some(block) if block.has_room(element) => {
+            Some(block) if has_room(block, element) => {
                 let at = if end == End::Left { 0 } else { block.len() };
                 block.insert(at, element);
             }
             _ => {
-                let mut block = Block::default();
+                let mut block = Packed::default();
                 block.insert(0, element);
                 match end {
                     End::Left => self.blocks.push_front(block),
@@ -170,15 +114,15 @@ impl List {
         let Some((number, at)) = self.find(index) else {
             return self.push(End::Right, element);
         };
-        if !self.blocks[number].has_room(element) && at > 0 {
+        if !has_room(&self.blocks[number], element) && at > 0 {
             let behind = self.blocks[number].split(at);
             self.blocks.insert(number + 1, behind);
         }
         let block = &mut self.blocks[number];
-        if block.has_room(element) {
+        if has_room(block, element) {
             block.insert(at, element);
         } else {
-            let mut block = Block::default();
+            let mut block = Packed::default();
             block.insert(0, element);
             self.blocks.insert(number + usize::from(at > 0), block);
         }
@@ -223,7 +167,7 @@ impl List {
             self.pop(end);
             return 1;
         }
-        let (len, bytes) = (block.len(), block.bytes.len());
+        let (len, bytes) = (block.len(), block.bytes());
         match end {
             End::Left => self.blocks.pop_front(),
             End::Right => self.blocks.pop_back(),

@@ -1,0 +1,64 @@
+//! The options of HSCAN, SSCAN and ZSCAN, and their replies.
+
+use super::parse::{integer, is};
+use super::{Ctx, Error};
+use crate::types::glob;
+
+/// What a scan of a collection was asked for.
+pub(super) struct Scan<'a> {
+    pub(super) cursor: u64,
+    pub(super) count: usize,
+    pattern: Option<&'a [u8]>,
+    /// Only fields, not their values.
+    pub(super) no_values: bool,
+}
+
+impl<'a> Scan<'a> {
+    /// From `KEY CURSOR [MATCH pattern] [COUNT n]`.
+    pub(super) fn parse(args: &[&'a [u8]]) -> Result<Scan<'a>, Error> {
+        let cursor = std::str::from_utf8(args[2])
+            .ok()
+            .and_then(|s| s.parse().ok());
+        let mut scan = Scan {
+            cursor: cursor.ok_or(Error::new("ERR invalid cursor"))?,
+            count: 10,
+            pattern: None,
+            no_values: false,
+        };
+        let mut options = args[3..].iter();
+        while let Some(name) = options.next() {
+            if is(name, "novalues") {
+                scan.no_values = true;
+                continue;
+            }
+            let Some(value) = options.next() else {
+                return Err(Error::SYNTAX);
+            };
+            if is(name, "match") {
+                scan.pattern = Some(value);
+            } else if is(name, "count") {
+                let count = integer(value)?;
+                if count < 1 {
+                    return Err(Error::SYNTAX);
+                }
+                scan.count = count as usize;
+            } else {
+                return Err(Error::SYNTAX);
+            }
+        }
+        Ok(scan)
+    }
+
+    pub(super) fn shows(&self, element: &[u8]) -> bool {
+        self.pattern
+            .is_none_or(|pattern| glob::matches(pattern, element))
+    }
+
+    /// The reply: the next cursor and what was found.
+    pub(super) fn reply(ctx: &mut Ctx<'_, '_>, next: u64, found: &[Vec<u8>]) {
+        ctx.reply.array(2);
+        ctx.reply.bulk(next.to_string().as_bytes());
+        ctx.reply.array(found.len());
+        found.iter().for_each(|element| ctx.reply.bulk(element));
+    }
+}

@@ -1,0 +1,239 @@
+//! Ranges of sorted sets: by rank, by score, by the bytes of members; counted, read, stored, removed.
+
+use std::ops::Bound;
+
+use super::super::parse::{integer, is, range};
+use super::super::{Ctx, Done, Error};
+use super::{answer, score_bound};
+use crate::store::Value;
+use crate::types::{Scored, ZSet, above, below};
+
+/// A bound of a range of members' bytes.
+#[derive(Clone, Copy)]
+enum Lex<'a> {
+    Lowest,
+    Highest,
+    Included(&'a [u8]),
+    Excluded(&'a [u8]),
+}
+
+impl<'a> Lex<'a> {
+    fn parse(arg: &'a [u8]) -> Result<Lex<'a>, Error> {
+        match arg {
+            b"-" => Ok(Lex::Lowest),
+            b"+" => Ok(Lex::Highest),
+            [b'[', rest @ ..] => Ok(Lex::Included(rest)),
+            [b'(', rest @ ..] => Ok(Lex::Excluded(rest)),
+            _ => Err(Error::new("ERR min or max not valid string range item")),
+        }
+    }
+
+    fn above(self, member: &[u8]) -> bool {
+        match self {
+            Lex::Lowest => true,
+            Lex::Highest => false,
+            Lex::Included(low) => member >= low,
+            Lex::Excluded(low) => member > low,
+        }
+    }
+
+    fn below(self, member: &[u8]) -> bool {
+        match self {
+            Lex::Lowest => false,
+            Lex::Highest => true,
+            Lex::Included(high) => member <= high,
+            Lex::Excluded(high) => member < high,
+        }
+    }
+}
+
+/// What members are meant.
+enum Span<'a> {
+    Ranks(i64, i64),
+    Scores(Bound<f64>, Bound<f64>),
+    Lex(Lex<'a>, Lex<'a>),
+}
+
+impl Span<'_> {
+    /// The first rank, and how many members; ranks count from the top if `down`.
+    fn ranks(&self, set: &ZSet, down: bool) -> (usize, usize) {
+        let (first, end) = match *self {
+            Span::Ranks(start, stop) => {
+                let Some((first, last)) = range(start, stop, set.len()) else {
+                    return (0, 0);
+                };
+                if down {
+                    (set.len() - 1 - last, set.len() - first)
+                } else {
+                    (first, last + 1)
+                }
+            }
+            Span::Scores(low, high) => (
+                set.count_while(|s| !above(s.score, low)),
+                set.count_while(|s| below(s.score, high)),
+            ),
+            Span::Lex(low, high) => (
+                set.count_while(|s| !low.above(&s.member)),
+                set.count_while(|s| high.below(&s.member)),
+            ),
+        };
+        (first, end.saturating_sub(first))
+    }
+
+    /// The members, from the top if `down`, without the first `skip`, at most `most`.
+    fn members(&self, set: &ZSet, down: bool, skip: usize, most: usize) -> Vec<Scored> {
+        let (first, n) = self.ranks(set, down);
+        let take = n.saturating_sub(skip).min(most);
+        if take == 0 {
+            return Vec::new();
+        }
+        if down {
+            let top = first + n - 1 - skip;
+            set.iter_down(top).take(take).cloned().collect()
+        } else {
+            set.iter_from(first + skip).take(take).cloned().collect()
+        }
+    }
+}
+
+fn scores<'a>(low: &[u8], high: &[u8]) -> Result<Span<'a>, Error> {
+    Ok(Span::Scores(score_bound(low)?, score_bound(high)?))
+}
+
+fn lex<'a>(low: &'a [u8], high: &'a [u8]) -> Result<Span<'a>, Error> {
+    Ok(Span::Lex(Lex::parse(low)?, Lex::parse(high)?))
+}
+
+/// What a range command was asked for.
+struct Asked<'a> {
+    span: Span<'a>,
+    down: bool,
+    skip: usize,
+    most: usize,
+    with_scores: bool,
+}
+
+/// What the name of the command says about the range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Rank,
+    Score,
+    Lex,
+}
+
+impl<'a> Asked<'a> {
+    /// From two bounds and the options of a command of this name.
+    fn parse(name: &str, bounds: [&'a [u8]; 2], options: &[&[u8]]) -> Result<Asked<'a>, Error> {
+        let general = matches!(name, "zrange" | "zrangestore");
+        let mut by = match () {
+            () if name.ends_with("byscore") => By::Score,
+            () if name.ends_with("bylex") => By::Lex,
+            () => By::Rank,
+        };
+        let mut down = name.starts_with("zrev");
+        let (mut limit, mut with_scores) = (None, false);
+        let mut options = options.iter();
+        while let Some(option) = options.next() {
+            match () {
+                () if is(option, "withscores") && name != "zrangestore" => with_scores = true,
+                () if is(option, "limit") && (general || by != By::Rank) => {
+                    let (Some(skip), Some(most)) = (options.next(), options.next()) else {
+                        return Err(Error::SYNTAX);
+                    };
+                    limit = Some((integer(skip)?, integer(most)?));
+                }
+                () if general && is(option, "byscore") => by = By::Score,
+                () if general && is(option, "bylex") => by = By::Lex,
+                () if general && is(option, "rev") => down = true,
+                () => return Err(Error::SYNTAX),
+            }
+        }
+        if limit.is_some() && by == By::Rank {
+            return Err(Error::new(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if with_scores && by == By::Lex {
+            return Err(Error::new(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        }
+        // Downwards the higher bound is named first.
+        let [low, high] = if down && by != By::Rank {
+            [bounds[1], bounds[0]]
+        } else {
+            bounds
+        };
+        let span = match by {
+            By::Rank => Span::Ranks(integer(low)?, integer(high)?),
+            By::Score => scores(low, high)?,
+            By::Lex => lex(low, high)?,
+        };
+        let (skip, most) = limit.unwrap_or((0, -1));
+        Ok(Asked {
+            span,
+            down,
+            // A negative offset skips everything, a negative count takes everything.
+            skip: usize::try_from(skip).unwrap_or(usize::MAX),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            with_scores,
+        })
+    }
+
+    fn members(&self, set: Option<&ZSet>) -> Vec<Scored> {
+        set.map_or_else(Vec::new, |set| {
+            self.span.members(set, self.down, self.skip, self.most)
+        })
+    }
+}
+
+pub(super) fn zrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let asked = Asked::parse(ctx.name, [args[2], args[3]], &args[4..])?;
+    let members = asked.members(ctx.db.get::<ZSet>(args[1])?);
+    answer(ctx, &members, asked.with_scores);
+    Ok(())
+}
+
+pub(super) fn zrangestore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let asked = Asked::parse(ctx.name, [args[3], args[4]], &args[5..])?;
+    let members = asked.members(ctx.db.get::<ZSet>(args[2])?);
+    let mut set = ZSet::default();
+    for scored in &members {
+        set.insert(&scored.member, scored.score);
+    }
+    ctx.reply.integer(set.len() as i64);
+    ctx.db.set(args[1], Value::ZSet(Box::new(set)));
+    Ok(())
+}
+
+pub(super) fn zremrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let span = match ctx.name {
+        "zremrangebyrank" => Span::Ranks(integer(args[2])?, integer(args[3])?),
+        "zremrangebyscore" => scores(args[2], args[3])?,
+        _ => lex(args[2], args[3])?,
+    };
+    let removed = ctx.db.update(args[1], |set: &mut ZSet| {
+        let members = span.members(set, false, 0, usize::MAX);
+        for scored in &members {
+            set.remove(&scored.member);
+        }
+        (!members.is_empty(), members.len())
+    })?;
+    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn count(ctx: &mut Ctx<'_, '_>, key: &[u8], span: &Span<'_>) -> Done {
+    let set = ctx.db.get::<ZSet>(key)?;
+    let n = set.map_or(0, |set| span.ranks(set, false).1);
+    ctx.reply.integer(n as i64);
+    Ok(())
+}
+
+pub(super) fn zcount(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    count(ctx, args[1], &scores(args[2], args[3])?)
+}
+
+pub(super) fn zlexcount(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    count(ctx, args[1], &lex(args[2], args[3])?)
+}

@@ -1,0 +1,229 @@
+//! Hashes: fields and their values. Small ones are packed, others a table.
+
+use super::packed::Packed;
+use super::table::{Keyed, Table};
+
+/// Most fields of a packed hash.
+const FIELDS: usize = 128;
+/// Longest field or value in one.
+const LENGTH: usize = 64;
+
+/// A field with its value in one allocation.
+#[derive(Clone, Debug)]
+struct Pair {
+    bytes: Box<[u8]>,
+    field: u32,
+}
+
+impl Pair {
+    fn new(field: &[u8], value: &[u8]) -> Pair {
+        Pair {
+            bytes: [field, value].concat().into(),
+            field: field.len() as u32,
+        }
+    }
+
+    fn split(&self) -> (&[u8], &[u8]) {
+        self.bytes.split_at(self.field as usize)
+    }
+}
+
+impl Keyed for Pair {
+    fn key(&self) -> &[u8] {
+        self.split().0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Fields and values in turn.
+    Packed(Packed),
+    Table(Table<Pair>),
+}
+
+/// Fields and their values.
+#[derive(Clone, Debug)]
+pub struct Hash {
+    form: Form,
+    /// Of all fields and values.
+    bytes: usize,
+}
+
+impl Default for Hash {
+    fn default() -> Hash {
+        Hash {
+            form: Form::Packed(Packed::default()),
+            bytes: 0,
+        }
+    }
+}
+
+impl Hash {
+    /// How many fields there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.form {
+            Form::Packed(packed) => packed.len() / 2,
+            Form::Table(table) => table.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of its encoding, as OBJECT ENCODING answers.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        match self.form {
+            Form::Packed(_) => "listpack",
+            Form::Table(_) => "hashtable",
+        }
+    }
+
+    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let form = match &self.form {
+            Form::Packed(packed) => 4 * packed.len(),
+            // The allocator rounds each pair up.
+            Form::Table(table) => table.bytes() + 16 * table.len(),
+        };
+        size_of::<Hash>() + self.bytes + form
+    }
+
+    /// The value of a field.
+    #[must_use]
+    pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
+        match &self.form {
+            Form::Packed(packed) => find(packed, field).map(|at| packed.get(at + 1)),
+            Form::Table(table) => table.get(field).map(|pair| pair.split().1),
+        }
+    }
+
+    /// Gives a field a value; whether it is new.
+    pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let old = self.remove(field);
+        if let Form::Packed(packed) = &mut self.form {
+            if packed.len() / 2 < FIELDS && field.len() <= LENGTH && value.len() <= LENGTH {
+                packed.insert(packed.len(), field);
+                packed.insert(packed.len(), value);
+            } else {
+                self.spread();
+            }
+        }
+        if let Form::Table(table) = &mut self.form {
+            table.insert(Pair::new(field, value));
+        }
+        self.bytes += field.len() + value.len();
+        old.is_none()
+    }
+
+    fn spread(&mut self) {
+        let mut table = Table::default();
+        self.iter().for_each(|(field, value)| {
+            table.insert(Pair::new(field, value));
+        });
+        self.form = Form::Table(table);
+    }
+
+    /// Takes a field out; its value.
+    pub fn remove(&mut self, field: &[u8]) -> Option<Vec<u8>> {
+        let value = match &mut self.form {
+            Form::Packed(packed) => {
+                let at = find(packed, field)?;
+                packed.remove(at);
+                packed.remove(at)
+            }
+            Form::Table(table) => table.remove(field)?.split().1.to_vec(),
+        };
+        self.bytes -= field.len() + value.len();
+        Some(value)
+    }
+
+    /// All fields with their values.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = (&[u8], &[u8])> + '_> {
+        match &self.form {
+            Form::Packed(packed) => {
+                let pairs = (0..packed.len()).step_by(2);
+                Box::new(pairs.map(|at| (packed.get(at), packed.get(at + 1))))
+            }
+            Form::Table(table) => Box::new(table.iter().map(Pair::split)),
+        }
+    }
+
+    /// A field at random with its value.
+    pub fn sample(&self, rng: &mut fastrand::Rng) -> Option<(&[u8], &[u8])> {
+        match &self.form {
+            Form::Packed(packed) if packed.len() > 0 => {
+                let at = 2 * rng.usize(..packed.len() / 2);
+                Some((packed.get(at), packed.get(at + 1)))
+            }
+            Form::Packed(_) => None,
+            Form::Table(table) => table.sample(rng).map(Pair::split),
+        }
+    }
+
+    /// Shows about `count` fields from a cursor on, all of a small hash; the next cursor, 0 at the
+    /// end.
+    pub fn scan<'a>(
+        &'a self,
+        cursor: u64,
+        count: usize,
+        mut show: impl FnMut(&'a [u8], &'a [u8]),
+    ) -> u64 {
+        match &self.form {
+            Form::Packed(_) => {
+                self.iter().for_each(|(field, value)| show(field, value));
+                0
+            }
+            Form::Table(table) => table.scan(cursor, count, |pair| {
+                let (field, value) = pair.split();
+                show(field, value);
+            }),
+        }
+    }
+}
+
+fn find(packed: &Packed, field: &[u8]) -> Option<usize> {
+    (0..packed.len())
+        .step_by(2)
+        .find(|&at| packed.get(at) == field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn does_what_a_plain_map_does(
+            acts in proptest::collection::vec((0u8..4, 0u16..200, 0usize..80), 1..600),
+        ) {
+            let (mut hash, mut model) = (Hash::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+            for (act, field, len) in acts {
+                let (field, value) = (field.to_string().into_bytes(), vec![b'v'; len]);
+                match act {
+                    0 => prop_assert_eq!(hash.remove(&field), model.remove(&field)),
+                    1 => prop_assert_eq!(hash.get(&field), model.get(&field).map(Vec::as_slice)),
+                    _ => prop_assert_eq!(hash.set(&field, &value), model.insert(field, value).is_none()),
+                }
+                prop_assert_eq!(hash.len(), model.len());
+            }
+            let all: BTreeMap<_, _> = hash.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect();
+            prop_assert_eq!(&all, &model);
+            prop_assert_eq!(hash.bytes, model.iter().map(|(f, v)| f.len() + v.len()).sum::<usize>());
+            let mut scanned = BTreeMap::new();
+            let mut cursor = 0;
+            loop {
+                cursor = hash.scan(cursor, 7, |f, v| { scanned.insert(f.to_vec(), v.to_vec()); });
+                if cursor == 0 { break; }
+            }
+            prop_assert_eq!(scanned, model);
+        }
+    }
+}

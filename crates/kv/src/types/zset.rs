@@ -1,0 +1,291 @@
+//! Sorted sets: members ordered by score, then by their bytes.
+//!
+//! The one idea: the order is a row of sorted blocks of a bounded size, so an insertion moves one
+//! block's worth, and a rank is counted over blocks. Scores by member are in a table beside it, which
+//! small sets do without.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::table::{Keyed, Table};
+
+/// Most members of a block.
+const BLOCK: usize = 256;
+/// Most members of a set without a table.
+const MEMBERS: usize = 128;
+/// Longest member in one.
+const LENGTH: usize = 64;
+
+/// A member with its score.
+#[derive(Clone, Debug)]
+pub struct Scored {
+    /// Its score; not a NaN.
+    pub score: f64,
+    /// The member.
+    pub member: Arc<[u8]>,
+}
+
+impl Keyed for Scored {
+    fn key(&self) -> &[u8] {
+        &self.member
+    }
+}
+
+impl Scored {
+    fn order(&self, score: f64, member: &[u8]) -> Ordering {
+        let by_score = self.score.partial_cmp(&score).unwrap_or(Ordering::Equal);
+        by_score.then_with(|| (*self.member).cmp(member))
+    }
+}
+
+/// Members ordered by score.
+#[derive(Clone, Debug, Default)]
+pub struct ZSet {
+    /// None is empty.
+    blocks: Vec<Vec<Scored>>,
+    /// `None` while the set is small.
+    scores: Option<Table<Scored>>,
+    len: usize,
+    /// Of all members.
+    bytes: usize,
+}
+
+impl ZSet {
+    /// How many members there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The name of its encoding, as OBJECT ENCODING answers.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        if self.scores.is_some() {
+            "skiplist"
+        } else {
+            "listpack"
+        }
+    }
+
+    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let table = self.scores.as_ref().map_or(0, Table::bytes);
+        // Each member is counted with its reference counts, as the allocator rounds them.
+        size_of::<ZSet>() + self.bytes + self.len * (size_of::<Scored>() + 32) + table
+    }
+
+    /// The score of a member.
+    #[must_use]
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        match &self.scores {
+            Some(table) => table.get(member).map(|scored| scored.score),
+            None => self
+                .iter()
+                .find(|scored| &*scored.member == member)
+                .map(|scored| scored.score),
+        }
+    }
+
+    /// Gives a member a score, which is not a NaN; the score that it had.
+    pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        let old = self.score(member);
+        if old.is_some_and(|old| old.to_bits() == score.to_bits()) {
+            return old;
+        }
+        if old.is_some() {
+            self.remove(member);
+        }
+        if self.scores.is_none() && (self.len >= MEMBERS || member.len() > LENGTH) {
+            let mut table = Table::default();
+            self.iter().for_each(|scored| {
+                table.insert(scored.clone());
+            });
+            self.scores = Some(table);
+        }
+        let scored = Scored {
+            score,
+            member: member.into(),
+        };
+        if let Some(table) = &mut self.scores {
+            table.insert(scored.clone());
+        }
+        self.place(scored);
+        self.len += 1;
+        self.bytes += member.len();
+        old
+    }
+
+    fn place(&mut self, scored: Scored) {
+        let last = self.blocks.len().saturating_sub(1);
+        let number = self.block_of(scored.score, &scored.member).min(last);
+        let Some(block) = self.blocks.get_mut(number) else {
+            return self.blocks.push(vec![scored]);
+        };
+        let at = block.partition_point(|s| s.order(scored.score, &scored.member).is_lt());
+        block.insert(at, scored);
+        if block.len() > BLOCK {
+            let behind = block.split_off(BLOCK / 2);
+            self.blocks.insert(number + 1, behind);
+        }
+    }
+
+    /// The first block whose last member is not below; as many as there are if none is.
+    fn block_of(&self, score: f64, member: &[u8]) -> usize {
+        self.blocks
+            .partition_point(|block| block.last().is_some_and(|s| s.order(score, member).is_lt()))
+    }
+
+    /// Takes a member out; its score.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let score = self.score(member)?;
+        if let Some(table) = &mut self.scores {
+            table.remove(member);
+        }
+        let number = self.block_of(score, member);
+        let block = &mut self.blocks[number];
+        let at = block.partition_point(|s| s.order(score, member).is_lt());
+        block.remove(at);
+        if block.is_empty() {
+            self.blocks.remove(number);
+        }
+        self.len -= 1;
+        self.bytes -= member.len();
+        Some(score)
+    }
+
+    /// The member at a rank from 0.
+    #[must_use]
+    pub fn at(&self, rank: usize) -> Option<&Scored> {
+        self.iter_from(rank).next()
+    }
+
+    /// How many members are below a member.
+    #[must_use]
+    pub fn rank(&self, member: &[u8]) -> Option<usize> {
+        let score = self.score(member)?;
+        Some(self.count_while(|s| s.order(score, member).is_lt()))
+    }
+
+    /// How many members `below` holds for: all up to some place in the order, none after it.
+    pub fn count_while(&self, below: impl Fn(&Scored) -> bool) -> usize {
+        let number = self
+            .blocks
+            .partition_point(|block| block.last().is_some_and(&below));
+        let before: usize = self.blocks[..number].iter().map(Vec::len).sum();
+        let within = self.blocks.get(number);
+        before + within.map_or(0, |block| block.partition_point(&below))
+    }
+
+    /// All members in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Scored> {
+        self.blocks.iter().flatten()
+    }
+
+    /// The members from a rank on.
+    pub fn iter_from(&self, rank: usize) -> impl Iterator<Item = &Scored> {
+        let mut left = rank;
+        let mut number = 0;
+        while let Some(block) = self.blocks.get(number).filter(|block| left >= block.len()) {
+            left -= block.len();
+            number += 1;
+        }
+        self.blocks[number..].iter().flatten().skip(left)
+    }
+
+    /// The members from a rank on downwards.
+    pub fn iter_down(&self, rank: usize) -> impl Iterator<Item = &Scored> {
+        // As many as there are behind it are left out.
+        let mut left = self.len.saturating_sub(rank + 1);
+        let mut end = self.blocks.len();
+        while end > 0 && left >= self.blocks[end - 1].len() {
+            left -= self.blocks[end - 1].len();
+            end -= 1;
+        }
+        self.blocks[..end].iter().flatten().rev().skip(left)
+    }
+
+    /// A member at random.
+    pub fn sample(&self, rng: &mut fastrand::Rng) -> Option<&Scored> {
+        (self.len > 0).then(|| self.at(rng.usize(..self.len)))?
+    }
+
+    /// Shows about `count` members from a cursor on, all of a small set; the next cursor, 0 at the
+    /// end.
+    pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(&'a Scored)) -> u64 {
+        match &self.scores {
+            Some(table) => table.scan(cursor, count, show),
+            None => {
+                self.iter().for_each(&mut show);
+                0
+            }
+        }
+    }
+}
+
+/// Whether a score is inside the lower bound of a range.
+#[must_use]
+pub fn above(score: f64, low: Bound<f64>) -> bool {
+    match low {
+        Bound::Included(low) => score >= low,
+        Bound::Excluded(low) => score > low,
+        Bound::Unbounded => true,
+    }
+}
+
+/// Whether a score is inside the upper bound of a range.
+#[must_use]
+pub fn below(score: f64, high: Bound<f64>) -> bool {
+    match high {
+        Bound::Included(high) => score <= high,
+        Bound::Excluded(high) => score < high,
+        Bound::Unbounded => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn does_what_a_sorted_vector_does(
+            acts in proptest::collection::vec((0u8..4, 0u16..700, -20i32..20), 1..900),
+        ) {
+            let (mut set, mut model) = (ZSet::default(), BTreeMap::<Vec<u8>, f64>::new());
+            for (act, member, score) in acts {
+                let (member, score) = (member.to_string().into_bytes(), f64::from(score));
+                match act {
+                    0 => prop_assert_eq!(set.remove(&member), model.remove(&member)),
+                    _ => prop_assert_eq!(set.insert(&member, score), model.insert(member, score)),
+                }
+                prop_assert_eq!(set.len(), model.len());
+            }
+            let mut sorted: Vec<(f64, Vec<u8>)> = model.iter().map(|(m, &s)| (s, m.clone())).collect();
+            sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            let all: Vec<(f64, Vec<u8>)> = set.iter().map(|s| (s.score, s.member.to_vec())).collect();
+            prop_assert_eq!(&all, &sorted);
+            for (rank, (score, member)) in sorted.iter().enumerate() {
+                prop_assert_eq!(set.rank(member), Some(rank));
+                prop_assert_eq!(set.score(member), Some(*score));
+                prop_assert_eq!(&*set.at(rank).unwrap().member, &member[..]);
+            }
+            let half = sorted.len() / 2;
+            let up: Vec<&[u8]> = set.iter_from(half).map(|s| &*s.member).collect();
+            prop_assert!(up.into_iter().eq(sorted[half..].iter().map(|(_, m)| &m[..])));
+            if half < sorted.len() {
+                let down: Vec<&[u8]> = set.iter_down(half).map(|s| &*s.member).collect();
+                prop_assert!(down.into_iter().eq(sorted[..=half].iter().rev().map(|(_, m)| &m[..])));
+            }
+        }
+    }
+}
