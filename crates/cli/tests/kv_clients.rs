@@ -1,0 +1,196 @@
+//! Stock Redis clients against `tidewire serve kv`: those that are found installed. What was skipped
+//! and why is in each trial's name and output; `clients/kv/README.md` says how to install the rest.
+//!
+//! With `TIDEWIRE_KV_CLIENTS=all` a client that is not found is a failure.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Running, addr};
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::Signal;
+
+fn main() {
+    let mut trials: Vec<Trial> = programs().into_iter().map(trial).collect();
+    trials.push(tool("redis-cli", redis_cli));
+    trials.push(tool("redis-benchmark", redis_benchmark));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// A client's program, or why it cannot be run.
+struct Program {
+    name: String,
+    command: Result<Vec<String>, String>,
+    directory: PathBuf,
+}
+
+fn programs() -> Vec<Program> {
+    let sources = root().join("clients/kv");
+    let installed = root().join("target/clients");
+    let mut all = Vec::new();
+    let mut add = |name: &str, directory: &str, command: Result<Vec<String>, String>| {
+        all.push(Program {
+            name: name.into(),
+            command,
+            directory: sources.join(directory),
+        });
+    };
+    let own = |path: PathBuf| path.exists().then(|| path.display().to_string());
+    for major in ["5", "8"] {
+        let python = own(installed.join(format!("redis-py-{major}/bin/python")))
+            .or_else(|| (major == "8" && has_redis("python3")).then(|| "python3".into()));
+        let command = python.map(|python| vec![python, "check.py".into()]);
+        let missing = format!("no python with redis-py {major}");
+        add(
+            &format!("redis-py-{major}"),
+            "python",
+            command.ok_or(missing),
+        );
+    }
+    let built = own(installed.join("go-redis")).map(|path| vec![path]);
+    add("go-redis", "go", built.ok_or("not built".into()));
+    for script in ["node-redis", "ioredis"] {
+        let there = sources.join("node/node_modules").exists();
+        let command = there.then(|| vec!["node".to_owned(), format!("{script}.mjs")]);
+        add(
+            script,
+            "node",
+            command.ok_or("its packages are not installed".into()),
+        );
+    }
+    let compiled = sources.join("java/target/classes").exists();
+    let maven = ["mvn", "-q", "-B", "-o", "-Dstyle.color=never", "exec:java"];
+    let command = compiled.then(|| maven.map(str::to_owned).to_vec());
+    add("jedis", "java", command.ok_or("not compiled".into()));
+    let built = own(installed.join("rust/debug/kv-check")).map(|path| vec![path]);
+    add("redis-rs", "rust", built.ok_or("not built".into()));
+    all
+}
+
+fn trial(program: Program) -> Trial {
+    match program.command {
+        Ok(command) => Trial::test(program.name, move || check(&command, &program.directory)),
+        Err(why) => skipped(&program.name, why),
+    }
+}
+
+fn tool(name: &'static str, run: fn() -> Result<(), Failed>) -> Trial {
+    let found = Command::new(name).arg("--version").output();
+    match found {
+        Ok(_) => Trial::test(name, run),
+        Err(e) => skipped(name, e.to_string()),
+    }
+}
+
+fn skipped(name: &str, why: String) -> Trial {
+    if std::env::var("TIDEWIRE_KV_CLIENTS").is_ok_and(|v| v == "all") {
+        return Trial::test(name, move || Err(format!("cannot be run: {why}").into()));
+    }
+    Trial::test(format!("{name} (skipped: {why})"), || Ok(())).with_ignored_flag(true)
+}
+
+/// Runs a client's program, restarting the server where it asks for that.
+fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
+    let mut server = start("0");
+    let at = addr(&server.line());
+    let (host, port) = (at.ip().to_string(), at.port().to_string());
+    let mut client = Command::new(&command[0]);
+    client.args(&command[1..]).current_dir(directory);
+    if command[0] == "mvn" {
+        client.arg(format!("-Dexec.args={host} {port}"));
+    } else {
+        client.args([&host, &port]);
+    }
+    let mut child = client
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut said = String::new();
+    while let Some(Ok(line)) = lines.next() {
+        if line.ends_with("restart") {
+            server.signal(Signal::TERM);
+            let ended = server.end();
+            if !ended.status.success() {
+                return Err(common::stderr(&ended).into());
+            }
+            server = start(&port);
+            server.line();
+            stdin.write_all(b"go\n")?;
+        }
+        said = line;
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() || !said.starts_with("ok ") {
+        let stderr = common::stderr(&output);
+        return Err(format!("{said}\n{stderr}").into());
+    }
+    Ok(())
+}
+
+fn redis_cli() -> Result<(), Failed> {
+    let mut server = start("0");
+    let port = addr(&server.line()).port().to_string();
+    let say = |args: &[&str]| -> Result<String, Failed> {
+        let output = Command::new("redis-cli")
+            .args(["-p", &port])
+            .args(args)
+            .output()?;
+        Ok(common::stdout(&output).trim_end().to_owned())
+    };
+    for (args, want) in [
+        (&["set", "k", "v"][..], "OK"),
+        (&["get", "k"], "v"),
+        (&["-3", "hset", "h", "f", "1"], "1"),
+        (&["lpush", "l", "a", "b"], "2"),
+        (&["lrange", "l", "0", "-1"], "b\na"),
+        (&["zadd", "z", "1.5", "m"], "1"),
+        (&["zscore", "z", "m"], "1.5"),
+        (&["sadd", "s", "x"], "1"),
+        (
+            &["nonsense"],
+            "ERR unknown command 'nonsense', with args beginning with:",
+        ),
+    ] {
+        let got = say(args)?;
+        if got.trim_end() != want {
+            return Err(format!("{args:?}: {got:?}, not {want:?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn redis_benchmark() -> Result<(), Failed> {
+    let mut server = start("0");
+    let port = addr(&server.line()).port().to_string();
+    for pipeline in ["1", "16"] {
+        let output = Command::new("redis-benchmark")
+            .args(["-p", &port, "-n", "2000", "-c", "20", "-P", pipeline, "-q"])
+            .output()?;
+        let said = common::stdout(&output) + &common::stderr(&output);
+        if !output.status.success() || said.contains("rror") || !said.contains("MSET (10 keys)") {
+            return Err(said.into());
+        }
+    }
+    Ok(())
+}
+
+fn start(port: &str) -> Running {
+    Running::start(&["serve", "kv", "--listen", &format!("kv/resp={port}")])
+}
+
+fn has_redis(python: &str) -> bool {
+    Command::new(python)
+        .args(["-c", "import redis"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
