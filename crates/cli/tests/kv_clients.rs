@@ -111,7 +111,7 @@ fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
         .spawn()?;
     let mut stdin = child.stdin.take().expect("piped");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let mut said = String::new();
+    let mut done = false;
     while let Some(Ok(line)) = lines.next() {
         if line.ends_with("restart") {
             server.signal(Signal::TERM);
@@ -123,12 +123,11 @@ fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
             server.line();
             stdin.write_all(b"go\n")?;
         }
-        said = line;
+        done |= line.starts_with("ok ");
     }
     let output = child.wait_with_output()?;
-    if !output.status.success() || !said.starts_with("ok ") {
-        let stderr = common::stderr(&output);
-        return Err(format!("{said}\n{stderr}").into());
+    if !output.status.success() || !done {
+        return Err(common::stderr(&output).into());
     }
     Ok(())
 }
