@@ -372,3 +372,18 @@ fn what_tools_ask_on_connect_is_answered() {
             .contains("cmdstat_select:calls=2")
     );
 }
+
+#[test]
+fn a_client_that_was_killed_is_not_listed_any_more() {
+    let mut world = World::new();
+    let (mut c, mut other) = (world.client(), world.client_of(1));
+    let id = world.ask(&mut other, "CLIENT ID");
+    world.send(
+        &c,
+        &format!("CLIENT KILL ID {}", id.trim_matches([':', '|'])),
+    );
+    world.send(&c, "CLIENT LIST");
+    let said = world.answer(&mut c);
+    assert!(said.starts_with(":1|"), "{said}");
+    assert_eq!(said.matches(" addr=").count(), 1, "{said}");
+}
