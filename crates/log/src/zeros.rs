@@ -109,7 +109,8 @@ impl<F: DiskFile> Zeros<F> {
             spare.filled += piece;
             let ends = spare.filled >= spare.length;
             drop(spare);
-            if (ends || self.lock().filled % SYNC_EVERY == 0) && file.sync_data().is_err() {
+            if (ends || self.lock().filled.is_multiple_of(SYNC_EVERY)) && file.sync_data().is_err()
+            {
                 // What it lost were zeros; the writer's own syncs tell what is wrong with the disk.
                 self.lock().file = None;
             }

@@ -90,7 +90,7 @@ impl Kv {
             key
         } else {
             // The upper half of a product is as good as a remainder and needs no division.
-            (u128::from(self.random()) * u128::from(self.load.keys) >> 64) as u64
+            ((u128::from(self.random()) * u128::from(self.load.keys)) >> 64) as u64
         };
         let share = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
         if share < self.load.reads {
