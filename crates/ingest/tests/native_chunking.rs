@@ -53,9 +53,9 @@ fn produced() -> impl Strategy<Value = (Produce<'static>, Vec<u64>, usize)> {
         let hello = Produce {
             sparse,
             level: if durable {
-                Level::Durable
+                Some(Level::Durable)
             } else {
-                Level::Received
+                Some(Level::Received)
             },
             first_id: 100,
             ..produce(if named { "a" } else { "" })

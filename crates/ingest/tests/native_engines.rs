@@ -138,7 +138,7 @@ fn produced_read_back_and_found_again() {
                     let told = produced(
                         addr,
                         Produce {
-                            level,
+                            level: Some(level),
                             ..produce(name)
                         },
                         1..=N,

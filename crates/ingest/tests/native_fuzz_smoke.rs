@@ -29,9 +29,9 @@ fn from_client() -> impl Strategy<Value = Vec<u8>> {
         (produce, ids).prop_map(|(([sparse, adopt, durable], first, stream, name), ids)| {
             let hello = Hello::Produce(Produce {
                 level: if durable {
-                    Level::Durable
+                    Some(Level::Durable)
                 } else {
-                    Level::Received
+                    Some(Level::Received)
                 },
                 sparse,
                 adopt: adopt && !durable,

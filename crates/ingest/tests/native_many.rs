@@ -93,9 +93,9 @@ fn a_flood_does_not_starve_those_beside_it() {
                 let client = world.connect();
                 let mut bytes = hello(Hello::Produce(Produce {
                     level: if name.len() == 2 {
-                        Level::Received
+                        Some(Level::Received)
                     } else {
-                        Level::Durable
+                        Some(Level::Durable)
                     },
                     ..produce(name)
                 }));

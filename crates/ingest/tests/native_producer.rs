@@ -53,7 +53,7 @@ fn durable_is_acknowledged_after_the_commit_and_once_for_each() {
 fn received_is_acknowledged_when_it_is_handed_over() {
     let mut world = World::new(SteppedLog::new());
     let mut a = world.producer(Produce {
-        level: Level::Received,
+        level: Some(Level::Received),
         ..produce("")
     });
     world.send(a, &messages(1..=10));
@@ -193,9 +193,26 @@ fn ids_end_where_numbers_do() {
 }
 
 #[test]
+fn a_producer_that_does_not_say_gets_the_level_of_the_settings() {
+    for level in [Level::Durable, Level::Received] {
+        let settings = Settings {
+            level,
+            ..settings()
+        };
+        let mut world = World::with(SteppedLog::new(), settings, 1);
+        let mut a = world.client(Hello::Produce(Produce {
+            level: None,
+            ..produce("a")
+        }));
+        let last_id = None;
+        assert_eq!(world.frames(&mut a), [Frame::Welcome { level, last_id }]);
+    }
+}
+
+#[test]
 fn what_a_crash_lost_is_adopted_at_level_received_only() {
     let received = Produce {
-        level: Level::Received,
+        level: Some(Level::Received),
         adopt: true,
         ..produce("a")
     };
@@ -353,7 +370,7 @@ fn a_full_disk_refuses_and_goes_on_where_it_stopped() {
     for level in [Level::Durable, Level::Received] {
         let mut world = World::new(SteppedLog::new().auto());
         let mut a = world.producer(Produce {
-            level,
+            level: Some(level),
             ..produce("a")
         });
         world.send(a, &messages(1..=3));
@@ -390,7 +407,7 @@ fn a_failed_log_acknowledges_nothing_more() {
     let a = world.producer(produce("a"));
     let mut idle = world.producer(produce("idle"));
     let mut received = world.producer(Produce {
-        level: Level::Received,
+        level: Some(Level::Received),
         ..produce("received")
     });
     world.send(a, &messages(1..=3));
@@ -425,7 +442,7 @@ fn a_full_queue_pauses_reading_and_loses_nothing() {
             .iter()
             .map(|name| {
                 world.producer(Produce {
-                    level,
+                    level: Some(level),
                     ..produce(name)
                 })
             })
@@ -455,7 +472,7 @@ fn waiting_for_room_is_kept_company_too() {
     let mut world = World::new(SteppedLog::new().queue(100));
     let a = world.producer(produce("a"));
     let mut b = world.producer(Produce {
-        level: Level::Received,
+        level: Some(Level::Received),
         ..produce("b")
     });
     world.send(a, &messages(1..=20));

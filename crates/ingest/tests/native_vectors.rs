@@ -40,7 +40,7 @@ fn hello(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
         Hello::Produce(p) => format!(
             "hello=produce level={} sparse={} adopt={} window_messages={} window_bytes={} \
              first_id={} stream={:?} producer={:?} token={:?}",
-            level(p.level),
+            p.level.map_or("default", level),
             p.sparse,
             p.adopt,
             p.window_messages,

@@ -92,6 +92,11 @@ impl<'de> Deserialize<'de> for LogKey {
 #[derive(Debug, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct IngestOptions {
+    /// Level of ingest producers that do not say: received or durable [default: durable]
+    #[arg(long = "ingest-level", id = "ingest_level", value_name = "LEVEL")]
+    #[serde(deserialize_with = "level")]
+    pub(crate) level: Option<Level>,
+
     /// Messages a second that one ingest connection may send [default: no limit]
     #[arg(long, value_name = "N")]
     pub(crate) quota_messages: Option<u64>,
@@ -247,6 +252,7 @@ impl IngestOptions {
         IngestOptions {
             quota_messages: self.quota_messages.or(base.quota_messages),
             quota_bytes: self.quota_bytes.or(base.quota_bytes),
+            level: self.level.or(base.level),
             window_messages: self.window_messages.or(base.window_messages),
             window_bytes: self.window_bytes.or(base.window_bytes),
             readers: self.readers.or(base.readers),
@@ -267,7 +273,18 @@ impl IngestOptions {
         let in_file = self
             .payload_max
             .map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
+        let level = match self.level {
+            None => own.level,
+            Some(Level::Received) => native::codec::Level::Received,
+            Some(Level::Durable) => native::codec::Level::Durable,
+            Some(Level::None) => {
+                return Err(Failure::usage(
+                    "the level of ingest is received or durable, not none",
+                ));
+            }
+        };
         Ok(native::Settings {
+            level,
             payload_max: payload_max.or(in_file).unwrap_or(own.payload_max),
             window_messages: self.window_messages.unwrap_or(own.window_messages),
             window_bytes: self.window_bytes.map_or(own.window_bytes, |size| size.0),

@@ -262,7 +262,7 @@ impl Session {
     fn hello(&self) -> Result<Vec<u8>, Broken> {
         let resumes = self.granted.is_some();
         let produce = Produce {
-            level: self.wants.level,
+            level: Some(self.wants.level),
             sparse: self.wants.sparse,
             // What was acknowledged as received may have been lost in a crash of the server.
             adopt: resumes && self.wants.level == Level::Received,

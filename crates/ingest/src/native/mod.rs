@@ -24,7 +24,7 @@
 //! let mut client = std::net::TcpStream::connect(running.addrs()[0])?;
 //! let mut hello = Vec::new();
 //! codec::Hello::Produce(codec::Produce {
-//!     level: codec::Level::Durable,
+//!     level: Some(codec::Level::Durable),
 //!     sparse: false,
 //!     adopt: false,
 //!     window_messages: 0,

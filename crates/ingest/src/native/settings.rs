@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidewire::Limits;
 
+use super::codec::Level;
 use super::quota::Quota;
 use super::tokens::Token;
 use crate::classic::{HEADER, PAYLOAD_MAX};
@@ -11,6 +12,8 @@ use crate::classic::{HEADER, PAYLOAD_MAX};
 /// What a native service allows. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// What producers get that do not say. Default durable.
+    pub level: Level,
     /// Largest payload; that of the log if it is lower. A larger one is refused and ends the
     /// connection. Default 16 MiB.
     pub payload_max: u32,
@@ -39,6 +42,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            level: Level::Durable,
             payload_max: PAYLOAD_MAX,
             window_messages: 1 << 20,
             window_bytes: 16 << 20,

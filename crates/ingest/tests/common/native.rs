@@ -22,7 +22,7 @@ pub(crate) fn settings() -> Settings {
 /// What a producer says first: durable, dense, from id 1, stream `default`.
 pub(crate) fn produce(producer: &str) -> Produce<'_> {
     Produce {
-        level: Level::Durable,
+        level: Some(Level::Durable),
         sparse: false,
         adopt: false,
         window_messages: 0,

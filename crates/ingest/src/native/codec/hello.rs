@@ -38,8 +38,8 @@ impl Level {
 /// What a producer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Produce<'a> {
-    /// The level wanted.
-    pub level: Level,
+    /// The level wanted; `None` is the server's default.
+    pub level: Option<Level>,
     /// Ids rise, with gaps.
     pub sparse: bool,
     /// A `first_id` beyond the mark is to be adopted; only at [`Level::Received`].
@@ -119,7 +119,7 @@ impl<'a> Hello<'a> {
         match self {
             Hello::Produce(p) => {
                 let flags = if p.sparse { SPARSE } else { 0 } | if p.adopt { ADOPT } else { 0 };
-                out.extend_from_slice(&[p.level as u8, flags, 0, 0]);
+                out.extend_from_slice(&[p.level.map_or(0, |level| level as u8), flags, 0, 0]);
                 out.extend_from_slice(&p.window_messages.to_le_bytes());
                 out.extend_from_slice(&p.window_bytes.to_le_bytes());
                 out.extend_from_slice(&p.first_id.to_le_bytes());
@@ -185,7 +185,10 @@ impl<'a> Hello<'a> {
 }
 
 fn produce<'a>(fields: &mut Fields<'a>) -> Result<Produce<'a>, Malformed> {
-    let level = Level::of(fields.u8()?)?;
+    let level = match fields.u8()? {
+        0 => None,
+        level => Some(Level::of(level)?),
+    };
     let flags = flags(fields, SPARSE | ADOPT)?;
     let produce = Produce {
         level,
@@ -198,7 +201,7 @@ fn produce<'a>(fields: &mut Fields<'a>) -> Result<Produce<'a>, Malformed> {
         producer: fields.string()?,
         token: fields.string()?,
     };
-    if produce.adopt && level != Level::Received {
+    if produce.adopt && level != Some(Level::Received) {
         return Err(Malformed("only at level received is an id adopted"));
     }
     Ok(produce)

@@ -116,7 +116,7 @@ impl Producer {
             session,
             level: match log.policy() {
                 Policy::Os => Level::Received,
-                Policy::Sync | Policy::Interval(_) => hello.level,
+                Policy::Sync | Policy::Interval(_) => hello.level.unwrap_or(settings.level),
             },
             parser: codec::parser(shared.payload_max),
             ids: Ids {
