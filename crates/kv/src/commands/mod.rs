@@ -48,7 +48,7 @@ mod zsets;
 use std::sync::LazyLock;
 
 pub use error::{Done, Error};
-pub use spec::{FAST, Flags, Keys, MEMORY, READ, Run, Spec, WRITE};
+pub use spec::{BRIEF, FAST, Flags, Keys, MEMORY, READ, Run, Spec, WRITE};
 
 use crate::reply::Reply;
 use crate::store::{Blocked, View};

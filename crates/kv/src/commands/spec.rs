@@ -17,6 +17,8 @@ pub const WRITE: Flags = 2;
 pub const MEMORY: Flags = 4;
 /// Its time does not depend on how much there is.
 pub const FAST: Flags = 8;
+/// The same, of a command that is not said to be so to clients. What it is given is all it touches.
+pub const BRIEF: Flags = 16;
 
 /// A command.
 pub struct Spec {

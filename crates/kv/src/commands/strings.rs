@@ -1,7 +1,7 @@
 //! Commands about strings.
 
 use super::parse::{integer, is, range};
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::decimal;
 use crate::store::Deadline;
 use crate::types::score;
@@ -17,16 +17,16 @@ pub(super) const LONGEST: usize = 512 << 20;
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("get", 2, READ | FAST, Keys::ONE, get),
-    Spec::new("set", -3, WRITE | MEMORY, Keys::ONE, set),
+    Spec::new("set", -3, WRITE | MEMORY | BRIEF, Keys::ONE, set),
     Spec::new("setnx", 3, WRITE | MEMORY | FAST, Keys::ONE, setnx),
-    Spec::new("setex", 4, WRITE | MEMORY, Keys::ONE, setex),
-    Spec::new("psetex", 4, WRITE | MEMORY, Keys::ONE, setex),
+    Spec::new("setex", 4, WRITE | MEMORY | BRIEF, Keys::ONE, setex),
+    Spec::new("psetex", 4, WRITE | MEMORY | BRIEF, Keys::ONE, setex),
     Spec::new("getset", 3, WRITE | MEMORY | FAST, Keys::ONE, getset),
     Spec::new("getex", -2, WRITE | FAST, Keys::ONE, getex),
     Spec::new("getdel", 2, WRITE | FAST, Keys::ONE, getdel),
     Spec::new("mget", -2, READ | FAST, Keys::REST, mget),
-    Spec::new("mset", -3, WRITE | MEMORY, PAIRS, mset),
-    Spec::new("msetnx", -3, WRITE | MEMORY, PAIRS, msetnx),
+    Spec::new("mset", -3, WRITE | MEMORY | BRIEF, PAIRS, mset),
+    Spec::new("msetnx", -3, WRITE | MEMORY | BRIEF, PAIRS, msetnx),
     Spec::new("append", 3, WRITE | MEMORY | FAST, Keys::ONE, append),
     Spec::new("strlen", 2, READ | FAST, Keys::ONE, strlen),
     Spec::new("setrange", 4, WRITE | MEMORY, Keys::ONE, setrange),

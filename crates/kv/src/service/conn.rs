@@ -23,6 +23,8 @@ use crate::resp::{Bounds, Parser, Step};
 
 /// Commands that are parsed before the first of them runs.
 const BATCH: usize = 256;
+/// Commands whose keys are brought into the cache before the first of them runs.
+const AHEAD: usize = 32;
 /// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
 const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
@@ -323,11 +325,12 @@ impl RespConn {
         let now_ms = cx.link.wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, self.session.db, now_ms, cx.link.random());
         batch.set_no_touch(self.session.no_touch);
-        if commands.len() > 1 && self.session.is_plain() {
-            batch.prefetch(about_keys(args, commands));
-        }
         let (mut used, mut from) = (0, 0);
-        for command in commands {
+        for (i, command) in commands.iter().enumerate() {
+            if i.is_multiple_of(AHEAD) && self.session.is_plain() {
+                let next = &commands[i..commands.len().min(i + AHEAD)];
+                batch.prefetch(about_keys(args, from, next));
+            }
             let these = &args[from..command.args_end];
             // Nothing to run: an empty line, or an array of no arguments.
             if these.is_empty() {
@@ -414,12 +417,12 @@ impl RespConn {
     }
 }
 
-/// Those of a batch's commands that use keys, and may be run.
+/// Those of a batch's commands that use keys, and may be run. Their arguments start at `from`.
 fn about_keys<'x>(
     args: &'x [&'x [u8]],
+    mut from: usize,
     commands: &'x [Command],
 ) -> impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])> {
-    let mut from = 0;
     commands.iter().filter_map(move |command| {
         let these = &args[from..command.args_end];
         from = command.args_end;

@@ -11,7 +11,7 @@ use super::conn::RespConn;
 use super::session::Replies;
 use super::slowlog::{Slow, shortened};
 use super::table::{Entry, What, When};
-use crate::commands::FAST;
+use crate::commands::{BRIEF, FAST};
 use crate::reply::{Proto, Reply};
 use crate::store::Ran;
 
@@ -107,7 +107,7 @@ impl RespConn {
     /// always quick are timed only now and then.
     #[inline]
     fn is_timed(&self, entry: &Entry, cx: &mut Cx<'_, RespConn>) -> bool {
-        let quick = matches!(entry.what, What::Data(spec) if spec.flags & FAST != 0);
+        let quick = matches!(entry.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0);
         !quick || cx.local.times_all
     }
 
