@@ -23,6 +23,10 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::Failure;
 
+/// Small values of one size come and go in great numbers, and on other threads than they came from.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// TCP servers for floods of small messages, on threads, epoll or io_uring.
 #[derive(Debug, Parser)]
 #[command(name = "tidewire", version, max_term_width = 100)]
