@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tidewire::{Builder, Limits, Listen, ServiceId};
+use tidewire::{Builder, EngineChoice, Limits, Listen, ServiceId};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings, Ticker};
 use tidewire_kv::store::{self, Policy, Store};
 
@@ -38,7 +38,8 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-password", long = "kv-password", value_name = "TEXT")]
     pub(crate) password: Option<String>,
 
-    /// Parts of the store with a lock each, rounded up to a power of two [default: 64]
+    /// Parts of the store with a lock each, rounded up to a power of two [default: 1 if a single loop
+    /// has it to itself, else 64]
     #[arg(id = "kv-shards", long = "kv-shards", value_name = "N")]
     pub(crate) shards: Option<usize>,
 
@@ -71,8 +72,12 @@ pub(crate) struct KvOptions {
 }
 
 impl KvOptions {
-    fn store(&self) -> Result<store::Settings, Failure> {
-        let own = store::Settings::default();
+    fn store(&self, settings: &Settings) -> Result<store::Settings, Failure> {
+        let mut own = store::Settings::default();
+        // Taking locks in turn is a good part of what a pipelined command costs.
+        if settings.workers == 1 && settings.engine != EngineChoice::Threads {
+            own.shards = 1;
+        }
         let policy = match &self.policy {
             None => own.policy,
             Some(name) => Policy::from_name(name).ok_or_else(|| {
@@ -149,7 +154,7 @@ impl Kv {
     /// Adds both services to the loops.
     pub(crate) fn add(builder: &mut Builder, settings: &Settings) -> Result<Kv, Failure> {
         let options = &settings.kv;
-        let store = Arc::new(Store::new(options.store()?));
+        let store = Arc::new(Store::new(options.store(settings)?));
         let own = options.services(settings)?;
         let limits = own.limits();
         let resp_limits = Limits {
