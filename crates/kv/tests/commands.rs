@@ -240,9 +240,9 @@ fn active_expiry_removes_all_that_is_due_and_nothing_else() {
         let option = if i % 2 == 0 { " PX 10" } else { " PX 1000000" };
         at(&store, NOW, Proto::Resp2, &format!("SET key{i} v{option}"));
     }
-    assert_eq!(store.expire(NOW + 9), 0);
+    assert_eq!(store.expire(NOW + 9).removed, 0);
     store.set_active_expire(false);
-    assert_eq!(store.expire(NOW + 10), 0);
+    assert_eq!(store.expire(NOW + 10).removed, 0);
     store.set_active_expire(true);
     let rounds = (0..1000).take_while(|_| {
         store.expire(NOW + 10);

@@ -38,12 +38,13 @@ impl RespService {
     }
 
     /// Does what is due at this time since the epoch: removes some of the keys that have expired,
-    /// and measures the rate of commands. To be called about ten times a second, see
-    /// [`Ticker`](super::Ticker); the work of one call is bounded.
-    pub fn tick(&self, wall: Duration) {
+    /// and measures the rate of commands. Returns after what time to call it again, at most 100 ms,
+    /// see [`Ticker`](super::Ticker); the work of one call is bounded.
+    pub fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
-        self.shared.store.expire(now_ms);
+        let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
+        swept.pause
     }
 
     /// Connections that are open.

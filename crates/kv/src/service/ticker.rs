@@ -10,10 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::resp_service::RespService;
 
-/// From one step to the next.
-const PERIOD: Duration = Duration::from_millis(100);
-
-/// A thread that takes [`RespService::tick`] ten times a second, until it is dropped.
+/// A thread that takes [`RespService::tick`] as often as it wants to be, until it is dropped.
 #[derive(Debug)]
 pub struct Ticker {
     /// Nothing is sent; that it is gone is the sign to stop.
@@ -33,9 +30,10 @@ impl Ticker {
     pub fn start(service: RespService) -> io::Result<Ticker> {
         let (alive, gone) = mpsc::channel::<()>();
         let run = move || {
-            while gone.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            let mut pause = Duration::ZERO;
+            while gone.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-                service.tick(wall.unwrap_or_default());
+                pause = service.tick(wall.unwrap_or_default());
             }
         };
         let thread = std::thread::Builder::new()

@@ -4,41 +4,74 @@
 //! through the buckets. Whether an entry has a deadline is a bit of its pointer, so that a bucket
 //! without such keys costs one read of one cache line, and those lines lie in a row.
 
+//!
+//! A call holds one lock at a time, and that shortly. It says how soon it wants to be called again:
+//! at once where much was due, seldom where nothing expires. The lock is not a fair one, so between
+//! calls on the same shard there has to be time for others to take it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
 use super::Store;
 use super::effect::Gone;
 use super::shard::Shard;
 
-/// Buckets of a shard that a tick looks at under one lock.
+/// Buckets of a shard that a call looks at under one lock.
 const BUCKETS: usize = 256;
-/// Entries with a deadline that a tick looks at in one shard: each may be a cache miss.
+/// Entries with a deadline that a call looks at in one shard: each may be a cache miss.
 const LOOKS: usize = 512;
-/// More buckets for a shard where a tick found a quarter of its looks due.
-const ROUNDS: usize = 4;
+/// Shards that a call looks at.
+const SHARDS: usize = 4;
+
+/// What a call of [`Store::expire`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// Keys removed.
+    pub removed: usize,
+    /// When to call it again.
+    pub pause: Duration,
+}
+
+impl Swept {
+    /// After a call that found a quarter of its looks due.
+    const SOON: Duration = Duration::from_millis(1);
+    /// After one that did not.
+    const LATER: Duration = Duration::from_millis(5);
+    /// Where nothing expires.
+    const IDLE: Duration = Duration::from_millis(100);
+}
 
 impl Store {
-    /// Removes keys that are past their time; how many. To be called some ten times a second by
-    /// one loop. A call does bounded work, however many keys there are.
-    pub fn expire(&self, now_ms: u64) -> usize {
-        if !self
-            .active_expire
-            .load(std::sync::atomic::Ordering::Relaxed)
-        {
-            return 0;
+    /// Removes keys that are past their time. To be called by one thread, as often as it says. A
+    /// call does bounded work, however many keys there are: it looks at up to 1,024 buckets and
+    /// 2,048 keys, from where the last one ended.
+    pub fn expire(&self, now_ms: u64) -> Swept {
+        let mut swept = Swept {
+            removed: 0,
+            pause: Swept::IDLE,
+        };
+        if !self.active_expire.load(Relaxed) {
+            return swept;
         }
-        let mut removed = 0;
-        for at in 0..self.shards.len() {
-            for _ in 0..ROUNDS {
-                // Let go between rounds: others want in.
-                let mut shard = self.lock(at);
-                let (looks, due) = self.expire_some(&mut shard, now_ms);
-                self.tell(&mut shard);
-                removed += due;
-                if due * 4 < looks || due == 0 {
-                    break;
-                }
+        let shards = self.shards.len();
+        let first = self.expiry_next.load(Relaxed);
+        for i in 0..SHARDS.min(shards) {
+            let mut shard = self.lock((first + i) % shards);
+            if shard.expiring.iter().all(|&keys| keys == 0) {
+                continue;
             }
+            let (looks, due) = self.expire_some(&mut shard, now_ms);
+            self.tell(&mut shard);
+            swept.removed += due;
+            let pause = if due > 0 && due * 4 >= looks {
+                Swept::SOON
+            } else {
+                Swept::LATER
+            };
+            swept.pause = swept.pause.min(pause);
         }
-        removed
+        self.expiry_next.store((first + SHARDS) % shards, Relaxed);
+        swept
     }
 
     /// Looks at some buckets; how many deadlines it saw and how many keys it removed.

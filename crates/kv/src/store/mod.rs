@@ -35,12 +35,15 @@ mod whole;
 
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::FixedState;
 
 pub use effect::{Effect, Effects, Gone};
+pub use expiry::Swept;
 pub use policy::Policy;
 pub use runner::{Ran, Runner};
 pub use value::{Collection, Kind, Value, ValueRef};
@@ -94,6 +97,8 @@ pub struct Store {
     maxmemory: AtomicU64,
     policy: AtomicU8,
     active_expire: AtomicBool,
+    /// The shard where active expiry goes on.
+    expiry_next: AtomicUsize,
     /// Bytes of memory that the shards have told of.
     used: AtomicI64,
 }
@@ -136,6 +141,7 @@ impl Store {
             maxmemory: AtomicU64::new(settings.maxmemory),
             policy: AtomicU8::new(settings.policy as u8),
             active_expire: AtomicBool::new(true),
+            expiry_next: AtomicUsize::new(0),
             used: AtomicI64::new(0),
         }
     }
