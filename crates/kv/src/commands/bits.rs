@@ -71,12 +71,15 @@ fn getbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 /// Bits from the first to the last, both included, of a range in bytes or bits; `None` if empty.
+/// An end before the beginning still means the first byte or bit.
 fn bits(start: i64, end: i64, in_bits: bool, len: usize) -> Option<(usize, usize)> {
-    if in_bits {
-        range(start, end, len * 8)
+    let n = if in_bits { len * 8 } else { len };
+    let (from, to) = range(start, end.max(-(n as i64)), n)?;
+    Some(if in_bits {
+        (from, to)
     } else {
-        range(start, end, len).map(|(from, to)| (from * 8, to * 8 + 7))
-    }
+        (from * 8, to * 8 + 7)
+    })
 }
 
 fn in_bits(unit: Option<&&[u8]>) -> Result<bool, Error> {
@@ -133,8 +136,8 @@ fn bitpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Err(Error::SYNTAX);
     }
     let start = args.get(3).map_or(Ok(0), |arg| integer(arg))?;
-    let end = args.get(4).map(|arg| integer(arg)).transpose()?;
     let unit = in_bits(args.get(5))?;
+    let end = args.get(4).map(|arg| integer(arg)).transpose()?;
     let Some(bytes) = ctx.db.string(args[1])? else {
         ctx.reply.integer(if wanted == 1 { -1 } else { 0 });
         return Ok(());

@@ -69,8 +69,8 @@ fn expire(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         seconds: !ctx.name.starts_with('p'),
         absolute: ctx.name.ends_with("at"),
     };
-    let value = integer(args[2])?;
     let conditions = Conditions::parse(&args[3..])?;
+    let value = integer(args[2])?;
     let at = unit.at_ms(value, ctx.now_ms);
     let at = at.ok_or_else(|| Error::expire_time(ctx.name))?;
     let done = match ctx.db.deadline_ms(args[1]) {

@@ -1,6 +1,6 @@
 //! Commands on lists, those that wait included.
 
-use super::parse::{integer, is, range, timeout};
+use super::parse::{either_way, integer, is, range, timeout};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::{Blocked, Kind, Nothing};
 use crate::types::{End, List};
@@ -149,15 +149,18 @@ fn place(index: i64, len: usize) -> Option<usize> {
 }
 
 fn lindex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let Some(list) = ctx.db.get::<List>(args[1])? else {
+        ctx.reply.null();
+        return Ok(());
+    };
     let index = integer(args[2])?;
-    let list = ctx.db.get::<List>(args[1])?;
-    let element = list.and_then(|list| list.get(place(index, list.len())?));
+    let element = place(index, list.len()).and_then(|at| list.get(at));
     ctx.reply.bulk_or_null(element);
     Ok(())
 }
 
 fn lset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    if !ctx.db.exists(args[1]) {
+    if ctx.db.get::<List>(args[1])?.is_none() {
         return Err(Error::NO_KEY);
     }
     let index = integer(args[2])?;
@@ -190,7 +193,7 @@ fn linsert(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn lrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let wanted = integer(args[2])?;
+    let wanted = either_way(args[2])?;
     let most = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
     let most = if most == 0 { usize::MAX } else { most };
     let removed = ctx.db.update(args[1], |list: &mut List| {
@@ -235,16 +238,12 @@ fn lpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             return Err(Error::SYNTAX);
         };
         let value_of = |what: &str| {
-            let negative = format!("ERR {what} can't be negative");
-            let n = integer(value)?;
-            usize::try_from(n).map_err(|_| Error(negative.into()))
+            let n = integer(value).ok().and_then(|n| usize::try_from(n).ok());
+            n.ok_or_else(|| Error(format!("ERR {what} can't be negative").into()))
         };
         match () {
             () if is(name, "rank") => {
-                rank = integer(value)?;
-                if rank == i64::MIN {
-                    return Err(Error::NOT_INTEGER);
-                }
+                rank = either_way(value)?;
                 if rank == 0 {
                     return Err(Error::new(
                         "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
@@ -298,6 +297,16 @@ fn shift(
     if ctx.db.get::<List>(from)?.is_none() {
         return Ok(false);
     }
+    if from == to {
+        // In one step: a list of one is not gone in between, nor is its deadline.
+        let turned = ctx.db.update(from, |list: &mut List| {
+            let element = list.pop(out);
+            element.iter().for_each(|element| list.push(into, element));
+            (true, element)
+        })?;
+        ctx.reply.bulk(&turned.flatten().unwrap_or_default());
+        return Ok(true);
+    }
     // Before anything is taken: both keys have to be lists.
     ctx.db.peek::<List>(to)?;
     let taken = ctx
@@ -342,11 +351,14 @@ fn several<'x>(args: &[&'x [u8]], at: usize) -> Result<(Vec<&'x [u8]>, End, usiz
     let end = end(where_from)?;
     let most = match args[at + keys + 2..] {
         [] => 1,
-        [name, n] if is(name, "count") => integer(n)
-            .ok()
-            .filter(|&n| n > 0)
-            .ok_or(Error::new("ERR count should be greater than 0"))?
-            as usize,
+        [name, n, ref more @ ..] if is(name, "count") => {
+            let most = integer(n).ok().filter(|&n| n > 0);
+            let most = most.ok_or(Error::new("ERR count should be greater than 0"))?;
+            if !more.is_empty() {
+                return Err(Error::SYNTAX);
+            }
+            most as usize
+        }
         _ => return Err(Error::SYNTAX),
     };
     Ok((args[at + 1..=at + keys].to_vec(), end, most))
@@ -431,8 +443,8 @@ fn brpoplpush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn blmpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    timeout(args[1])?;
     let (keys, end, most) = several(args, 2)?;
+    timeout(args[1])?;
     let ready = ctx.serving.map(<[u8]>::to_vec);
     let looked: Vec<&[u8]> = ready
         .as_deref()

@@ -21,6 +21,52 @@ pub fn float(arg: &[u8]) -> Result<f64, Error> {
     score::parse(arg).ok_or(Error::NOT_FLOAT)
 }
 
+/// An integer that means something else below zero, as a count from the other end does.
+///
+/// # Errors
+/// [`Error::NOT_INTEGER`], and an error of its own for the one number that cannot be negated.
+pub fn either_way(arg: &[u8]) -> Result<i64, Error> {
+    match integer(arg)? {
+        i64::MIN => Err(Error::new(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        )),
+        n => Ok(n),
+    }
+}
+
+/// The most members that are chosen by chance when one may be chosen again: the reply to more would
+/// take all memory there is.
+pub const SAMPLES_MAX: i64 = 1 << 24;
+
+/// How many members are to be chosen by chance; below zero some may be chosen again.
+///
+/// # Errors
+/// As [`either_way`], and for less than minus [`SAMPLES_MAX`].
+pub fn sample_size(arg: &[u8]) -> Result<i64, Error> {
+    match either_way(arg)? {
+        n if n < -SAMPLES_MAX => Err(Error::new("ERR value is out of range")),
+        n => Ok(n),
+    }
+}
+
+/// The options of a command that counts: `[LIMIT n]`, where 0 is no limit.
+///
+/// # Errors
+/// When it is something else, or a limit below zero.
+pub fn limit(options: &[&[u8]]) -> Result<usize, Error> {
+    let mut limit = 0;
+    for option in options.chunks(2) {
+        match *option {
+            [name, n] if is(name, "limit") => {
+                let n = integer(n).ok().and_then(|n| usize::try_from(n).ok());
+                limit = n.ok_or(Error::new("ERR LIMIT can't be negative"))?;
+            }
+            _ => return Err(Error::SYNTAX),
+        }
+    }
+    Ok(if limit == 0 { usize::MAX } else { limit })
+}
+
 /// A count of at least 0.
 ///
 /// # Errors
