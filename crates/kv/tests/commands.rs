@@ -324,3 +324,97 @@ fn multi_key_commands_are_atomic() {
         }
     });
 }
+
+#[test]
+fn what_has_expired_is_not_written_to() {
+    for (first, second, look, fresh) in [
+        ("RPUSH k a", "RPUSH k b", "LLEN k", ":1"),
+        ("LPUSH k a", "LPUSHX k b", "LLEN k", ":0"),
+        ("RPUSH k a", "RPOPLPUSH l k", "LLEN k", ":0"),
+        ("HSET k f 1", "HSET k g 1", "HLEN k", ":1"),
+        ("HSET k f 1", "HINCRBY k f 1", "HGET k f", "$1 1"),
+        ("SADD k a", "SADD k b", "SCARD k", ":1"),
+        ("ZADD k 1 a", "ZADD k 1 b", "ZCARD k", ":1"),
+        ("ZADD k 1 a", "ZINCRBY k 1 a", "ZSCORE k a", "$1 1"),
+        ("SET k ab", "APPEND k c", "GET k", "$1 c"),
+        ("SET k 5", "INCR k", "GET k", "$1 1"),
+        ("SET k 5", "INCRBYFLOAT k 0.5", "GET k", "$3 0.5"),
+        ("SET k abc", "SETRANGE k 1 x", "GET k", "$2 \0x"),
+        ("SET k abc", "SETBIT k 7 1", "GET k", "$1 \u{1}"),
+        // The type of before matters no more either.
+        ("SET k abc", "SADD k a", "SCARD k", ":1"),
+        ("RPUSH k a", "INCR k", "GET k", "$1 1"),
+    ] {
+        let store = store();
+        at(&store, NOW, Proto::Resp2, first);
+        let later = format!("PEXPIREAT k {}", NOW + 10);
+        assert_eq!(at(&store, NOW, Proto::Resp2, &later), ":1", "{first}");
+        let reply = at(&store, NOW + 11, Proto::Resp2, second);
+        assert!(!reply.starts_with('-'), "{second}: {reply}");
+        let ttl = if fresh == ":0" { ":-2" } else { ":-1" };
+        check(&store, NOW + 11, &[(look, fresh), ("TTL k", ttl)]);
+    }
+}
+
+#[test]
+fn a_list_that_turns_keeps_its_deadline() {
+    let later = format!("PEXPIREAT l {}", NOW + 10);
+    for turn in [
+        "LMOVE l l LEFT LEFT",
+        "RPOPLPUSH l l",
+        "BLMOVE l l LEFT RIGHT 0",
+    ] {
+        let cases = [
+            ("RPUSH l a", ":1"),
+            (&*later, ":1"),
+            (turn, "$1 a"),
+            ("PTTL l", ":10"),
+        ];
+        check(&store(), NOW, &cases);
+    }
+    let cases = [
+        ("RPUSH l a b c", ":3"),
+        ("LMOVE l l LEFT RIGHT", "$1 a"),
+        ("LRANGE l 0 -1", "*3 $1 b $1 c $1 a"),
+    ];
+    check(&store(), NOW, &cases);
+}
+
+#[test]
+fn odd_ranges_are_what_they_are_in_redis() {
+    let cases = [
+        // An end before the beginning is the beginning.
+        ("SET k 4", "+OK"),
+        ("BITCOUNT k -5 -5", ":3"),
+        ("BITPOS k 1 -4 -6", ":2"),
+        ("GETRANGE k -5 -5", "$1 4"),
+        ("ZADD z 1 a 2 b 3 c", ":3"),
+        ("ZRANGE z 0 -1 LIMIT 2 -1", "*3 $1 a $1 b $1 c"),
+        ("ZRANGE z 0 -1 REV REV", "-ERR syntax error"),
+        ("ZADD m 0 a", ":1"),
+        ("ZUNIONSTORE m 1 m WEIGHTS -2", ":1"),
+        ("ZSCORE m a", "$1 0"),
+        (
+            "ZADD m 1234567890123456789 a 1e400 b",
+            "-ERR value is not a valid float",
+        ),
+        ("ZADD m 1234567890123456789 a", ":0"),
+        ("ZSCORE m a", "$19 1234567890123456768"),
+    ];
+    check(&store(), NOW, &cases);
+}
+
+#[test]
+fn more_random_members_than_memory_takes_are_refused() {
+    let cases = [
+        ("SADD s a", ":1"),
+        ("HSET h a 1", ":1"),
+        ("ZADD z 1 a", ":1"),
+        ("SRANDMEMBER s -2", "*2 $1 a $1 a"),
+        ("SRANDMEMBER s -4294967296", "-ERR value is out of range"),
+        ("HRANDFIELD h -4294967296", "-ERR value is out of range"),
+        ("ZRANDMEMBER z -4294967296", "-ERR value is out of range"),
+        ("SRANDMEMBER s 4294967296", "*1 $1 a"),
+    ];
+    check(&store(), NOW, &cases);
+}

@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::parse::{integer, is};
+use super::parse::{integer, is, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::types::{Hash, score};
@@ -159,6 +159,7 @@ fn hincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
+/// In 64 bits, as INCRBYFLOAT.
 fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let by = super::parse::float(args[3])?;
     if by.is_infinite() {
@@ -187,12 +188,12 @@ fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
     let with_values = match args[2..] {
         [] | [_] => false,
         [_, option] if is(option, "withvalues") => true,
         _ => return Err(Error::SYNTAX),
     };
-    let wanted = args.get(2).map(|arg| integer(arg)).transpose()?;
     let hash = ctx.db.get::<Hash>(args[1])?;
     let Some(wanted) = wanted else {
         let field = hash
@@ -234,17 +235,20 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn hscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let scan = Scan::parse(args)?;
+    let cursor = Scan::cursor(args[2])?;
+    let Some(hash) = ctx.db.get::<Hash>(args[1])? else {
+        Scan::reply(ctx, 0, &[]);
+        return Ok(());
+    };
+    let scan = Scan::parse(cursor, &args[3..])?;
     let mut found = Vec::new();
-    let next = ctx.db.get::<Hash>(args[1])?.map_or(0, |hash| {
-        hash.scan(scan.cursor, scan.count, |field, value| {
-            if scan.shows(field) {
-                found.push(field.to_vec());
-                if !scan.no_values {
-                    found.push(value.to_vec());
-                }
+    let next = hash.scan(scan.cursor, scan.count, |field, value| {
+        if scan.shows(field) {
+            found.push(field.to_vec());
+            if !scan.no_values {
+                found.push(value.to_vec());
             }
-        })
+        }
     });
     Scan::reply(ctx, next, &found);
     Ok(())

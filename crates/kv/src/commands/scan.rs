@@ -14,18 +14,21 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// From `KEY CURSOR [MATCH pattern] [COUNT n]`.
-    pub(super) fn parse(args: &[&'a [u8]]) -> Result<Scan<'a>, Error> {
-        let cursor = std::str::from_utf8(args[2])
-            .ok()
-            .and_then(|s| s.parse().ok());
+    /// Where to go on; it is wrong even if there is no such key, which options are not.
+    pub(super) fn cursor(arg: &[u8]) -> Result<u64, Error> {
+        let cursor = std::str::from_utf8(arg).ok().and_then(|s| s.parse().ok());
+        cursor.ok_or(Error::new("ERR invalid cursor"))
+    }
+
+    /// From a cursor and `[MATCH pattern] [COUNT n] [NOVALUES]`.
+    pub(super) fn parse(cursor: u64, options: &[&'a [u8]]) -> Result<Scan<'a>, Error> {
         let mut scan = Scan {
-            cursor: cursor.ok_or(Error::new("ERR invalid cursor"))?,
+            cursor,
             count: 10,
             pattern: None,
             no_values: false,
         };
-        let mut options = args[3..].iter();
+        let mut options = options.iter();
         while let Some(name) = options.next() {
             if is(name, "novalues") {
                 scan.no_values = true;

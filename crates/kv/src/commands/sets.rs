@@ -1,6 +1,6 @@
 //! Commands on sets.
 
-use super::parse::{integer, is};
+use super::parse::{integer, limit, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::Value;
@@ -124,7 +124,7 @@ fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if args.len() > 3 {
         return Err(Error::SYNTAX);
     }
-    let wanted = args.get(2).map(|arg| integer(arg)).transpose()?;
+    let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
     let set = ctx.db.get::<Set>(args[1])?;
     let chosen: Vec<Vec<u8>> = match (set, wanted) {
         (set, None) => {
@@ -151,9 +151,13 @@ fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 
 fn smove(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (from, to, member) = (args[1], args[2], args[3]);
-    let there = ctx.db.get::<Set>(from)?.map(|set| set.contains(member));
+    let Some(set) = ctx.db.get::<Set>(from)? else {
+        ctx.reply.integer(0);
+        return Ok(());
+    };
+    let there = set.contains(member);
     ctx.db.peek::<Set>(to)?;
-    if there != Some(true) {
+    if !there {
         ctx.reply.integer(0);
         return Ok(());
     }
@@ -273,31 +277,26 @@ fn sintercard(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             "ERR Number of keys can't be greater than number of args",
         ));
     }
-    let limit = match args[2 + keys..] {
-        [] => 0,
-        [name, n] if is(name, "limit") => integer(n)
-            .ok()
-            .and_then(|n| usize::try_from(n).ok())
-            .ok_or(Error::new("ERR LIMIT can't be negative"))?,
-        _ => return Err(Error::SYNTAX),
-    };
+    let limit = limit(&args[2 + keys..])?;
     let keys = &args[2..2 + keys];
     count_uses(ctx, keys)?;
-    let limit = if limit == 0 { usize::MAX } else { limit };
     let n = sift(ctx, keys, true, limit)?.len();
     ctx.reply.integer(n as i64);
     Ok(())
 }
 
 fn sscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let scan = Scan::parse(args)?;
+    let cursor = Scan::cursor(args[2])?;
+    let Some(set) = ctx.db.get::<Set>(args[1])? else {
+        Scan::reply(ctx, 0, &[]);
+        return Ok(());
+    };
+    let scan = Scan::parse(cursor, &args[3..])?;
     let mut found = Vec::new();
-    let next = ctx.db.get::<Set>(args[1])?.map_or(0, |set| {
-        set.scan(scan.cursor, scan.count, |member| {
-            if scan.shows(member) {
-                found.push(member.to_vec());
-            }
-        })
+    let next = set.scan(scan.cursor, scan.count, |member| {
+        if scan.shows(member) {
+            found.push(member.to_vec());
+        }
     });
     Scan::reply(ctx, next, &found);
     Ok(())

@@ -6,7 +6,7 @@ mod range;
 
 use std::ops::Bound;
 
-use super::parse::{float, integer, is};
+use super::parse::{float, is, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Proto;
@@ -80,7 +80,7 @@ struct Options {
 
 impl Options {
     /// Reads the options; how many arguments they are.
-    fn parse(args: &[&[u8]]) -> Result<(Options, usize), Error> {
+    fn parse(args: &[&[u8]]) -> (Options, usize) {
         let mut o = Options::default();
         let mut n = 0;
         for arg in args {
@@ -95,17 +95,22 @@ impl Options {
             }
             n += 1;
         }
-        if o.absent && o.present {
+        (o, n)
+    }
+
+    /// Whether they fit together.
+    fn check(&self) -> Done {
+        if self.absent && self.present {
             return Err(Error::new(
                 "ERR XX and NX options at the same time are not compatible",
             ));
         }
-        if o.greater && o.less || o.absent && (o.greater || o.less) {
+        if self.greater && self.less || self.absent && (self.greater || self.less) {
             return Err(Error::new(
                 "ERR GT, LT, and/or NX options at the same time are not compatible",
             ));
         }
-        Ok((o, n))
+        Ok(())
     }
 
     /// The score that a member gets, if it gets one.
@@ -126,11 +131,12 @@ impl Options {
 }
 
 fn zadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let (options, n) = Options::parse(&args[2..])?;
+    let (options, n) = Options::parse(&args[2..]);
     let pairs = &args[2 + n..];
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(Error::SYNTAX);
     }
+    options.check()?;
     if options.incr && pairs.len() > 2 {
         return Err(Error::new(
             "ERR INCR option supports a single increment-element pair",
@@ -239,7 +245,8 @@ fn zrank(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let with_score = match args[3..] {
         [] => false,
         [option] if is(option, "withscore") => true,
-        _ => return Err(Error::SYNTAX),
+        [_] => return Err(Error::SYNTAX),
+        _ => return Err(Error::arity(ctx.name)),
     };
     let set = ctx.db.get::<ZSet>(args[1])?;
     let found = set.and_then(|set| Some((set.rank(args[2])?, set.len(), set.score(args[2])?)));
@@ -265,12 +272,12 @@ fn zrank(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
     let with_scores = match args[2..] {
         [] | [_] => false,
         [_, option] if is(option, "withscores") => true,
         _ => return Err(Error::SYNTAX),
     };
-    let wanted = args.get(2).map(|arg| integer(arg)).transpose()?;
     let set = ctx.db.get::<ZSet>(args[1])?;
     let Some(wanted) = wanted else {
         let member = set.and_then(|set| set.sample(ctx.rng));
@@ -316,15 +323,18 @@ fn answer(ctx: &mut Ctx<'_, '_>, members: &[Scored], with_scores: bool) {
 }
 
 fn zscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let scan = Scan::parse(args)?;
+    let cursor = Scan::cursor(args[2])?;
+    let Some(set) = ctx.db.get::<ZSet>(args[1])? else {
+        Scan::reply(ctx, 0, &[]);
+        return Ok(());
+    };
+    let scan = Scan::parse(cursor, &args[3..])?;
     let mut found = Vec::new();
-    let next = ctx.db.get::<ZSet>(args[1])?.map_or(0, |set| {
-        set.scan(scan.cursor, scan.count, |scored| {
-            if scan.shows(&scored.member) {
-                found.push(scored.member.to_vec());
-                found.push(score::format(scored.score).into_bytes());
-            }
-        })
+    let next = set.scan(scan.cursor, scan.count, |scored| {
+        if scan.shows(&scored.member) {
+            found.push(scored.member.to_vec());
+            found.push(score::format(scored.score).into_bytes());
+        }
     });
     Scan::reply(ctx, next, &found);
     Ok(())

@@ -96,6 +96,8 @@ impl ZSet {
 
     /// Gives a member a score, which is not a NaN; the score that it had.
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        // The one zero: a minus in front of it tells nobody anything.
+        let score = score + 0.0;
         let old = self.score(member);
         if old.is_some_and(|old| old.to_bits() == score.to_bits()) {
             return old;

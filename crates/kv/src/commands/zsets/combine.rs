@@ -1,6 +1,6 @@
 //! Unions, intersections and differences of sorted sets, and of plain sets with scores of 1.
 
-use super::super::parse::{float, integer, is};
+use super::super::parse::{float, integer, is, limit};
 use super::super::{Ctx, Done, Error};
 use crate::store::{Value, ValueRef};
 use crate::types::{Scored, ZSet};
@@ -15,11 +15,13 @@ enum Aggregate {
 impl Aggregate {
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
-            // Opposite infinities cancel out, as they do in Redis.
+            // Opposite infinities cancel out, as they do in Redis, where a NaN is never the lesser
+            // nor the greater one.
             Aggregate::Sum if (a + b).is_nan() => 0.0,
             Aggregate::Sum => a + b,
-            Aggregate::Min => a.min(b),
-            Aggregate::Max => a.max(b),
+            Aggregate::Min if b < a => b,
+            Aggregate::Max if b > a => b,
+            Aggregate::Min | Aggregate::Max => a,
         }
     }
 }
@@ -66,14 +68,17 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let at = if into.is_some() { 2 } else { 1 };
     let kind = ctx.name.trim_end_matches("store");
     let (keys, options) = keys(ctx.name, args, at)?;
-    let mut weights = vec![1.0; keys.len()];
+    let mut sets = Vec::with_capacity(keys.len());
+    for key in keys {
+        sets.push((members(ctx, key)?, 1.0));
+    }
     let (mut aggregate, mut with_scores) = (Aggregate::Sum, false);
     let mut rest = options;
     while let [option, behind @ ..] = rest {
         rest = behind;
         match () {
             () if kind != "zdiff" && is(option, "weights") && rest.len() >= keys.len() => {
-                for (weight, arg) in weights.iter_mut().zip(rest) {
+                for ((_, weight), arg) in sets.iter_mut().zip(rest) {
                     *weight =
                         float(arg).map_err(|_| Error::new("ERR weight value is not a float"))?;
                 }
@@ -92,13 +97,14 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             () => return Err(Error::SYNTAX),
         }
     }
-    let mut sets = Vec::with_capacity(keys.len());
-    for key in keys {
-        sets.push(members(ctx, key)?);
+    if kind != "zdiff" {
+        // The smallest first: an intersection looks for its members in the others. It is also the
+        // order in which Redis adds up, which matters to what is lost in rounding.
+        sets.sort_by_key(|(set, _)| set.len());
     }
     let result = match kind {
-        "zunion" => union(&sets, &weights, aggregate),
-        "zinter" => inter(&sets, &weights, aggregate),
+        "zunion" => union(&sets, aggregate),
+        "zinter" => inter(&sets, aggregate),
         _ => diff(&sets),
     };
     if let Some(into) = into {
@@ -117,11 +123,11 @@ fn weighted(score: f64, weight: f64) -> f64 {
     if product.is_nan() { 0.0 } else { product }
 }
 
-fn union(sets: &[ZSet], weights: &[f64], aggregate: Aggregate) -> ZSet {
+fn union(sets: &[(ZSet, f64)], aggregate: Aggregate) -> ZSet {
     let mut result = ZSet::default();
-    for (set, &weight) in sets.iter().zip(weights) {
+    for (set, weight) in sets {
         for scored in set.iter() {
-            let score = weighted(scored.score, weight);
+            let score = weighted(scored.score, *weight);
             let old = result.score(&scored.member);
             let score = old.map_or(score, |old| aggregate.of(old, score));
             result.insert(&scored.member, score);
@@ -130,14 +136,15 @@ fn union(sets: &[ZSet], weights: &[f64], aggregate: Aggregate) -> ZSet {
     result
 }
 
-fn inter(sets: &[ZSet], weights: &[f64], aggregate: Aggregate) -> ZSet {
+fn inter(sets: &[(ZSet, f64)], aggregate: Aggregate) -> ZSet {
     let mut result = ZSet::default();
-    for scored in sets[0].iter() {
-        let mut score = weighted(scored.score, weights[0]);
-        let in_all = sets[1..].iter().zip(&weights[1..]).all(|(set, &weight)| {
+    let (first, weight) = &sets[0];
+    for scored in first.iter() {
+        let mut score = weighted(scored.score, *weight);
+        let in_all = sets[1..].iter().all(|(set, weight)| {
             let other = set.score(&scored.member);
             other
-                .map(|other| score = aggregate.of(score, weighted(other, weight)))
+                .map(|other| score = aggregate.of(score, other * weight))
                 .is_some()
         });
         if in_all {
@@ -147,12 +154,12 @@ fn inter(sets: &[ZSet], weights: &[f64], aggregate: Aggregate) -> ZSet {
     result
 }
 
-fn diff(sets: &[ZSet]) -> ZSet {
+fn diff(sets: &[(ZSet, f64)]) -> ZSet {
     let mut result = ZSet::default();
-    for scored in sets[0].iter() {
+    for scored in sets[0].0.iter() {
         if sets[1..]
             .iter()
-            .all(|set| set.score(&scored.member).is_none())
+            .all(|(set, _)| set.score(&scored.member).is_none())
         {
             result.insert(&scored.member, scored.score);
         }
@@ -162,21 +169,13 @@ fn diff(sets: &[ZSet]) -> ZSet {
 
 pub(super) fn zintercard(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (keys, options) = keys(ctx.name, args, 1)?;
-    let limit = match options {
-        [] => 0,
-        [name, n] if is(name, "limit") => integer(n)
-            .ok()
-            .and_then(|n| usize::try_from(n).ok())
-            .ok_or(Error::new("ERR LIMIT can't be negative"))?,
-        _ => return Err(Error::SYNTAX),
-    };
     let mut sets = Vec::with_capacity(keys.len());
     for key in keys {
-        sets.push(members(ctx, key)?);
+        sets.push((members(ctx, key)?, 1.0));
     }
-    let weights = vec![1.0; sets.len()];
-    let n = inter(&sets, &weights, Aggregate::Sum).len();
-    let n = if limit == 0 { n } else { n.min(limit) };
-    ctx.reply.integer(n as i64);
+    let limit = limit(options)?;
+    sets.sort_by_key(|(set, _)| set.len());
+    let n = inter(&sets, Aggregate::Sum).len();
+    ctx.reply.integer(n.min(limit) as i64);
     Ok(())
 }

@@ -71,11 +71,14 @@ fn several<'x>(args: &[&'x [u8]], at: usize) -> Result<(Vec<&'x [u8]>, bool, usi
     };
     let most = match args[at + keys + 2..] {
         [] => 1,
-        [name, n] if is(name, "count") => integer(n)
-            .ok()
-            .filter(|&n| n > 0)
-            .ok_or(Error::new("ERR count should be greater than 0"))?
-            as usize,
+        [name, n, ref more @ ..] if is(name, "count") => {
+            let most = integer(n).ok().filter(|&n| n > 0);
+            let most = most.ok_or(Error::new("ERR count should be greater than 0"))?;
+            if !more.is_empty() {
+                return Err(Error::SYNTAX);
+            }
+            most as usize
+        }
         _ => return Err(Error::SYNTAX),
     };
     Ok((args[at + 1..=at + keys].to_vec(), highest, most))
@@ -154,8 +157,8 @@ pub(super) fn bzpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 pub(super) fn bzmpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    timeout(args[1])?;
     let (keys, highest, most) = several(args, 2)?;
+    timeout(args[1])?;
     let ready = ctx.serving.map(<[u8]>::to_vec);
     let looked: Vec<&[u8]> = ready
         .as_deref()

@@ -130,29 +130,34 @@ impl<'a> Asked<'a> {
             () if name.ends_with("bylex") => By::Lex,
             () => By::Rank,
         };
+        // What an option has said is not said again.
+        let (mut open_by, mut open_down) = (general, general);
         let mut down = name.starts_with("zrev");
         let (mut limit, mut with_scores) = (None, false);
         let mut options = options.iter();
         while let Some(option) = options.next() {
             match () {
                 () if is(option, "withscores") && name != "zrangestore" => with_scores = true,
-                () if is(option, "limit") && (general || by != By::Rank) => {
+                () if is(option, "limit") => {
                     let (Some(skip), Some(most)) = (options.next(), options.next()) else {
                         return Err(Error::SYNTAX);
                     };
                     limit = Some((integer(skip)?, integer(most)?));
                 }
-                () if general && is(option, "byscore") => by = By::Score,
-                () if general && is(option, "bylex") => by = By::Lex,
-                () if general && is(option, "rev") => down = true,
+                () if open_by && is(option, "byscore") => (by, open_by) = (By::Score, false),
+                () if open_by && is(option, "bylex") => (by, open_by) = (By::Lex, false),
+                () if open_down && is(option, "rev") => (down, open_down) = (true, false),
                 () => return Err(Error::SYNTAX),
             }
         }
-        if limit.is_some() && by == By::Rank {
+        let (skip, most) = limit.unwrap_or((0, -1));
+        if most != -1 && by == By::Rank {
             return Err(Error::new(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
         }
+        // A limit without a count is allowed then, and is none.
+        let skip = if by == By::Rank { 0 } else { skip };
         if with_scores && by == By::Lex {
             return Err(Error::new(
                 "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
@@ -169,7 +174,6 @@ impl<'a> Asked<'a> {
             By::Score => scores(low, high)?,
             By::Lex => lex(low, high)?,
         };
-        let (skip, most) = limit.unwrap_or((0, -1));
         Ok(Asked {
             span,
             down,
