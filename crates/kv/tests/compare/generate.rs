@@ -1,0 +1,304 @@
+//! Random commands, made from templates.
+//!
+//! In a template `(A|B)` is one of several, `[A]` there or not, `{A}` one to four times, and `$c` a
+//! random word of some class, or several. A few commands are spoilt on purpose.
+
+use fastrand::Rng;
+
+use crate::templates::{SINCE_7_2, TEMPLATES};
+
+pub(crate) type Args = Vec<Vec<u8>>;
+
+/// A random command that the peer has.
+pub(crate) fn command(rng: &mut Rng, is_7_2: bool) -> Args {
+    let later = if is_7_2 { SINCE_7_2.len() } else { 0 };
+    let at = rng.usize(..TEMPLATES.len() + later);
+    let template = TEMPLATES
+        .get(at)
+        .unwrap_or_else(|| &SINCE_7_2[at - TEMPLATES.len()]);
+    let mut args = Vec::new();
+    expand(template, rng, &mut args);
+    if rng.u8(..) < 5 && !UNSPOILT.contains(&&args[0][..]) {
+        spoil(&mut args, rng);
+    }
+    args
+}
+
+/// What is wrong with these depends on the version, and whether the key is looked for before.
+const UNSPOILT: [&[u8]; 6] = [
+    b"BITCOUNT",
+    b"BITPOS",
+    b"GETEX",
+    b"SCAN",
+    b"ZRANK",
+    b"ZREVRANK",
+];
+
+fn spoil(args: &mut Args, rng: &mut Rng) {
+    let at = 1 + rng.usize(..args.len().max(2) - 1);
+    match rng.u8(..4) {
+        0 => drop(args.pop().filter(|_| args.len() > 1)),
+        1 if at < args.len() => args[at] = any(rng, &["x", "0", "nan", "LIMIT"]),
+        2 if at < args.len() => drop(args.remove(at)),
+        _ => args.push(any(rng, &["", "x", "1", "WITHSCORES", "COUNT"])),
+    }
+    if args.is_empty() {
+        args.push(b"GET".to_vec());
+    }
+}
+
+/// The index of the bracket that closes the one at the front.
+fn closing(template: &str) -> usize {
+    let mut depth = 0;
+    for (at, byte) in template.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    panic!("not closed: {template}")
+}
+
+/// The alternatives of a group, split at the bars that are in no inner group.
+fn alternatives(group: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut all) = (0, 0, Vec::new());
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            b'|' if depth == 0 => {
+                all.push(&group[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all.push(&group[from..]);
+    all
+}
+
+fn expand(template: &str, rng: &mut Rng, args: &mut Args) {
+    let mut rest = template.trim_start();
+    while let Some(first) = rest.bytes().next() {
+        let len = match first {
+            b'(' | b'[' | b'{' => {
+                let end = closing(rest);
+                let group = &rest[1..end];
+                match first {
+                    b'(' => expand(rng.choice(alternatives(group)).unwrap(), rng, args),
+                    b'[' if rng.bool() => expand(group, rng, args),
+                    b'[' => {}
+                    _ => (0..1 + rng.usize(..4)).for_each(|_| expand(group, rng, args)),
+                }
+                end + 1
+            }
+            b'$' => {
+                word(rest.as_bytes()[1], rng, args);
+                2
+            }
+            _ => {
+                let end = rest.find(' ').unwrap_or(rest.len());
+                args.push(rest[..end].into());
+                end
+            }
+        };
+        rest = rest[len..].trim_start();
+    }
+}
+
+fn any(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
+    rng.choice(words).unwrap().as_bytes().to_vec()
+}
+
+/// Keys that usually hold this type, a few of each: `o` is a sorted set with equal scores, as
+/// ranges of members want it, `q` a set from SDIFFSTORE. Few commands name those.
+fn key(of: u8, rng: &mut Rng) -> Vec<u8> {
+    let others: &[u8] = if b"oq".contains(&of) {
+        b"hlst"
+    } else {
+        b"hlszt"
+    };
+    let of = if rng.u8(..) < 8 {
+        *rng.choice(others).unwrap()
+    } else {
+        of
+    };
+    vec![of, b'0' + rng.u8(..3)]
+}
+
+fn member(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..20) {
+        0 => Vec::new(),
+        1 => vec![b'm'; 65],
+        2 => b"\r\n\0\xff".to_vec(),
+        3..7 => rng.i32(-3..12).to_string().into_bytes(),
+        7 => any(
+            rng,
+            &[
+                "007",
+                "-00",
+                "9223372036854775807",
+                "9223372036854775808",
+                "1.5",
+            ],
+        ),
+        _ => vec![b'a' + rng.u8(..9)],
+    }
+}
+
+/// A number. Redis reads hexadecimal ones, and bounds as C does; Valkey does not.
+fn float(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &[
+        "inf",
+        "-inf",
+        "+inf",
+        "1e3",
+        "-0",
+        "0.1",
+        "3.0",
+        "1e-7",
+        "123456789.123",
+        "1e20",
+        "5e-324",
+        "1.7976931348623157e308",
+        "nan",
+        "abc",
+        "-1.5E2",
+        "0.30000000000000004",
+        "infinity",
+        ".5",
+        "5.",
+        "4503599627370497.5",
+        "1e17",
+        "1e21",
+        "0.0001",
+        "0.00001",
+    ];
+    match rng.u8(..8) {
+        0 => any(rng, ODD),
+        1 => format!("{}", f64::from(rng.i32(-1000..1000)) / 8.0).into_bytes(),
+        _ => rng.i32(-3..6).to_string().into_bytes(),
+    }
+}
+
+fn integer(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &[
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "1.0",
+        "+1",
+        " 1",
+        "",
+        "01",
+        "-0",
+        "x",
+        "4294967296",
+        "-4294967297",
+    ];
+    match rng.u8(..24) {
+        0 => any(rng, ODD),
+        _ => rng.i32(-6..7).to_string().into_bytes(),
+    }
+}
+
+/// Pushes a number and as many keys, rarely a wrong number.
+fn counted(of: u8, rng: &mut Rng, args: &mut Args) {
+    let n = 1 + rng.usize(..3);
+    let said = match rng.u8(..30) {
+        0 => any(rng, &["0", "-1", "9", "x", "9223372036854775807"]),
+        _ => n.to_string().into_bytes(),
+    };
+    args.push(said);
+    (0..n).for_each(|_| args.push(key(of, rng)));
+}
+
+fn word(class: u8, rng: &mut Rng, args: &mut Args) {
+    let word = match class {
+        b'h' | b'l' | b's' | b'z' | b't' | b'o' | b'q' => key(class, rng),
+        b'k' => key(*rng.choice(b"hlszt").unwrap(), rng),
+        b'K' => return counted(*rng.choice(b"sz").unwrap(), rng, args),
+        b'L' | b'S' | b'Z' => return counted(class.to_ascii_lowercase(), rng, args),
+        b'm' => member(rng),
+        b'v' => match rng.u8(..6) {
+            0 => vec![b'v'; rng.usize(..200)],
+            1 => float(rng),
+            2 => integer(rng),
+            _ => member(rng),
+        },
+        // Many members: collections get big.
+        b'M' => {
+            let (from, n) = (rng.usize(..300), rng.usize(..200));
+            let step = 1 + rng.usize(..2);
+            args.extend((from..from + n + 1).map(|n| format!("m{}", n * step).into_bytes()));
+            return;
+        }
+        b'P' => {
+            let (from, n) = (rng.usize(..300), rng.usize(..200));
+            args.extend((2 * from..2 * (from + n + 1)).map(|n| n.to_string().into_bytes()));
+            return;
+        }
+        b'i' => integer(rng),
+        // A small index or number. Redis's lists wrap at 32 bits, and so many random members are too many.
+        b'd' => rng.i32(-6..7).to_string().into_bytes(),
+        b'n' => match rng.u8(..12) {
+            0 => integer(rng),
+            _ => rng.u8(..5).to_string().into_bytes(),
+        },
+        // Where a limit starts: below zero it means what the version likes.
+        b'u' => rng.u8(..5).to_string().into_bytes(),
+        // Too big to be one; as a bound it is infinite in Redis.
+        b'x' if rng.u8(..) == 0 => b"1e400".to_vec(),
+        b'x' => float(rng),
+        // A weight.
+        b'w' if rng.u8(..) < 16 => any(rng, &["x", "inf", "-inf", "nan", ""]),
+        b'w' => (f64::from(rng.i8(..)) / 8.0).to_string().into_bytes(),
+        b'b' => match rng.u8(..6) {
+            0 => any(rng, &["-inf", "+inf", "inf", "(inf", "(-inf", "[1"]),
+            1 => [b"(".to_vec(), float(rng)].concat(),
+            _ => float(rng),
+        },
+        b'y' => match rng.u8(..10) {
+            0 => any(rng, &["", "x", "(", "["]),
+            1 | 2 => b"-".to_vec(),
+            3 | 4 => b"+".to_vec(),
+            n => [vec![if n < 8 { b'[' } else { b'(' }], member(rng)].concat(),
+        },
+        // Not only stars, which do not match an empty text in Redis.
+        b'g' => any(
+            rng,
+            &[
+                "*", "a*", "?", "[a-c]", "[^a]", "*1", "h?", "\\a", "m*5", "[", "", "a", "[]",
+                "\\", "[a-", "a**",
+            ],
+        ),
+        // Too big a timeout is said to be negative by Redis 7.0.
+        b'c' => any(rng, &["0", "0.1", "1", "-1", "x"]),
+        // A time far away, in milliseconds or in seconds.
+        b'e' => any(
+            rng,
+            &[
+                "4000000000000",
+                "4000000000001",
+                "5000000000000",
+                "1",
+                "-1",
+                "x",
+            ],
+        ),
+        b'E' => any(
+            rng,
+            &["4000000000", "4000000001", "5000000000", "1", "0", "x"],
+        ),
+        b'r' => any(
+            rng,
+            &["0", "1", "2", "7", "8", "100", "-1", "x", "4294967296"],
+        ),
+        other => panic!("no class {}", char::from(other)),
+    };
+    args.push(word);
+}

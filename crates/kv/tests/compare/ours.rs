@@ -1,0 +1,77 @@
+//! Our side: a store, run in this process.
+
+use std::sync::{Arc, Mutex};
+
+use tidewire_kv::commands::find;
+use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::store::{Effect, Effects, Ran, Settings, Store};
+
+use crate::value::Value;
+
+/// The time, which stands still: milliseconds since 1970.
+pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
+
+/// The commands that were shown to the hook.
+#[derive(Default)]
+pub(crate) struct Log(Mutex<Vec<Vec<Vec<u8>>>>);
+
+impl Effects for Log {
+    fn apply(&self, _: u16, effect: Effect<'_>) {
+        let command = match effect {
+            Effect::Command(args) => args.iter().map(|arg| arg.to_vec()).collect(),
+            Effect::Removed(key, _) => vec![b"DEL".to_vec(), key.to_vec()],
+        };
+        self.0.lock().unwrap().push(command);
+    }
+}
+
+pub(crate) struct Ours {
+    store: Store,
+    proto: Proto,
+    log: Arc<Log>,
+    seed: u64,
+}
+
+impl Ours {
+    pub(crate) fn new(proto: Proto, seed: u64) -> Ours {
+        let log = Arc::new(Log::default());
+        let store = Store::new(Settings {
+            effects: Some(log.clone()),
+            ..Settings::default()
+        });
+        Ours {
+            store,
+            proto,
+            log,
+            seed,
+        }
+    }
+
+    /// Runs a command as in a transaction, so that it does not wait.
+    pub(crate) fn run(&mut self, args: &[Vec<u8>]) -> Value {
+        let mut reply = Reply::new(self.proto);
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let spec = find(args[0]).unwrap_or_else(|| panic!("no {}", args[0].escape_ascii()));
+        if spec.takes(args.len()) {
+            self.seed = self.seed.wrapping_add(1);
+            let mut runner = self.store.runner(NOW_MS, self.seed);
+            assert!(runner.begin([(spec, &args[..])].into_iter(), Vec::new()));
+            let ran = runner.run(spec, 0, &args, &mut reply);
+            assert!(matches!(ran, Ran::Done), "nothing waits in a transaction");
+            runner.end();
+        } else {
+            let name = spec.name;
+            reply.error(&format!(
+                "ERR wrong number of arguments for '{name}' command"
+            ));
+        }
+        let (value, len) = Value::parse(reply.bytes()).expect("a whole reply");
+        assert_eq!(len, reply.bytes().len(), "one reply");
+        value
+    }
+
+    /// What was shown to the hook since this was asked last.
+    pub(crate) fn effects(&self) -> Vec<Vec<Vec<u8>>> {
+        std::mem::take(&mut *self.log.0.lock().unwrap())
+    }
+}

@@ -1,0 +1,266 @@
+//! Whether two servers do the same: replies whose order means nothing are sorted, random choices are
+//! checked and then taken over.
+
+use tidewire_kv::reply::Proto;
+
+use crate::generate::Args;
+use crate::ours::Ours;
+use crate::peer::Peer;
+use crate::value::{Value, show};
+
+fn words(line: &str) -> Args {
+    line.split(' ').map(|word| word.into()).collect()
+}
+
+fn with_key(line: &str, key: &[u8]) -> Args {
+    let mut args = words(line);
+    args.insert(1, key.to_vec());
+    args
+}
+
+/// Runs the commands on both, then compares all keys; what differs.
+pub(crate) fn run(commands: &[Args], proto: Proto, peer: &mut Peer) -> Result<(), String> {
+    peer.say("FLUSHALL");
+    let mut ours = Ours::new(proto, 1);
+    for args in commands {
+        let name = String::from_utf8_lossy(&args[0]).to_uppercase();
+        match &*name {
+            "SPOP" => popped(args, &mut ours, peer)?,
+            "SRANDMEMBER" | "HRANDFIELD" | "ZRANDMEMBER" => chosen(args, &name, &mut ours, peer)?,
+            "INCRBYFLOAT" | "HINCRBYFLOAT" if !is_exact(args, &mut ours) => {}
+            _ => {
+                let (mut left, mut right) = (ours.run(args), ask(args, &name, peer));
+                normalise(&name, &mut left, peer.is_7_2);
+                normalise(&name, &mut right, peer.is_7_2);
+                differ(args, &left, &right)?;
+            }
+        }
+    }
+    let is_7_2 = peer.is_7_2;
+    let left = dump(|args| ours.run(args), is_7_2);
+    let right = dump(|args| peer.run(args), is_7_2);
+    if left.len() != right.len() {
+        return Err(format!(
+            "in the end ours has {left:?}\nthe peer has {right:?}"
+        ));
+    }
+    for (left, right) in left.iter().zip(&right) {
+        if left != right {
+            return Err(format!(
+                "in the end ours has {left:?}\nthe peer has         {right:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a sum is the same in the 80 bits of Redis as in our 64: of small eighths it is.
+fn is_exact(args: &Args, ours: &mut Ours) -> bool {
+    let Some((by, path)) = args.split_last() else {
+        return true;
+    };
+    let get: &[u8] = if path.len() == 2 { b"GET" } else { b"HGET" };
+    let old = ours.run(&[vec![get.to_vec()], path[1..].to_vec()].concat());
+    [Some(&by[..]), old.text()]
+        .into_iter()
+        .flatten()
+        .all(|text| {
+            let number = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            let says_infinity = text.contains(&b'n');
+            number.is_none_or(|x: f64| says_infinity || (x * 8.0).fract() == 0.0 && x.abs() < 1e12)
+        })
+}
+
+fn differ(args: &Args, left: &Value, right: &Value) -> Result<(), String> {
+    if left == right {
+        return Ok(());
+    }
+    let args = show(args);
+    Err(format!("{args}\nours: {left:?}\npeer: {right:?}"))
+}
+
+fn ask(args: &Args, name: &str, peer: &mut Peer) -> Value {
+    if name.starts_with('B') && !name.starts_with("BIT") {
+        peer.run_without_waiting(args)
+    } else {
+        peer.run(args)
+    }
+}
+
+fn normalise(name: &str, value: &mut Value, is_7_2: bool) {
+    if name.starts_with('Z') || name.starts_with("BZ") {
+        // How long a set in Redis keeps the sign of a zero depends on its encoding.
+        value.unsign_zeros();
+        // Redis 7.0 writes 0.1 with 17 digits, Valkey some big numbers with more than it takes.
+        value.reformat(|text| !is_7_2 || text.len() > 19 || text.windows(2).any(|e| e == b"e+"));
+    }
+    match name {
+        "KEYS" | "SMEMBERS" | "SINTER" | "SUNION" | "SDIFF" | "HKEYS" | "HVALS" => value.sort(1),
+        "HGETALL" => value.sort(2),
+        // Of a string only its bytes are kept, not how they came about: the rest follows from them.
+        // Nor of a sorted set, as what a command has stored may begin as either.
+        "OBJECT" if !is_7_2 => {
+            // Other types have other encodings.
+            if value.text().is_some() && !value.is_error() {
+                *value = Value::Plain(b'$', None);
+            }
+        }
+        "OBJECT" => {
+            let like = match value.text() {
+                Some(b"int" | b"embstr" | b"raw") => "string",
+                Some(b"skiplist") => "listpack",
+                _ => return,
+            };
+            *value = Value::Plain(b'$', Some(like.into()));
+        }
+        "SCAN" | "SSCAN" | "HSCAN" | "ZSCAN" => {
+            if let Value::Parts(_, parts) = value {
+                let size = if matches!(name, "HSCAN" | "ZSCAN") {
+                    2
+                } else {
+                    1
+                };
+                parts.iter_mut().for_each(|part| part.sort(size));
+                // Redis writes these scores in another way than all others.
+                if let ("ZSCAN", Some(Value::Parts(_, found))) = (name, parts.last_mut()) {
+                    found
+                        .chunks_mut(2)
+                        .for_each(|pair| pair[1].reformat(|_| true));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Pops from ours, looks whether the peer had those members, and removes them there.
+fn popped(args: &Args, ours: &mut Ours, peer: &mut Peer) -> Result<(), String> {
+    let members = peer.run(&with_key("SMEMBERS", args.get(1).map_or(b"", |key| key)));
+    let left = ours.run(args);
+    let taken: Vec<Vec<u8>> = match &left {
+        Value::Parts(_, parts) => parts
+            .iter()
+            .filter_map(|m| Some(m.text()?.to_vec()))
+            .collect(),
+        Value::Plain(b'-', _) | Value::Plain(_, None) => {
+            return differ(args, &left, &peer.run(args));
+        }
+        // Nothing in RESP3.
+        Value::Plain(b'_', _) => return differ(args, &left, &peer.run(args)),
+        Value::Plain(_, Some(member)) => vec![member.clone()],
+    };
+    let all = members.parts().unwrap_or_default();
+    let wanted = args
+        .get(2)
+        .map_or(Some(1), |n| std::str::from_utf8(n).ok()?.parse().ok());
+    if wanted.map(|n: usize| n.min(all.len())) != Some(taken.len()) {
+        return Err(format!("{} took {left:?} of {members:?}", show(args)));
+    }
+    if taken.is_empty() {
+        return differ(args, &left, &peer.run(args));
+    }
+    let mut remove = with_key("SREM", &args[1]);
+    remove.extend(taken.iter().cloned());
+    let removed = peer.run(&remove);
+    if removed != Value::Plain(b':', Some(taken.len().to_string().into_bytes())) {
+        return Err(format!("{} took {left:?} of {members:?}", show(args)));
+    }
+    Ok(())
+}
+
+/// Chooses on both; the replies must have the same shape, and ours must be of what there is.
+fn chosen(args: &Args, name: &str, ours: &mut Ours, peer: &mut Peer) -> Result<(), String> {
+    let (mut left, mut right) = (ours.run(args), peer.run(args));
+    normalise(name, &mut left, peer.is_7_2);
+    normalise(name, &mut right, peer.is_7_2);
+    if left.is_error() || right.is_error() || left.parts().is_none() {
+        let same = match (&left, &right) {
+            // One member: a text or nothing.
+            (Value::Plain(b'$', Some(_)), Value::Plain(b'$', Some(_))) => true,
+            _ => left == right,
+        };
+        return if same {
+            Ok(())
+        } else {
+            differ(args, &left, &right)
+        };
+    }
+    let has = |flat: &Value| -> usize {
+        let parts = flat.parts().unwrap_or_default();
+        parts
+            .iter()
+            .map(|part| part.parts().map_or(1, <[Value]>::len))
+            .sum()
+    };
+    let lengths = |value: &Value| (value.parts().map(<[Value]>::len), has(value));
+    if lengths(&left) != lengths(&right) {
+        return differ(args, &left, &right);
+    }
+    let key = &args[1];
+    let all = match name {
+        "SRANDMEMBER" => peer.run(&with_key("SMEMBERS", key)),
+        "HRANDFIELD" => peer.run(&with_key("HGETALL", key)),
+        _ => {
+            let mut all = peer.run(&with_key("ZRANGE 0 -1 WITHSCORES", key));
+            normalise(name, &mut all, peer.is_7_2);
+            all
+        }
+    };
+    let flat = |value: &Value| -> Vec<Value> {
+        let parts = value.parts().unwrap_or_default().iter();
+        parts
+            .flat_map(|part| {
+                part.parts()
+                    .map_or_else(|| vec![part.clone()], <[Value]>::to_vec)
+            })
+            .collect()
+    };
+    let (mine, all) = (flat(&left), flat(&all));
+    let step = if name == "SRANDMEMBER" { 1 } else { 2 };
+    let own_step = if args.len() > 3 { step } else { 1 };
+    let known = |group: &[Value]| all.chunks(step).any(|known| known.starts_with(group));
+    if !mine.chunks(own_step).all(known) {
+        return Err(format!("{} chose {left:?} of {all:?}", show(args)));
+    }
+    let mut firsts: Vec<&Value> = mine.chunks(own_step).map(|group| &group[0]).collect();
+    firsts.sort();
+    let n = firsts.len();
+    firsts.dedup();
+    if !args[2].starts_with(b"-") && firsts.len() != n {
+        return Err(format!("{} chose one twice: {left:?}", show(args)));
+    }
+    Ok(())
+}
+
+/// All that there is: each key, its deadline, its encoding and its value.
+pub(crate) fn dump(mut ask: impl FnMut(&Args) -> Value, is_7_2: bool) -> Vec<Vec<Value>> {
+    let mut keys = ask(&words("KEYS *"));
+    keys.sort(1);
+    let mut all = Vec::new();
+    for key in keys.parts().unwrap_or_default() {
+        let name = key.text().unwrap_or_default();
+        let mut encoding = ask(&[words("OBJECT ENCODING"), vec![name.to_vec()]].concat());
+        if name.starts_with(b"q") {
+            // What SDIFFSTORE has stored was bigger in Redis before.
+            encoding = Value::Plain(b'$', None);
+        }
+        normalise("OBJECT", &mut encoding, is_7_2);
+        let mut row = vec![key.clone(), ask(&with_key("PEXPIRETIME", name)), encoding];
+        let kind = ask(&with_key("TYPE", name));
+        let (line, command) = match kind.text().unwrap_or_default() {
+            b"string" => ("GET", "GET"),
+            b"list" => ("LRANGE 0 -1", "LRANGE"),
+            b"hash" => ("HGETALL", "HGETALL"),
+            b"set" => ("SMEMBERS", "SMEMBERS"),
+            b"zset" => ("ZRANGE 0 -1 WITHSCORES", "ZRANGE"),
+            other => panic!("a type: {}", other.escape_ascii()),
+        };
+        let mut value = ask(&with_key(line, name));
+        normalise(command, &mut value, is_7_2);
+        row.push(value);
+        all.push(row);
+    }
+    all
+}
