@@ -82,9 +82,7 @@ mod tests {
         }
         assert_eq!(parse(b"nan"), None);
         assert_eq!(parse(b"+Inf"), Some(f64::INFINITY));
-        for none in [
-            "", " 1", "1 ", "0x1", "1e400", "-1e400", "--1", "+-1", "e1",
-        ] {
+        for none in ["", " 1", "1 ", "0x1", "1e400", "-1e400", "--1", "+-1", "e1"] {
             assert_eq!(parse(none.as_bytes()), None, "{none}");
         }
         assert_eq!(plain(1e20), "100000000000000000000");

@@ -101,11 +101,9 @@ fn normalise(name: &str, value: &mut Value, is_7_2: bool) {
         "HGETALL" => value.sort(2),
         // Of a string only its bytes are kept, not how they came about: the rest follows from them.
         // Nor of a sorted set, as what a command has stored may begin as either.
-        "OBJECT" if !is_7_2 => {
-            // Other types have other encodings.
-            if value.text().is_some() && !value.is_error() {
-                *value = Value::Plain(b'$', None);
-            }
+        // Other types have other encodings.
+        "OBJECT" if !is_7_2 && value.text().is_some() && !value.is_error() => {
+            *value = Value::Plain(b'$', None);
         }
         "OBJECT" => {
             let like = match value.text() {
