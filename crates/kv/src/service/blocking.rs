@@ -106,12 +106,15 @@ impl RespConn {
         cx.link.resume();
     }
 
-    /// Gives the wait up before the connection ends, so that no key is spent on it.
-    pub(crate) fn abandon_wait(&mut self, cx: &mut Cx<'_, RespConn>) {
+    /// Gives the wait up, if there is one, before the connection ends, so that no key is spent on
+    /// it. False if a reply is on its way already.
+    pub(crate) fn abandon_wait(&mut self, cx: &mut Cx<'_, RespConn>) -> bool {
         if let Some(wait) = &self.wait
-            && wait.cancel(&cx.local.shared.store)
+            && !wait.cancel(&cx.local.shared.store)
         {
-            self.wait = None;
+            return false;
         }
+        self.wait = None;
+        true
     }
 }

@@ -123,6 +123,9 @@ impl Protocol for RespConn {
                 let mut reply = Reply::new(self.session.proto);
                 reply.raw(&bytes);
                 self.end_wait(&mut reply, cx);
+                if self.session.closing {
+                    cx.link.finish();
+                }
             }
             Message::Unblock { wait, error } => {
                 if wait == self.waits {
@@ -365,9 +368,14 @@ impl RespConn {
         (Served::All, used)
     }
 
+    /// Ends the connection; not before a reply that is on its way: what it took from a key would
+    /// be lost to a peer that has only finished sending.
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
-        self.abandon_wait(cx);
-        cx.link.finish();
+        if self.abandon_wait(cx) {
+            cx.link.finish();
+        } else {
+            self.session.closing = true;
+        }
     }
 
     /// Sends what there is and ends the connection.
