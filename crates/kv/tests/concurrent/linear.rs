@@ -1,0 +1,100 @@
+//! Single-key commands are linearizable.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use crate::history::{Answer, Ask, Op, is_linearizable};
+use crate::wire::{Client, Server, Value, everywhere};
+
+const CLIENTS: u64 = 5;
+const KEYS: usize = 3;
+/// Of each client.
+const BATCHES: usize = 60;
+/// Commands sent in one piece at most.
+const BATCH_MAX: usize = 6;
+
+/// Orders what the clients begin and end: a clock that never stands still.
+static CLOCK: AtomicU64 = AtomicU64::new(0);
+
+fn line(ask: Ask, key: usize) -> String {
+    match ask {
+        Ask::Get => format!("GET key:{key}"),
+        Ask::Set(v) => format!("SET key:{key} {v}"),
+        Ask::Swap(v) => format!("SET key:{key} {v} GET"),
+        Ask::SetIfAbsent(v) => format!("SETNX key:{key} {v}"),
+        Ask::Increment => format!("INCR key:{key}"),
+        Ask::Delete => format!("DEL key:{key}"),
+        Ask::Take => format!("GETDEL key:{key}"),
+    }
+}
+
+fn answer(ask: Ask, reply: Value) -> Answer {
+    match (ask, reply) {
+        (Ask::Set(_), reply) => {
+            assert_eq!(reply, Value::ok());
+            None
+        }
+        (_, Value::Null) => None,
+        (_, reply) => Some(reply.number()),
+    }
+}
+
+/// What one client does; its operations on each key.
+fn run(mut client: Client, number: u64) -> Vec<Vec<Op>> {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let mut value = (number as i64 + 1) * 1_000_000_000;
+    let mut ops = vec![Vec::new(); KEYS];
+    for _ in 0..BATCHES {
+        let asks: Vec<(usize, Ask)> = (0..rng.usize(1..=BATCH_MAX))
+            .map(|_| {
+                // Far apart, so that increments do not make one value of two.
+                value += 10_000;
+                let ask = match rng.u8(..10) {
+                    0..3 => Ask::Get,
+                    3 => Ask::Set(value),
+                    4 => Ask::Swap(value),
+                    5 => Ask::SetIfAbsent(value),
+                    6 | 7 => Ask::Increment,
+                    8 => Ask::Delete,
+                    _ => Ask::Take,
+                };
+                (rng.usize(..KEYS), ask)
+            })
+            .collect();
+        let lines: Vec<String> = asks.iter().map(|&(key, ask)| line(ask, key)).collect();
+        let begin = CLOCK.fetch_add(1, SeqCst);
+        client.send(&lines);
+        for (key, ask) in asks {
+            let answer = answer(ask, client.reply());
+            let end = CLOCK.fetch_add(1, SeqCst);
+            ops[key].push(Op {
+                ask,
+                answer,
+                begin,
+                end,
+            });
+        }
+    }
+    ops
+}
+
+fn check(server: &Server) {
+    let clients: Vec<Vec<Vec<Op>>> = thread::scope(|scope| {
+        let running: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let client = server.client();
+                scope.spawn(move || run(client, number))
+            })
+            .collect();
+        running.into_iter().map(|c| c.join().unwrap()).collect()
+    });
+    for key in 0..KEYS {
+        let ops: Vec<Vec<Op>> = clients.iter().map(|of| of[key].clone()).collect();
+        assert!(is_linearizable(&ops), "{}: {ops:#?}", server.name);
+    }
+}
+
+#[test]
+fn single_key_commands() {
+    everywhere(check);
+}

@@ -1,0 +1,13 @@
+//! Many clients at once, on every engine and on the simulated network: what single commands,
+//! transactions and blocking pops promise holds in between.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/wire.rs"]
+mod wire;
+
+mod atomic;
+mod history;
+mod linear;
+mod simulated;
+mod waking;
