@@ -418,3 +418,35 @@ fn more_random_members_than_memory_takes_are_refused() {
     ];
     check(&store(), NOW, &cases);
 }
+
+#[test]
+fn sorting() {
+    let cases = [
+        ("RPUSH l 10 9 1.5 -3", ":4"),
+        ("SORT l", "*4 $2 -3 $3 1.5 $1 9 $2 10"),
+        ("SORT l DESC LIMIT 1 2", "*2 $1 9 $3 1.5"),
+        ("SORT l ALPHA", "*4 $2 -3 $3 1.5 $2 10 $1 9"),
+        ("SORT l BY nosort DESC", "*4 $2 -3 $3 1.5 $1 9 $2 10"),
+        ("MSET w_10 1 w_9 2 w_1.5 3", "+OK"),
+        ("HSET o_9 name nine", ":1"),
+        (
+            "SORT l BY w_* GET # GET o_*->name",
+            "*8 $2 -3 $-1 $2 10 $-1 $1 9 $4 nine $3 1.5 $-1",
+        ),
+        ("SORT l STORE to", ":4"),
+        ("LRANGE to 0 -1", "*4 $2 -3 $3 1.5 $1 9 $2 10"),
+        ("SORT none STORE to", ":0"),
+        ("EXISTS to", ":0"),
+        ("SORT_RO l STORE to", "-ERR syntax error"),
+        ("RPUSH l x", ":5"),
+        (
+            "SORT l",
+            "-ERR One or more scores can't be converted into double",
+        ),
+        (
+            "SORT w_10",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+    ];
+    check(&store(), NOW, &cases);
+}

@@ -41,6 +41,7 @@ mod lists;
 pub mod parse;
 mod scan;
 mod sets;
+mod sort;
 mod spec;
 mod strings;
 mod zsets;
@@ -100,7 +101,7 @@ impl Ctx<'_, '_> {
     }
 }
 
-const GROUPS: [&[Spec]; 8] = [
+const GROUPS: [&[Spec]; 9] = [
     strings::SPECS,
     bits::SPECS,
     keys::SPECS,
@@ -108,6 +109,7 @@ const GROUPS: [&[Spec]; 8] = [
     hashes::SPECS,
     lists::SPECS,
     sets::SPECS,
+    sort::SPECS,
     zsets::SPECS,
 ];
 

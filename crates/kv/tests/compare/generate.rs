@@ -117,10 +117,10 @@ fn any(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
 /// Keys that usually hold this type, a few of each: `o` is a sorted set with equal scores, as
 /// ranges of members want it, `q` a set from SDIFFSTORE. Few commands name those.
 fn key(of: u8, rng: &mut Rng) -> Vec<u8> {
-    let others: &[u8] = if b"oq".contains(&of) {
-        b"hlst"
-    } else {
-        b"hlszt"
+    let others: &[u8] = match of {
+        // No sorted set with other scores, and nothing without an order.
+        b'o' | b'q' => b"hlt",
+        _ => b"hlszt",
     };
     let of = if rng.u8(..) < 8 {
         *rng.choice(others).unwrap()

@@ -68,6 +68,7 @@ impl Peer {
             // The usual limit is another one in Valkey 9.
             .args(["--hash-max-listpack-entries", "128", "--dir"])
             .arg(&directory)
+            .env("LC_ALL", "C")
             .arg("--unixsocket")
             .arg(&socket)
             .stdout(Stdio::null())

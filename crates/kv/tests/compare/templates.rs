@@ -102,6 +102,10 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "SMOVE $q $s $m",
     "SINTERCARD $S [LIMIT $n]",
     "SSCAN $s 0 COUNT 100000 [MATCH $g]",
+    // Sorting. What has no order of its own, or the same text as another, comes in any order.
+    "(SORT|SORT_RO) ($l|$s|$z) [LIMIT $d $d] [(ASC|DESC)] ALPHA",
+    "(SORT|SORT_RO) $o BY nosort [GET t*] [LIMIT $d $d] [DESC] [ALPHA]",
+    "SORT ($l|$s|$z) BY nosort [LIMIT $d $d] [GET h*->a] [DESC] [ALPHA] STORE $l",
     // Sorted sets.
     "ZADD $z {$x $m}",
     "ZADD $z {$x $m}",
@@ -150,5 +154,11 @@ pub(crate) const TEMPLATES: &[&str] = &[
 ];
 
 /// Commands and options that Redis 7.2 added, or does otherwise: 7.0 counts keys that SET gave a time
-/// long past.
-pub(crate) const SINCE_7_2: &[&str] = &["(ZRANK|ZREVRANK) $z $m WITHSCORE", "DBSIZE"];
+/// long past, and sorts an empty text as a number.
+pub(crate) const SINCE_7_2: &[&str] = &[
+    "(ZRANK|ZREVRANK) $z $m WITHSCORE",
+    "DBSIZE",
+    "(SORT|SORT_RO) ($l|$s|$z) [LIMIT $d $d] [(ASC|DESC)]",
+    "(SORT|SORT_RO) ($l|$s|$z) BY (h*->a|*|t*->) [LIMIT $d $d] [GET #] [GET (t*|h*->a|x)] [DESC]",
+    "SORT ($l|$s|$z) BY h*->a [LIMIT $d $d] [GET t*] [DESC] STORE $l",
+];
