@@ -117,8 +117,8 @@ fn fitting(engine: &str) -> usize {
     // The hard limit: `tidewire serve` raises its own to that.
     let most = line.and_then(|line| line.split_whitespace().nth(4)?.parse().ok());
     let most: usize = most.unwrap_or(usize::MAX);
-    // A thread's loop has descriptors of its own besides the connection.
-    let each = if engine == "threads" { 3 } else { 1 };
+    // A thread is woken by a descriptor of its own.
+    let each = if engine == "threads" { 2 } else { 1 };
     let fit = most.saturating_sub(200) / each;
     if fit < CROWD {
         eprintln!("{engine}: {fit} connections, not {CROWD}: only {most} descriptors are allowed");
