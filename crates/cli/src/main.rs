@@ -3,8 +3,10 @@
 //! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
 //! are in `exit`, the same for all subcommands.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[cfg(feature = "jemalloc")]
+mod allocator;
 mod bench;
 mod descriptors;
 mod exit;
@@ -22,10 +24,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Failure;
-
-/// Small values of one size come and go in great numbers, and on other threads than they came from.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// TCP servers for floods of small messages, on threads, epoll or io_uring.
 #[derive(Debug, Parser)]
