@@ -3,7 +3,8 @@
 use tidewire_ingest::classic::Mode;
 use tidewire_ingest::{Level, client};
 use tidewire_load::workload::{
-    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, KvLoad, NativeLoad, Preset, Rounds, Workload,
+    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, KvLoad, NativeLoad, Preset, Rounds, Wire,
+    Workload,
 };
 
 use crate::exit::Failure;
@@ -273,10 +274,16 @@ fn plain(mode: Mode) -> AckLoad {
 /// The key-value load.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct KvArgs {
-    /// How many keys there are, of 17 bytes each
+    /// How commands are written: resp, or binary for READ and WRITE of the small binary protocol
+    #[arg(long, default_value = "resp", value_name = "NAME", value_parser = kv_wire)]
+    protocol: Wire,
+    /// How many keys there are
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Bytes of a value, at most 8192
+    /// Bytes of a key, 17 to 255
+    #[arg(long, default_value_t = 17, value_name = "BYTES", value_parser = clap::value_parser!(u8).range(17..))]
+    key_size: u8,
+    /// Bytes of a value, at most 8192, in the binary protocol 255
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     size: usize,
     /// Commands sent together; the next follow when all are answered
@@ -290,18 +297,33 @@ pub(crate) struct KvArgs {
     no_fill: bool,
 }
 
+fn kv_wire(name: &str) -> Result<Wire, String> {
+    match name {
+        "resp" => Ok(Wire::Resp),
+        "binary" => Ok(Wire::Binary),
+        _ => Err("resp or binary".into()),
+    }
+}
+
 impl LoadArgs for KvArgs {
     fn load(&self) -> Result<Load, Failure> {
         at_least_one("--pipeline", self.pipeline as usize)?;
         if !(1..=8192).contains(&self.size) {
             return Err(Failure::usage("--size must be from 1 to 8192"));
         }
+        if self.protocol == Wire::Binary && self.size > 255 {
+            return Err(Failure::usage(
+                "--size: the binary protocol has at most 255",
+            ));
+        }
         if !(0.0..=100.0).contains(&self.reads) {
             return Err(Failure::usage("--reads must be from 0 to 100"));
         }
         Ok(Load {
             workload: Workload::Kv(KvLoad {
+                wire: self.protocol,
                 keys: self.keys,
+                key_size: self.key_size.into(),
                 size: self.size,
                 pipeline: self.pipeline,
                 reads: self.reads / 100.0,

@@ -140,8 +140,10 @@ pub(super) fn described(workload: &Workload) -> String {
             format!("ingest of {len} bytes, {pace}{window}, level {level}{named}")
         }
         Workload::Kv(load) => format!(
-            "kv with {} keys, values of {} bytes, {:.0} % GET, {} in a pipeline",
+            "kv/{} with {} keys of {} bytes, values of {} bytes, {:.0} % reads, {} in a pipeline",
+            workload.mode().unwrap_or_default(),
             load.keys,
+            load.key_size,
             load.size,
             load.reads * 100.0,
             load.pipeline

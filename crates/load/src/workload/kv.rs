@@ -1,4 +1,4 @@
-//! The key-value load: pipelines of GET and SET with random keys, spoken as RESP.
+//! The key-value load: pipelines of reads and writes with random keys, in one of two formats.
 //!
 //! The idea: a key's value is a slice of the pattern that begins at a place given by the key, so
 //! whatever is read can be checked without remembering what was written: it is either missing or
@@ -10,15 +10,20 @@ use serde::Serialize;
 use tidewire::{Instant, Link};
 
 use super::client::Driver;
+use super::kv_wire::{Front, Wire};
 use super::pattern::Pattern;
 use super::stage::Desk;
 
 /// Commands on keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct KvLoad {
-    /// How many keys there are, at least 1. They are 17 bytes long.
+    /// How the commands are written.
+    pub wire: Wire,
+    /// How many keys there are, at least 1.
     pub keys: u64,
-    /// Bytes of a value, 1 to 8,192.
+    /// Bytes of a key, 17 to 255.
+    pub key_size: usize,
+    /// Bytes of a value, 1 to 8,192; in the binary protocol at most 255.
     pub size: usize,
     /// Commands sent together, at least 1; the next ones follow when all are answered.
     pub pipeline: u32,
@@ -41,8 +46,6 @@ impl KvLoad {
     }
 }
 
-/// A key of this load: `key:` and 13 digits.
-const KEY: usize = 17;
 /// In a command's number: it is a GET.
 const GET: u64 = 1 << 63;
 
@@ -101,75 +104,29 @@ impl Kv {
     }
 
     fn put(&mut self, command: u64, pattern: &Pattern) {
-        let mut digits = [b'0'; KEY];
-        digits[..4].copy_from_slice(b"key:");
+        // `key:` and the number, with as many zeros in front as it takes.
+        let mut key = [b'0'; u8::MAX as usize];
+        let key = &mut key[..self.load.key_size];
+        key[..4].copy_from_slice(b"key:");
         let mut rest = command & !GET;
-        for place in digits[4..].iter_mut().rev() {
+        for place in key[4..].iter_mut().rev() {
             *place = b'0' + (rest % 10) as u8;
             rest /= 10;
+            if rest == 0 {
+                break;
+            }
         }
-        let to = &mut self.buffer;
         if command & GET != 0 {
-            to.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$17\r\n");
-            to.extend_from_slice(&digits);
+            self.load.wire.put_read(key, &mut self.buffer);
         } else {
-            to.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$17\r\n");
-            to.extend_from_slice(&digits);
-            to.extend_from_slice(format!("\r\n${}\r\n", self.load.size).as_bytes());
-            to.extend_from_slice(value(pattern, command, self.load.size));
+            let value = value(pattern, command, self.load.size);
+            self.load.wire.put_write(key, value, &mut self.buffer);
         }
-        to.extend_from_slice(b"\r\n");
     }
 }
 
 fn value(pattern: &Pattern, key: u64, size: usize) -> &[u8] {
     pattern.slice((key & !GET).wrapping_mul(977), size)
-}
-
-/// What stands at the front of the replies.
-enum Front {
-    /// Not enough of it is there.
-    Partial,
-    /// A good reply of so many bytes.
-    Good(usize),
-    Wrong(String),
-}
-
-fn check(bytes: &[u8], command: u64, load: &KvLoad, pattern: &Pattern) -> Front {
-    if command & GET == 0 {
-        return matches(bytes, &[b"+OK\r\n"]);
-    }
-    if bytes.starts_with(b"$-") || bytes.starts_with(b"_") {
-        return matches(
-            bytes,
-            &[if bytes[0] == b'_' {
-                b"_\r\n"
-            } else {
-                b"$-1\r\n"
-            }],
-        );
-    }
-    let head = format!("${}\r\n", load.size);
-    let want = value(pattern, command, load.size);
-    matches(bytes, &[head.as_bytes(), want, b"\r\n"])
-}
-
-/// Whether `bytes` begin with `parts` one after the other.
-fn matches(bytes: &[u8], parts: &[&[u8]]) -> Front {
-    let mut at = 0;
-    for part in parts {
-        let have = &bytes[at..bytes.len().min(at + part.len())];
-        if have != &part[..have.len()] {
-            let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
-            let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-            return Front::Wrong(shown);
-        }
-        at += part.len();
-        if at > bytes.len() {
-            return Front::Partial;
-        }
-    }
-    Front::Good(at)
 }
 
 impl Driver for Kv {
@@ -203,7 +160,13 @@ impl Driver for Kv {
             let Some(&command) = self.waiting.front() else {
                 return Err(format!("{} bytes that nobody asked for", bytes.len() - at));
             };
-            match check(&bytes[at..], command, &self.load, &desk.stage.pattern) {
+            let want = value(&desk.stage.pattern, command, self.load.size);
+            let front = if command & GET == 0 {
+                self.load.wire.check_write(&bytes[at..], want)
+            } else {
+                self.load.wire.check_read(&bytes[at..], want)
+            };
+            match front {
                 Front::Partial => break,
                 Front::Good(n) => at += n,
                 Front::Wrong(shown) => {
@@ -251,43 +214,14 @@ mod tests {
     use super::*;
 
     const LOAD: KvLoad = KvLoad {
+        wire: Wire::Resp,
+        key_size: 17,
         keys: 10,
         size: 3,
         pipeline: 4,
         reads: 0.5,
         in_turn: false,
     };
-
-    fn outcome(bytes: &[u8], command: u64, pattern: &Pattern) -> String {
-        match check(bytes, command, &LOAD, pattern) {
-            Front::Partial => "partial".into(),
-            Front::Good(n) => format!("good {n}"),
-            Front::Wrong(shown) => format!("wrong {shown}"),
-        }
-    }
-
-    #[test]
-    fn replies_are_told_apart_at_every_split() {
-        let pattern = Pattern::new();
-        let mut hit = b"$3\r\n".to_vec();
-        hit.extend_from_slice(value(&pattern, 7, 3));
-        hit.extend_from_slice(b"\r\n");
-        for (command, reply) in [
-            (7, b"+OK\r\n".to_vec()),
-            (7 | GET, hit.clone()),
-            (7 | GET, b"$-1\r\n".to_vec()),
-            (7 | GET, b"_\r\n".to_vec()),
-        ] {
-            for end in 1..reply.len() {
-                assert_eq!(outcome(&reply[..end], command, &pattern), "partial");
-            }
-            let good = format!("good {}", reply.len());
-            assert_eq!(outcome(&reply, command, &pattern), good);
-        }
-        hit[4] ^= 1;
-        assert!(outcome(&hit, 7 | GET, &pattern).starts_with("wrong"));
-        assert!(outcome(b"-ERR no\r\n", 7, &pattern).starts_with("wrong -ERR no"));
-    }
 
     #[test]
     fn every_connection_fills_its_own_part_of_the_keys() {

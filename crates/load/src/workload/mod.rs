@@ -11,6 +11,7 @@ mod client;
 mod discard;
 mod echo;
 mod kv;
+mod kv_wire;
 mod native;
 mod pace;
 mod pattern;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 pub use ack::{AckLoad, Checks, Rounds};
 pub use kv::KvLoad;
+pub use kv_wire::Wire;
 pub use native::NativeLoad;
 pub use preset::Preset;
 pub use run::{Extent, Failure, Generator, Outcome, Progress, Target, Watch, run};
@@ -59,7 +61,7 @@ impl Workload {
     pub fn mode(&self) -> Option<&'static str> {
         match self {
             Workload::Ack(load) => Some(load.mode.name()),
-            Workload::Kv(_) => Some("resp"),
+            Workload::Kv(load) => Some(load.wire.mode()),
             Workload::Echo(_) | Workload::Native(_) | Workload::Discard(_) => None,
         }
     }
