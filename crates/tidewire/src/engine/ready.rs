@@ -75,6 +75,8 @@ const LISTENERS: u64 = u64::MAX - (1 << 16);
 const SWEEP_NEW: usize = 1 << 20;
 /// Connections taken from one accept queue when a stop begins: more than any queue holds.
 const SWEEP_ACCEPTS: usize = 1 << 16;
+/// Connections taken from one accept queue before the first of their threads is started.
+const CROWD: usize = 1 << 14;
 /// Output of one connection that is sent at a time before others get their turn; bytes.
 const FLUSH_TURN: usize = 1 << 20;
 /// Slices given to one `sendmsg`.
@@ -615,23 +617,33 @@ impl<P: Poller> Reactor<P> {
     }
 
     fn accept(&mut self, which: usize, most: usize) {
+        let Some(listener) = self.setup.listeners.get(which) else {
+            return;
+        };
+        let (service, number) = (listener.service, listener.number);
+        // Starting a thread takes many times as long as accepting. If a crowd comes, all of it is
+        // taken from the kernel's queue first: who does not fit in there waits for seconds.
+        let starts_threads = matches!(self.setup.spread, Spread::Threads(_));
+        let most = if starts_threads { CROWD } else { most };
+        let mut crowd = Vec::new();
         for _ in 0..most {
-            let Some(listener) = self.setup.listeners.get(which) else {
-                return;
-            };
-            let (service, number) = (listener.service, listener.number);
-            match accept::accept(&listener.socket) {
-                Accepted::Connection(socket, peer) => {
-                    self.take_in(socket, number, service, peer);
-                    if self.accept_pause.is_on() {
-                        return;
-                    }
-                }
+            match accept::accept(&self.setup.listeners[which].socket) {
+                Accepted::Connection(socket, peer) if starts_threads => crowd.push((socket, peer)),
+                Accepted::Connection(socket, peer) => self.take_in(socket, number, service, peer),
                 Accepted::Gone => {}
-                Accepted::None => return,
-                Accepted::Exhausted(e) => return self.pause_accepting(&e),
-                Accepted::Broken(e) => return self.leave_listener(which, &e),
+                Accepted::None => break,
+                Accepted::Exhausted(e) => {
+                    self.pause_accepting(&e);
+                    break;
+                }
+                Accepted::Broken(e) => {
+                    self.leave_listener(which, &e);
+                    break;
+                }
             }
+        }
+        for (socket, peer) in crowd {
+            self.take_in(socket, number, service, peer);
         }
     }
 
