@@ -11,6 +11,8 @@ pub(crate) struct Guards<'s> {
     one: Option<(usize, MutexGuard<'s, Shard>)>,
     many: Vec<(usize, MutexGuard<'s, Shard>)>,
     held: u64,
+    /// The key of the command that runs, by its place in memory, and its hash.
+    known: (*const u8, usize, u64),
 }
 
 impl<'s> Guards<'s> {
@@ -20,6 +22,29 @@ impl<'s> Guards<'s> {
             one: None,
             many: Vec::new(),
             held: 0,
+            known: (std::ptr::null(), 0, 0),
+        }
+    }
+
+    /// Remembers the hash of a key that a command will ask for several times. The caller forgets it
+    /// before the key's bytes can change or go.
+    #[inline]
+    pub(crate) fn know(&mut self, key: &[u8], hash: u64) {
+        self.known = (key.as_ptr(), key.len(), hash);
+    }
+
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.known.0 = std::ptr::null();
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        if (key.as_ptr(), key.len()) == (self.known.0, self.known.1) {
+            self.known.2
+        } else {
+            self.store.hash(key)
         }
     }
 

@@ -64,14 +64,32 @@ impl<'s> Runner<'s> {
             reply.error(&Error::OUT_OF_MEMORY.0);
             return Ran::Done;
         }
+        let mask = self.mask(spec, args);
         if !self.in_transaction {
-            self.guards.hold(store.mask(spec, args));
+            self.guards.hold(mask);
         }
         let blocked = self.call(spec, db, args, reply, None);
+        self.guards.forget();
         if !self.ready.is_empty() && !self.in_transaction {
             self.serve();
         }
         blocked.map_or(Ran::Done, Ran::Blocked)
+    }
+
+    /// The shards that a command needs. Remembers the hash of a single key until the command's end.
+    #[inline]
+    fn mask(&mut self, spec: &Spec, args: &[&[u8]]) -> u64 {
+        let store = self.guards.store();
+        if let Keys::Range { first, last, .. } = spec.keys
+            && i32::from(first) == i32::from(last)
+            // As `OBJECT HELP` has none.
+            && let Some(key) = args.get(usize::from(first))
+        {
+            let hash = store.hash(key);
+            self.guards.know(key, hash);
+            return 1 << store.shard_of(hash);
+        }
+        store.mask(spec, args)
     }
 
     /// Calls a command's function under the locks that are held.

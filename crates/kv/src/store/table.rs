@@ -1,7 +1,7 @@
 //! The keys of one database in one shard: a hash table that grows and shrinks a bucket at a time.
 //!
-//! Linear hashing (Litwin, 1980). A bucket is one cache line of eight tagged entries, with a chain
-//! of spill buckets where more hash to it; every bucket of a chain but the last is full. When the
+//! Linear hashing (Litwin, 1980). A bucket is one cache line: seven tagged entries, and the number of
+//! a spill bucket where more hash to it; every bucket of a chain but the last is full. When the
 //! load is too high, the next bucket in line is split in two; when it is low, the last one is merged
 //! back. So the work for an operation is bounded, the load stays the same at any size, and memory
 //! is never there twice. Buckets live in segments, which do not move.
@@ -16,34 +16,33 @@ use foldhash::fast::FixedState;
 
 use super::memory::{Entry, prefetch};
 
-const SLOTS: usize = 8;
+const SLOTS: usize = 7;
 const SEGMENT: usize = 64;
 /// Entries for ten buckets above which the table grows, and below which it shrinks.
-const FULL: usize = 64;
+const FULL: usize = 56;
 const SPARSE: usize = 20;
 /// Set in the number of a spill bucket.
 const SPILL: u32 = 1 << 31;
 /// No bucket.
 const NONE: u32 = u32::MAX;
 
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Bucket([Option<Entry>; SLOTS]);
-
 #[derive(Debug)]
-struct Segment {
-    buckets: [Bucket; SEGMENT],
-    /// The next spill bucket of each.
-    next: [u32; SEGMENT],
+#[repr(align(64))]
+struct Bucket {
+    slots: [Option<Entry>; SLOTS],
+    /// Its spill bucket.
+    next: u32,
 }
 
-impl Segment {
-    fn new() -> Box<Segment> {
-        Box::new(Segment {
-            buckets: std::array::from_fn(|_| Bucket::default()),
-            next: [NONE; SEGMENT],
-        })
-    }
+const _: () = assert!(size_of::<Bucket>() == 64, "a cache line");
+
+type Segment = [Bucket; SEGMENT];
+
+fn segment() -> Box<Segment> {
+    Box::new(std::array::from_fn(|_| Bucket {
+        slots: Default::default(),
+        next: NONE,
+    }))
 }
 
 /// A table of entries by key.
@@ -132,21 +131,21 @@ impl Table {
 
     #[inline]
     fn bucket(&self, at: u32) -> &Bucket {
-        &self.segment(at).buckets[at as usize % SEGMENT]
+        &self.segment(at)[at as usize % SEGMENT]
     }
 
     #[inline]
     fn bucket_mut(&mut self, at: u32) -> &mut Bucket {
-        &mut self.segment_mut(at).buckets[at as usize % SEGMENT]
+        &mut self.segment_mut(at)[at as usize % SEGMENT]
     }
 
     #[inline]
     fn next(&self, at: u32) -> u32 {
-        self.segment(at).next[at as usize % SEGMENT]
+        self.bucket(at).next
     }
 
     fn set_next(&mut self, at: u32, next: u32) {
-        self.segment_mut(at).next[at as usize % SEGMENT] = next;
+        self.bucket_mut(at).next = next;
     }
 
     /// The bucket and slot of a key.
@@ -158,7 +157,7 @@ impl Table {
         let mut at = self.home(hash);
         let tag = tag(hash);
         loop {
-            for (i, slot) in self.bucket(at).0.iter().enumerate() {
+            for (i, slot) in self.bucket(at).slots.iter().enumerate() {
                 // Without holes: the first empty slot ends the chain.
                 let entry = slot.as_ref()?;
                 if entry.tag() == tag && entry.key() == key {
@@ -175,21 +174,21 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<&Entry> {
         let (at, i) = self.position(hash, key)?;
-        self.bucket(at).0[i].as_ref()
+        self.bucket(at).slots[i].as_ref()
     }
 
     /// The caller leaves the key as it is.
     #[inline]
     pub(crate) fn find_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut Entry> {
         let (at, i) = self.position(hash, key)?;
-        self.bucket_mut(at).0[i].as_mut()
+        self.bucket_mut(at).slots[i].as_mut()
     }
 
     /// Adds an entry whose key is not there.
     pub(crate) fn insert(&mut self, hash: u64, mut entry: Entry) {
         debug_assert!(self.find(hash, entry.key()).is_none());
         if self.segments.is_empty() {
-            self.segments.push(Segment::new());
+            self.segments.push(segment());
         }
         entry.set_tag(tag(hash));
         self.push(self.home(hash), entry);
@@ -202,7 +201,12 @@ impl Table {
     /// Puts an entry at the end of a bucket's chain.
     fn push(&mut self, mut at: u32, entry: Entry) {
         loop {
-            if let Some(free) = self.bucket_mut(at).0.iter_mut().find(|slot| slot.is_none()) {
+            if let Some(free) = self
+                .bucket_mut(at)
+                .slots
+                .iter_mut()
+                .find(|slot| slot.is_none())
+            {
                 *free = Some(entry);
                 return;
             }
@@ -214,13 +218,13 @@ impl Table {
         }
         let more = self.spill_bucket();
         self.set_next(at, more);
-        self.bucket_mut(more).0[0] = Some(entry);
+        self.bucket_mut(more).slots[0] = Some(entry);
     }
 
     fn spill_bucket(&mut self) -> u32 {
         if self.spill_free.is_empty() {
             let first = (self.spill.len() * SEGMENT) as u32 | SPILL;
-            self.spill.push(Segment::new());
+            self.spill.push(segment());
             self.spill_free
                 .extend((first..first + SEGMENT as u32).rev());
         }
@@ -229,20 +233,20 @@ impl Table {
 
     pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
         let (at, i) = self.position(hash, key)?;
-        let entry = self.bucket_mut(at).0[i].take();
+        let entry = self.bucket_mut(at).slots[i].take();
         // The last of the chain fills the hole.
         let (mut before, mut last) = (NONE, self.home(hash));
         while self.next(last) != NONE {
             (before, last) = (last, self.next(last));
         }
-        let last_slot = self.bucket(last).0.iter().rposition(Option::is_some);
+        let last_slot = self.bucket(last).slots.iter().rposition(Option::is_some);
         if let Some(from) = last_slot
             && (last != at || from > i)
         {
-            let moved = self.bucket_mut(last).0[from].take();
-            self.bucket_mut(at).0[i] = moved;
+            let moved = self.bucket_mut(last).slots[from].take();
+            self.bucket_mut(at).slots[i] = moved;
         }
-        if before != NONE && self.bucket(last).0[0].is_none() {
+        if before != NONE && self.bucket(last).slots[0].is_none() {
             self.set_next(before, NONE);
             self.spill_free.push(last);
         }
@@ -257,7 +261,7 @@ impl Table {
     fn grow(&mut self) {
         let new = self.mask + 1 + self.split;
         if new / SEGMENT == self.segments.len() {
-            self.segments.push(Segment::new());
+            self.segments.push(segment());
         }
         let entries = self.drain(self.split as u32);
         self.split += 1;
@@ -291,7 +295,12 @@ impl Table {
         let mut entries = Vec::with_capacity(2 * SLOTS);
         let mut part = at;
         while part != NONE {
-            entries.extend(self.bucket_mut(part).0.iter_mut().filter_map(Option::take));
+            entries.extend(
+                self.bucket_mut(part)
+                    .slots
+                    .iter_mut()
+                    .filter_map(Option::take),
+            );
             let next = self.next(part);
             self.set_next(part, NONE);
             if part != at {
@@ -306,7 +315,7 @@ impl Table {
     pub(crate) fn visit<'t>(&'t self, bucket: usize, visit: &mut dyn FnMut(&'t Entry)) {
         let mut at = bucket as u32;
         while at != NONE {
-            self.bucket(at).0.iter().flatten().for_each(&mut *visit);
+            self.bucket(at).slots.iter().flatten().for_each(&mut *visit);
             at = self.next(at);
         }
     }
@@ -366,14 +375,18 @@ impl Table {
         if self.segments.is_empty() {
             return;
         }
-        let same = |entry: &&Entry| entry.tag() == tag(hash);
+        let tag = tag(hash);
         let bucket = self.bucket(self.home(hash));
-        bucket
-            .0
-            .iter()
-            .flatten()
-            .filter(same)
-            .for_each(Entry::prefetch);
+        let mut found = false;
+        for entry in bucket.slots.iter().flatten() {
+            if entry.tag() == tag {
+                entry.prefetch();
+                found = true;
+            }
+        }
+        if !found && bucket.next != NONE {
+            prefetch(self.bucket(bucket.next));
+        }
     }
 
     /// Bytes of memory that it takes without its entries.
@@ -506,7 +519,7 @@ mod tests {
             table.insert(n);
         }
         assert!(table.0.buckets() * FULL >= table.0.len() * 10);
-        assert!(table.0.bytes() < 50_000 * 14, "{} bytes", table.0.bytes());
+        assert!(table.0.bytes() < 50_000 * 15, "{} bytes", table.0.bytes());
         for n in 0..49_990 {
             assert!(table.remove(n));
         }

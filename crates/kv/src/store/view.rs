@@ -332,7 +332,7 @@ impl View<'_, '_> {
     #[inline]
     fn locate(&mut self, key: &[u8]) -> (u64, &mut Shard) {
         let store = self.guards.store();
-        let hash = store.hash(key);
+        let hash = self.guards.hash(key);
         (hash, self.guards.shard(store.shard_of(hash)))
     }
 
@@ -340,7 +340,7 @@ impl View<'_, '_> {
     #[inline]
     fn live(&mut self, key: &[u8]) -> (u64, &mut Shard) {
         let store = self.guards.store();
-        let hash = store.hash(key);
+        let hash = self.guards.hash(key);
         let at = store.shard_of(hash);
         let (db, now_ms) = (self.db, self.now_ms);
         let shard = self.guards.shard(at);
@@ -356,7 +356,7 @@ impl View<'_, '_> {
     /// The entry of a key that is not past its time.
     fn entry(&self, key: &[u8]) -> Option<&Entry> {
         let store = self.guards.store();
-        let hash = store.hash(key);
+        let hash = self.guards.hash(key);
         let shard = self.guards.peek(store.shard_of(hash));
         let entry = shard.table(self.db).find(hash, key)?;
         let due = entry.deadline_ms().is_some_and(|at| at <= self.now_ms);
