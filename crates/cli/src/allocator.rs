@@ -1,19 +1,17 @@
-//! The allocator: jemalloc, told to ask for huge pages.
+//! The allocator: mimalloc, which asks for huge pages.
 //!
 //! Millions of small values are all over the memory; with pages of 4 KiB most of them cost a walk
-//! through the page tables besides the cache miss. The figures are in the journal, entry 0008. The
-//! environment variable `_RJEM_MALLOC_CONF` changes these settings.
-#![allow(unsafe_code)]
+//! through the page tables besides the cache miss. The figures are in the journal, entry 0008.
 
-use tikv_jemallocator::Jemalloc;
+use mimalloc::MiMalloc;
 
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: MiMalloc = MiMalloc;
 
-const SETTINGS: &std::ffi::CStr = c"thp:always";
-
-/// The symbol that jemalloc reads its settings from: a pointer to a text that ends with a zero byte.
-// SAFETY: jemalloc declares it as `const char *`, which a reference to the first byte is; nothing
-// else has this name.
-#[unsafe(export_name = "_rjem_malloc_conf")]
-static MALLOC_CONF: &u8 = &SETTINGS.to_bytes_with_nul()[0];
+/// Keeps this process from huge pages, for when it has thousands of threads: each allocates from
+/// pages of its own, most of which would stay empty.
+pub(crate) fn small_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::warn!(%error, "cannot do without huge pages: threads will take more memory");
+    }
+}

@@ -3,9 +3,8 @@
 //! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
 //! are in `exit`, the same for all subcommands.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
-#[cfg(feature = "jemalloc")]
 mod allocator;
 mod bench;
 mod descriptors;

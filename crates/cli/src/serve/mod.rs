@@ -16,7 +16,7 @@ mod settings;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use tidewire::{Builder, Counters, Running, StartError};
+use tidewire::{Builder, Counters, EngineChoice, Running, StartError};
 
 pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
@@ -26,6 +26,7 @@ use self::endpoint::Endpoint;
 use self::log::OpenLog;
 use self::services::Services;
 use self::settings::Settings;
+use crate::allocator;
 use crate::descriptors;
 use crate::exit::Failure;
 use crate::signals::Signals;
@@ -35,6 +36,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let settings = Settings::from(args)?;
     logging::start(settings.log_format, settings.log.as_deref())?;
     let descriptors = descriptors::raise_limit();
+    if settings.engine == EngineChoice::Threads {
+        allocator::small_pages();
+    }
     // Before anything listens: a signal from here on means a graceful stop.
     let mut signals = Signals::catch()
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
