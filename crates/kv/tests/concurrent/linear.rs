@@ -7,7 +7,7 @@ use crate::history::{Answer, Ask, Op, is_linearizable};
 use crate::wire::{Client, Server, Value, everywhere};
 
 const CLIENTS: u64 = 5;
-const KEYS: usize = 3;
+pub(crate) const KEYS: usize = 3;
 /// Of each client.
 const BATCHES: usize = 60;
 /// Commands sent in one piece at most.
@@ -16,7 +16,7 @@ const BATCH_MAX: usize = 6;
 /// Orders what the clients begin and end: a clock that never stands still.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
-fn line(ask: Ask, key: usize) -> String {
+pub(crate) fn line(ask: Ask, key: usize) -> String {
     match ask {
         Ask::Get => format!("GET key:{key}"),
         Ask::Set(v) => format!("SET key:{key} {v}"),
@@ -28,7 +28,7 @@ fn line(ask: Ask, key: usize) -> String {
     }
 }
 
-fn answer(ask: Ask, reply: Value) -> Answer {
+pub(crate) fn answer(ask: Ask, reply: Value) -> Answer {
     match (ask, reply) {
         (Ask::Set(_), reply) => {
             assert_eq!(reply, Value::ok());
@@ -36,6 +36,19 @@ fn answer(ask: Ask, reply: Value) -> Answer {
         }
         (_, Value::Null) => None,
         (_, reply) => Some(reply.number()),
+    }
+}
+
+/// Something to ask; `value` is one that nobody else writes.
+pub(crate) fn any(value: i64, rng: &mut fastrand::Rng) -> Ask {
+    match rng.u8(..10) {
+        0..3 => Ask::Get,
+        3 => Ask::Set(value),
+        4 => Ask::Swap(value),
+        5 => Ask::SetIfAbsent(value),
+        6 | 7 => Ask::Increment,
+        8 => Ask::Delete,
+        _ => Ask::Take,
     }
 }
 
@@ -49,15 +62,7 @@ fn run(mut client: Client, number: u64) -> Vec<Vec<Op>> {
             .map(|_| {
                 // Far apart, so that increments do not make one value of two.
                 value += 10_000;
-                let ask = match rng.u8(..10) {
-                    0..3 => Ask::Get,
-                    3 => Ask::Set(value),
-                    4 => Ask::Swap(value),
-                    5 => Ask::SetIfAbsent(value),
-                    6 | 7 => Ask::Increment,
-                    8 => Ask::Delete,
-                    _ => Ask::Take,
-                };
+                let ask = any(value, &mut rng);
                 (rng.usize(..KEYS), ask)
             })
             .collect();

@@ -8,6 +8,8 @@ use tidewire::sim::{Conditions, Outcome};
 use tidewire_kv::service::Settings;
 
 use crate::common::{Client, World};
+use crate::history::{Op, is_linearizable};
+use crate::linear::{self, KEYS};
 use crate::waking::{POPS, element, pushes};
 use crate::wire::Value;
 
@@ -58,15 +60,21 @@ impl Scene {
         }
     }
 
-    /// All replies to a client so far.
-    fn replies(&self, client: &Client) -> Vec<Value> {
+    /// The whole replies to a client so far, and how many bytes come after them.
+    fn received(&self, client: &Client) -> (Vec<Value>, usize) {
         let mut bytes = self.world.sim.received(client.peer);
         let mut replies = Vec::new();
         while let Some((reply, len)) = Value::parse(bytes) {
             replies.push(reply);
             bytes = &bytes[len..];
         }
-        assert!(bytes.is_empty(), "seed {}: half a reply", self.seed);
+        (replies, bytes.len())
+    }
+
+    /// All replies to a client, when all are there.
+    fn replies(&self, client: &Client) -> Vec<Value> {
+        let (replies, more) = self.received(client);
+        assert_eq!(more, 0, "seed {}: half a reply", self.seed);
         replies
     }
 
@@ -262,4 +270,65 @@ fn atomicity(seed: u64) {
 #[test]
 fn nothing_is_seen_half_done() {
     SEEDS.for_each(atomicity);
+}
+
+/// Commands under way for one client at most.
+const UNDER_WAY: usize = 3;
+
+fn linearizability(seed: u64) {
+    let scene = &mut Scene::new(seed);
+    let clients = scene.clients(5);
+    // What each client has asked, and of which key; it ends at the step its reply was there.
+    let mut asked: Vec<Vec<(usize, Op)>> = vec![Vec::new(); clients.len()];
+    let mut answered = vec![0; clients.len()];
+    for step in 0..200 {
+        let who = scene.rng.usize(..clients.len());
+        if step < 150 && asked[who].len() - answered[who] < UNDER_WAY {
+            // Far apart, so that increments do not make one value of two.
+            let ask = linear::any((step as i64 + 1) * 10_000, &mut scene.rng);
+            let key = scene.rng.usize(..KEYS);
+            scene.world.send(&clients[who], &linear::line(ask, key));
+            let op = Op {
+                ask,
+                answer: None,
+                begin: 2 * step,
+                end: u64::MAX,
+            };
+            asked[who].push((key, op));
+        }
+        if step == 199 {
+            scene.settle();
+        } else {
+            scene.pass();
+        }
+        for (who, client) in clients.iter().enumerate() {
+            let replies = scene.received(client).0;
+            for (at, reply) in replies.into_iter().enumerate().skip(answered[who]) {
+                let op = &mut asked[who][at].1;
+                op.answer = linear::answer(op.ask, reply);
+                op.end = 2 * step + 1;
+                answered[who] = at + 1;
+            }
+        }
+    }
+    for key in 0..KEYS {
+        let ops: Vec<Vec<Op>> = asked
+            .iter()
+            .map(|ops| {
+                let of_key = ops.iter().filter(|(of, _)| *of == key);
+                of_key.map(|&(_, op)| op).collect()
+            })
+            .collect();
+        let all = ops.iter().flatten();
+        assert!(
+            all.clone().all(|op| op.end < u64::MAX),
+            "seed {seed}: no reply"
+        );
+        assert!(is_linearizable(&ops), "seed {seed}: {ops:#?}");
+    }
+}
+
+#[test]
+fn single_key_commands_are_linearizable() {
+    SEEDS.for_each(linearizability);
 }
