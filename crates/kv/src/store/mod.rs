@@ -132,6 +132,7 @@ impl Store {
         let databases = settings.databases.clamp(1, 256);
         let shards = settings.shards.clamp(1, 64).next_power_of_two();
         let hasher = FixedState::with_seed(settings.seed);
+        crate::types::seed_once(settings.seed);
         let shard = |_| Apart(Mutex::new(Shard::new(databases, &hasher)));
         Store {
             shards: (0..shards).map(shard).collect(),

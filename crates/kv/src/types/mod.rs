@@ -12,4 +12,5 @@ mod zset;
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
+pub(crate) use table::seed_once;
 pub use zset::{Scored, ZSet, above, below};

@@ -1,10 +1,12 @@
 //! A hash table of byte strings for one big collection.
 //!
-//! The one idea: the number of buckets is a power of two and a scan counts them with its bits
-//! reversed, so that a cursor keeps its meaning when the table grows or shrinks between two calls:
-//! whatever was there all the time is returned at least once.
+//! The one idea: linear hashing, as in the table of keys. One bucket is split or merged at a time, so
+//! that no command pays for all elements, and a scan counts buckets with their bits reversed, so that
+//! a cursor keeps its meaning when the table grows or shrinks between two calls: whatever was there
+//! all the time is returned at least once.
 
 use std::hash::BuildHasher;
+use std::sync::OnceLock;
 
 use foldhash::fast::FixedState;
 
@@ -19,7 +21,21 @@ impl Keyed for Box<[u8]> {
     }
 }
 
+/// Buckets of the smallest table, a power of two.
 const SMALLEST: usize = 8;
+
+/// How all tables of the process hash: collections do not know their store.
+static HASHER: OnceLock<FixedState> = OnceLock::new();
+
+fn hash(key: &[u8]) -> usize {
+    let hasher = HASHER.get_or_init(|| FixedState::with_seed(0));
+    hasher.hash_one(key) as usize
+}
+
+/// Decides how tables hash, unless that is decided: who knows the seed can make names that collide.
+pub(crate) fn seed_once(seed: u64) {
+    let _ = HASHER.set(FixedState::with_seed(seed));
+}
 
 /// Buckets of elements; as many buckets as elements, about.
 #[derive(Clone, Debug)]
@@ -47,8 +63,21 @@ impl<E: Keyed> Table<E> {
         self.buckets.len() * size_of::<Vec<E>>() + self.len * size_of::<E>()
     }
 
+    /// The bucket of a hash, or of a cursor, and how many of the lower bits made it, as a mask.
+    fn locate(&self, hash: usize) -> (usize, usize) {
+        let n = self.buckets.len();
+        let half = n.next_power_of_two() / 2;
+        let low = hash & (half - 1);
+        if low | half < n {
+            // This one has been split.
+            (hash & (2 * half - 1), 2 * half - 1)
+        } else {
+            (low, half - 1)
+        }
+    }
+
     fn bucket(&self, key: &[u8]) -> usize {
-        FixedState::with_seed(0).hash_one(key) as usize & (self.buckets.len() - 1)
+        self.locate(hash(key)).0
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&E> {
@@ -62,8 +91,10 @@ impl<E: Keyed> Table<E> {
 
     /// Puts an element in; the one with the same key that it replaces.
     pub(super) fn insert(&mut self, element: E) -> Option<E> {
-        if self.len >= self.buckets.len() {
-            self.resize((self.buckets.len() * 2).max(SMALLEST));
+        if self.buckets.is_empty() {
+            self.buckets.resize_with(SMALLEST, Vec::new);
+        } else if self.len >= self.buckets.len() {
+            self.split();
         }
         let bucket = self.bucket(element.key());
         let bucket = &mut self.buckets[bucket];
@@ -83,22 +114,34 @@ impl<E: Keyed> Table<E> {
         let at = self.buckets[bucket].iter().position(|e| e.key() == key)?;
         let element = self.buckets[bucket].swap_remove(at);
         self.len -= 1;
-        if self.buckets.len() > SMALLEST && self.len < self.buckets.len() / 8 {
-            self.resize(self.buckets.len() / 4);
+        // Each element less allows four buckets less.
+        for _ in 0..4 {
+            if self.buckets.len() > SMALLEST && self.len * 4 < self.buckets.len() {
+                self.merge();
+            }
         }
         Some(element)
     }
 
-    fn resize(&mut self, buckets: usize) {
-        let buckets = buckets.max(SMALLEST);
-        let fresh = (0..buckets).map(|_| Vec::new()).collect();
-        for element in std::mem::replace(&mut self.buckets, fresh)
-            .into_iter()
-            .flatten()
-        {
+    /// Adds a bucket, which takes its share of the one that it was a part of.
+    fn split(&mut self) {
+        let new = self.buckets.len();
+        self.buckets.push(Vec::new());
+        let whole = std::mem::take(&mut self.buckets[parent(new)]);
+        for element in whole {
             let bucket = self.bucket(element.key());
             self.buckets[bucket].push(element);
         }
+    }
+
+    /// Gives the last bucket back to the one that it was split from.
+    fn merge(&mut self) {
+        let last = self
+            .buckets
+            .pop()
+            .expect("more than the smallest table has");
+        let to = parent(self.buckets.len());
+        self.buckets[to].extend(last);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &E> {
@@ -110,7 +153,7 @@ impl<E: Keyed> Table<E> {
         if self.len == 0 {
             return None;
         }
-        // At least an eighth of the buckets hold something, or the table would be smaller.
+        // There are at most four times as many buckets as elements.
         loop {
             let bucket = &self.buckets[rng.usize(..self.buckets.len())];
             if let Some(element) = rng.choice(bucket) {
@@ -129,14 +172,14 @@ impl<E: Keyed> Table<E> {
         if self.buckets.is_empty() {
             return 0;
         }
-        let mask = self.buckets.len() as u64 - 1;
         let (mut cursor, mut shown) = (cursor, 0);
         for _ in 0..count.saturating_mul(10) {
-            let bucket = &self.buckets[(cursor & mask) as usize];
+            let (bucket, mask) = self.locate(cursor as usize);
+            let bucket = &self.buckets[bucket];
             bucket.iter().for_each(&mut show);
             shown += bucket.len();
             // Counts up in the bits under the mask, the highest first.
-            cursor = (cursor | !mask)
+            cursor = (cursor | !(mask as u64))
                 .reverse_bits()
                 .wrapping_add(1)
                 .reverse_bits();
@@ -148,6 +191,11 @@ impl<E: Keyed> Table<E> {
     }
 }
 
+/// The bucket that bucket `n` is split from.
+fn parent(n: usize) -> usize {
+    n ^ (1 << n.ilog2())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +204,25 @@ mod tests {
 
     fn name(n: u16) -> Box<[u8]> {
         n.to_string().into_bytes().into()
+    }
+
+    #[test]
+    fn it_grows_and_shrinks_with_what_it_holds() {
+        let mut table = Table::default();
+        for n in 0..20_000 {
+            assert!(table.insert(name(n)).is_none());
+            assert!(table.buckets.len() >= table.len() && table.buckets.len() <= table.len() + 8);
+        }
+        let longest = table.buckets.iter().map(Vec::len).max();
+        assert!(longest < Some(20), "{longest:?}");
+        for n in (0..20_000).filter(|n| n % 50 != 0) {
+            assert_eq!(table.remove(&name(n)), Some(name(n)));
+        }
+        assert_eq!((table.len(), table.iter().count()), (400, 400));
+        assert!(table.buckets.len() <= 1600, "{}", table.buckets.len());
+        for n in 0..20_000 {
+            assert_eq!(table.get(&name(n)).is_some(), n % 50 == 0);
+        }
     }
 
     proptest! {
