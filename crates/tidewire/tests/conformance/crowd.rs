@@ -35,13 +35,16 @@ fn visit(server: &Running, n: usize) {
     eventually("none open", || server.counters().open == 0);
 }
 
+/// Crowds that come one after the other.
+const ROUNDS: usize = 6;
+
 fn crowd_comes_and_goes_without_a_trace(v: Variant) {
     let n = crowd(v, true);
     let server = plain::server(v);
     visit(&server, 10);
     // What is kept for good, such as a high-water mark of tables, is there after the first time.
     let (fds, before) = (descriptors(), resident("self"));
-    let left: Vec<usize> = (0..4)
+    let left: Vec<usize> = (0..ROUNDS)
         .map(|_| {
             visit(&server, n);
             eventually("the descriptors to be back", || descriptors() <= fds);
@@ -49,14 +52,22 @@ fn crowd_comes_and_goes_without_a_trace(v: Variant) {
         })
         .collect();
     eprintln!("{n} connections left {left:?} bytes, time after time");
-    // The C library keeps up to 40 MiB of threads' stacks, and one live allocation high in the heap
-    // keeps the pages beneath it: so a single time may leave more. What leaks, leaks every time.
-    let most = if v.is_threads() { 64 << 20 } else { 4 << 20 };
+    // The C library keeps up to 40 MiB of threads' stacks, the more the busier the machine is, and one
+    // live allocation high in the heap keeps the pages beneath it: so a single round may leave more
+    // than the one before. What leaks, leaks in every round.
+    let (most, leak) = if v.is_threads() {
+        (64 << 20, 4096)
+    } else {
+        (4 << 20, 64)
+    };
     assert!(left.iter().any(|&bytes| bytes < most), "{left:?}");
-    let leaks = left.windows(2).all(|w| w[1] > w[0] + 8 * n);
+    let leaks = left.windows(2).all(|w| w[1] > w[0] + leak * n);
     assert!(!leaks, "{left:?}");
     let counters = server.stop(Duration::from_secs(10));
-    assert_eq!(counters.closed_for(Closed::Finished), 4 * n as u64 + 10);
+    assert_eq!(
+        counters.closed_for(Closed::Finished),
+        (ROUNDS * n) as u64 + 10
+    );
 }
 
 fn peers_that_never_read_cost_bounded_memory(v: Variant) {
