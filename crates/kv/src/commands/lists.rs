@@ -1,8 +1,9 @@
 //! Commands on lists, those that wait included.
 
 use super::parse::{either_way, integer, is, range, timeout};
+use super::popping::{candidates, several, wait};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Blocked, Kind, Nothing};
+use crate::store::{Kind, Nothing};
 use crate::types::{End, List};
 
 const COUNTED: Keys = Keys::Counted {
@@ -338,32 +339,6 @@ fn rpoplpush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// The keys, the end and the count of LMPOP and BLMPOP, whose number of keys is at `at`.
-fn several<'x>(args: &[&'x [u8]], at: usize) -> Result<(Vec<&'x [u8]>, End, usize), Error> {
-    let keys = integer(args[at])
-        .ok()
-        .filter(|&n| n > 0)
-        .ok_or(Error::new("ERR numkeys should be greater than 0"))?;
-    let keys = usize::try_from(keys).unwrap_or(usize::MAX);
-    let Some(&where_from) = keys.checked_add(at + 1).and_then(|place| args.get(place)) else {
-        return Err(Error::SYNTAX);
-    };
-    let end = end(where_from)?;
-    let most = match args[at + keys + 2..] {
-        [] => 1,
-        [name, n, ref more @ ..] if is(name, "count") => {
-            let most = integer(n).ok().filter(|&n| n > 0);
-            let most = most.ok_or(Error::new("ERR count should be greater than 0"))?;
-            if !more.is_empty() {
-                return Err(Error::SYNTAX);
-            }
-            most as usize
-        }
-        _ => return Err(Error::SYNTAX),
-    };
-    Ok((args[at + 1..=at + keys].to_vec(), end, most))
-}
-
 /// Takes elements of the first key that has some, and answers key and elements.
 fn first_of(ctx: &mut Ctx<'_, '_>, keys: &[&[u8]], end: End, most: usize) -> Result<bool, Error> {
     for &key in keys {
@@ -381,21 +356,10 @@ fn first_of(ctx: &mut Ctx<'_, '_>, keys: &[&[u8]], end: End, most: usize) -> Res
 }
 
 fn lmpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let (keys, end, most) = several(args, 1)?;
+    let (keys, end, most) = several(args, 1, end)?;
     if !first_of(ctx, &keys, end, most)? {
         ctx.reply.null_array();
     }
-    Ok(())
-}
-
-fn wait(ctx: &mut Ctx<'_, '_>, keys: &[&[u8]], seconds: &[u8], nothing: Nothing) -> Done {
-    let blocked = Blocked {
-        keys: keys.iter().map(|key| key.to_vec()).collect(),
-        kind: Kind::List,
-        timeout: timeout(seconds)?,
-        nothing,
-    };
-    ctx.block(blocked);
     Ok(())
 }
 
@@ -403,11 +367,7 @@ fn bpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (seconds, keys) = args[1..].split_last().expect("its arity says so");
     timeout(seconds)?;
     let end = end_of(ctx.name);
-    let ready = ctx.serving.map(<[u8]>::to_vec);
-    let looked: Vec<&[u8]> = ready
-        .as_deref()
-        .map_or_else(|| keys.to_vec(), |key| vec![key]);
-    for key in looked {
+    for key in candidates(ctx.serving, keys) {
         let element = ctx
             .db
             .update(key, |list: &mut List| (true, list.pop(end)))?;
@@ -420,7 +380,7 @@ fn bpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             return Ok(());
         }
     }
-    wait(ctx, keys, seconds, Nothing::Array)
+    wait(ctx, Kind::List, keys, seconds, Nothing::Array)
 }
 
 fn blmove(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
@@ -430,7 +390,7 @@ fn blmove(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.rewrite(&[b"lmove", args[1], args[2], args[3], args[4]]);
         return Ok(());
     }
-    wait(ctx, &args[1..2], args[5], Nothing::Bulk)
+    wait(ctx, Kind::List, &args[1..2], args[5], Nothing::Bulk)
 }
 
 fn brpoplpush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
@@ -439,18 +399,15 @@ fn brpoplpush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.rewrite(&[b"rpoplpush", args[1], args[2]]);
         return Ok(());
     }
-    wait(ctx, &args[1..2], args[3], Nothing::Bulk)
+    wait(ctx, Kind::List, &args[1..2], args[3], Nothing::Bulk)
 }
 
 fn blmpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let (keys, end, most) = several(args, 2)?;
+    let (keys, end, most) = several(args, 2, end)?;
     timeout(args[1])?;
-    let ready = ctx.serving.map(<[u8]>::to_vec);
-    let looked: Vec<&[u8]> = ready
-        .as_deref()
-        .map_or_else(|| keys.clone(), |key| vec![key]);
+    let looked = candidates(ctx.serving, &keys);
     if first_of(ctx, &looked, end, most)? {
         return Ok(());
     }
-    wait(ctx, &keys, args[1], Nothing::Array)
+    wait(ctx, Kind::List, &keys, args[1], Nothing::Array)
 }

@@ -39,6 +39,7 @@ mod hashes;
 mod keys;
 mod lists;
 pub mod parse;
+mod popping;
 mod scan;
 mod sets;
 mod sort;
@@ -90,6 +91,9 @@ impl Ctx<'_, '_> {
     /// the time and chance. May be called several times, for several commands in order. Not called
     /// when the command as it came will do.
     pub fn rewrite(&mut self, args: &[&[u8]]) {
+        if !self.has_effects() {
+            return;
+        }
         let args = args.iter().map(|arg| arg.to_vec()).collect();
         self.effective.get_or_insert_default().push(args);
     }

@@ -1,8 +1,9 @@
 //! Taking the lowest or highest members of sorted sets, waiting for some if asked.
 
 use super::super::parse::{integer, is, timeout};
+use super::super::popping::{candidates, several, wait};
 use super::super::{Ctx, Done, Error};
-use crate::store::{Blocked, Kind, Nothing};
+use crate::store::{Kind, Nothing};
 use crate::types::{Scored, ZSet};
 
 /// Takes up to `most` members; `None` if there is no such set.
@@ -56,32 +57,13 @@ fn one(ctx: &mut Ctx<'_, '_>, scored: &Scored) {
     ctx.reply.double(scored.score);
 }
 
-/// The keys, the end and the count of ZMPOP and BZMPOP, whose number of keys is at `at`.
-fn several<'x>(args: &[&'x [u8]], at: usize) -> Result<(Vec<&'x [u8]>, bool, usize), Error> {
-    let keys = integer(args[at])
-        .ok()
-        .filter(|&n| n > 0)
-        .ok_or(Error::new("ERR numkeys should be greater than 0"))?;
-    let keys = usize::try_from(keys).unwrap_or(usize::MAX);
-    let place = keys.checked_add(at + 1);
-    let highest = match place.and_then(|place| args.get(place)) {
-        Some(arg) if is(arg, "min") => false,
-        Some(arg) if is(arg, "max") => true,
-        _ => return Err(Error::SYNTAX),
-    };
-    let most = match args[at + keys + 2..] {
-        [] => 1,
-        [name, n, ref more @ ..] if is(name, "count") => {
-            let most = integer(n).ok().filter(|&n| n > 0);
-            let most = most.ok_or(Error::new("ERR count should be greater than 0"))?;
-            if !more.is_empty() {
-                return Err(Error::SYNTAX);
-            }
-            most as usize
-        }
-        _ => return Err(Error::SYNTAX),
-    };
-    Ok((args[at + 1..=at + keys].to_vec(), highest, most))
+/// Whether MAX is said rather than MIN.
+fn is_max(arg: &[u8]) -> Result<bool, Error> {
+    match () {
+        () if is(arg, "min") => Ok(false),
+        () if is(arg, "max") => Ok(true),
+        () => Err(Error::SYNTAX),
+    }
 }
 
 /// Takes members of the first key that has some, and answers key and members.
@@ -110,28 +92,15 @@ fn first_of(
 
 /// What a command that looked at several keys or waited came to.
 fn effective(ctx: &mut Ctx<'_, '_>, key: &[u8], highest: bool, n: usize) {
-    if ctx.has_effects() {
-        let name = if highest { "zpopmax" } else { "zpopmin" };
-        ctx.rewrite(&[name.as_bytes(), key, n.to_string().as_bytes()]);
-    }
+    let name = if highest { "zpopmax" } else { "zpopmin" };
+    ctx.rewrite(&[name.as_bytes(), key, n.to_string().as_bytes()]);
 }
 
 pub(super) fn zmpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let (keys, highest, most) = several(args, 1)?;
+    let (keys, highest, most) = several(args, 1, is_max)?;
     if !first_of(ctx, &keys, highest, most)? {
         ctx.reply.null_array();
     }
-    Ok(())
-}
-
-fn wait(ctx: &mut Ctx<'_, '_>, keys: &[&[u8]], seconds: &[u8]) -> Done {
-    let blocked = Blocked {
-        keys: keys.iter().map(|key| key.to_vec()).collect(),
-        kind: Kind::ZSet,
-        timeout: timeout(seconds)?,
-        nothing: Nothing::Array,
-    };
-    ctx.block(blocked);
     Ok(())
 }
 
@@ -139,11 +108,7 @@ pub(super) fn bzpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (seconds, keys) = args[1..].split_last().expect("its arity says so");
     timeout(seconds)?;
     let highest = ctx.name == "bzpopmax";
-    let ready = ctx.serving.map(<[u8]>::to_vec);
-    let looked: Vec<&[u8]> = ready
-        .as_deref()
-        .map_or_else(|| keys.to_vec(), |key| vec![key]);
-    for key in looked {
+    for key in candidates(ctx.serving, keys) {
         let taken = take(ctx, key, highest, 1)?;
         if let Some(scored) = taken.unwrap_or_default().first() {
             effective(ctx, key, highest, 1);
@@ -153,18 +118,15 @@ pub(super) fn bzpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             return Ok(());
         }
     }
-    wait(ctx, keys, seconds)
+    wait(ctx, Kind::ZSet, keys, seconds, Nothing::Array)
 }
 
 pub(super) fn bzmpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let (keys, highest, most) = several(args, 2)?;
+    let (keys, highest, most) = several(args, 2, is_max)?;
     timeout(args[1])?;
-    let ready = ctx.serving.map(<[u8]>::to_vec);
-    let looked: Vec<&[u8]> = ready
-        .as_deref()
-        .map_or_else(|| keys.clone(), |key| vec![key]);
+    let looked = candidates(ctx.serving, &keys);
     if first_of(ctx, &looked, highest, most)? {
         return Ok(());
     }
-    wait(ctx, &keys, args[1])
+    wait(ctx, Kind::ZSet, &keys, args[1], Nothing::Array)
 }
