@@ -20,11 +20,10 @@ use super::table::{What, table};
 use crate::commands::Spec;
 use crate::reply::Reply;
 use crate::resp::{Bounds, Parser, Step};
+use crate::store::AHEAD;
 
 /// Commands that are parsed before the first of them runs.
 const BATCH: usize = 256;
-/// Commands whose keys are brought into the cache before the first of them runs.
-const AHEAD: usize = 32;
 /// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
 const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
@@ -330,9 +329,9 @@ impl RespConn {
         batch.set_no_touch(self.session.no_touch);
         let (mut used, mut from) = (0, 0);
         for (i, command) in commands.iter().enumerate() {
-            if i.is_multiple_of(AHEAD) && self.session.is_plain() {
-                let next = &commands[i..commands.len().min(i + AHEAD)];
-                batch.prefetch(about_keys(args, from, next));
+            // The last one alone would only be looked up twice.
+            if i.is_multiple_of(AHEAD) && i + 1 < commands.len() && self.session.is_plain() {
+                batch.prefetch(about_keys(args, from, &commands[i..]));
             }
             let these = &args[from..command.args_end];
             // Nothing to run: an empty line, or an array of no arguments.

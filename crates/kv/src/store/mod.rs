@@ -45,7 +45,7 @@ use foldhash::fast::FixedState;
 pub use effect::{Effect, Effects, Gone};
 pub use expiry::Swept;
 pub use policy::Policy;
-pub use runner::{Ran, Runner};
+pub use runner::{AHEAD, Ran, Runner};
 pub use value::{Collection, Kind, Value, ValueRef};
 pub use view::{Deadline, View};
 pub use waiter::{Blocked, Deliver, Nothing, Waiter};

@@ -13,6 +13,9 @@ use super::{Policy, Store};
 use crate::commands::{Ctx, Error, Keys, Spec};
 use crate::reply::Reply;
 
+/// Commands whose keys [`Runner::prefetch`] asks memory for together.
+pub const AHEAD: usize = 32;
+
 /// How a command ended.
 #[derive(Debug)]
 pub enum Ran {
@@ -155,7 +158,7 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the first keys of the next commands need into the cache, up to 32 of them. Takes
+    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache. Takes
     /// the lock of each key's shard twice, shortly: first the buckets are asked for, then, while
     /// those of later keys are still on their way, the entries.
     pub fn prefetch<'x>(
@@ -163,10 +166,9 @@ impl<'s> Runner<'s> {
         db: u16,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
     ) {
-        const MOST: usize = 32;
         let store = self.guards.store();
-        let (mut hashes, mut n) = ([0; MOST], 0);
-        for (spec, args) in commands.take(MOST) {
+        let (mut hashes, mut n) = ([0; AHEAD], 0);
+        for (spec, args) in commands.take(AHEAD) {
             if let Keys::Range { first, .. } = spec.keys
                 && let Some(key) = args.get(usize::from(first))
             {
