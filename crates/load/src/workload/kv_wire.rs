@@ -1,5 +1,8 @@
 //! The key-value load's two wire formats: RESP, and the small binary protocol.
 
+use std::fmt;
+use std::io::Write;
+
 use serde::Serialize;
 
 /// How commands are written.
@@ -33,7 +36,7 @@ impl Wire {
     pub(super) fn put_read(self, key: &[u8], to: &mut Vec<u8>) {
         match self {
             Wire::Resp => {
-                to.extend_from_slice(format!("*2\r\n$3\r\nGET\r\n${}\r\n", key.len()).as_bytes());
+                put(to, format_args!("*2\r\n$3\r\nGET\r\n${}\r\n", key.len()));
                 to.extend_from_slice(key);
                 to.extend_from_slice(b"\r\n");
             }
@@ -49,9 +52,9 @@ impl Wire {
     pub(super) fn put_write(self, key: &[u8], value: &[u8], to: &mut Vec<u8>) {
         match self {
             Wire::Resp => {
-                to.extend_from_slice(format!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len()).as_bytes());
+                put(to, format_args!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len()));
                 to.extend_from_slice(key);
-                to.extend_from_slice(format!("\r\n${}\r\n", value.len()).as_bytes());
+                put(to, format_args!("\r\n${}\r\n", value.len()));
                 to.extend_from_slice(value);
                 to.extend_from_slice(b"\r\n");
             }
@@ -87,6 +90,11 @@ impl Wire {
             Wire::Binary => begins_with(bytes, &[&[3, value.len() as u8], value]),
         }
     }
+}
+
+/// Appends a text in place: this is done for each command.
+fn put(to: &mut Vec<u8>, text: fmt::Arguments<'_>) {
+    to.write_fmt(text).expect("memory takes all");
 }
 
 /// Whether `bytes` begin with `parts` one after the other.
