@@ -624,7 +624,11 @@ impl<P: Poller> Reactor<P> {
         // Starting a thread takes many times as long as accepting. If a crowd comes, all of it is
         // taken from the kernel's queue first: who does not fit in there waits for seconds.
         let starts_threads = matches!(self.setup.spread, Spread::Threads(_));
-        let most = if starts_threads { CROWD } else { most };
+        let most = if starts_threads {
+            most.max(CROWD)
+        } else {
+            most
+        };
         let mut crowd = Vec::new();
         for _ in 0..most {
             match accept::accept(&self.setup.listeners[which].socket) {
