@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tidewire::sim::chunking::{self, Feed};
 use tidewire::{Closed, Limits};
 use tidewire_kv::binary;
-use tidewire_kv::resp::{Bounds, Parser, Step, parse_integer};
+use tidewire_kv::number::parse_integer;
+use tidewire_kv::resp::{Bounds, Parser, Step};
 use tidewire_kv::service::{BinaryService, RespService, Settings};
 use tidewire_kv::store::Store;
 

@@ -8,6 +8,7 @@
 
 pub mod binary;
 pub mod commands;
+pub mod number;
 pub mod reply;
 pub mod resp;
 pub mod service;

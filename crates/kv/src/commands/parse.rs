@@ -1,7 +1,7 @@
 //! Arguments to numbers, as Redis reads them.
 
 use super::Error;
-pub use crate::resp::parse_integer;
+pub use crate::number::parse_integer;
 use crate::types::score;
 
 /// A 64-bit integer in its one canonical form: no plus sign, no leading zeros or spaces.

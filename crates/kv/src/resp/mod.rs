@@ -4,8 +4,6 @@
 //! has not come whole makes the work for a command proportional to its length, however it is cut.
 
 mod inline;
-mod number;
 mod parser;
 
-pub use number::parse_integer;
 pub use parser::{Bounds, Parser, ProtocolError, Step};

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::inline;
-use super::number::parse_integer;
+use crate::number::parse_integer;
 
 /// Longest line of a header, or of a command typed as a line; bytes.
 const LINE_MAX: usize = 64 << 10;

@@ -13,8 +13,8 @@ use tidewire::{Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Ser
 use super::stats::Count;
 use crate::binary::{self, Request, Step};
 use crate::commands::{self, Spec};
+use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
-use crate::resp::parse_integer;
 use crate::store::Store;
 
 /// The database that it serves.

@@ -8,8 +8,8 @@ use super::clients::Card;
 use super::message::Message;
 use super::session::Replies;
 use super::table;
+use crate::number::parse_integer;
 use crate::reply::Proto;
-use crate::resp::parse_integer;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

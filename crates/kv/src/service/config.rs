@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
 use super::shared::Shared;
-use crate::resp::parse_integer;
+use crate::number::parse_integer;
 use crate::store::Policy;
 use crate::types::glob;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::call::{Call, Flow};
 use super::client::{proto_number, rename};
 use super::session::{Replies, Session};
+use crate::number::parse_integer;
 use crate::reply::Proto;
-use crate::resp::parse_integer;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(crate) const REDIS_VERSION: &str = "7.2.4";

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::call::{Call, Flow};
-use crate::resp::parse_integer;
+use crate::number::parse_integer;
 
 pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
     let wall = call.cx.link.wall();

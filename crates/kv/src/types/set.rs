@@ -2,7 +2,7 @@
 
 use super::packed::Packed;
 use super::table::Table;
-use crate::resp::parse_integer;
+use crate::number::parse_integer;
 
 /// Most members of a sorted set of integers.
 const INTEGERS: usize = 512;
