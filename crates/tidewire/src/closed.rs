@@ -116,16 +116,20 @@ pub enum Refusal {
     Stopping,
     /// No thread could be started for it (threads engine). Accepting pauses then.
     NoThread,
+    /// It comes from another host, and the service asks nobody for a secret: see
+    /// [`Peer::is_local`](crate::Peer::is_local).
+    Protected,
 }
 
 impl Refusal {
-    pub(crate) const KINDS: usize = 5;
+    pub(crate) const KINDS: usize = 6;
     pub(crate) const NAMES: [&'static str; Refusal::KINDS] = [
         "connection_limit",
         "by_service",
         "panicked",
         "stopping",
         "no_thread",
+        "protected",
     ];
 
     pub(crate) const fn kind(self) -> usize {
@@ -135,6 +139,7 @@ impl Refusal {
             Refusal::Panicked => 2,
             Refusal::Stopping => 3,
             Refusal::NoThread => 4,
+            Refusal::Protected => 5,
         }
     }
 }
@@ -143,6 +148,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::ByService(why) => f.write_str(why),
+            Refusal::Protected => f.write_str("from another host, without a secret to ask for"),
             other => f.write_str(Refusal::NAMES[other.kind()]),
         }
     }

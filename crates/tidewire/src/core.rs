@@ -26,6 +26,7 @@ use crate::output::Blocks;
 use crate::protocol::{Origin, Peer};
 use crate::random::Rng;
 use crate::state::{Attempts, ConnId, Phase, State};
+use crate::throttle::Throttle;
 use crate::time::{Clock, Instant};
 use crate::waker::Waker;
 use crate::wheel::Wheel;
@@ -58,6 +59,17 @@ pub(crate) struct Plan {
     pub(crate) factories: Vec<Arc<dyn Factory>>,
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
+    pub(crate) refusals: Arc<Refusals>,
+}
+
+/// What keeps a flood of refusals from flooding the log: one line for each reason a second, over
+/// all loops.
+pub(crate) struct Refusals([Throttle; Refusal::KINDS]);
+
+impl Default for Refusals {
+    fn default() -> Refusals {
+        Refusals([const { Throttle::new(Duration::from_secs(1)) }; Refusal::KINDS])
+    }
 }
 
 pub(crate) struct Core {
@@ -75,6 +87,7 @@ pub(crate) struct Core {
     generation: u32,
     due: Vec<u32>,
     draining: bool,
+    refusals: Arc<Refusals>,
 }
 
 impl Core {
@@ -107,6 +120,7 @@ impl Core {
             generation: 0,
             due: Vec::new(),
             draining: false,
+            refusals: plan.refusals.clone(),
         };
         for factory in &plan.factories {
             core.host(&**factory);
@@ -161,7 +175,9 @@ impl Core {
     /// Counts and logs a refusal.
     pub(crate) fn refuse(&mut self, why: Refusal, addr: SocketAddr) {
         self.env.counters.refused[why.kind()].add(1);
-        tracing::debug!(peer = %addr, reason = %why, "connection refused");
+        if let Some(held_back) = self.refusals.0[why.kind()].pass(self.env.now) {
+            tracing::warn!(peer = %addr, reason = %why, held_back, "connection refused");
+        }
     }
 
     /// Calls `opened`. Apart from `admit` so that the engine can set up its side in between.

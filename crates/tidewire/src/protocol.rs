@@ -222,6 +222,15 @@ pub struct Peer {
     pub origin: Origin,
 }
 
+impl Peer {
+    /// Whether the peer is on this machine, as far as its address tells: loopback, 127.0.0.0/8 or
+    /// ::1. Services that ask nobody for a secret serve only such peers unless told otherwise.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.addr.ip().to_canonical().is_loopback()
+    }
+}
+
 /// How a connection came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {

@@ -261,6 +261,7 @@ impl Builder {
             }
         }
         let plan = Arc::new(Plan {
+            refusals: Arc::default(),
             factories: self.factories.clone(),
             chunk: self.chunk,
             buffers: if engine == Engine::Threads {

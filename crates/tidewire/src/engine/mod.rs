@@ -185,6 +185,7 @@ impl LoopSetup {
                     factories: Vec::new(),
                     chunk: 1 << 10,
                     buffers: 1,
+                    refusals: self.plan.refusals.clone(),
                 };
                 Core::new(&plan, waker, counters, Clock::System, rng)
             }

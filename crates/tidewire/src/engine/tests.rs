@@ -63,6 +63,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         };
         let setup = LoopSetup {
             plan: Arc::new(Plan {
+                refusals: Arc::default(),
                 factories: vec![Arc::new(service)],
                 chunk: 4 << 10,
                 buffers: 4,

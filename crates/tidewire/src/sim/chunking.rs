@@ -303,6 +303,7 @@ impl Fed {
             open: Arc::default(),
         };
         let plan = Plan {
+            refusals: Arc::default(),
             factories: vec![Arc::new(offered)],
             chunk: CHUNK,
             buffers: 4,

@@ -160,6 +160,7 @@ impl Sim {
     pub fn add_loop(&mut self) -> LoopId {
         let (waker, counters) = (Arc::new(Waker::new()), Arc::new(LoopCounters::default()));
         let plan = Plan {
+            refusals: Arc::default(),
             factories: Vec::new(),
             chunk: self.net.conditions.chunk,
             buffers: self.net.conditions.buffers,

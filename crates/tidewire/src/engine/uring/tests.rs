@@ -70,6 +70,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     };
     let setup = LoopSetup {
         plan: Arc::new(Plan {
+            refusals: Arc::default(),
             factories: vec![Arc::new(service)],
             chunk: 16 << 10,
             buffers,
