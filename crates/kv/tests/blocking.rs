@@ -33,7 +33,10 @@ fn commands_behind_wait_too_and_the_time_is_kept() {
     assert_eq!(world.answer(&mut c), "*-1|+PONG|");
     world.check(&mut c, "BLMOVE a b LEFT LEFT 0.1", "");
     world.sim.run_for(Duration::from_millis(200));
-    assert_eq!(world.answer(&mut c), "$-1|");
+    assert_eq!(world.answer(&mut c), "*-1|");
+    world.check(&mut c, "BRPOPLPUSH a b 0.1", "");
+    world.sim.run_for(Duration::from_millis(200));
+    assert_eq!(world.answer(&mut c), "*-1|");
     world.check(&mut c, "BZPOPMIN a 0.1", "");
     world.sim.run_for(Duration::from_millis(200));
     assert_eq!(world.answer(&mut c), "*-1|");
@@ -60,9 +63,10 @@ fn a_transaction_serves_when_it_is_over_and_never_waits() {
     world.check(&mut c, "BLPOP a 0", "");
     world.check(&mut other, "MULTI", "+OK|");
     world.check(&mut other, "BLPOP nothing 0", "+QUEUED|");
+    world.check(&mut other, "BLMOVE nothing b LEFT LEFT 0", "+QUEUED|");
     world.check(&mut other, "LPUSH a 1", "+QUEUED|");
     world.check(&mut other, "LPUSH a 2", "+QUEUED|");
-    world.check(&mut other, "EXEC", "*3|*-1|:1|:2|");
+    world.check(&mut other, "EXEC", "*4|*-1|$-1|:1|:2|");
     assert_eq!(world.answer(&mut c), "*2|$1|a|$1|2|");
     world.check(&mut other, "LRANGE a 0 -1", "*1|$1|1|");
 }

@@ -223,6 +223,13 @@ fn messages_reach_subscribers_on_every_loop() {
         "PUBSUB NUMSUB a b c",
         "*6|$1|a|:2|$1|b|:1|$1|c|:0|",
     );
+    // Flat in RESP3 too, and not a map.
+    let mut resp3 = world.client();
+    let _ = world.ask(&mut resp3, "HELLO 3");
+    world.check(&mut resp3, "PUBSUB NUMSUB a c", "*4|$1|a|:2|$1|c|:0|");
+    world.check(&mut resp3, "PUBSUB SHARDNUMSUB a", "*2|$1|a|:0|");
+    world.check(&mut resp3, "COMMAND INFO nope", "*1|_|");
+    world.check(&mut publisher, "COMMAND INFO nope", "*1|$-1|");
     world.check(&mut publisher, "PUBSUB CHANNELS b", "*1|$1|b|");
     world.check(&mut publisher, "PUBSUB NUMPAT", ":1|");
     world.check(

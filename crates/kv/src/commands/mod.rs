@@ -78,7 +78,7 @@ pub struct Ctx<'a, 's> {
 impl Ctx<'_, '_> {
     /// Waits for a key. Called when none of the keys has what the command wants and after all its
     /// arguments were checked; nothing may have been changed, no reply written. Within a
-    /// transaction nothing waits: then the reply is that of a timeout, and it is written here.
+    /// transaction nothing waits: then the reply is [`Blocked::nothing`], and it is written here.
     pub fn block(&mut self, blocked: Blocked) {
         if self.may_block {
             self.blocked = Some(blocked);

@@ -15,7 +15,7 @@ use super::message::Message;
 use super::run::Outcome;
 use crate::commands::Spec;
 use crate::reply::Reply;
-use crate::store::{Blocked, Deliver, Store, Waiter};
+use crate::store::{Blocked, Deliver, Nothing, Store, Waiter};
 
 /// A connection's wait.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl RespConn {
                 reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
             }
             Over::Unblocked { error: false } | Over::TimedOut => {
-                wait.waiter.blocked().nothing.write(&mut reply);
+                Nothing::Array.write(&mut reply);
             }
         }
         self.end_wait(&mut reply, cx);

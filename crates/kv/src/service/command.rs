@@ -48,7 +48,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
             for name in names {
                 match table().find(name) {
                     Some(entry) => details(call.reply, entry),
-                    None => call.reply.null_array(),
+                    None => call.reply.null(),
                 }
             }
         }

@@ -179,7 +179,8 @@ fn names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) {
 }
 
 fn counts(call: &mut Call<'_, '_>, kind: Kind, names: &[&[u8]]) {
-    call.reply.map(names.len());
+    // Flat in RESP3 too: clients read pairs off an array.
+    call.reply.array(2 * names.len());
     for name in names {
         call.reply.bulk(name);
         let subscribers = call.shared.hub.subscribers(kind, name);

@@ -24,11 +24,12 @@ pub struct Blocked {
     pub kind: Kind,
     /// How long; `None` for ever.
     pub timeout: Option<Duration>,
-    /// What is answered when the time is over.
+    /// What is answered where nothing may wait, as in a transaction. When the time of a wait is over
+    /// the answer is [`Nothing::Array`] for all commands: Redis makes this difference too.
     pub nothing: Nothing,
 }
 
-/// The reply of a command that waited in vain.
+/// The reply of a command that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// As in place of a string.
@@ -85,12 +86,6 @@ impl Waiter {
             to,
             over: AtomicBool::new(false),
         }
-    }
-
-    /// What it waits for.
-    #[must_use]
-    pub fn blocked(&self) -> &Blocked {
-        &self.blocked
     }
 
     pub(crate) fn is_over(&self) -> bool {
