@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use crate::Range;
 use crate::gather::{NOTE_BYTES, Note};
+use crate::recovery::Found;
+use crate::state::State;
 
 /// A place in a segment from which a stream can be read forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,18 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
+    /// What was found on the disk.
+    pub(crate) fn of(state: &State, segments: impl IntoIterator<Item = Found>) -> Catalog {
+        let mut catalog = Catalog::default();
+        for stream in &state.streams {
+            catalog.add_stream(stream.name.clone(), stream.next);
+        }
+        for segment in segments {
+            catalog.add_segment(segment.number, segment.view);
+        }
+        catalog
+    }
+
     pub(crate) fn find(&self, stream: &str) -> Option<(u32, &Stream)> {
         let id = *self.names.get(stream)?;
         Some((id, &self.streams[id as usize]))

@@ -181,12 +181,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
     }
 
     fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError> {
-        let range = self.range(stream).unwrap_or(Range { first: 0, next: 0 });
-        match begin {
-            Begin::Position(position) => Ok(position.max(range.first)),
-            Begin::Tail => Ok(range.next),
-            Begin::Timestamp(time_us) => self.shared.locate_time(stream, time_us),
-        }
+        self.shared.locate(stream, begin)
     }
 
     fn read(&self, stream: &str, from: u64, credit: Credit) -> Result<Committed, ReadError> {

@@ -23,6 +23,7 @@ mod state;
 mod tests;
 mod thread;
 pub mod tools;
+mod view;
 mod writer;
 mod zeros;
 
@@ -35,4 +36,5 @@ pub use recovery::{Cut, Damage, OpenError, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::{Settings, Verify};
+pub use view::View;
 pub use writer::{Now, Step, Writer};

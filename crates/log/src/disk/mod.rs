@@ -1,11 +1,15 @@
 //! The file operations of the log, behind a small trait so that a simulated disk can stand in for
 //! the real one: all of a log's files live in one flat directory.
 
+mod read_only;
 pub mod real;
 pub mod sim;
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::time::Duration;
+
+pub use read_only::ReadOnlyDisk;
 
 /// A directory of files.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
@@ -96,4 +100,60 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// What the system says.
     fn len(&self) -> io::Result<u64>;
+}
+
+/// How often a call is made again that failed for want of descriptors or memory, and how long to
+/// wait before.
+const PATIENCE: (u32, Duration) = (20, Duration::from_millis(50));
+
+/// Makes a call of the system again that was interrupted, and, for up to a second, one that failed
+/// because the process or the system has no descriptor or memory to spare just now: neither says
+/// anything about the disk.
+pub(crate) fn patient<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut left = PATIENCE.0;
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_scarce(&error) && left > 0 => {
+                left -= 1;
+                std::thread::sleep(PATIENCE.1);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Whether a call failed for want of something that others may give back.
+pub(crate) fn is_scarce(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    scarce.into_iter().any(is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupted_and_scarce_calls_are_made_again_and_others_are_not() {
+        use rustix::io::Errno;
+        for (errno, calls) in [
+            (Errno::INTR, 3),
+            (Errno::MFILE, 3),
+            (Errno::IO, 1),
+            (Errno::NOSPC, 1),
+        ] {
+            let mut made = 0;
+            let result = patient(|| {
+                made += 1;
+                if made < 3 {
+                    Err(io::Error::from(errno))
+                } else {
+                    Ok(())
+                }
+            });
+            assert_eq!((made, result.is_ok()), (calls, calls == 3), "{errno}");
+        }
+    }
 }

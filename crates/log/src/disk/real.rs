@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, patient};
 
 /// The file that one process at a time holds locked.
-const LOCK: &str = "LOCK";
+pub(super) const LOCK: &str = "LOCK";
 
 /// A directory, which this process alone uses as a log.
 #[derive(Debug)]
@@ -27,25 +27,27 @@ impl RealDisk {
     /// # Errors
     /// `WouldBlock` if another process has it open as a log, or what the system says.
     pub fn open(path: &Path) -> io::Result<RealDisk> {
-        fs::create_dir_all(path)?;
+        patient(|| fs::create_dir_all(path))?;
         let lock_path = path.join(LOCK);
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-            if error == rustix::io::Errno::WOULDBLOCK {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let lock = patient(|| options.open(&lock_path))?;
+        // More than once: whoever asks whether the log is open holds the lock for a moment.
+        patient(|| {
+            let taken = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+            taken.map_err(io::Error::from)
+        })
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
                 let text = format!("{}: another process has this log open", path.display());
                 io::Error::new(io::ErrorKind::WouldBlock, text)
-            } else {
-                error.into()
             }
+            _ => error,
         })?;
-        let directory = File::open(path)?;
-        if let Some(parent) = fs::canonicalize(path)?.parent() {
+        let directory = patient(|| File::open(path))?;
+        if let Some(parent) = patient(|| fs::canonicalize(path))?.parent() {
             // The directory itself must survive a crash, too.
-            File::open(parent)?.sync_all()?;
+            patient(|| File::open(parent)?.sync_all())?;
         }
         Ok(RealDisk {
             path: path.to_owned(),
@@ -59,41 +61,29 @@ impl Disk for RealDisk {
     type File = RealFile;
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            // The log's own names are ASCII; others are none of its business.
-            names.extend(
-                entry?
-                    .file_name()
-                    .into_string()
-                    .ok()
-                    .filter(|name| name != LOCK),
-            );
-        }
+        let mut names = patient(|| listed(&self.path))?;
+        names.retain(|name| name != LOCK);
         Ok(names)
     }
 
     fn create(&self, name: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        options.open(self.path.join(name)).map(RealFile::new)
+        patient(|| options.open(self.path.join(name))).map(RealFile::new)
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .open(self.path.join(name))
-            .map(RealFile::new)
+        options.read(true).write(true);
+        patient(|| options.open(self.path.join(name))).map(RealFile::new)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path.join(from), self.path.join(to))
+        patient(|| fs::rename(self.path.join(from), self.path.join(to)))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        patient(|| fs::remove_file(self.path.join(name)))
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -101,14 +91,23 @@ impl Disk for RealDisk {
     }
 }
 
-/// A file of a [`RealDisk`].
+/// The names in a directory. The log's own are ASCII; others are none of its business.
+pub(super) fn listed(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
+/// A file of a [`RealDisk`] or of a [`ReadOnlyDisk`](super::ReadOnlyDisk).
 #[derive(Clone, Debug)]
 pub struct RealFile {
     file: Arc<File>,
 }
 
 impl RealFile {
-    fn new(file: File) -> RealFile {
+    pub(super) fn new(file: File) -> RealFile {
         RealFile {
             file: Arc::new(file),
         }
@@ -152,10 +151,15 @@ impl DiskFile for RealFile {
     }
 
     fn reserve(&self, len: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
-            Ok(()) => Ok(()),
-            Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeros(self.len()?, len),
-            Err(error) => Err(error.into()),
+        let reserved = patient(|| {
+            rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)
+                .map_err(io::Error::from)
+        });
+        match reserved {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.write_zeros(self.len()?, len)
+            }
+            reserved => reserved,
         }
     }
 

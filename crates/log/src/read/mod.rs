@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::disk::Disk;
 use crate::shared::Shared;
-use crate::{Committed, Credit, Frames, Range, ReadError};
+use crate::{Begin, Committed, Credit, Frames, Range, ReadError};
 use walk::{Held, Place, Walk};
 use window::Trouble;
 
@@ -191,8 +191,20 @@ impl<D: Disk> Shared<D> {
         Ok(read)
     }
 
+    pub(crate) fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError> {
+        let range = self
+            .catalog()
+            .find(stream)
+            .map_or(Range { first: 0, next: 0 }, |(_, stream)| stream.range());
+        match begin {
+            Begin::Position(position) => Ok(position.max(range.first)),
+            Begin::Tail => Ok(range.next),
+            Begin::Timestamp(time_us) => self.locate_time(stream, time_us),
+        }
+    }
+
     /// The first position with a timestamp at or after this one.
-    pub(crate) fn locate_time(&self, stream: &str, time_us: u64) -> Result<u64, ReadError> {
+    fn locate_time(&self, stream: &str, time_us: u64) -> Result<u64, ReadError> {
         let (stream, range, entry) = {
             let catalog = self.catalog();
             let Some((id, stream)) = catalog.find(stream) else {

@@ -23,7 +23,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
-pub(crate) use load::{Manner, contents, load, significant};
+pub(crate) use load::{Found, Loaded, Manner, contents, load, significant};
 pub(crate) use walk::{Claims, scan_claims, walk_segment};
 
 /// What was found when the log was opened.
@@ -152,13 +152,7 @@ pub(crate) fn open<D: Disk>(
         loaded.state = state;
     }
 
-    let mut catalog = Catalog::default();
-    for stream in &loaded.state.streams {
-        catalog.add_stream(stream.name.clone(), stream.next);
-    }
-    for segment in loaded.segments {
-        catalog.add_segment(segment.number, segment.view);
-    }
+    let catalog = Catalog::of(&loaded.state, loaded.segments);
     let recovery = Recovery {
         segments: catalog.segments.len() as u64,
         batches: loaded.batches,

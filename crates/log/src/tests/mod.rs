@@ -4,6 +4,7 @@ mod basics;
 mod failures;
 mod recovery;
 mod tools;
+mod view;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use crate::format::{
     ALIGN, BATCH_MAGIC, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name,
 };
 use crate::recovery::{contents, segments};
+use crate::view::steady;
 use crate::{Damage, OpenError};
 
 /// What a check has found.
@@ -34,11 +35,15 @@ pub struct Problem {
     pub acknowledged: bool,
 }
 
-/// Reads everything and lists every problem.
+/// Reads everything and lists every problem. The log may be written meanwhile.
 ///
 /// # Errors
 /// [`OpenError::Io`].
 pub fn check<D: Disk>(disk: &D) -> Result<Report, OpenError> {
+    steady(|| look(disk))
+}
+
+fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     let numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
     let first = numbers.first().copied().unwrap_or(1);

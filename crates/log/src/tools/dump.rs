@@ -1,5 +1,6 @@
 //! Everything in a log, in the order in which it was written.
 
+use std::io;
 use std::ops::ControlFlow;
 
 use crate::disk::Disk;
@@ -115,8 +116,11 @@ pub fn dump<D: Disk>(
             continue;
         }
         let file = segment_name(number);
-        contents(disk, &file, &mut bytes)
-            .map_err(|error| OpenError::io(format!("reading {file}"), error))?;
+        match contents(disk, &file, &mut bytes) {
+            // The log is written, and retention has removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read.map_err(|error| OpenError::io(format!("reading {file}"), error))?,
+        }
         let mut next = number;
         match segment(&bytes, number, from_batch, &mut next, &mut show) {
             Ok(ControlFlow::Continue(())) => {}

@@ -1,9 +1,9 @@
 //! What is in a log.
 
-use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::format::segment_name;
-use crate::recovery::{Manner, load};
+use crate::recovery::{Loaded, Manner, load};
+use crate::view::steady;
 use crate::{Damage, OpenError, Verify};
 
 /// What is in a log.
@@ -67,57 +67,59 @@ pub struct CursorInfo {
     pub position: u64,
 }
 
-/// Reads everything and tells what is there.
+/// Reads everything and tells what is there. The log may be written meanwhile.
 ///
 /// # Errors
 /// [`OpenError::Io`]; damage is told in [`Info::problem`].
 pub fn info<D: Disk>(disk: &D) -> Result<Info, OpenError> {
-    let loaded = load(disk, Verify::All, Manner::Lenient)?;
-    let mut catalog = Catalog::default();
-    for stream in &loaded.state.streams {
-        catalog.add_stream(stream.name.clone(), stream.next);
-    }
-    let mut segments = Vec::new();
-    for found in loaded.segments {
-        segments.push(SegmentInfo {
-            file: segment_name(found.number),
-            batches: (found.number, found.next_batch),
-            bytes: found.view.used,
-            newest_us: found.view.newest_us,
-        });
-        catalog.add_segment(found.number, found.view);
-    }
-    let streams = loaded
-        .state
-        .streams
-        .iter()
-        .zip(&catalog.streams)
-        .map(|(stream, view)| {
-            let range = view.range();
-            StreamInfo {
-                name: stream.name.to_string(),
-                first: range.first,
-                next: range.next,
-                newest_us: stream.newest_us,
-            }
-        });
-    let cursors = loaded
-        .state
-        .cursors()
-        .map(|(stream, name, position)| CursorInfo {
-            stream: stream.to_owned(),
-            name: name.to_owned(),
-            position,
-        });
+    let loaded = steady(|| load(disk, Verify::All, Manner::Lenient))?;
+    let segments = loaded.segments.iter().map(|found| SegmentInfo {
+        file: segment_name(found.number),
+        batches: (found.number, found.next_batch),
+        bytes: found.view.used,
+        newest_us: found.view.newest_us,
+    });
     Ok(Info {
         log: loaded.log,
-        segments,
-        streams: streams.collect(),
+        segments: segments.collect(),
+        streams: loaded.streams(),
         producers: loaded.state.producers(),
-        cursors: cursors.collect(),
+        cursors: loaded.cursors(),
         batches: loaded.batches,
         records: loaded.records,
         durable_through: loaded.claims.through,
         problem: loaded.fault,
     })
+}
+
+impl<F> Loaded<F> {
+    /// The streams, by number.
+    pub(crate) fn streams(&self) -> Vec<StreamInfo> {
+        let firsts = |id: u32| {
+            let extents = self.segments.iter().filter_map(move |found| {
+                let extent = found.view.index.extents.get(&id)?;
+                Some(extent.first)
+            });
+            extents.min()
+        };
+        let streams = self.state.streams.iter().zip(0..);
+        let info = streams.map(|(stream, id)| StreamInfo {
+            name: stream.name.to_string(),
+            first: firsts(id).unwrap_or(stream.next),
+            next: stream.next,
+            newest_us: stream.newest_us,
+        });
+        info.collect()
+    }
+
+    /// The named cursors.
+    pub(crate) fn cursors(&self) -> Vec<CursorInfo> {
+        let cursors = self.state.cursors();
+        let info = cursors.map(|(stream, name, position)| CursorInfo {
+            stream: stream.to_owned(),
+            name: name.to_owned(),
+            position,
+        });
+        info.collect()
+    }
 }

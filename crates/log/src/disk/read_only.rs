@@ -1,0 +1,90 @@
+//! A directory of the operating system that is looked at and left as it is: beside a process that
+//! writes it, on a read-only file system, without the right to write.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::real::{LOCK, RealFile, listed};
+use super::{Disk, patient};
+use crate::format::number_of;
+
+/// A directory with a log in it, of which nothing is changed: no file is made, written or locked for
+/// longer than a question takes. Whoever writes the log meanwhile is not disturbed.
+#[derive(Debug)]
+pub struct ReadOnlyDisk {
+    path: PathBuf,
+}
+
+impl ReadOnlyDisk {
+    /// Opens a directory that has a log in it.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no directory or no log in it, or what the system says.
+    pub fn open(path: &Path) -> io::Result<ReadOnlyDisk> {
+        let is_log = |name: &String| name == LOCK || number_of(name, "seg").is_some();
+        let names = patient(|| listed(path)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => no_log(path, "there is no such directory"),
+            io::ErrorKind::NotADirectory => no_log(path, "it is no directory"),
+            _ => error,
+        })?;
+        if !names.iter().any(is_log) {
+            return Err(no_log(path, "the directory has no segment"));
+        }
+        Ok(ReadOnlyDisk {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Whether a process has the log open for writing now. It is `false` as well where that cannot
+    /// be found out, because the directory has no lock or the lock may not be read.
+    pub fn is_written(&self) -> bool {
+        let Ok(lock) = File::open(self.path.join(LOCK)) else {
+            return false;
+        };
+        // Held for the time of the question only; who opens the log asks more than once.
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
+    }
+}
+
+fn no_log(path: &Path, why: &str) -> io::Error {
+    let text = format!("{}: no log there: {why}", path.display());
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
+fn refused() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ReadOnlyFilesystem,
+        "the log was opened for reading only",
+    )
+}
+
+impl Disk for ReadOnlyDisk {
+    type File = RealFile;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        patient(|| listed(&self.path))
+    }
+
+    fn create(&self, _: &str) -> io::Result<RealFile> {
+        Err(refused())
+    }
+
+    fn open(&self, name: &str) -> io::Result<RealFile> {
+        patient(|| fs::File::open(self.path.join(name))).map(RealFile::new)
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(refused())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(refused())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Err(refused())
+    }
+}
