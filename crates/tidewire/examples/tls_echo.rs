@@ -73,7 +73,7 @@ impl<P: Protocol> Tls<P> {
                 break;
             }
         }
-        if self.inner.is_done() {
+        if self.inner.is_done() || self.inner.is_done_writing() {
             self.tls.send_close_notify();
             self.records_out(cx);
         }

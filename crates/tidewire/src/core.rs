@@ -25,7 +25,7 @@ use crate::limits::Limits;
 use crate::output::Blocks;
 use crate::protocol::{Origin, Peer};
 use crate::random::Rng;
-use crate::state::{Attempts, ConnId, Phase, State};
+use crate::state::{Attempts, ConnId, Phase, State, Writing};
 use crate::throttle::Throttle;
 use crate::time::{Clock, Instant};
 use crate::waker::Waker;
@@ -627,6 +627,10 @@ impl Core {
         let state = &mut self.states[index as usize];
         if state.is_open() {
             let on = state.wants_input();
+            if state.shut_due() {
+                state.writing = Writing::Shut;
+                io.shut_write(self, index);
+            }
             return io.set_reading(self, index, on);
         }
         let linger = self.limits[state.service as usize].linger;
@@ -634,7 +638,9 @@ impl Core {
             if state.out.is_empty() {
                 state.phase = Phase::Lingering(why);
                 state.phase_ends = Some(self.env.now + linger);
-                io.shut_write(self, index);
+                if state.writing != Writing::Shut {
+                    io.shut_write(self, index);
+                }
             } else if state.phase_ends.is_none() {
                 state.phase_ends = Some(self.env.now + linger);
             }

@@ -2,11 +2,12 @@
 //! connections of a loop and for [protocols inside protocols](crate::Inner), so that the same
 //! contracts hold for both.
 
+use crate::closed::Closed;
 use crate::env::Env;
 use crate::hosted::Event;
 use crate::input::Input;
 use crate::protocol::Next;
-use crate::state::{Appetite, State};
+use crate::state::{Appetite, State, Writing};
 
 /// A protocol whose type is known to somebody else.
 pub(crate) trait Callee {
@@ -76,6 +77,9 @@ pub(crate) fn call_back<C: Callee + ?Sized>(
         state.told_finished = true;
         let unread = state.carry.len();
         callee.call(Event::PeerFinished(unread), state, env);
+        if state.writing != Writing::Open {
+            state.finish(Closed::Finished);
+        }
     }
     if state.hang_up_due() {
         state.told_hung_up = true;
@@ -83,7 +87,7 @@ pub(crate) fn call_back<C: Callee + ?Sized>(
     }
     if state.drain_due() {
         state.drain_owed = false;
-        state.hint = Some(crate::Closed::Stopped);
+        state.hint = Some(Closed::Stopped);
         callee.call(Event::Draining, state, env);
         state.hint = None;
     }

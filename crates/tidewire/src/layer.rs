@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::mailbox::Mail;
 use crate::protocol::{Cx, Next, Protocol};
-use crate::state::{Appetite, Phase, State};
+use crate::state::{Appetite, Phase, State, Writing};
 
 /// Rounds of callbacks after which others get their turn.
 const ROUNDS: usize = 64;
@@ -315,6 +315,15 @@ impl<P: Protocol> Inner<P> {
         state.is_some_and(|s| matches!(s.phase, Phase::Finishing(_)) && s.out.is_empty())
     }
 
+    /// Whether the inner protocol has [finished writing](Link::finish_writing) and all of its output
+    /// was taken: time for the layer's own farewell, before it [yields](Inner::yield_to). Its input
+    /// goes on.
+    #[must_use]
+    pub fn is_done_writing(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|s| s.is_open() && s.shut_due())
+    }
+
     /// Whether the inner protocol was opened.
     #[must_use]
     pub fn is_opened(&self) -> bool {
@@ -328,17 +337,21 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Passes on to the layer's link what the inner protocol asked of its own: the timer (which
-    /// replaces the layer's), pausing and resuming, aborting, and finishing once it
-    /// [is done](Inner::is_done). Nothing before the inner protocol was opened.
+    /// replaces the layer's), pausing and resuming, aborting, and finishing, or finishing to write,
+    /// once it [is done](Inner::is_done) with that. Nothing before the inner protocol was opened.
     pub fn yield_to<L>(&mut self, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         let done = self.is_done();
-        let Some(state) = &self.state else { return };
+        let Some(state) = &mut self.state else { return };
         let link = &mut cx.link;
         match state.phase {
             Phase::Open => {
+                if state.shut_due() {
+                    state.writing = Writing::Shut;
+                    link.finish_writing();
+                }
                 // Work that was put off, so that others get their turn, comes back as a timer.
                 let timer = if state.callback_due() {
                     Some(link.now())

@@ -9,7 +9,7 @@ use crate::closed::Closed;
 use crate::env::Env;
 use crate::input::Input;
 use crate::protocol::Peer;
-use crate::state::{ConnId, Phase, State};
+use crate::state::{ConnId, Phase, State, Writing};
 use crate::time::Instant;
 
 /// A connection's way out: write, set a timer, ask the time, pause or resume reading, finish or
@@ -193,6 +193,68 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
+    /// Says that this side has said all, while reading goes on: flushes the output, then half-closes,
+    /// so that the peer sees the end of what it is sent. Nothing can be written afterwards; writes are
+    /// without effect. When the peer finishes too, the connection ends by itself after
+    /// [`peer_finished`](crate::Protocol::peer_finished). If it has finished already, this is
+    /// [`finish`](Link::finish).
+    ///
+    /// The limits go on to hold: output that nobody takes makes the connection stalled, and a peer
+    /// that says nothing any more makes it [idle](crate::Protocol::idle).
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol};
+    ///
+    /// /// Asks once, and takes the answer up to its end.
+    /// struct Asks {
+    ///     answer: Vec<u8>,
+    /// }
+    ///
+    /// impl Protocol for Asks {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(b"what do you know?");
+    ///         cx.link.finish_writing();
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         self.answer.extend_from_slice(input.bytes());
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    /// }
+    /// # use tidewire::*;
+    /// # use tidewire::sim::{Outcome, Pair};
+    /// # struct Quotes;
+    /// # impl Protocol for Quotes { type Local = (); type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next { Next::AtLeast(i.len() + 1) }
+    /// #   fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+    /// #     cx.link.write(format!("{unread} bytes").as_bytes()); cx.link.finish() } }
+    /// # struct Quote;
+    /// # impl Service for Quote { type Conn = Quotes; fn on_loop(&self, _: LoopHandle<()>) {}
+    /// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Quotes, Refusal> { Ok(Quotes) } }
+    /// # struct Ask;
+    /// # impl Service for Ask { type Conn = Asks; fn on_loop(&self, _: LoopHandle<()>) {}
+    /// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Asks, Refusal> { Ok(Asks { answer: vec![] }) } }
+    /// # let mut pair = Pair::new(1, Quote, Ask);
+    /// # assert_eq!(pair.run(std::time::Duration::from_secs(10)), Outcome::Idle);
+    /// # assert_eq!(pair.client_counters().bytes_in, 8);
+    /// # assert_eq!(pair.client_counters().closed_for(Closed::Finished), 1);
+    /// ```
+    pub fn finish_writing(&mut self) {
+        let why = self.state.hint.unwrap_or(Closed::Finished);
+        self.state.finish_writing(why);
+        self.env.touch(self.state);
+    }
+
+    /// Whether nothing can be written any more, because this side has said that it has said all.
+    #[must_use]
+    pub fn has_finished_writing(&self) -> bool {
+        self.state.writing != Writing::Open || self.is_closing()
+    }
+
     /// [`finish`](Link::finish), recorded as [`Closed::ByProtocol`] with this reason.
     pub fn finish_because(&mut self, why: &'static str) {
         self.state.finish(Closed::ByProtocol(why));
@@ -232,7 +294,7 @@ impl Link<'_> {
 
     #[inline]
     fn may_queue(&mut self, len: usize) -> bool {
-        if !self.state.is_open() {
+        if !self.state.is_open() || self.state.writing != Writing::Open {
             return false;
         }
         if self.state.out.len() + len > self.state.hard {

@@ -40,6 +40,17 @@ pub(crate) enum Phase {
     Buried(Closed),
 }
 
+/// How far this side's half-close has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// More may be written.
+    Open,
+    /// Asked for; output is still being sent.
+    Ending,
+    /// The peer has been told.
+    Shut,
+}
+
 /// What is needed before `received` may be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appetite {
@@ -64,6 +75,7 @@ pub(crate) struct State {
     pub(crate) slot: u32,
     pub(crate) phase: Phase,
     pub(crate) appetite: Appetite,
+    pub(crate) writing: Writing,
     pub(crate) out: Output,
     pub(crate) carry: Vec<u8>,
     pub(crate) peer: Peer,
@@ -123,6 +135,7 @@ impl State {
             slot: 0,
             phase: Phase::Open,
             appetite: Appetite::Bytes(1),
+            writing: Writing::Open,
             out: Output::default(),
             carry: Vec::new(),
             peer,
@@ -253,7 +266,8 @@ impl State {
             && (self.appetite != Appetite::Drain || self.paused)
     }
 
-    /// A cheap test that most connections fail at most times: false means that no callback is owed.
+    /// A cheap test that most connections fail at most times: false means that no callback is owed,
+    /// and that this side is not to be shut.
     #[inline]
     pub(crate) fn may_owe_callbacks(&self) -> bool {
         self.was_full
@@ -262,6 +276,7 @@ impl State {
             | self.hung_up
             | self.drain_owed
             | matches!(self.appetite, Appetite::Drain)
+            | matches!(self.writing, Writing::Ending)
     }
 
     /// The earliest of the deadlines that matter in this phase; `u64::MAX` if there is none.
@@ -317,6 +332,20 @@ impl State {
             self.paused = false;
             self.replay = false;
         }
+    }
+
+    /// This side writes no more. If the peer does not either, that is the end.
+    pub(crate) fn finish_writing(&mut self, why: Closed) {
+        if self.told_finished {
+            self.finish(why);
+        } else if self.is_open() && self.writing == Writing::Open {
+            self.writing = Writing::Ending;
+        }
+    }
+
+    /// Whether all that this side had to say has been sent, and its end has not.
+    pub(crate) fn shut_due(&self) -> bool {
+        self.writing == Writing::Ending && self.out.is_empty()
     }
 
     /// Records what `received` asked for; `carried_max` is the limit on what may be asked, `progress`

@@ -19,6 +19,9 @@ struct Entry {
     write: bool,
     /// The peer's end of sending was reported; `poll` would report it for ever.
     ended: bool,
+    /// Both directions are over, in order. Nothing more can come, and `poll` cannot be asked to
+    /// keep that to itself.
+    over: bool,
 }
 
 enum What {
@@ -63,6 +66,7 @@ impl Poller for Poll {
             read: true,
             write: true,
             ended: false,
+            over: false,
         });
         Ok(())
     }
@@ -76,6 +80,7 @@ impl Poller for Poll {
             read: true,
             write: false,
             ended: false,
+            over: false,
         });
         Ok(())
     }
@@ -104,7 +109,7 @@ impl Poller for Poll {
             tv_nsec: t.subsec_nanos().into(),
         });
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.entries.len() + 1);
-        for e in &self.entries {
+        for e in self.entries.iter().filter(|e| !e.over) {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, e.read);
             flags.set(PollFlags::OUT, e.write);
@@ -127,12 +132,14 @@ impl Poller for Poll {
         }
         let stopped = self.stop.is_some() && fds.pop().is_some_and(|f| !f.revents().is_empty());
         let got: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
-        for (e, got) in self.entries.iter_mut().zip(got) {
+        let waited = self.entries.iter_mut().filter(|e| !e.over);
+        for (e, got) in waited.zip(got) {
             if got.is_empty() {
                 continue;
             }
             let ended = got.contains(PollFlags::RDHUP);
             e.ended |= ended;
+            e.over = got.contains(PollFlags::HUP) && !got.contains(PollFlags::ERR);
             self.events.push_back(Readiness {
                 token: e.token,
                 readable: got.contains(PollFlags::IN),

@@ -27,6 +27,7 @@ use crate::engine::accept::{self, Accepted};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
 use crate::output::Output;
+use crate::state::Writing;
 use crate::waker::{Command, Stop, Waker};
 
 /// Something happened to the descriptor registered with `token`.
@@ -276,7 +277,13 @@ impl<P: Poller> Sockets<P> {
     fn report_error(&mut self, core: &mut Core, index: u32) {
         let Some(sock) = self.sock(index) else { return };
         let error = rustix::net::sockopt::socket_error(&sock.fd);
-        let error = error.unwrap_or_else(Err).err().unwrap_or(Errno::CONNRESET);
+        let error = error.unwrap_or_else(Err).err();
+        if error.is_none() && core.states[index as usize].writing == Writing::Shut {
+            // Both sides have finished in order; what the peer sent waits to be read.
+            sock.broken = false;
+            return;
+        }
+        let error = error.unwrap_or(Errno::CONNRESET);
         core.failed(index, io::Error::from(error).kind());
     }
 

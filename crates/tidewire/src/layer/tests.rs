@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::Inner;
 use crate::sim::chunking::{self, Feed};
 use crate::sim::tests::services::{Echo, SLEEP, Sleepy, Sums};
-use crate::sim::{Conditions, Outcome, Sim};
+use crate::sim::{Conditions, Outcome, PlainState, Sim};
 use crate::{
     Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
 };
@@ -318,4 +318,73 @@ fn a_panic_inside_ends_the_connection_alone() {
     }
     let got = Feed::new(b"x").run(Over(Panics, Limits::default()));
     assert_eq!(got.closed, Some(Closed::Panicked));
+}
+
+/// Says how much it has got at the first byte and half-closes; takes what follows.
+#[derive(Clone)]
+struct Brief;
+
+impl Service for Brief {
+    type Conn = Brief;
+    fn on_loop(&self, _: LoopHandle<()>) -> Vec<u8> {
+        Vec::new()
+    }
+    fn accept(&self, _: &Peer, _: &mut Vec<u8>) -> Result<Brief, Refusal> {
+        Ok(Brief)
+    }
+}
+
+impl Protocol for Brief {
+    type Local = Vec<u8>;
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if cx.local.is_empty() {
+            cx.link.write(&[b'.'; 5000]);
+            cx.link.finish_writing();
+        }
+        cx.local.extend_from_slice(input.bytes());
+        input.consume(input.len());
+        cx.link.write(b"in vain");
+        Next::More
+    }
+}
+
+/// Two layers invert twice, so that a plain peer sees no difference.
+fn half_closed<S: Service>(service: impl Fn() -> S)
+where
+    S::Conn: Protocol<Local = Vec<u8>>,
+{
+    let said: Vec<u8> = (0..20_000u32).map(|i| i as u8).collect();
+    for seed in 0..40 {
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let limits = Limits {
+            idle: None,
+            ..low_marks()
+        };
+        let service = sim.service(at, service(), limits);
+        let addr = sim.listen(service);
+        let peer = sim.plain(addr);
+        sim.send(peer, b"?");
+        assert_eq!(
+            sim.run_until_quiet(Duration::from_secs(3600)),
+            Outcome::Idle
+        );
+        assert_eq!(sim.received(peer), [b'.'; 5000], "seed {seed}");
+        assert_eq!(sim.state(peer), PlainState::Ended, "seed {seed}");
+        assert_eq!(sim.counters(at).open, 1, "seed {seed}");
+        sim.send(peer, &said);
+        sim.finish(peer);
+        assert_eq!(sim.run_until_idle(Duration::from_secs(3600)), Outcome::Idle);
+        let got = &sim.local(service)[1..];
+        assert!(got == said, "seed {seed}: {} bytes", got.len());
+        assert_eq!(sim.counters(at).closed_for(Closed::Finished), 1);
+    }
+}
+
+#[test]
+fn half_close_reaches_through_layers() {
+    half_closed(|| Brief);
+    half_closed(|| Over(Over(Brief, low_marks()), low_marks()));
 }

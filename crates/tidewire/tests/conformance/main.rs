@@ -22,6 +22,7 @@ mod crowd;
 mod dialling;
 mod ending;
 mod flow;
+mod half_close;
 mod idle;
 mod lifecycle;
 mod options;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         lifecycle::cases(),
         flow::cases(),
         ending::cases(),
+        half_close::cases(),
         timers::cases(),
         reach::cases(),
         panics::cases(),

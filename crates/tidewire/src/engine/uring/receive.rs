@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::engine::uring::ring::{Completion, Once};
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
+use crate::state::Writing;
 
 /// Full pieces in a row that make a stream.
 const FULL_RUN: u8 = 2;
@@ -370,7 +371,15 @@ impl Sockets<'_> {
         if events & (libc::POLLERR | libc::POLLHUP) != 0 {
             // Nobody reads, so the error would not be seen there.
             let error = rustix::net::sockopt::socket_error(&sock.fd);
-            let error = error.unwrap_or_else(Err).err().unwrap_or(Errno::CONNRESET);
+            let error = error.unwrap_or_else(Err).err();
+            if error.is_none() && core.states[index as usize].writing == Writing::Shut {
+                // Both sides have finished in order; what the peer sent waits to be read.
+                if !core.states[index as usize].hung_up {
+                    core.hung_up(index);
+                }
+                return;
+            }
+            let error = error.unwrap_or(Errno::CONNRESET);
             core.failed(index, std::io::Error::from(error).kind());
         } else if !core.states[index as usize].hung_up {
             core.hung_up(index);
