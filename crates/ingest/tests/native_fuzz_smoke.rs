@@ -173,3 +173,16 @@ fn codec() {
 fn service() {
     run(2000, input(3, from_client()), native::native_service);
 }
+
+/// A service refused a hello at its second byte, but only if it saw both at once.
+#[test]
+fn a_hello_is_judged_byte_by_byte() {
+    native::native_service(b"\x1c\x2c\x1c\x54\x1c");
+}
+
+/// A reader's welcome was taken for one without its reserved field.
+#[test]
+fn a_frame_is_not_read_from_less_than_is_written() {
+    let input = b"\0\x03\x04\x2c\x2e\xef\x1c\0\0\0\x10\0\0\0\0\0\xee\x05\x2c\0\x01\0\x08\x01\x2c\0\0\0\0\0\0\0\0\0\0\x08\x2c\0";
+    native::native_codec(input);
+}

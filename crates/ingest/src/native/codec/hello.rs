@@ -10,6 +10,8 @@ pub const HELLO_HEADER: usize = 8;
 pub const HELLO_BODY_MAX: usize = 1024;
 
 const MAGIC: [u8; 4] = *b"TIDE";
+/// Magic, version and kind: each of these bytes is judged by itself.
+const JUDGED: usize = 6;
 const PRODUCE: u8 = 1;
 const SUBSCRIBE: u8 = 2;
 const SPARSE: u8 = 1;
@@ -159,6 +161,10 @@ impl<'a> Hello<'a> {
         }
         if bytes.get(5).is_some_and(|kind| !(1..=2).contains(kind)) {
             return Err(Malformed("no such kind of hello"));
+        }
+        if bytes.len() < JUDGED {
+            // The next byte alone may decide it, so whoever waits must not wait for more.
+            return Ok(Read::Partial(bytes.len() + 1));
         }
         let Some(([_, _, _, _, _, kind, len @ ..], rest)) =
             bytes.split_first_chunk::<HELLO_HEADER>()

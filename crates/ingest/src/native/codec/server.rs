@@ -235,12 +235,17 @@ fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'
                 closes: flag,
             })
         }
-        READER_WELCOME => ServerFrame::ReaderWelcome(ReaderWelcome {
-            first: fields.u64()?,
-            next: fields.u64()?,
-            start: fields.u64()?,
-            body_max: fields.u32()?,
-        }),
+        READER_WELCOME => {
+            let welcome = ReaderWelcome {
+                first: fields.u64()?,
+                next: fields.u64()?,
+                start: fields.u64()?,
+                body_max: fields.u32()?,
+            };
+            // The reserved field may say anything, but it is there.
+            fields.u32()?;
+            ServerFrame::ReaderWelcome(welcome)
+        }
         BATCH => ServerFrame::Batch(Batch {
             first: fields.u64()?,
             timestamp_us: fields.u64()?,
