@@ -1,148 +1,18 @@
 //! `serve`, `send`, `read` and `log` together: what is acknowledged is there, whatever happens.
 
 mod common;
+#[path = "common/durable.rs"]
+mod with_log;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Running, addr, run, stderr, stdout, tidewire};
 use rustix::process::Signal;
-
-/// A directory of the test's own, removed at its end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new() -> Place {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "tidewire-test-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        fs::write(self.0.join(name), bytes).unwrap();
-        self.path(name)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server with a log.
-struct Server {
-    running: Running,
-    to: String,
-}
-
-impl Server {
-    fn start(place: &Place) -> Server {
-        Server::with(place, "ingest=0", &[])
-    }
-
-    fn with(place: &Place, listen: &str, more: &[&str]) -> Server {
-        let data = place.path("data");
-        let mut args = vec![
-            "serve",
-            "ingest",
-            "--listen",
-            listen,
-            "--data",
-            &data,
-            "--engine",
-            "epoll",
-            "--workers",
-            "1",
-            "--segment",
-            "1MiB",
-        ];
-        args.extend(more);
-        let mut running = Running::start(&args);
-        let line = running.line();
-        assert!(
-            line.starts_with("listening service=ingest mode=native addr="),
-            "{line:?} {}",
-            stderr(&running.end())
-        );
-        let to = addr(&line).to_string();
-        Server { running, to }
-    }
-
-    fn kill(self) -> String {
-        self.running.signal(Signal::KILL);
-        self.running.end();
-        self.to
-    }
-
-    fn stop(self) -> Output {
-        self.running.signal(Signal::TERM);
-        let output = self.running.end();
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        output
-    }
-
-    fn send(&self, args: &[&str], input: &str) -> Output {
-        send(&self.to, args, input)
-    }
-
-    fn read(&self, args: &[&str]) -> String {
-        let output = run(&[&["read", "--to", &self.to], args].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        stdout(&output)
-    }
-}
-
-fn send(to: &str, args: &[&str], input: &str) -> Output {
-    let mut child = spawn(tidewire(&[&["send", "--to", to], args].concat()));
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).unwrap();
-    drop(stdin);
-    Running::from(child).end()
-}
-
-fn spawn(mut command: Command) -> Child {
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.spawn().unwrap()
-}
-
-/// A `send` that goes on.
-fn sending(args: &[&str]) -> (ChildStdin, Running) {
-    let mut child = spawn(tidewire(args));
-    (child.stdin.take().unwrap(), Running::from(child))
-}
-
-fn lines(n: usize) -> String {
-    (1..=n).map(|n| format!("line {n}\n")).collect()
-}
-
-fn assert_code(output: &Output, code: i32) {
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "stdout {:?} stderr {:?}",
-        stdout(output),
-        stderr(output)
-    );
-}
+use with_log::{Place, Server, assert_code, lines, send, sending, spawn};
 
 #[test]
 fn what_is_sent_is_read_back_after_a_restart() {

@@ -53,6 +53,23 @@ pub(crate) struct LogOptions {
     /// those without a valid index) [default: all]
     #[arg(long, value_name = "WHAT")]
     pub(crate) verify: Option<VerifyName>,
+
+    /// What the server does when the log has failed for good, say on a disk error: exit (stops, with
+    /// status 2) or refuse (goes on without it: messages are refused, what is stored can be read,
+    /// other services serve) [default: exit]
+    #[arg(long = "on-log-failure", value_name = "WHAT")]
+    pub(crate) on_failure: Option<OnLogFailure>,
+}
+
+/// What follows a failure of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OnLogFailure {
+    /// The server stops in order, and says that it failed: whoever supervises it can act.
+    #[default]
+    Exit,
+    /// It goes on, and refuses what it cannot store.
+    Refuse,
 }
 
 /// `[log]`: a table; or a text, which is the filter of what is logged to stderr, as in `--log`.
@@ -215,6 +232,7 @@ impl LogOptions {
             retention_bytes: self.retention_bytes.or(base.retention_bytes),
             retention_age: self.retention_age.or(base.retention_age),
             verify: self.verify.or(base.verify),
+            on_failure: self.on_failure.or(base.on_failure),
         }
     }
 

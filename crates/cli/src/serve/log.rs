@@ -39,26 +39,37 @@ impl OpenLog {
         PolicyName(self.log.policy())
     }
 
-    /// Logs, once, that the log has failed.
-    pub(crate) fn look(&mut self) {
-        if self.told {
-            return;
-        }
-        if let Some(failure) = self.log.progress().failure {
+    /// Whether it has stopped for good; logs that once.
+    pub(crate) fn has_failed(&mut self) -> bool {
+        let Some(failure) = self.log.progress().failure else {
+            return false;
+        };
+        if !self.told {
             self.told = true;
             tracing::error!(
                 directory = %self.directory.display(),
                 %failure,
-                "the durable log has stopped for good: nothing is acknowledged as durable any more. \
-                 See to the disk, then start the server again"
+                "the durable log has stopped for good: nothing is acknowledged any more. See to the \
+                 disk, then start the server again"
             );
         }
+        true
     }
 
     /// Has everything taken settled and closes it. After the loops have stopped.
-    pub(crate) fn close(mut self) {
+    ///
+    /// # Errors
+    /// It had failed, or has now: whoever started the server has to know.
+    pub(crate) fn close(mut self) -> Result<(), Failure> {
         self.log.close();
-        self.look();
+        if !self.has_failed() {
+            return Ok(());
+        }
+        Err(Failure::wrong(format!(
+            "the durable log in {} has failed, and what was not acknowledged by then may be lost; \
+             see to the disk, then start the server again",
+            self.directory.display()
+        )))
     }
 }
 

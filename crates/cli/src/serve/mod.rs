@@ -22,6 +22,7 @@ pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
 
+use self::durable::OnLogFailure;
 use self::endpoint::Endpoint;
 use self::log::OpenLog;
 use self::services::Services;
@@ -62,16 +63,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     });
     stop(running, signals, settings.stop_deadline);
     services.log();
-    if let Some(log) = log {
-        log.close();
+    match log.map(OpenLog::close) {
+        Some(Err(failed)) => Err(failed),
+        Some(Ok(())) | None => Ok(()),
     }
-    Ok(())
 }
 
 /// How often the log is asked whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Until a signal comes; `show` is called as often as counters are to be shown.
+/// Until a signal comes, or the log has failed and that is to be the end; `show` is called as often
+/// as counters are to be shown.
 fn wait(
     settings: &Settings,
     signals: &mut Signals,
@@ -89,8 +91,11 @@ fn wait(
         if signals.wait(pause.map(|pause| pause.max(Duration::from_millis(1)))) > 0 {
             return;
         }
-        if let Some(log) = &mut log {
-            log.look();
+        if let Some(log) = &mut log
+            && log.has_failed()
+            && settings.on_log_failure == OnLogFailure::Exit
+        {
+            return;
         }
         if settings
             .stats_interval

@@ -7,7 +7,7 @@ use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
 use tidewire_ingest::{Level, native};
 
 use super::args::{Args, LogFormat, Options};
-use super::durable::LogOptions;
+use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
 use super::kv::KvOptions;
 use crate::exit::Failure;
@@ -35,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) stop_deadline: Duration,
     pub(crate) stats_interval: Option<Duration>,
     pub(crate) durable: LogOptions,
+    pub(crate) on_log_failure: OnLogFailure,
     pub(crate) ingest: native::Settings,
     /// What an acknowledgement of a classic port means.
     pub(crate) ack_level: Level,
@@ -79,6 +80,7 @@ impl Settings {
                 .stop_deadline
                 .map_or(Duration::from_secs(10), |span| span.0),
             stats_interval: options.stats_interval.and_then(|span| span.limit()),
+            on_log_failure: options.durable.on_failure.unwrap_or_default(),
             durable: options.durable,
             ingest,
             ack_level: options.ack.level.unwrap_or_default(),

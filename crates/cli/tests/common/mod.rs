@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -14,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command, not yet run.
-pub(crate) fn tidewire(args: &[&str]) -> Command {
+pub(crate) fn tidewire(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
     command
         .args(args)
@@ -83,8 +84,12 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for its end and what it said.

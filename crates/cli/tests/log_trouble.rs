@@ -1,0 +1,60 @@
+//! Logs that fail: nobody is left to believe that all is well.
+
+mod common;
+#[path = "common/durable.rs"]
+mod with_log;
+
+use std::time::Instant;
+
+use common::{PATIENCE, stderr};
+use rustix::process::Signal;
+use with_log::{Place, Server, assert_code};
+
+#[test]
+fn a_failed_log_ends_the_server_with_an_error() {
+    let place = Place::new();
+    let server = Server::that_may_fail(&place, &[]);
+    assert_code(&server.send(&[], "before\n"), 0);
+    server.forbid_writing();
+    let output = server.send(&["--retry", "0"], "after\n");
+    assert_code(&output, 2);
+    let message = stderr(&output);
+    assert!(
+        message.contains("log failed") && message.contains("0 messages were acknowledged"),
+        "{message}"
+    );
+    // Nobody asked it to end.
+    let output = server.running.end();
+    assert_code(&output, 2);
+    let message = stderr(&output);
+    assert!(
+        message.contains("has stopped for good")
+            && message.contains("tidewire: the durable log in"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_server_that_is_to_go_on_refuses_and_serves_what_is_stored() {
+    let place = Place::new();
+    let server = Server::that_may_fail(&place, &["--on-log-failure", "refuse"]);
+    assert_code(&server.send(&[], "before\n"), 0);
+    server.forbid_writing();
+    assert_code(&server.send(&["--retry", "0"], "after\n"), 2);
+    // For longer than it takes to notice.
+    let begin = Instant::now();
+    for _ in 0..3 {
+        let output = server.send(&["--retry", "0"], "again\n");
+        assert_code(&output, 1);
+        assert!(
+            stderr(&output).contains("log failed"),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(server.read(&["--raw"]), "before\n");
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    server.running.signal(Signal::TERM);
+    assert_code(&server.running.end(), 2);
+}
