@@ -22,7 +22,7 @@ use crate::env::Env;
 use crate::hosted::{Event, Factory, Host};
 use crate::input::Input;
 use crate::limits::Limits;
-use crate::output::Blocks;
+use crate::output::{Barriers, Blocks};
 use crate::protocol::{Origin, Peer};
 use crate::random::Rng;
 use crate::state::{Attempts, ConnId, Phase, State, Writing};
@@ -107,6 +107,7 @@ impl Core {
                 rng,
                 pool: Pool::new(plan.buffers, plan.chunk),
                 blocks: Blocks::default(),
+                barriers: Barriers::default(),
                 dirty: Vec::new(),
                 counters,
                 self_signalled: false,
@@ -261,6 +262,9 @@ impl Core {
     pub(crate) fn free(&mut self, index: u32) {
         self.wheel.disarm(index);
         let mut state = self.states.remove(index as usize);
+        if state.out.known_holds().is_some_and(|h| h.listed) {
+            self.env.barriers.forget(state.service, &self.states);
+        }
         state.out.clear(&mut self.env.blocks);
         if self.states.is_empty() && self.states.capacity() > 64 {
             self.states = Slab::new();
@@ -326,7 +330,7 @@ impl Core {
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
     }
 
-    /// The kernel took the first `n` queued bytes; how many are left.
+    /// The kernel took the first `n` queued bytes; how many are left that may be sent.
     #[inline]
     pub(crate) fn sent(&mut self, index: u32, n: usize) -> usize {
         self.env.counters.bytes_out.add(n as u64);
@@ -334,7 +338,7 @@ impl Core {
         state.last_progress = self.env.now;
         state.out.advance(n, &mut self.env.blocks);
         self.env.touch(state);
-        state.out.len()
+        state.out.sendable()
     }
 
     /// The peer has finished sending.
@@ -390,7 +394,7 @@ impl Core {
     #[inline]
     fn settle_plainly(&mut self, io: &mut impl Transport, index: u32) {
         let state = &mut self.states[index as usize];
-        if !state.out.is_empty() && !state.send_blocked {
+        if state.out.may_send() && !state.send_blocked {
             io.flush(self, index);
         }
         let state = &mut self.states[index as usize];
@@ -409,7 +413,7 @@ impl Core {
             self.advance(index);
             let state = &mut self.states[index as usize];
             let sending = matches!(state.phase, Phase::Open | Phase::Finishing(_));
-            if sending && !state.out.is_empty() && !state.send_blocked {
+            if sending && state.out.may_send() && !state.send_blocked {
                 io.flush(self, index);
             }
             let state = &self.states[index as usize];
@@ -538,10 +542,10 @@ impl Core {
         if !state.is_open() || idle.is_zero() || state.last_progress + idle > now {
             return;
         }
-        if !state.out.is_empty() {
+        if state.out.may_send() {
             state.kill(Closed::Stalled);
-        } else if state.paused {
-            // It waits because its protocol told it to.
+        } else if state.paused || !state.out.is_empty() {
+            // It waits because its protocol told it to, or for output that is held back.
             state.last_progress = now;
         } else {
             state.last_progress = now;
@@ -641,6 +645,9 @@ impl Core {
                 if state.writing != Writing::Shut {
                     io.shut_write(self, index);
                 }
+            } else if !state.out.may_send() {
+                // The peer cannot take what is held back.
+                state.phase_ends = None;
             } else if state.phase_ends.is_none() {
                 state.phase_ends = Some(self.env.now + linger);
             }

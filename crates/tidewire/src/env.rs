@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::buffer::Pool;
 use crate::counters::LoopCounters;
-use crate::output::Blocks;
+use crate::output::{Barriers, Blocks};
 use crate::random::Rng;
 use crate::state::State;
 use crate::time::{Clock, Instant};
@@ -17,6 +17,8 @@ pub(crate) struct Env {
     pub(crate) rng: Rng,
     pub(crate) pool: Pool,
     pub(crate) blocks: Blocks,
+    /// Up to where output that waits for a mark may go.
+    pub(crate) barriers: Barriers,
     /// Indices of connections whose record changed since they were last settled.
     pub(crate) dirty: Vec<u32>,
     pub(crate) counters: Arc<LoopCounters>,

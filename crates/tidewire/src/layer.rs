@@ -243,6 +243,16 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
+    /// Releases output of the inner protocol that waits for marks up to `upto`: to be called where the
+    /// layer's own service would release it, such as in [`Conns::each`](crate::Conns::each). Then
+    /// pump.
+    pub fn release<L>(&mut self, upto: u64, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |_, state, env| env.release(state, upto));
+    }
+
     /// Calls `f` with the inner protocol and its context, as
     /// [`Conns::each`](crate::Conns::each) does; `None` if it is not open.
     pub fn with<L, R>(
@@ -274,8 +284,8 @@ impl<P: Protocol> Inner<P> {
         self.state.as_ref().is_some_and(|s| s.wants_input())
     }
 
-    /// Hands output of the inner protocol to `take`, piece by piece, until there is none, the
-    /// layer's own link is full, or `take` takes less than it was given. It returns how many bytes
+    /// Hands output of the inner protocol to `take`, piece by piece, until there is none that may be
+    /// sent, the layer's own link is full, or `take` takes less than it was given. It returns how many bytes
     /// it took. Returns the sum.
     pub fn take_output<L>(
         &mut self,
@@ -288,7 +298,7 @@ impl<P: Protocol> Inner<P> {
         let mut sum = 0;
         while let Some(state) = &mut self.state {
             let sends = matches!(state.phase, Phase::Open | Phase::Finishing(_));
-            if !sends || state.out.is_empty() || cx.link.full() || cx.link.is_closing() {
+            if !sends || !state.out.may_send() || cx.link.full() || cx.link.is_closing() {
                 break;
             }
             let mut slices = [IoSlice::new(&[])];

@@ -76,6 +76,71 @@ impl Link<'_> {
         input.consume(n);
     }
 
+    /// Holds back what is written from now on until marks up to `mark` are released, by
+    /// [`release`](Link::release) here, or for many at once by
+    /// [`Conns::release_all`](crate::Conns::release_all). For replies that must wait for something,
+    /// such as a commit whose number is the mark.
+    ///
+    /// Held output is queued output: order is kept, it counts against the marks and the hard limit,
+    /// and [`finish`](Link::finish) waits for it. Its peer cannot take it, so it is not closed for
+    /// being idle or slow meanwhile; only a stop's deadline still ends the wait.
+    ///
+    /// Marks rise: one that is not above the last, or that is released already, changes nothing.
+    /// Mark 0 is always released. Costs nothing while it is not used, and 16 bytes for each mark
+    /// that is waited for.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    /// use tidewire::*;
+    ///
+    /// /// Confirms each line once it is stored.
+    /// struct Store { durable: Arc<AtomicU64> }
+    /// struct Conn;
+    ///
+    /// impl Protocol for Conn {
+    ///     type Local = u64;
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         while let Some(n) = input.bytes().iter().position(|&b| b == b'\n') {
+    ///             *cx.local += 1; // what storing it would return
+    ///             cx.link.hold_until(*cx.local);
+    ///             cx.link.write(b"stored\n");
+    ///             input.consume(n + 1);
+    ///         }
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// impl Service for Store {
+    ///     type Conn = Conn;
+    ///     fn on_loop(&self, _: LoopHandle<()>) -> u64 { 0 }
+    ///     fn accept(&self, _: &Peer, _: &mut u64) -> Result<Conn, Refusal> { Ok(Conn) }
+    ///     // Whoever commits stores `durable`, then signals each loop.
+    ///     fn woken(&self, _: &mut u64, all: &mut Conns<'_, Conn>) {
+    ///         all.release_all(self.durable.load(SeqCst));
+    ///     }
+    /// }
+    /// ```
+    pub fn hold_until(&mut self, mark: u64) {
+        if self.state.is_open() && mark > self.env.barriers.released(self.state.service) {
+            self.state.out.hold(mark);
+            self.env.barriers.list(self.state);
+        }
+    }
+
+    /// Releases what waits for marks up to `upto` on this connection.
+    pub fn release(&mut self, upto: u64) {
+        self.env.release(self.state, upto);
+    }
+
+    /// Bytes among those queued that wait for a mark to be released.
+    #[must_use]
+    pub fn held_len(&self) -> usize {
+        self.state.out.len() - self.state.out.sendable()
+    }
+
     /// Whether as much output is queued as may be without asking. The protocol then leaves the rest
     /// of its input unconsumed and returns [`Next::AfterDrain`](crate::Next::AfterDrain), or waits
     /// for [`writable`](crate::Protocol::writable).
@@ -184,7 +249,8 @@ impl Link<'_> {
         self.state.paused
     }
 
-    /// Ends the connection in order: flushes the output, half-closes, discards what the peer still
+    /// Ends the connection in order: flushes the output (what is [held](Link::hold_until) once it is
+    /// released), half-closes, discards what the peer still
     /// sends until it closes or the linger limit passes, then closes. No callback but `closed`
     /// follows.
     pub fn finish(&mut self) {

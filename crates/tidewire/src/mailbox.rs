@@ -32,7 +32,7 @@ pub(crate) struct Mail<M> {
     /// Whether `queue` may hold something: spares the loop the lock.
     filled: AtomicBool,
     pub(crate) waker: Arc<Waker>,
-    service: u16,
+    pub(crate) service: u16,
 }
 
 struct Queue<M> {

@@ -3,6 +3,10 @@
 //! Small writes are gathered into blocks that are borrowed from the loop and go back when they are
 //! sent, so an idle connection owns none. Taken chunks and shared bytes are queued as they are.
 //! A write that fits a block is never split over two, so that one acknowledgement is one piece.
+//! What is written behind a mark stays in the queue until the mark is released ([`holds`]).
+
+mod barrier;
+mod holds;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -10,6 +14,9 @@ use std::io::IoSlice;
 use bytes::Bytes;
 
 use crate::buffer::Chunk;
+use holds::Holds;
+
+pub(crate) use barrier::Barriers;
 
 /// First block of a connection that had nothing queued.
 const SMALL: usize = 4 << 10;
@@ -76,13 +83,46 @@ pub(crate) struct Output {
     /// Bytes of `first` that are sent already.
     sent: usize,
     len: usize,
+    /// Which of it may not be sent yet. `None` for all who never asked for that.
+    holds: Option<Box<Holds>>,
 }
 
 impl Output {
-    /// Bytes waiting.
+    /// Bytes waiting, those that may not be sent yet included.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes that may be sent.
+    #[inline]
+    pub(crate) fn sendable(&self) -> usize {
+        match &self.holds {
+            None => self.len,
+            Some(holds) => holds.sendable(self.len),
+        }
+    }
+
+    /// Whether there is anything that may be sent.
+    #[inline]
+    pub(crate) fn may_send(&self) -> bool {
+        self.len != 0 && (self.holds.is_none() || self.sendable() != 0)
+    }
+
+    /// The marks of this queue, made if there are none.
+    pub(crate) fn holds(&mut self) -> &mut Holds {
+        self.holds.get_or_insert_default()
+    }
+
+    /// The marks of this queue, if any were ever set.
+    pub(crate) fn known_holds(&mut self) -> Option<&mut Holds> {
+        self.holds.as_deref_mut()
+    }
+
+    /// What is written from now on may be sent when marks up to `mark` are released.
+    pub(crate) fn hold(&mut self, mark: u64) {
+        let len = self.len;
+        self.holds().hold(mark, len);
     }
 
     #[inline]
@@ -147,22 +187,32 @@ impl Output {
     pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
         let mut n = 0;
         let mut skip = self.sent;
+        let mut left = self.sendable();
         for segment in self.first.iter().chain(&self.rest) {
-            if n == out.len() {
+            if n == out.len() || left == 0 {
                 break;
             }
-            out[n] = IoSlice::new(&segment.bytes()[skip..]);
+            let bytes = &segment.bytes()[skip..];
+            let bytes = &bytes[..bytes.len().min(left)];
+            out[n] = IoSlice::new(bytes);
+            left -= bytes.len();
             skip = 0;
             n += 1;
         }
         n
     }
 
-    /// The first slice, if it is the only one.
+    /// The first slice to send, if the queue has only one segment.
     #[inline]
     pub(crate) fn single(&self) -> Option<&[u8]> {
         match &self.first {
-            Some(s) if self.rest.is_empty() => Some(&s.bytes()[self.sent..]),
+            Some(s) if self.rest.is_empty() => {
+                let bytes = &s.bytes()[self.sent..];
+                match &self.holds {
+                    None => Some(bytes),
+                    Some(holds) => Some(&bytes[..holds.sendable(bytes.len())]),
+                }
+            }
             _ => None,
         }
     }
@@ -171,6 +221,9 @@ impl Output {
     #[inline]
     pub(crate) fn advance(&mut self, n: usize, blocks: &mut Blocks) {
         assert!(n <= self.len, "more sent than was queued");
+        if let Some(holds) = &mut self.holds {
+            holds.advance(n);
+        }
         if n == self.len && self.rest.capacity() == 0 {
             (self.len, self.sent) = (0, 0);
             if let Some(Segment::Block(block)) = self.first.take() {
@@ -202,6 +255,7 @@ impl Output {
 
     /// Drops everything unsent.
     pub(crate) fn clear(&mut self, blocks: &mut Blocks) {
+        self.holds = None;
         let len = self.len;
         self.advance(len, blocks);
     }
@@ -247,77 +301,4 @@ impl Output {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn drain(out: &mut Output, blocks: &mut Blocks, step: usize) -> Vec<u8> {
-        let mut got = Vec::new();
-        while !out.is_empty() {
-            let mut slices = [IoSlice::new(&[]); 8];
-            let n = out.slices(&mut slices);
-            let piece: Vec<u8> = slices[..n]
-                .iter()
-                .flat_map(|s| s.iter().copied())
-                .take(step)
-                .collect();
-            assert!(!piece.is_empty());
-            got.extend_from_slice(&piece);
-            let sent = piece.len();
-            out.advance(sent, blocks);
-        }
-        got
-    }
-
-    proptest! {
-        #[test]
-        fn what_goes_in_comes_out_in_order(
-            writes in proptest::collection::vec((0usize..70_000, 0u8..4), 0..12),
-            step in 1usize..100_000,
-        ) {
-            let (mut out, mut blocks) = (Output::default(), Blocks::default());
-            let mut want = Vec::new();
-            for (i, (len, kind)) in writes.into_iter().enumerate() {
-                let bytes = vec![i as u8 + 1; len];
-                want.extend_from_slice(&bytes);
-                match kind {
-                    0 | 1 => out.write(&bytes, &mut blocks),
-                    2 => out.push_chunk(Chunk::copy_from(&bytes)),
-                    _ => out.push_shared(Bytes::from(bytes)),
-                }
-                prop_assert_eq!(out.len(), want.len());
-            }
-            prop_assert_eq!(drain(&mut out, &mut blocks, step), want);
-            prop_assert_eq!(out.rest.capacity(), 0);
-        }
-    }
-
-    #[test]
-    fn a_small_write_is_never_split() {
-        let (mut out, mut blocks) = (Output::default(), Blocks::default());
-        for _ in 0..20_000 {
-            out.write(&[1; 12], &mut blocks);
-        }
-        for segment in out.first.iter().chain(&out.rest) {
-            assert_eq!(segment.bytes().len() % 12, 0);
-        }
-    }
-
-    #[test]
-    fn blocks_are_reused() {
-        let (mut out, mut blocks) = (Output::default(), Blocks::default());
-        out.write(b"x", &mut blocks);
-        let at = out.single().unwrap().as_ptr();
-        out.clear(&mut blocks);
-        out.write(b"y", &mut blocks);
-        assert_eq!(out.single().unwrap().as_ptr(), at);
-        assert_eq!(
-            out.write_with(8, &mut blocks, |b| {
-                b[0] = b'z';
-                1
-            }),
-            1
-        );
-        assert_eq!(out.single().unwrap(), b"yz");
-    }
-}
+mod tests;

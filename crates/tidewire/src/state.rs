@@ -182,6 +182,16 @@ impl State {
             }
     }
 
+    /// Whether neither receiving nor sending would show that the peer has gone.
+    pub(crate) fn shows_nothing(&self) -> bool {
+        match self.phase {
+            Phase::Open => self.paused || self.input_ended,
+            // Held back until a mark is released.
+            Phase::Finishing(_) => self.input_ended && !self.out.may_send(),
+            _ => false,
+        }
+    }
+
     /// Whether `received` may be called with `len` new bytes behind those carried.
     #[inline]
     pub(crate) fn hungry_for(&self, len: usize) -> bool {
@@ -211,6 +221,17 @@ impl State {
                 Appetite::Bytes(n) => !self.carry.is_empty() && self.carry.len() >= n,
                 Appetite::Drain => false,
             }
+    }
+
+    /// Releases output up to a mark; whether anything waited for it. A peer that could take nothing
+    /// before has not been slow.
+    pub(crate) fn release(&mut self, upto: u64, now: Instant) -> bool {
+        let stuck = !self.out.may_send();
+        let some = self.out.holds().release(upto);
+        if some && stuck {
+            self.last_progress = now;
+        }
+        some
     }
 
     /// Whether output that had been full has fallen to the low mark.

@@ -40,6 +40,29 @@ impl<P: Protocol> Conns<'_, P> {
         }
     }
 
+    /// Releases, for every connection of this service on this loop, output that waits for marks up to
+    /// `upto`: a watermark, such as how far a log is durable. It is kept: what a connection later
+    /// holds for such a mark is not held at all. A lower one than before does nothing.
+    ///
+    /// Connections that have finished are released too, and then go on to close. The cost is that of
+    /// the connections that hold output; the others are not looked at.
+    ///
+    /// See [`Link::hold_until`].
+    pub fn release_all(&mut self, upto: u64) {
+        self.env.release_all(self.mail.service, self.states, upto);
+    }
+
+    /// [`release_all`](Conns::release_all) for the connection `id` alone, open or finished; whether
+    /// it is still there.
+    pub fn release(&mut self, id: ConnId, upto: u64) -> bool {
+        let state = self.states.get_mut(id.index as usize);
+        let Some(state) = state.filter(|s| s.id == id) else {
+            return false;
+        };
+        self.env.release(state, upto);
+        true
+    }
+
     /// Calls `f` for the connection `id`; `None` if it is no longer open.
     pub fn with<R>(
         &mut self,

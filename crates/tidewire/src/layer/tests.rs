@@ -1,13 +1,15 @@
 //! A layer that changes every byte, and so would show if it lost or delayed one; two of them are
 //! invisible.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::Inner;
 use crate::sim::chunking::{self, Feed};
-use crate::sim::tests::services::{Echo, SLEEP, Sleepy, Sums};
+use crate::sim::tests::services::{Echo, Owes, SLEEP, Sleepy, Sums};
 use crate::sim::{Conditions, Outcome, PlainState, Sim};
 use crate::{
     Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
@@ -387,4 +389,48 @@ where
 fn half_close_reaches_through_layers() {
     half_closed(|| Brief);
     half_closed(|| Over(Over(Brief, low_marks()), low_marks()));
+}
+
+/// Owes through a layer, and releases up to a mark at each signal.
+struct OwesOver(Arc<AtomicU8>);
+
+impl Service for OwesOver {
+    type Conn = Inverted<Owes>;
+    fn on_loop(&self, at: LoopHandle<()>) -> LoopHandle<()> {
+        at
+    }
+    fn accept(&self, _: &Peer, _: &mut LoopHandle<()>) -> Result<Inverted<Owes>, Refusal> {
+        Ok(Inverted(Inner::new(Owes, Limits::default())))
+    }
+    fn woken(&self, local: &mut LoopHandle<()>, all: &mut Conns<'_, Inverted<Owes>>) {
+        let upto = u64::from(self.0.load(SeqCst));
+        all.each(local, |layer, cx| {
+            layer.0.release(upto, cx);
+            layer.pump(cx);
+        });
+    }
+}
+
+#[test]
+fn what_the_inner_protocol_holds_is_not_taken_before_its_release() {
+    for seed in 0..30 {
+        let mark = Arc::new(AtomicU8::new(0));
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let service = sim.service(at, OwesOver(mark.clone()), Limits::default());
+        let addr = sim.listen(service);
+        let peer = sim.plain(addr);
+        sim.send(peer, &invert(b"abc."));
+        let mut run = |upto: u8, want: &[u8]| {
+            mark.store(upto, SeqCst);
+            sim.local(service).signal();
+            // Far longer than an idle or lingering connection is kept.
+            assert_eq!(sim.run_until_quiet(Duration::from_secs(600)), Outcome::Idle);
+            assert_eq!(sim.received(peer), invert(want), "seed {seed}");
+            sim.state(peer)
+        };
+        assert_eq!(run(b'`', b""), PlainState::Open, "seed {seed}");
+        assert_eq!(run(b'b', b"ab"), PlainState::Open, "seed {seed}");
+        assert_eq!(run(b'c', b"abc"), PlainState::Ended, "seed {seed}");
+    }
 }

@@ -440,7 +440,7 @@ impl Fed {
     /// before `until`. False if there is nothing of either.
     fn progress(&mut self, until: Instant) -> bool {
         let state = self.core.states.get(CONN as usize);
-        if state.is_some_and(|s| !s.out.is_empty()) {
+        if state.is_some_and(|s| s.out.may_send()) {
             self.grant();
             return true;
         }

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
 use crate::record::Event;
-use crate::roles::{Amplify, Echo, Receives, echo};
+use crate::roles::{Amplify, Echo, Publishes, Receives, echo};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -380,16 +380,9 @@ fn unread_bytes_are_told_at_the_end(v: Variant) {
 }
 
 fn hard_output_limit_closes(v: Variant) {
-    let server = Setup::on(v).limits(|l| l.output_hard = 1 << 20).start(|| {
-        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
-            input.consume(input.len());
-            // Like a publisher, it does not ask whether there is room.
-            for _ in 0..2000 {
-                cx.link.write(&[1; 1000]);
-            }
-            Next::More
-        })
-    });
+    let server = Setup::on(v)
+        .limits(|l| l.output_hard = 1 << 20)
+        .start(|| Publishes);
     let mut client = server.connect();
     client.send(b"?");
     client.expect_reset();

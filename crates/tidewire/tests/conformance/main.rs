@@ -23,6 +23,7 @@ mod dialling;
 mod ending;
 mod flow;
 mod half_close;
+mod held;
 mod idle;
 mod lifecycle;
 mod options;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     let cases: Vec<case::Case> = [
         lifecycle::cases(),
         flow::cases(),
+        held::cases(),
         ending::cases(),
         half_close::cases(),
         timers::cases(),

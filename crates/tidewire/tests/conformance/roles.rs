@@ -57,6 +57,19 @@ impl Role for Amplify {
     }
 }
 
+/// Answers with 2 MB and, like a publisher, does not ask whether there is room.
+pub(crate) struct Publishes;
+
+impl Role for Publishes {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        input.consume(input.len());
+        for _ in 0..2000 {
+            cx.link.write(&[1; 1000]);
+        }
+        Next::More
+    }
+}
+
 /// `n` bytes that look random and differ with `seed`.
 pub(crate) fn noise(seed: u64, n: usize) -> Vec<u8> {
     let mut rng = Rng(seed);

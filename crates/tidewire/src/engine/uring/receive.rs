@@ -158,7 +158,7 @@ impl Sockets<'_> {
             if receiver.sweep.is_some() && (state.paused || state.input_ended) {
                 self.swept.push(index);
             }
-            if idle && state.is_open() && (state.paused || state.input_ended) {
+            if idle && state.shows_nothing() {
                 self.watch(index);
             }
         }

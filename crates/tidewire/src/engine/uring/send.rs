@@ -75,7 +75,7 @@ impl Sockets<'_> {
         let fd = Fd(sock.fd.as_fd().as_raw_fd());
         let token = Token::new(Kind::Send, sock.generation, index);
         let state = &mut core.states[index as usize];
-        debug_assert!(!state.send_blocked && !state.out.is_empty());
+        debug_assert!(!state.send_blocked && state.out.may_send());
         state.send_blocked = true;
         let entry = match state.out.single() {
             Some(bytes) => {

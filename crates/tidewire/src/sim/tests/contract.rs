@@ -1,9 +1,10 @@
 //! What connections may rely on, reaching across loops, and stopping.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::services::Sums;
+use super::services::{Owes, Sums};
 use crate::sim::{Conditions, Outcome, PlainState, Sim};
 use crate::{
     Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
@@ -149,4 +150,55 @@ fn a_stop_cuts_what_does_not_end_in_time() {
     assert_eq!(sim.counters(at).closed_for(Closed::StopDeadline), 1);
     let reset = PlainState::Failed(std::io::ErrorKind::ConnectionReset);
     assert!(matches!(sim.state(peer), PlainState::Ended) || sim.state(peer) == reset);
+}
+
+/// Releases for all what is owed up to a mark, at each signal.
+struct Clerks(Arc<AtomicU64>);
+
+impl Service for Clerks {
+    type Conn = Owes;
+    fn on_loop(&self, at: LoopHandle<()>) -> LoopHandle<()> {
+        at
+    }
+    fn accept(&self, _: &Peer, _: &mut LoopHandle<()>) -> Result<Owes, Refusal> {
+        Ok(Owes)
+    }
+    fn woken(&self, _: &mut LoopHandle<()>, all: &mut Conns<'_, Owes>) {
+        all.release_all(self.0.load(SeqCst));
+    }
+}
+
+#[test]
+fn what_waits_for_a_mark_is_sent_when_it_is_released() {
+    for seed in 0..50 {
+        let mark = Arc::new(AtomicU64::new(0));
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let service = sim.service(at, Clerks(mark.clone()), Limits::default());
+        let addr = sim.listen(service);
+        let (patient, leaver, stays) = (sim.plain(addr), sim.plain(addr), sim.plain(addr));
+        for peer in [patient, leaver, stays] {
+            sim.send(peer, b"abc");
+        }
+        sim.send(patient, b".");
+        let release = |sim: &mut Sim, upto: u8| {
+            mark.store(u64::from(upto), SeqCst);
+            sim.local(service).signal();
+        };
+        // Hours pass: nobody is idle, slow or lingers.
+        assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+        assert_eq!(sim.counters(at).closed_total(), 0, "seed {seed}");
+        sim.close(leaver, true);
+        assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+        assert_eq!(sim.counters(at).closed_for(Closed::Reset), 1, "seed {seed}");
+        release(&mut sim, b'b');
+        assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
+        assert_eq!(sim.received(patient), b"ab", "seed {seed}");
+        assert_eq!(sim.received(stays), b"ab", "seed {seed}");
+        release(&mut sim, b'c');
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(sim.received(patient), b"abc", "seed {seed}");
+        assert_eq!(sim.state(patient), PlainState::Ended, "seed {seed}");
+        assert_eq!(sim.received(stays), b"abc", "seed {seed}");
+    }
 }

@@ -180,3 +180,23 @@ impl Protocol for Sending {
         report.closed.push(why);
     }
 }
+
+/// Confirms each byte when the mark of its value is released; `.` finishes. A handle to its loop is the
+/// local state.
+pub(crate) struct Owes;
+
+impl Protocol for Owes {
+    type Local = LoopHandle<()>;
+    type Message = ();
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        for &byte in input.bytes() {
+            if byte == b'.' {
+                cx.link.finish();
+            }
+            cx.link.hold_until(u64::from(byte));
+            cx.link.write(&[byte]);
+        }
+        input.consume(input.len());
+        Next::More
+    }
+}

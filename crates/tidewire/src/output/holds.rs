@@ -1,0 +1,81 @@
+//! Output that is queued and may not be sent yet: what is written behind a *mark* leaves only when
+//! that mark is released.
+//!
+//! The queue itself knows nothing of marks. Beside it stand pairs of a position in the stream and
+//! the mark that what was written from there on waits for, so that writing costs nothing for it and
+//! sending one comparison.
+
+use std::collections::VecDeque;
+
+/// The marks of one connection. Made when the first is set.
+#[derive(Default)]
+pub(crate) struct Holds {
+    /// Bytes that have left the queue: the position of its front.
+    front: u64,
+    /// Position and mark of each stretch that waits, in order; both rise strictly.
+    marks: VecDeque<(u64, u64)>,
+    /// Marks up to this one are released.
+    released: u64,
+    /// On the list of its loop and service; see [`Barrier`](super::Barrier).
+    pub(crate) listed: bool,
+}
+
+/// Marks for which room is kept while none is set.
+const KEEP: usize = 64;
+
+impl Holds {
+    /// What is written behind the `len` bytes that are queued waits for `mark`. A mark below the one
+    /// before is as good as that one, because what is written leaves in order.
+    pub(crate) fn hold(&mut self, mark: u64, len: usize) {
+        let floor = self.marks.back().map_or(self.released, |&(_, last)| last);
+        if mark <= floor {
+            return;
+        }
+        let at = self.front + len as u64;
+        match self.marks.back_mut() {
+            // Nothing was written behind the last one.
+            Some(last) if last.0 == at => last.1 = mark,
+            _ => self.marks.push_back((at, mark)),
+        }
+    }
+
+    /// Releases marks up to `upto`; whether anything waited for one of them.
+    pub(crate) fn release(&mut self, upto: u64) -> bool {
+        self.released = self.released.max(upto);
+        let mut some = false;
+        while self.marks.front().is_some_and(|&(_, mark)| mark <= upto) {
+            self.marks.pop_front();
+            some = true;
+        }
+        if self.marks.is_empty() && self.marks.capacity() > KEEP {
+            self.marks = VecDeque::new();
+        }
+        some
+    }
+
+    /// The first `n` queued bytes have gone.
+    #[inline]
+    pub(crate) fn advance(&mut self, n: usize) {
+        self.front += n as u64;
+    }
+
+    /// How many of `len` queued bytes may be sent.
+    #[inline]
+    pub(crate) fn sendable(&self, len: usize) -> usize {
+        match self.marks.front() {
+            Some(&(at, _)) => (at - self.front) as usize,
+            None => len,
+        }
+    }
+
+    /// Marks that are waited for.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Whether a mark is set that is not released.
+    pub(crate) fn any(&self) -> bool {
+        !self.marks.is_empty()
+    }
+}
