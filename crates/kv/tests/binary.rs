@@ -6,11 +6,11 @@ use std::time::Duration;
 use tidewire::Closed;
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire_kv::binary::{encode_read, encode_response, encode_write};
-use tidewire_kv::service::BinaryService;
+use tidewire_kv::service::{BinaryService, Settings};
 use tidewire_kv::store::Store;
 
 fn service() -> BinaryService {
-    BinaryService::new(Arc::new(
+    BinaryService::open(Arc::new(
         Store::new(tidewire_kv::store::Settings::default()),
     ))
 }
@@ -106,8 +106,14 @@ fn what_is_not_the_protocol_ends_the_connection_and_stores_nothing() {
 #[test]
 fn what_the_protocol_cannot_carry_reads_as_nothing() {
     let store = Arc::new(Store::new(tidewire_kv::store::Settings::default()));
-    let service = BinaryService::new(store.clone());
-    let redis = tidewire_kv::service::RespService::new(store, Default::default());
+    let service = BinaryService::open(store.clone());
+    let redis = tidewire_kv::service::RespService::new(
+        store,
+        Settings {
+            protected: false,
+            ..Settings::default()
+        },
+    );
     let text = format!(
         "SET short {}\r\nSET long {}\r\nLPUSH list x\r\nSET gone x PX 1\r\n",
         "x".repeat(255),

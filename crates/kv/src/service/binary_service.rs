@@ -4,12 +4,17 @@
 //! holds something else than a string, or a value too long for the protocol's one byte of length,
 //! answers as a miss does, with an empty value, and is counted. A WRITE that the store refuses for
 //! lack of memory ends the connection: an answer could only pretend.
+//!
+//! The protocol knows no password. So where the store has one, at the start or since, this service
+//! turns everybody away, unless it was told to serve them all the same; and without one, clients of
+//! other hosts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire::{Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service};
 
+use super::resp_service::RespService;
 use super::stats::Count;
 use crate::binary::{self, Request, Step};
 use crate::commands::{self, Spec};
@@ -81,18 +86,31 @@ struct Totals {
 #[derive(Clone)]
 pub struct BinaryService {
     store: Arc<Store>,
+    guard: Option<RespService>,
     totals: Arc<Mutex<Totals>>,
     get: &'static Spec,
     set: &'static Spec,
 }
 
 impl BinaryService {
-    /// Serves database 0 of `store`.
+    /// Serves database 0 of `store` to everybody who connects.
     #[must_use]
-    pub fn new(store: Arc<Store>) -> BinaryService {
+    pub fn open(store: Arc<Store>) -> BinaryService {
+        BinaryService::new(store, None)
+    }
+
+    /// Serves database 0 of the store of `resp`, and heeds what guards that: with a password,
+    /// nobody is served; in protected mode, only clients on this host.
+    #[must_use]
+    pub fn guarded(resp: &RespService) -> BinaryService {
+        BinaryService::new(resp.shared().store.clone(), Some(resp.clone()))
+    }
+
+    fn new(store: Arc<Store>, guard: Option<RespService>) -> BinaryService {
         let command = |name| commands::find(name).expect("one of the basic commands");
         BinaryService {
             store,
+            guard,
             totals: Arc::default(),
             get: command(b"get"),
             set: command(b"set"),
@@ -139,6 +157,7 @@ impl Service for BinaryService {
         lock(&self.totals).running.push(counts.clone());
         BinaryLocal {
             store: self.store.clone(),
+            guard: self.guard.clone(),
             totals: self.totals.clone(),
             counts,
             replies: Vec::new(),
@@ -148,7 +167,11 @@ impl Service for BinaryService {
         }
     }
 
-    fn accept(&self, _: &Peer, _: &mut BinaryLocal) -> Result<BinaryConn, Refusal> {
+    fn accept(&self, from: &Peer, local: &mut BinaryLocal) -> Result<BinaryConn, Refusal> {
+        let denies = |guard: &RespService| guard.shared().config.denies(from);
+        if local.is_shut() || self.guard.as_ref().is_some_and(denies) {
+            return Err(Refusal::Protected);
+        }
         Ok(BinaryConn)
     }
 }
@@ -156,6 +179,7 @@ impl Service for BinaryService {
 /// State of one loop.
 pub struct BinaryLocal {
     store: Arc<Store>,
+    guard: Option<RespService>,
     totals: Arc<Mutex<Totals>>,
     counts: Arc<Counts>,
     /// Where replies are put together; empty between calls.
@@ -164,6 +188,14 @@ pub struct BinaryLocal {
     scratch: Reply,
     get: &'static Spec,
     set: &'static Spec,
+}
+
+impl BinaryLocal {
+    /// Whether the store has a password, which nobody can show here.
+    fn is_shut(&self) -> bool {
+        let guard = self.guard.as_ref();
+        guard.is_some_and(|resp| resp.shared().config.needs_password())
+    }
 }
 
 impl Drop for BinaryLocal {
@@ -190,6 +222,10 @@ impl Protocol for BinaryConn {
     type Message = ();
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if cx.local.is_shut() {
+            cx.link.finish_because("a password has been set");
+            return Next::More;
+        }
         let mut replies = std::mem::take(&mut cx.local.replies);
         let next = serve(input, &mut replies, cx);
         replies.clear();

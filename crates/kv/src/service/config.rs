@@ -128,6 +128,21 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "protected-mode",
+        read: |s| yes_no(s.config.protected.load(Relaxed)).to_string(),
+        write: Some(|s, value, take| {
+            let on = match value.to_ascii_lowercase().as_str() {
+                "yes" => true,
+                "no" => false,
+                _ => return Err("argument must be 'yes' or 'no'".to_string()),
+            };
+            if take {
+                s.config.protected.store(on, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "requirepass",
         read: |s| s.config.password().unwrap_or_default(),
         write: Some(|s, value, take| {
@@ -244,6 +259,10 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
         let _ = write(&call.shared, &value, true);
     }
     call.reply.ok();
+}
+
+fn yes_no(on: bool) -> &'static str {
+    if on { "yes" } else { "no" }
 }
 
 fn between(value: &str, least: i64, most: i64) -> Result<i64, String> {

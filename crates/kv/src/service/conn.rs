@@ -29,6 +29,11 @@ const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
+/// What a client of another host is told while there is no password.
+const DENIED: &[u8] = b"-DENIED this server has no password, so it serves only clients on its own \
+host. From there, CONFIG SET requirepass gives it one; CONFIG SET protected-mode no, or the option \
+--open of its command, opens it to everybody.\r\n";
+
 /// One connection of a [`RespService`](super::RespService).
 pub struct RespConn {
     parser: Parser,
@@ -40,6 +45,8 @@ pub struct RespConn {
     pub(crate) wait: Option<Box<Wait>>,
     /// How often it has waited: names the wait.
     pub(crate) waits: u64,
+    /// From another host, and there is no password: told so, and ended.
+    denied: bool,
 }
 
 impl std::fmt::Debug for RespConn {
@@ -71,6 +78,9 @@ impl Protocol for RespConn {
     type Message = Message;
 
     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.denied {
+            return turn_away(cx);
+        }
         let shared = &cx.local.shared;
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
         let card = Card::new(
@@ -196,6 +206,15 @@ impl RespConn {
             id: None,
             wait: None,
             waits: 0,
+            denied: false,
+        }
+    }
+
+    /// For a client that is not let in.
+    pub(crate) fn denied() -> RespConn {
+        RespConn {
+            denied: true,
+            ..RespConn::new(false)
         }
     }
 
@@ -422,6 +441,20 @@ impl RespConn {
             cx.link.write(bytes);
         }
     }
+}
+
+/// Tells a client of another host why it is not served.
+fn turn_away(cx: &mut Cx<'_, RespConn>) {
+    cx.local.stats.denied.add(1);
+    let peer = cx.link.peer();
+    if let Some(held_back) = cx.local.shared.denials.pass(cx.link.now()) {
+        tracing::warn!(
+            %peer.addr, held_back,
+            "a client of another host was denied: set a password, or open the service on purpose"
+        );
+    }
+    cx.link.write(DENIED);
+    cx.link.finish_because("protected mode");
 }
 
 /// Those of a batch's commands that use keys, and may be run. Their arguments start at `from`.

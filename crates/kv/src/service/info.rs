@@ -200,6 +200,7 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
             since(|s| &s.slow_subscribers),
         );
         line(text, "clients_timed_out", since(|s| &s.timed_out));
+        line(text, "denied_connections", since(|s| &s.denied));
     });
     let store = shared.store.stats();
     line(text, "rejected_connections", 0);

@@ -47,6 +47,11 @@ impl RespService {
         swept.pause
     }
 
+    /// What guards the store, for another service on it to heed.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Connections that are open.
     #[must_use]
     pub fn clients(&self) -> usize {
@@ -81,8 +86,13 @@ impl Service for RespService {
         RespLocal::new(self.shared.clone(), at)
     }
 
-    fn accept(&self, _: &Peer, _: &mut RespLocal) -> Result<RespConn, Refusal> {
-        Ok(RespConn::new(!self.shared.config.needs_password()))
+    fn accept(&self, from: &Peer, _: &mut RespLocal) -> Result<RespConn, Refusal> {
+        let config = &self.shared.config;
+        Ok(if config.denies(from) {
+            RespConn::denied()
+        } else {
+            RespConn::new(!config.needs_password())
+        })
     }
 
     fn woken(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {

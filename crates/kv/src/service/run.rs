@@ -39,6 +39,9 @@ impl RespConn {
     ) -> Outcome {
         let start = reply.len();
         let Some(entry) = entry else {
+            if is_http(args[0]) {
+                return self.repel(cx);
+            }
             return self.reject(None, &unknown_command(args), reply, cx);
         };
         if !entry.takes(args.len()) {
@@ -261,6 +264,24 @@ impl RespConn {
         Outcome::Done
     }
 
+    /// Ends a connection that a web page made a browser open: not a byte is answered, and what
+    /// stands behind, which the page chose, is not run.
+    #[cold]
+    fn repel(&mut self, cx: &mut Cx<'_, RespConn>) -> Outcome {
+        cx.local.stats.protocol_errors.add(1);
+        let peer = cx.link.peer();
+        if let Some(held_back) = cx.local.shared.intrusions.pass(cx.link.now()) {
+            tracing::warn!(
+                %peer.addr, held_back,
+                "an HTTP request came to the Redis port, perhaps sent by a web page to attack this \
+                 server: closing the connection"
+            );
+        }
+        self.session.closing = true;
+        cx.link.finish_because("an HTTP request");
+        Outcome::Done
+    }
+
     /// Takes back a reply that the client does not want to hear.
     fn silence(&mut self, reply: &mut Reply, start: usize) {
         match self.session.replies {
@@ -276,6 +297,12 @@ impl RespConn {
             }
         }
     }
+}
+
+/// Whether this is no command but what a line of an HTTP request begins with: a method that pages
+/// may use with a body of their own, or the header that every request has.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// Counts an error reply by its first word.

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use tidewire::Limits;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tidewire::{Limits, Peer};
 
 use crate::resp::Bounds;
 
@@ -13,6 +15,9 @@ use crate::resp::Bounds;
 pub struct Settings {
     /// What clients must say with AUTH or HELLO first. Default: none, everybody may do everything.
     pub password: Option<String>,
+    /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
+    /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
+    pub protected: bool,
     /// Unconsumed input of one connection, and so the largest command; less than 4 GiB. A larger
     /// one is refused as soon as it is announced, with an error, and the connection closes.
     /// Default 1 GiB; memory grows with what was sent, not with what was announced.
@@ -37,6 +42,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             password: None,
+            protected: true,
             query_buffer: 1 << 30,
             bulk_max: 512 << 20,
             client_output: 1 << 30,
@@ -67,6 +73,7 @@ impl Settings {
 pub(crate) struct Config {
     password: RwLock<Option<String>>,
     needs_password: AtomicBool,
+    pub(crate) protected: AtomicBool,
     pub(crate) query_buffer: usize,
     pub(crate) client_output: usize,
     pub(crate) stall: Option<Duration>,
@@ -84,6 +91,7 @@ impl Config {
         Config {
             needs_password: AtomicBool::new(settings.password.is_some()),
             password: RwLock::new(settings.password),
+            protected: AtomicBool::new(settings.protected),
             query_buffer: settings.query_buffer.min(u32::MAX as usize),
             client_output: settings.client_output,
             stall: settings.stall,
@@ -107,6 +115,12 @@ impl Config {
 
     pub(crate) fn needs_password(&self) -> bool {
         self.needs_password.load(Relaxed)
+    }
+
+    /// Whether this peer is turned away: it is on another host, and nobody would ask it for a
+    /// password.
+    pub(crate) fn denies(&self, peer: &Peer) -> bool {
+        self.protected.load(Relaxed) && !self.needs_password() && !peer.is_local()
     }
 
     pub(crate) fn password(&self) -> Option<String> {
@@ -133,8 +147,25 @@ impl Config {
     }
 }
 
-/// Compares in a time that tells the length only.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    let differ = a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y));
-    a.len() == b.len() && std::hint::black_box(differ) == 0
+/// Compares in a time that tells nothing of the secret, its length included: hashes are compared.
+fn same(secret: &[u8], given: &[u8]) -> bool {
+    Sha256::digest(secret).ct_eq(&Sha256::digest(given)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_password_is_accepted() {
+        let config = Config::new(Settings {
+            password: Some("s3cret".into()),
+            ..Settings::default()
+        });
+        assert!(config.accepts(b"default", b"s3cret"));
+        for wrong in [&b""[..], b"s3cre", b"s3cret ", b"S3cret", b"s3cret\0"] {
+            assert!(!config.accepts(b"default", wrong), "{wrong:?}");
+        }
+        assert!(!config.accepts(b"root", b"s3cret"));
+    }
 }

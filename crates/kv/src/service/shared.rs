@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::clients::Clients;
 use super::message::Message;
@@ -12,9 +13,13 @@ use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
 use super::stats::{Rate, Stats};
 use crate::store::Store;
+use tidewire::Throttle;
 
 /// The shared state as one loop holds it: to hold it once more touches no memory of other loops.
 pub(crate) type Here = Rc<Arc<Shared>>;
+
+/// Between two lines about the same kind of unwelcome client.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The service's shared state.
 pub(crate) struct Shared {
@@ -24,6 +29,9 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub<Message>,
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
+    /// Of log lines about clients that are not let in, and about browsers.
+    pub(crate) denials: Throttle,
+    pub(crate) intrusions: Throttle,
     /// Where clients connect to, if somebody said so.
     local: Mutex<Option<SocketAddr>>,
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
@@ -46,6 +54,8 @@ impl Shared {
             hub: Hub::default(),
             stats: Stats::default(),
             slowlog: SlowLog::default(),
+            denials: Throttle::new(MINUTE),
+            intrusions: Throttle::new(MINUTE),
             local: Mutex::default(),
             paused_until_ms: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),

@@ -50,6 +50,8 @@ pub(crate) struct LoopStats {
     pub(crate) bytes_out: Count,
     pub(crate) errors: Count,
     pub(crate) protocol_errors: Count,
+    /// Clients of other hosts turned away for want of a password.
+    pub(crate) denied: Count,
     /// Subscribers cut because they did not take their messages.
     pub(crate) slow_subscribers: Count,
     /// Connections closed because half a command was all that came, or nothing at all.
@@ -75,6 +77,7 @@ impl LoopStats {
                 (&a.bytes_out, &b.bytes_out),
                 (&a.errors, &b.errors),
                 (&a.protocol_errors, &b.protocol_errors),
+                (&a.denied, &b.denied),
                 (&a.slow_subscribers, &b.slow_subscribers),
                 (&a.timed_out, &b.timed_out),
             ] {

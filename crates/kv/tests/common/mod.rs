@@ -31,7 +31,21 @@ impl World {
         World::under(1, Conditions::calm(), settings)
     }
 
+    /// Clients are on other hosts, and let in without a password.
     pub(crate) fn under(seed: u64, conditions: Conditions, settings: Settings) -> World {
+        let protected = false;
+        World::guarded(
+            seed,
+            conditions,
+            Settings {
+                protected,
+                ..settings
+            },
+        )
+    }
+
+    /// As the settings say.
+    pub(crate) fn guarded(seed: u64, conditions: Conditions, settings: Settings) -> World {
         let mut sim = Sim::under(seed, conditions);
         let limits = settings.limits();
         let service = RespService::new(
