@@ -99,6 +99,7 @@ pub fn native_service(input: &[u8]) {
         fill(&log);
         let settings = Settings {
             read_threads: 0,
+            protected: false,
             read_max: 1 + usize::from(pace) * 4,
             ..Settings::default()
         };

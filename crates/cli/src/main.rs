@@ -11,6 +11,7 @@ mod descriptors;
 mod exit;
 mod log;
 mod read;
+mod secret;
 mod send;
 mod serve;
 mod signals;

@@ -297,7 +297,8 @@ fn tokens_are_asked_for() {
          sha256 = '41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb'\n",
     );
     let server = Server::with(&place, "ingest=0", &["--config", &config]);
-    let token = ["--token", "open sesame"];
+    let secret = place.file("secret", "open sesame\n");
+    let token = ["--token-file", &secret];
     for args in [
         vec!["--stream", "gold"],
         vec!["--stream", "silver", token[0], token[1]],

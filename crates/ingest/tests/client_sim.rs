@@ -76,6 +76,8 @@ fn scenario(
     let settings = Settings {
         window_messages: 1 + (seed % 50) as u32,
         read_threads: 0,
+        // The hosts of the simulated network are all others than the server's.
+        protected: false,
         ..Settings::default()
     };
     let limits = settings.limits();

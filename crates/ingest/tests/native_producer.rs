@@ -8,7 +8,9 @@ mod native;
 use std::time::Duration;
 
 use native::{Frame, World, hello, message, messages, produce, settings};
-use tidewire_ingest::native::codec::{Hello, Level, Produce, Reason, message_header};
+use tidewire_ingest::native::codec::{
+    Begin, Hello, Level, Produce, Reason, Subscribe, message_header,
+};
 use tidewire_ingest::native::{Quota, Settings, Token};
 use tidewire_ingest::testing::SteppedLog;
 use tidewire_log::Policy;
@@ -575,6 +577,31 @@ fn tokens_let_in() {
         }
     }
     assert_eq!(world.counters().refused_unauthorised, 3);
+}
+
+#[test]
+fn without_tokens_other_hosts_are_refused() {
+    let log = SteppedLog::new();
+    let settings = Settings {
+        protected: true,
+        ..settings()
+    };
+    let mut world = World::with(log, settings, 1);
+    let mut producer = world.client(Hello::Produce(produce("a")));
+    world.send(producer, &messages(1..=3));
+    let refused = [refusal(0, Reason::Unauthorised)];
+    assert_eq!(world.frames(&mut producer), refused);
+    let mut reader = world.client(Hello::Subscribe(Subscribe {
+        begin: Begin::Tail,
+        credit: 1 << 20,
+        follow: false,
+        stream: "",
+        cursor: "",
+        token: "",
+    }));
+    assert_eq!(world.frames(&mut reader), refused);
+    assert_eq!(world.counters().refused_unauthorised, 2);
+    assert!(world.stored("a").is_empty());
 }
 
 #[test]

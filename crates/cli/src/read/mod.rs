@@ -3,6 +3,7 @@
 mod show;
 
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -52,9 +53,9 @@ pub(crate) struct Args {
     /// Payloads only, one a line
     #[arg(long)]
     raw: bool,
-    /// A secret, where the server asks for one [default: the environment's TIDEWIRE_TOKEN]
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
+    /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// How long to try to reach the server again when a connection breaks; 0 is not at all
     #[arg(long, default_value = "60s", value_name = "TIME")]
     retry: Span,
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         begin: args.begin(),
         follow: args.follow,
         cursor: args.cursor.clone(),
-        token: token(args.token.as_ref()),
+        token: token(args.token_file.as_deref())?,
         ..Subscribing::default()
     };
     let reader = Reader::connect(&args.to, subscribing, persistence(args.retry));

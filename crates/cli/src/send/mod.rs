@@ -14,6 +14,7 @@ use tidewire_ingest::client::{Error, Level, Persistence, Producer, Producing};
 use self::input::{Bad, Cutter, Format};
 use self::watch::Watch;
 use crate::exit::Failure;
+use crate::secret::Secret;
 use crate::signals::Signals;
 use crate::span::Span;
 
@@ -59,9 +60,9 @@ pub(crate) struct Args {
     /// Sends all of the files after what the server has, instead of skipping that
     #[arg(long)]
     append: bool,
-    /// A secret, where the server asks for one [default: the environment's TIDEWIRE_TOKEN]
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
+    /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// How long to try to reach the server again when a connection breaks; 0 is not at all
     #[arg(long, default_value = "60s", value_name = "TIME")]
     retry: Span,
@@ -75,10 +76,13 @@ pub(crate) fn level(name: &str) -> Result<Level, String> {
     }
 }
 
-/// The secret to show: as given, or from the environment, where other users cannot see it.
-pub(crate) fn token(given: Option<&String>) -> String {
-    let from_environment = || std::env::var("TIDEWIRE_TOKEN").unwrap_or_default();
-    given.cloned().unwrap_or_else(from_environment)
+/// The secret to show: from the file, or from the environment; empty for none.
+pub(crate) fn token(file: Option<&Path>) -> Result<String, Failure> {
+    let secret = match file {
+        Some(path) => Some(Secret::from_file(path)?),
+        None => Secret::from_environment("TIDEWIRE_TOKEN")?,
+    };
+    Ok(secret.map(Secret::into_text).unwrap_or_default())
 }
 
 /// How long to try to reach a server again; zero is not at all.
@@ -150,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let producing = Producing {
         stream: args.stream.clone(),
         producer: args.producer.clone(),
-        token: token(args.token.as_ref()),
+        token: token(args.token_file.as_deref())?,
         level: args.level,
         first_id: args.first_id,
         ..Producing::default()

@@ -8,6 +8,7 @@ use tidewire::{EngineChoice, Placement};
 
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::{ListenAt, Named};
+use super::guard::Open;
 use super::kv::KvOptions;
 use crate::exit::Failure;
 use crate::span::Span;
@@ -66,6 +67,19 @@ pub(crate) struct Options {
     /// ports; may be repeated. Port 0 takes any free port
     #[arg(long, value_name = "SERVICE[/MODE]=ADDR")]
     pub(crate) listen: Vec<ListenAt>,
+
+    /// Lets everybody in who reaches these services, secret or not: all, or names as above with a comma
+    /// in between. Without it kv and ingest, and ack with a level, turn away other hosts until there is
+    /// a password or token; and a port that knows no password is not opened beside one that asks for it
+    #[arg(
+        long,
+        value_name = "SERVICES",
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    pub(crate) open: Vec<Open>,
 
     /// Cores to pin the loops to, such as 0,1 [default: not pinned]
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
@@ -195,6 +209,12 @@ impl Options {
         Ok(options)
     }
 
+    /// Takes the secrets that the environment holds. A flag goes before it, and it before the file.
+    pub(crate) fn take_secrets(&mut self) -> Result<(), Failure> {
+        self.kv.take_secret()?;
+        self.ingest.take_secret()
+    }
+
     /// These, and where one is absent, that of `base`.
     pub(crate) fn over(self, base: Options) -> Options {
         fn list<T>(over: Vec<T>, base: Vec<T>) -> Vec<T> {
@@ -207,6 +227,7 @@ impl Options {
             placement: self.placement.or(base.placement),
             bind: self.bind.or(base.bind),
             listen: list(self.listen, base.listen),
+            open: list(self.open, base.open),
             cpus: list(self.cpus, base.cpus),
             busy_poll: self.busy_poll.or(base.busy_poll),
             idle: self.idle.or(base.idle),

@@ -12,6 +12,7 @@ use tidewire_ingest::native::{self, Quota, Token};
 use tidewire_log::{Policy, Settings, Verify};
 
 use crate::exit::Failure;
+use crate::secret::Secret;
 use crate::size::Size;
 use crate::span::Span;
 
@@ -137,6 +138,17 @@ pub(crate) struct IngestOptions {
     /// Largest payload; only in the file, the flag is that of all services.
     #[arg(skip)]
     pub(crate) payload_max: Option<Size>,
+
+    /// A file whose one line clients must show as their token, for all streams; the environment's
+    /// TIDEWIRE_INGEST_TOKEN does too. More of them, by hash and for some streams, in the configuration
+    /// file [default: none, and only this host is served]
+    #[arg(long = "ingest-token-file", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// The environment's.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) token: Option<Secret>,
 
     /// Secrets that clients must show, if there are any; only in the file.
     #[arg(skip)]
@@ -275,6 +287,8 @@ impl IngestOptions {
             window_bytes: self.window_bytes.or(base.window_bytes),
             readers: self.readers.or(base.readers),
             payload_max: self.payload_max.or(base.payload_max),
+            token: self.token,
+            token_file: self.token_file.or(base.token_file),
             tokens: if self.tokens.is_empty() {
                 base.tokens
             } else {
@@ -283,11 +297,26 @@ impl IngestOptions {
         }
     }
 
+    /// Takes the token that the environment holds, if no flag says where it is.
+    pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
+        if self.token_file.is_none() {
+            self.token = Secret::from_environment("TIDEWIRE_INGEST_TOKEN")?;
+        }
+        Ok(())
+    }
+
     /// The service's own settings; `payload_max` is what the flag for all services says.
     pub(crate) fn settings(&self, payload_max: Option<u32>) -> Result<native::Settings, Failure> {
         let own = native::Settings::default();
         let tokens: Result<Vec<Token>, Failure> =
             self.tokens.iter().map(TokenEntry::token).collect();
+        let mut tokens = tokens?;
+        let secret = match (&self.token, &self.token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(path)) => Some(Secret::from_file(path)?),
+            (None, None) => None,
+        };
+        tokens.extend(secret.map(|secret| Token::new("default", &secret.into_text(), &[])));
         let in_file = self
             .payload_max
             .map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
@@ -311,7 +340,7 @@ impl IngestOptions {
                 bytes: self.quota_bytes.map(|size| size.0),
             },
             readers: self.readers.unwrap_or(own.readers),
-            tokens: tokens?,
+            tokens,
             ..own
         })
     }

@@ -165,12 +165,15 @@ impl FromStr for ListenAt {
 pub(crate) struct Endpoint {
     pub(crate) kind: Kind,
     pub(crate) addr: SocketAddr,
+    /// Asked for with its mode, if it has one, or with a place: not only as one of several.
+    pub(crate) by_name: bool,
 }
 
 /// What is to listen where. Services that are named in neither list are left out; if none is named
 /// at all, everything but discard runs. A service with places of its own gets none by default.
 pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> Vec<Endpoint> {
     let mut kinds: Vec<Kind> = named.iter().flat_map(|named| named.0.clone()).collect();
+    let by_name = |kind: Kind| named.iter().any(|named| named.0 == [kind]);
     if kinds.is_empty() {
         kinds.push(Kind::Echo);
         kinds.extend(Mode::ALL.map(Kind::Ack));
@@ -179,22 +182,27 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
-    let mut add = |kind, addr| {
-        let endpoint = Endpoint { kind, addr };
+    let mut add = |kind, addr: SocketAddr, by_name| {
         // The same service named twice is meant once; two free ports are two.
-        if addr.port() == 0 || !all.contains(&endpoint) {
-            all.push(endpoint);
+        let known = |e: &Endpoint| e.kind == kind && e.addr == addr;
+        if addr.port() == 0 || !all.iter().any(known) {
+            all.push(Endpoint {
+                kind,
+                addr,
+                by_name,
+            });
         }
     };
     for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
         for port in kind.ports() {
-            add(kind, SocketAddr::new(bind, port));
+            add(kind, SocketAddr::new(bind, port), by_name(kind));
         }
     }
     for place in places {
         add(
             place.kind,
             SocketAddr::new(place.ip.unwrap_or(bind), place.port),
+            true,
         );
     }
     all

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -13,6 +14,7 @@ use tidewire_kv::store::{self, Policy, Store};
 use super::endpoint::{Kind, KvMode};
 use super::settings::Settings;
 use crate::exit::Failure;
+use crate::secret::Secret;
 use crate::size::Size;
 use crate::span::Span;
 
@@ -33,10 +35,18 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-databases", long = "kv-databases", value_name = "N")]
     pub(crate) databases: Option<u16>,
 
-    /// What clients must say with AUTH or HELLO first; better kept in the file than on the command
-    /// line, which others can see [default: none]
-    #[arg(id = "kv-password", long = "kv-password", value_name = "TEXT")]
-    pub(crate) password: Option<String>,
+    /// A file whose one line clients must say with AUTH or HELLO first; the environment's
+    /// TIDEWIRE_KV_PASSWORD does too [default: none, and only this host is served]
+    #[arg(
+        id = "kv-password-file",
+        long = "kv-password-file",
+        value_name = "FILE"
+    )]
+    pub(crate) password_file: Option<PathBuf>,
+
+    /// The same in the configuration file or the environment; no flag, which others could see.
+    #[arg(skip)]
+    pub(crate) password: Option<Secret>,
 
     /// Parts of the store with a lock each, rounded up to a power of two [default: 1 if a single loop
     /// has it to itself, else 64]
@@ -116,7 +126,8 @@ impl KvOptions {
             return Err(Failure::usage("--kv-query-buffer: less than 4 GiB"));
         }
         Ok(KvSettings {
-            password: self.password.clone(),
+            password: self.password()?,
+            protected: !settings.is_open(Kind::Kv(KvMode::Resp)),
             query_buffer,
             client_output: bytes(self.client_output, own.client_output),
             subscriber_output: bytes(self.subscriber_output, own.subscriber_output),
@@ -126,13 +137,48 @@ impl KvOptions {
         })
     }
 
+    /// Takes the password that the environment holds, if no flag says where it is.
+    pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
+        if self.password_file.is_none() {
+            self.password = Secret::from_environment("TIDEWIRE_KV_PASSWORD")?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.password_file.is_some() || self.password.is_some()
+    }
+
+    fn password(&self) -> Result<Option<String>, Failure> {
+        let secret = match (&self.password_file, &self.password) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage(
+                    "kv: password and password-file are two secrets: name one of them",
+                ));
+            }
+            (Some(path), None) => Some(Secret::from_file(path)?),
+            (None, password) => password.clone(),
+        };
+        match secret.map(Secret::into_text) {
+            Some(text) if text.is_empty() => Err(Failure::usage("kv: the password is empty")),
+            text => Ok(text),
+        }
+    }
+
     /// These, and where one is absent, that of `base`.
     pub(crate) fn over(self, base: KvOptions) -> KvOptions {
+        // One secret, whichever way it is given.
+        let secret = if self.has_password() {
+            (self.password_file, self.password)
+        } else {
+            (base.password_file, base.password)
+        };
         KvOptions {
             maxmemory: self.maxmemory.or(base.maxmemory),
             policy: self.policy.or(base.policy),
             databases: self.databases.or(base.databases),
-            password: self.password.or(base.password),
+            password_file: secret.0,
+            password: secret.1,
             shards: self.shards.or(base.shards),
             client_output: self.client_output.or(base.client_output),
             subscriber_output: self.subscriber_output.or(base.subscriber_output),
@@ -162,7 +208,11 @@ impl Kv {
             ..settings.limits(limits)
         };
         let resp = RespService::new(store.clone(), own);
-        let binary = BinaryService::new(store);
+        let binary = if settings.is_binary_open() {
+            BinaryService::open(store)
+        } else {
+            BinaryService::guarded(&resp)
+        };
         let ticker = Ticker::start(resp.clone()).map_err(|e| {
             Failure::usage(format!("cannot start the thread that expires keys: {e}"))
         })?;

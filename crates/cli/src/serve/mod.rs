@@ -7,6 +7,7 @@
 mod args;
 mod durable;
 mod endpoint;
+mod guard;
 mod kv;
 mod log;
 mod logging;
@@ -36,6 +37,7 @@ use crate::signals::Signals;
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let settings = Settings::from(args)?;
     logging::start(settings.log_format, settings.log.as_deref())?;
+    settings.warn_of_strangers();
     let descriptors = descriptors::raise_limit();
     if settings.engine == EngineChoice::Threads {
         allocator::small_pages();

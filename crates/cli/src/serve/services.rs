@@ -132,6 +132,7 @@ impl Acks {
         if let Some(most) = settings.max_payload {
             classic.payload_max = most;
         }
+        classic.protected = settings.ack_level != Level::None && !settings.is_open(Kind::Ack(mode));
         let limits = settings.limits(classic.limits());
         if settings.ack_level == Level::None {
             let service = Arc::new(ClassicService::new(classic, Counted::default()));

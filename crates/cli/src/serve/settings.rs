@@ -1,6 +1,7 @@
 //! Settings, complete and checked: what the rest of `serve` works with.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
@@ -9,6 +10,7 @@ use tidewire_ingest::{Level, native};
 use super::args::{Args, LogFormat, Options};
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
+use super::guard::Open;
 use super::kv::KvOptions;
 use crate::exit::Failure;
 use crate::span::Span;
@@ -42,13 +44,20 @@ pub(crate) struct Settings {
     /// Where its messages go.
     pub(crate) ack_stream: String,
     pub(crate) kv: KvOptions,
+    /// Services that turn nobody away.
+    pub(crate) open: Vec<Open>,
+    pub(crate) ingest_token_file: Option<PathBuf>,
+    /// The binary port was not opened, because the store has a password.
+    pub(crate) binary_left_out: bool,
 }
 
 impl Settings {
     pub(crate) fn from(args: Args) -> Result<Settings, Failure> {
+        let mut flags = args.options;
+        flags.take_secrets()?;
         let options = match &args.config {
-            Some(path) => args.options.over(Options::read(path)?),
-            None => args.options,
+            Some(path) => flags.over(Options::read(path)?),
+            None => flags,
         };
         if options.workers == Some(0) {
             return Err(Failure::usage(
@@ -57,7 +66,7 @@ impl Settings {
         }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let ingest = options.ingest.settings(options.max_payload)?;
-        Ok(Settings {
+        let mut settings = Settings {
             endpoints: endpoints(&options.services, &options.listen, bind),
             engine: options.engine.unwrap_or_default(),
             workers: options.workers.unwrap_or_else(cores),
@@ -86,7 +95,13 @@ impl Settings {
             ack_level: options.ack.level.unwrap_or_default(),
             ack_stream: options.ack.stream.unwrap_or_else(|| "default".into()),
             kv: options.kv,
-        })
+            open: options.open,
+            ingest_token_file: options.ingest.token_file,
+            binary_left_out: false,
+        };
+        settings.close_side_doors()?;
+        settings.ingest.protected = !settings.is_open(Kind::Ingest);
+        Ok(settings)
     }
 }
 

@@ -53,6 +53,9 @@ pub struct Classic {
     /// was complete before it is acknowledged, then the connection is finished, logged and counted
     /// in [`Counters::oversized`](crate::classic::Counters::oversized).
     pub payload_max: u32,
+    /// Resets connections from other hosts: these protocols know no secret. Default false, which suits
+    /// messages that are counted and dropped.
+    pub protected: bool,
 }
 
 /// Largest chunk that a builder allows: what may lie behind a message that is just complete.
@@ -93,6 +96,7 @@ impl Classic {
             form,
             policy,
             payload_max: PAYLOAD_MAX,
+            protected: false,
         }
     }
 

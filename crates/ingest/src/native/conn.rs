@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Closed, Cx, Input, Next, Protocol};
+use tidewire::{Closed, Cx, Input, Next, Peer, Protocol};
 use tidewire_log::{Progress, Refused};
 
 use super::codec::{self, Hello, Malformed, Produce, Read, Reason, ServerFrame, Subscribe};
@@ -15,6 +15,9 @@ use super::producer::Producer;
 use super::reader::Reader;
 use super::service::{IngestLocal, Owed, Shared};
 use super::tokens;
+
+/// What clients of other hosts are told while there are no tokens.
+const PROTECTED: &str = "this server has no tokens, so it serves only clients on its own host";
 
 /// The stream of those who name none.
 const DEFAULT_STREAM: &str = "default";
@@ -89,6 +92,13 @@ impl IngestConn {
             Ok(()) if cx.link.paused() => Next::Paused,
             Ok(()) if !cx.link.is_closing() => self.received(input, cx),
             Ok(()) | Err(TurnedAway::Busy) => Next::More,
+            Err(TurnedAway::Protected) => {
+                if let Some(held_back) = self.shared.denials.pass(cx.link.now()) {
+                    tracing::warn!(peer = %cx.link.peer().addr, held_back, "refused: {PROTECTED}");
+                }
+                refuse_and_close(cx, 0, Reason::Unauthorised, 0, PROTECTED);
+                Next::More
+            }
             Err(TurnedAway::For(reason, retry_after)) => {
                 refuse_and_close(cx, 0, reason, millis(retry_after), reason.name());
                 Next::More
@@ -97,7 +107,7 @@ impl IngestConn {
     }
 
     fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), TurnedAway> {
-        let stream = self.admit(hello.stream, hello.token)?;
+        let stream = self.admit(cx.link.peer(), hello.stream, hello.token)?;
         let mut begun = Producer::begin(&self.shared, stream, hello, cx);
         if matches!(begun, Err(Refused::Busy)) {
             // Once more, because there may be room since, and nobody has been told to ring for it.
@@ -118,7 +128,7 @@ impl IngestConn {
         hello: &Subscribe<'_>,
         cx: &mut Cx<'_, Self>,
     ) -> Result<(), TurnedAway> {
-        let stream = self.admit(hello.stream, hello.token)?;
+        let stream = self.admit(cx.link.peer(), hello.stream, hello.token)?;
         if self.shared.readers.fetch_add(1, Relaxed) >= self.shared.settings.readers {
             self.shared.readers.fetch_sub(1, Relaxed);
             return Err(Reason::TooMany.into());
@@ -131,13 +141,17 @@ impl IngestConn {
     }
 
     /// The stream that is meant, if the token is good for it.
-    fn admit<'a>(&self, stream: &'a str, token: &str) -> Result<&'a str, TurnedAway> {
+    fn admit<'a>(&self, peer: &Peer, stream: &'a str, token: &str) -> Result<&'a str, TurnedAway> {
         let stream = if stream.is_empty() {
             DEFAULT_STREAM
         } else {
             stream
         };
-        if tokens::allowed(&self.shared.settings.tokens, token, stream) {
+        let settings = &self.shared.settings;
+        if settings.protected && settings.tokens.is_empty() && !peer.is_local() {
+            return Err(TurnedAway::Protected);
+        }
+        if tokens::allowed(&settings.tokens, token, stream) {
             Ok(stream)
         } else {
             Err(Reason::Unauthorised.into())
@@ -279,6 +293,8 @@ impl Protocol for IngestConn {
 enum TurnedAway {
     /// The queue of the log is full: it has to wait.
     Busy,
+    /// It comes from another host, and there are no tokens to ask for.
+    Protected,
     /// It is refused, and may be tried again after a time where that is not zero.
     For(Reason, Duration),
 }

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
-use tidewire::{ConnId, Conns, LoopHandle, Peer, Refusal, Service};
+use tidewire::{ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
 use tidewire_log::{Log, Ticket, Watch};
 
 use super::conn::{IngestConn, Message};
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     pub(super) sessions: Sessions,
     pub(super) pool: Pool,
     pub(super) readers: AtomicUsize,
+    /// Of log lines about clients of other hosts that are not let in.
+    pub(super) denials: Throttle,
     alarm: Arc<Alarm<Message>>,
     tally: Tally,
     /// Has the log ring the alarm.
@@ -54,6 +57,7 @@ impl IngestService {
                 sessions: Sessions::default(),
                 pool: Pool::new(settings.read_threads, &log),
                 readers: AtomicUsize::new(0),
+                denials: Throttle::new(Duration::from_secs(60)),
                 alarm,
                 tally: Tally::default(),
                 _watch: watch,

@@ -30,6 +30,8 @@ pub struct Settings {
     pub quota: Quota,
     /// Tokens, one of which every client must show. Default none: everybody is let in.
     pub tokens: Vec<Token>,
+    /// Without tokens, clients of other hosts are refused as unauthorised. Default true.
+    pub protected: bool,
     /// Readers at once; one more is refused. Each holds up to three reads of memory. Default 1,024.
     pub readers: usize,
     /// Most bytes of one read. Default 256 KiB.
@@ -50,6 +52,7 @@ impl Default for Settings {
             hello_within: Duration::from_secs(5),
             quota: Quota::default(),
             tokens: Vec::new(),
+            protected: true,
             readers: 1024,
             read_max: 256 << 10,
             read_threads: 2,

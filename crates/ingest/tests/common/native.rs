@@ -15,6 +15,8 @@ use tidewire_ingest::testing::SteppedLog;
 pub(crate) fn settings() -> Settings {
     Settings {
         read_threads: 0,
+        // The hosts of the simulated network are all others than the server's.
+        protected: false,
         ..Settings::default()
     }
 }

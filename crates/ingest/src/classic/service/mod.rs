@@ -95,7 +95,10 @@ impl<S: Sink> Service for ClassicService<S> {
         }
     }
 
-    fn accept(&self, _: &Peer, _: &mut ClassicLocal<S>) -> Result<ClassicConn<S>, Refusal> {
+    fn accept(&self, from: &Peer, _: &mut ClassicLocal<S>) -> Result<ClassicConn<S>, Refusal> {
+        if self.shared.classic.protected && !from.is_local() {
+            return Err(Refusal::Protected);
+        }
         Ok(ClassicConn {
             shared: self.shared.clone(),
             opened: Instant::default(),

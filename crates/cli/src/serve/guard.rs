@@ -1,0 +1,182 @@
+//! Who is let in. A service that asks nobody for a secret serves only this host, unless `--open` says
+//! that everybody who reaches it may use it; and a secret guards every port of what it guards.
+
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer};
+use tidewire_ingest::Level;
+
+use super::endpoint::{Endpoint, Kind, KvMode, Named};
+use super::settings::Settings;
+use crate::exit::Failure;
+use crate::secret;
+
+/// Services that are open to everybody who reaches them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Open {
+    All,
+    These(Named),
+}
+
+impl Open {
+    fn covers(&self, kind: Kind) -> bool {
+        match self {
+            Open::All => true,
+            Open::These(named) => named.0.contains(&kind),
+        }
+    }
+}
+
+impl FromStr for Open {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Open, String> {
+        match text {
+            "all" => Ok(Open::All),
+            _ => text.parse().map(Open::These),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Open {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Open, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+/// How the clients of a listener are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    /// They must show a secret.
+    Secret,
+    /// Only those of this host are served.
+    ThisHost,
+    /// Nobody is turned away, as `--open` says.
+    Open,
+    /// Nobody is turned away: nothing is kept here that could be read or spoiled.
+    Harmless,
+}
+
+impl Settings {
+    /// Whether everybody who reaches this service may use it.
+    pub(crate) fn is_open(&self, kind: Kind) -> bool {
+        self.open.iter().any(|open| open.covers(kind))
+    }
+
+    /// Whether the binary port serves even where the store has a password: only if it was asked for
+    /// by name, and opened.
+    pub(crate) fn is_binary_open(&self) -> bool {
+        let binary = Kind::Kv(KvMode::Binary);
+        let named = |e: &Endpoint| e.kind == binary && e.by_name;
+        self.is_open(binary) && self.endpoints.iter().any(named)
+    }
+
+    fn guard(&self, kind: Kind) -> Guard {
+        match kind {
+            Kind::Kv(KvMode::Resp) if self.kv.has_password() => Guard::Secret,
+            Kind::Ingest if !self.ingest.tokens.is_empty() => Guard::Secret,
+            _ if self.is_open(kind) => Guard::Open,
+            Kind::Echo | Kind::Discard => Guard::Harmless,
+            Kind::Ack(_) if self.ack_level == Level::None => Guard::Harmless,
+            Kind::Kv(_) | Kind::Ingest | Kind::Ack(_) => Guard::ThisHost,
+        }
+    }
+
+    /// Takes away listeners that would lead past a secret, or says that they must not be.
+    pub(crate) fn close_side_doors(&mut self) -> Result<(), Failure> {
+        let binary = Kind::Kv(KvMode::Binary);
+        if self.kv.has_password() && !self.is_binary_open() {
+            let named = |e: &Endpoint| e.kind == binary && e.by_name;
+            if self.endpoints.iter().any(named) {
+                return Err(Failure::usage(
+                    "kv has a password, and the protocol of kv/binary knows none: whoever reaches \
+                     it could read and write everything. Leave it out, or add --open=kv/binary if \
+                     that is meant",
+                ));
+            }
+            let before = self.endpoints.len();
+            self.endpoints.retain(|e| e.kind != binary);
+            self.binary_left_out = self.endpoints.len() < before;
+        }
+        let leads_past = |e: &Endpoint| matches!(e.kind, Kind::Ack(_)) && !self.is_open(e.kind);
+        if self.ack_level != Level::None
+            && !self.ingest.tokens.is_empty()
+            && self.endpoints.iter().any(leads_past)
+        {
+            return Err(Failure::usage(format!(
+                "ingest has tokens, and the protocol of ack knows none: with --ack-level {} whoever \
+                 reaches it could write to the log. Leave one out, or add --open=ack if that is \
+                 meant",
+                self.ack_level
+            )));
+        }
+        Ok(())
+    }
+
+    /// Logs what an operator should know about who is let in.
+    pub(crate) fn warn_of_strangers(&self) {
+        if self.binary_left_out {
+            tracing::info!(
+                "kv/binary is left out: kv has a password, and that protocol knows none \
+                 (to serve it all the same: kv/resp kv/binary --open=kv/binary)"
+            );
+        }
+        for path in [&self.kv.password_file, &self.ingest_token_file] {
+            if let Some(path) = path.as_deref().filter(|path| secret::is_exposed(path)) {
+                tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
+            }
+        }
+        for endpoint in &self.endpoints {
+            if !endpoint.addr.ip().to_canonical().is_loopback() {
+                self.warn_of(endpoint);
+            }
+        }
+    }
+
+    fn warn_of(&self, endpoint: &Endpoint) {
+        let service = Named(vec![endpoint.kind]);
+        let addr = endpoint.addr;
+        match self.guard(endpoint.kind) {
+            Guard::Secret => {}
+            Guard::Open => tracing::info!(
+                %service, %addr,
+                "open to everybody who reaches it, as --open says"
+            ),
+            Guard::Harmless => tracing::warn!(
+                %service, %addr,
+                "open to everybody who reaches it; --open={service} says that this is meant"
+            ),
+            Guard::ThisHost => tracing::warn!(
+                %service, %addr,
+                "asks nobody for a secret, so other hosts are turned away; {}--open={service} lets \
+                 everybody in who reaches it",
+                match endpoint.kind {
+                    Kind::Kv(KvMode::Resp) => "--kv-password-file asks for one; ",
+                    Kind::Ingest => "--ingest-token-file asks for one; ",
+                    _ => "",
+                }
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_opened_by_name() {
+        let open = |text: &str, kind| text.parse::<Open>().unwrap().covers(kind);
+        let binary = Kind::Kv(KvMode::Binary);
+        assert!(open("all", binary) && open("kv", binary) && open("kv/binary", binary));
+        assert!(!open("kv/resp", binary) && !open("echo", binary));
+        assert!(
+            "everything"
+                .parse::<Open>()
+                .unwrap_err()
+                .contains("everything")
+        );
+    }
+}
