@@ -1,13 +1,15 @@
 //! The key-value store: Redis's protocol and the small binary one, on one store.
 //!
-//! [`store`] holds the keys, [`commands`] works on them, [`types`] are their values; [`resp`] and
+//! [`store`] holds the keys, [`hash`] says where, [`commands`] works on them, [`types`] are their values; [`resp`] and
 //! [`binary`] are the codecs and [`reply`] the answers. All of that is plain code without I/O;
 //! [`service`] puts it on loops.
 
 #![deny(unsafe_code)]
 
+pub mod allocator;
 pub mod binary;
 pub mod commands;
+pub mod hash;
 pub mod number;
 pub mod reply;
 pub mod resp;

@@ -1,7 +1,5 @@
 //! The settings of the key-value services, and the services.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,8 +110,6 @@ impl KvOptions {
             shards,
             maxmemory: self.maxmemory.map_or(own.maxmemory, |size| size.0),
             policy,
-            // Keys that all hash alike would be slow: nobody can know this number.
-            seed: RandomState::new().build_hasher().finish(),
             ..own
         })
     }

@@ -196,10 +196,9 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let hash = ctx.db.get::<Hash>(args[1])?;
     let Some(wanted) = wanted else {
-        let field = hash
-            .and_then(|hash| hash.sample(ctx.rng))
-            .map(|(field, _)| field);
-        ctx.reply.bulk_or_null(field);
+        let chosen = hash.map_or_else(Vec::new, |hash| hash.sample(1, ctx.rng));
+        ctx.reply
+            .bulk_or_null(chosen.first().map(|(field, _)| *field));
         return Ok(());
     };
     if with_values && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
@@ -209,16 +208,7 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.reply.array(0);
         return Ok(());
     };
-    let mut chosen: Vec<(&[u8], &[u8])> = if wanted < 0 {
-        let n = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
-        (0..n).filter_map(|_| hash.sample(ctx.rng)).collect()
-    } else {
-        hash.iter().collect()
-    };
-    if wanted >= 0 {
-        ctx.rng.shuffle(&mut chosen);
-        chosen.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-    }
+    let chosen = hash.sample(wanted, ctx.rng);
     let pairs = with_values && ctx.reply.proto == crate::reply::Proto::Resp3;
     let flat = if with_values && !pairs { 2 } else { 1 };
     ctx.reply.array(chosen.len() * flat);

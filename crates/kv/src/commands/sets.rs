@@ -98,12 +98,10 @@ fn spop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let rng = &mut *ctx.rng;
     let taken = ctx.db.update(args[1], |set: &mut Set| {
-        let n = wanted.unwrap_or(1).min(set.len());
-        let mut taken = Vec::new();
-        while taken.len() < n {
-            let Some(member) = set.sample(rng) else { break };
-            set.remove(&member);
-            taken.push(member);
+        let wanted = i64::try_from(wanted.unwrap_or(1)).unwrap_or(i64::MAX);
+        let taken = set.sample(wanted, rng);
+        for member in &taken {
+            set.remove(member);
         }
         (!taken.is_empty(), taken)
     })?;
@@ -126,24 +124,11 @@ fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
     let set = ctx.db.get::<Set>(args[1])?;
-    let chosen: Vec<Vec<u8>> = match (set, wanted) {
-        (set, None) => {
-            let member = set.and_then(|set| set.sample(ctx.rng));
-            ctx.reply.bulk_or_null(member.as_deref());
-            return Ok(());
-        }
-        (None, Some(_)) => Vec::new(),
-        (Some(set), Some(n)) if n < 0 => {
-            let n = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
-            (0..n).filter_map(|_| set.sample(ctx.rng)).collect()
-        }
-        (Some(set), Some(n)) => {
-            let mut all = set.members();
-            ctx.rng.shuffle(&mut all);
-            all.truncate(usize::try_from(n).unwrap_or(usize::MAX));
-            all
-        }
-    };
+    let chosen = set.map_or_else(Vec::new, |set| set.sample(wanted.unwrap_or(1), ctx.rng));
+    if wanted.is_none() {
+        ctx.reply.bulk_or_null(chosen.first().map(Vec::as_slice));
+        return Ok(());
+    }
     ctx.reply.array(chosen.len());
     chosen.iter().for_each(|member| ctx.reply.bulk(member));
     Ok(())

@@ -280,28 +280,18 @@ fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let set = ctx.db.get::<ZSet>(args[1])?;
     let Some(wanted) = wanted else {
-        let member = set.and_then(|set| set.sample(ctx.rng));
-        ctx.reply.bulk_or_null(member.map(|scored| &*scored.member));
+        let chosen = set.map_or_else(Vec::new, |set| set.sample(1, ctx.rng));
+        ctx.reply
+            .bulk_or_null(chosen.first().map(|scored| &*scored.member));
         return Ok(());
     };
     if with_scores && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
         return Err(Error::new("ERR value is out of range"));
     }
-    let chosen: Vec<Scored> = match set {
-        None => Vec::new(),
-        Some(set) if wanted < 0 => {
-            let n = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
-            (0..n)
-                .filter_map(|_| set.sample(ctx.rng).cloned())
-                .collect()
-        }
-        Some(set) => {
-            let mut all: Vec<Scored> = set.iter().cloned().collect();
-            ctx.rng.shuffle(&mut all);
-            all.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-            all
-        }
-    };
+    let chosen: Vec<Scored> = set.map_or_else(Vec::new, |set| {
+        let chosen = set.sample(wanted, ctx.rng);
+        chosen.into_iter().cloned().collect()
+    });
     answer(ctx, &chosen, with_scores);
     Ok(())
 }

@@ -19,6 +19,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 use super::value::{Value, ValueRef};
+use crate::allocator::block;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the tags of entries need 64-bit pointers");
@@ -364,17 +365,24 @@ impl Entry {
     /// elsewhere.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        rounded(self.head().size())
+        block(self.head().size())
     }
 
-    /// Bytes of memory that its value owns elsewhere; an estimate.
+    /// Bytes of memory that its value owns elsewhere.
     #[inline]
     pub(crate) fn owned_bytes(&self) -> usize {
         if self.head().is_boxed() {
-            rounded(size_of::<Value>()) + self.value().bytes()
+            block(size_of::<Value>()) + self.boxed_bytes()
         } else {
             0
         }
+    }
+
+    /// Bytes of memory of the boxed value, without its box; none where there is none.
+    fn boxed_bytes(&self) -> usize {
+        // SAFETY: the box is the entry's own, and lent for as long as this call.
+        let value = self.boxed().map(|value| unsafe { value.as_ref() });
+        value.map_or(0, Value::bytes)
     }
 
     /// Begins to bring the bytes into the cache.
@@ -404,12 +412,6 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// What glibc's allocator takes for this many bytes.
-#[inline]
-fn rounded(size: usize) -> usize {
-    ((size + 8 + 15) & !15).max(32)
-}
-
 /// Begins to bring a line into the cache; any address will do.
 #[inline]
 pub(crate) fn prefetch<T>(at: *const T) {
@@ -426,6 +428,7 @@ pub(crate) fn prefetch<T>(at: *const T) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocator::Allocator;
 
     fn string(entry: &Entry) -> &[u8] {
         match entry.value() {
@@ -473,7 +476,9 @@ mod tests {
 
     #[test]
     fn a_usual_entry_fits_its_block() {
-        assert_eq!(Entry::string(&[0; 17], &[0; 64]).bytes(), 96);
+        assert_eq!(Entry::string(&[0; 17], &[0; 64]).head().size(), 88);
+        assert_eq!(Allocator::Glibc.block(88), 96);
+        assert_eq!(Allocator::Mimalloc.block(88), 96);
         assert_eq!(size_of::<Option<Entry>>(), 8);
     }
 }

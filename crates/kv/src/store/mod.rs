@@ -34,13 +34,10 @@ mod watch;
 mod whole;
 
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
-
-use foldhash::fast::FixedState;
 
 pub use effect::{Effect, Effects, Gone};
 pub use expiry::Swept;
@@ -52,6 +49,7 @@ pub use waiter::{Blocked, Deliver, Nothing, Waiter};
 pub use watch::Watch;
 
 use crate::commands::Spec;
+use crate::hash::HashKey;
 use shard::Shard;
 
 /// What a store is made with.
@@ -65,8 +63,10 @@ pub struct Settings {
     pub maxmemory: u64,
     /// What happens at that limit.
     pub policy: Policy,
-    /// Chance that clients cannot guess: where keys go depends on it.
-    pub seed: u64,
+    /// What decides where keys go, and must not be known to clients. Default: a key of its own from
+    /// the operating system's randomness. The first store's decides for all collections of the
+    /// process.
+    pub hash_key: HashKey,
     /// Is shown every mutation.
     pub effects: Option<Arc<dyn Effects>>,
 }
@@ -78,7 +78,7 @@ impl Default for Settings {
             shards: 64,
             maxmemory: 0,
             policy: Policy::NoEviction,
-            seed: 0,
+            hash_key: HashKey::random(),
             effects: None,
         }
     }
@@ -92,7 +92,7 @@ struct Apart(Mutex<Shard>);
 pub struct Store {
     shards: Box<[Apart]>,
     databases: u16,
-    hasher: FixedState,
+    hasher: HashKey,
     effects: Option<Arc<dyn Effects>>,
     maxmemory: AtomicU64,
     policy: AtomicU8,
@@ -131,9 +131,9 @@ impl Store {
     pub fn new(settings: Settings) -> Store {
         let databases = settings.databases.clamp(1, 256);
         let shards = settings.shards.clamp(1, 64).next_power_of_two();
-        let hasher = FixedState::with_seed(settings.seed);
-        crate::types::seed_once(settings.seed);
-        let shard = |_| Apart(Mutex::new(Shard::new(databases, &hasher)));
+        let hasher = settings.hash_key;
+        crate::hash::decide_once(hasher);
+        let shard = |_| Apart(Mutex::new(Shard::new(databases, hasher)));
         Store {
             shards: (0..shards).map(shard).collect(),
             databases,
@@ -265,7 +265,7 @@ impl Store {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash_one(key)
+        self.hasher.hash(key)
     }
 
     /// The shard of a key by its hash, whatever the database: a key keeps its shard when it moves.

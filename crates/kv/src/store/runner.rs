@@ -43,6 +43,17 @@ pub struct Runner<'s> {
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
     ready: Vec<(u16, Vec<u8>)>,
+    /// Of the commands asked for ahead, in the order of their places in memory.
+    ahead: Vec<Hashed>,
+    /// The first of them whose command has not run.
+    ahead_next: usize,
+}
+
+/// A key by its place in memory, and its hash.
+struct Hashed {
+    at: *const u8,
+    len: usize,
+    hash: u64,
 }
 
 impl<'s> Runner<'s> {
@@ -55,6 +66,8 @@ impl<'s> Runner<'s> {
             in_transaction: false,
             no_touch: false,
             ready: Vec::new(),
+            ahead: Vec::new(),
+            ahead_next: 0,
         }
     }
 
@@ -88,11 +101,26 @@ impl<'s> Runner<'s> {
             // As `OBJECT HELP` has none.
             && let Some(key) = args.get(usize::from(first))
         {
-            let hash = store.hash(key);
+            let hash = self.known(key).unwrap_or_else(|| store.hash(key));
             self.guards.know(key, hash);
             return 1 << store.shard_of(hash);
         }
         store.mask(spec, args)
+    }
+
+    /// The hash of a key, if it was asked for ahead. Keys come in their order.
+    #[inline]
+    fn known(&mut self, key: &[u8]) -> Option<u64> {
+        while let Some(next) = self.ahead.get(self.ahead_next)
+            && next.at <= key.as_ptr()
+        {
+            self.ahead_next += 1;
+            if (next.at, next.len) == (key.as_ptr(), key.len()) {
+                debug_assert_eq!(next.hash, self.guards.store().hash(key));
+                return Some(next.hash);
+            }
+        }
+        None
     }
 
     /// Calls a command's function under the locks that are held.
@@ -161,29 +189,39 @@ impl<'s> Runner<'s> {
     /// Brings what the first keys of the next [`AHEAD`] commands need into the cache. Takes
     /// the lock of each key's shard twice, shortly: first the buckets are asked for, then, while
     /// those of later keys are still on their way, the entries.
+    ///
+    /// The keys' hashes are kept for [`run`](Runner::run): the bytes of these arguments have to stay
+    /// as they are and where they are as long as the runner.
     pub fn prefetch<'x>(
         &mut self,
         db: u16,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
     ) {
         let store = self.guards.store();
-        let (mut hashes, mut n) = ([0; AHEAD], 0);
+        self.ahead.clear();
+        self.ahead.reserve(AHEAD);
+        self.ahead_next = 0;
         for (spec, args) in commands.take(AHEAD) {
             if let Keys::Range { first, .. } = spec.keys
                 && let Some(key) = args.get(usize::from(first))
             {
-                hashes[n] = store.hash(key);
-                n += 1;
+                self.ahead.push(Hashed {
+                    at: key.as_ptr(),
+                    len: key.len(),
+                    hash: store.hash(key),
+                });
             }
         }
         // One alone would only be looked up twice.
-        let hashes = if n > 1 { &hashes[..n] } else { &[] };
-        for &hash in hashes {
+        if self.ahead.len() < 2 {
+            return;
+        }
+        for &Hashed { hash, .. } in &self.ahead {
             let at = store.shard_of(hash);
             self.guards.hold(1 << at);
             self.guards.peek(at).table(db).prefetch_bucket(hash);
         }
-        for &hash in hashes {
+        for &Hashed { hash, .. } in &self.ahead {
             let at = store.shard_of(hash);
             self.guards.hold(1 << at);
             self.guards.peek(at).table(db).prefetch_entry(hash);

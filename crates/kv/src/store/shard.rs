@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
-
 use super::memory::Entry;
 use super::table::Table;
 use super::waiter::Waiter;
 use super::watch::Watch;
+use crate::hash::HashKey;
 
 /// A key with its database.
 pub(crate) type Place = (u16, Box<[u8]>);
@@ -49,9 +48,9 @@ pub(crate) struct Counts {
 }
 
 impl Shard {
-    pub(crate) fn new(databases: u16, hasher: &FixedState) -> Shard {
+    pub(crate) fn new(databases: u16, hasher: HashKey) -> Shard {
         Shard {
-            tables: (0..databases).map(|_| Table::new(hasher.clone())).collect(),
+            tables: (0..databases).map(|_| Table::new(hasher)).collect(),
             expiring: (0..databases).map(|_| 0).collect(),
             waiters: HashMap::new(),
             watched: HashMap::new(),

@@ -1,5 +1,6 @@
 //! What a key can hold.
 
+use crate::allocator::block;
 use crate::types::{Hash, List, Set, ZSet};
 
 /// The value of a key, owned. Collections are boxed: an entry of the table holds one pointer.
@@ -74,6 +75,18 @@ impl Value {
         }
     }
 
+    /// Bytes of memory that it owns, as the allocator gives it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Str(s) => block(s.capacity()),
+            Value::List(x) => x.bytes(),
+            Value::Hash(x) => x.bytes(),
+            Value::Set(x) => x.bytes(),
+            Value::ZSet(x) => x.bytes(),
+        }
+    }
+
     /// Whether it is a collection without elements, which no key may hold.
     #[must_use]
     pub fn is_void(&self) -> bool {
@@ -109,18 +122,6 @@ impl ValueRef<'_> {
             ValueRef::Hash(x) => Value::Hash(Box::new(x.clone())),
             ValueRef::Set(x) => Value::Set(Box::new(x.clone())),
             ValueRef::ZSet(x) => Value::ZSet(Box::new(x.clone())),
-        }
-    }
-
-    /// Bytes of memory it takes beside its key's entry, as an estimate.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        match self {
-            ValueRef::Str(s) => s.len(),
-            ValueRef::List(x) => x.bytes(),
-            ValueRef::Hash(x) => x.bytes(),
-            ValueRef::Set(x) => x.bytes(),
-            ValueRef::ZSet(x) => x.bytes(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Hashes: fields and their values. Small ones are packed, others a table.
 
 use super::packed::Packed;
+use super::sample::indices;
 use super::table::{Keyed, Table};
+use crate::allocator::block;
 
 /// Most fields of a packed hash.
 const FIELDS: usize = 128;
@@ -32,6 +34,10 @@ impl Keyed for Pair {
     fn key(&self) -> &[u8] {
         self.split().0
     }
+
+    fn heap(&self) -> usize {
+        block(self.bytes.len())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -45,15 +51,12 @@ enum Form {
 #[derive(Clone, Debug)]
 pub struct Hash {
     form: Form,
-    /// Of all fields and values.
-    bytes: usize,
 }
 
 impl Default for Hash {
     fn default() -> Hash {
         Hash {
             form: Form::Packed(Packed::default()),
-            bytes: 0,
         }
     }
 }
@@ -83,15 +86,22 @@ impl Hash {
         }
     }
 
-    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let form = match &self.form {
-            Form::Packed(packed) => 4 * packed.len(),
-            // The allocator rounds each pair up.
-            Form::Table(table) => table.bytes() + 16 * table.len(),
+            Form::Packed(packed) => packed.heap(),
+            Form::Table(table) => table.heap(),
         };
-        size_of::<Hash>() + self.bytes + form
+        block(size_of::<Hash>()) + form
+    }
+
+    /// Frees up to `most` fields of a hash that nobody will look into any more; how many.
+    pub(crate) fn free_some(&mut self, most: usize) -> usize {
+        match &mut self.form {
+            Form::Packed(_) => 0,
+            Form::Table(table) => table.free_some(most),
+        }
     }
 
     /// The value of a field.
@@ -105,6 +115,9 @@ impl Hash {
 
     /// Gives a field a value; whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        if let Form::Table(table) = &mut self.form {
+            return table.insert(Pair::new(field, value)).is_none();
+        }
         let old = self.remove(field);
         if let Form::Packed(packed) = &mut self.form {
             if packed.len() / 2 < FIELDS && field.len() <= LENGTH && value.len() <= LENGTH {
@@ -117,7 +130,6 @@ impl Hash {
         if let Form::Table(table) = &mut self.form {
             table.insert(Pair::new(field, value));
         }
-        self.bytes += field.len() + value.len();
         old.is_none()
     }
 
@@ -131,16 +143,14 @@ impl Hash {
 
     /// Takes a field out; its value.
     pub fn remove(&mut self, field: &[u8]) -> Option<Vec<u8>> {
-        let value = match &mut self.form {
+        match &mut self.form {
             Form::Packed(packed) => {
                 let at = find(packed, field)?;
                 packed.remove(at);
-                packed.remove(at)
+                Some(packed.remove(at))
             }
-            Form::Table(table) => table.remove(field)?.split().1.to_vec(),
-        };
-        self.bytes -= field.len() + value.len();
-        Some(value)
+            Form::Table(table) => Some(table.remove(field)?.split().1.to_vec()),
+        }
     }
 
     /// All fields with their values.
@@ -154,16 +164,20 @@ impl Hash {
         }
     }
 
-    /// A field at random with its value.
-    pub fn sample(&self, rng: &mut fastrand::Rng) -> Option<(&[u8], &[u8])> {
+    /// The field at an index below the length with its value, in an order of its own that changes
+    /// with the hash.
+    fn nth(&self, index: usize) -> (&[u8], &[u8]) {
         match &self.form {
-            Form::Packed(packed) if packed.len() > 0 => {
-                let at = 2 * rng.usize(..packed.len() / 2);
-                Some((packed.get(at), packed.get(at + 1)))
-            }
-            Form::Packed(_) => None,
-            Form::Table(table) => table.sample(rng).map(Pair::split),
+            Form::Packed(packed) => (packed.get(2 * index), packed.get(2 * index + 1)),
+            Form::Table(table) => table.at(index).split(),
         }
+    }
+
+    /// Fields at random with their values: `wanted` different ones, or that many with repetitions if
+    /// it is negative. Takes the time of as many, whatever the length.
+    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<(&[u8], &[u8])> {
+        let chosen = indices(self.len(), wanted, rng);
+        chosen.into_iter().map(|at| self.nth(at)).collect()
     }
 
     /// Shows about `count` fields from a cursor on, all of a small hash; the next cursor, 0 at the
@@ -216,7 +230,6 @@ mod tests {
             }
             let all: BTreeMap<_, _> = hash.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect();
             prop_assert_eq!(&all, &model);
-            prop_assert_eq!(hash.bytes, model.iter().map(|(f, v)| f.len() + v.len()).sum::<usize>());
             let mut scanned = BTreeMap::new();
             let mut cursor = 0;
             loop {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use super::packed::Packed;
+use crate::allocator::block;
 
 /// Most bytes of elements in a block, unless one element alone has more.
 const BLOCK_BYTES: usize = 4096;
@@ -34,6 +35,8 @@ pub struct List {
     len: usize,
     /// Of all elements.
     bytes: usize,
+    /// Bytes of memory of all blocks.
+    heap: usize,
     /// It has been long, and is not yet short again.
     long: bool,
 }
@@ -57,31 +60,67 @@ impl List {
         if self.long { "quicklist" } else { "listpack" }
     }
 
-    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<List>() + self.bytes + 4 * self.len + size_of::<Packed>() * self.blocks.len()
+        let blocks = block(self.blocks.capacity() * size_of::<Packed>());
+        block(size_of::<List>()) + self.heap + blocks
+    }
+
+    /// Frees up to about `most` elements of a list that nobody will look into any more; how many.
+    pub(crate) fn free_some(&mut self, most: usize) -> usize {
+        let mut freed = 0;
+        while freed < most
+            && let Some(block) = self.blocks.pop_back()
+        {
+            self.heap -= block.heap();
+            self.len -= block.len();
+            freed += block.len();
+        }
+        freed
+    }
+
+    /// Changes a block that there is, and keeps count of memory.
+    fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Packed) -> R) -> R {
+        let block = &mut self.blocks[number];
+        self.heap -= block.heap();
+        let result = change(block);
+        self.heap += block.heap();
+        result
+    }
+
+    /// Adds a block of one element in front of block `number`.
+    fn add_block(&mut self, number: usize, element: &[u8]) {
+        let mut block = Packed::default();
+        block.insert(0, element);
+        self.heap += block.heap();
+        self.blocks.insert(number, block);
+    }
+
+    /// Takes a block out.
+    fn drop_block(&mut self, number: usize) {
+        if let Some(block) = self.blocks.remove(number) {
+            self.heap -= block.heap();
+        }
+        // Few blocks are not worth an allocation.
+        if self.blocks.capacity() > 16 && self.blocks.len() < self.blocks.capacity() / 4 {
+            self.blocks.shrink_to(self.blocks.len() * 2);
+        }
     }
 
     /// Adds an element at an end.
     pub fn push(&mut self, end: End, element: &[u8]) {
-        let block = match end {
-            End::Left => self.blocks.front_mut(),
-            End::Right => self.blocks.back_mut(),
+        let number = match end {
+            End::Left => 0,
+            End::Right => self.blocks.len().saturating_sub(1),
         };
-        match block {
+        match self.blocks.get(number) {
             Some(block) if has_room(block, element) => {
                 let at = if end == End::Left { 0 } else { block.len() };
-                block.insert(at, element);
+                self.change(number, |block| block.insert(at, element));
             }
-            _ => {
-                let mut block = Packed::default();
-                block.insert(0, element);
-                match end {
-                    End::Left => self.blocks.push_front(block),
-                    End::Right => self.blocks.push_back(block),
-                }
-            }
+            _ if end == End::Left => self.add_block(0, element),
+            _ => self.add_block(self.blocks.len(), element),
         }
         self.grown(element);
     }
@@ -115,16 +154,14 @@ impl List {
             return self.push(End::Right, element);
         };
         if !has_room(&self.blocks[number], element) && at > 0 {
-            let behind = self.blocks[number].split(at);
+            let behind = self.change(number, |block| block.split(at));
+            self.heap += behind.heap();
             self.blocks.insert(number + 1, behind);
         }
-        let block = &mut self.blocks[number];
-        if has_room(block, element) {
-            block.insert(at, element);
+        if has_room(&self.blocks[number], element) {
+            self.change(number, |block| block.insert(at, element));
         } else {
-            let mut block = Packed::default();
-            block.insert(0, element);
-            self.blocks.insert(number + usize::from(at > 0), block);
+            self.add_block(number + usize::from(at > 0), element);
         }
         self.grown(element);
     }
@@ -132,10 +169,9 @@ impl List {
     /// Takes out the element at an index.
     pub fn remove(&mut self, index: usize) -> Option<Vec<u8>> {
         let (number, at) = self.find(index)?;
-        let block = &mut self.blocks[number];
-        let element = block.remove(at);
-        if block.len() == 0 {
-            self.blocks.remove(number);
+        let element = self.change(number, |block| block.remove(at));
+        if self.blocks[number].len() == 0 {
+            self.drop_block(number);
         }
         self.len -= 1;
         self.bytes -= element.len();
@@ -158,20 +194,19 @@ impl List {
 
     /// Removes up to `most` elements of the block at an end; how many.
     fn drop_end(&mut self, end: End, most: usize) -> usize {
-        let block = match end {
-            End::Left => self.blocks.front(),
-            End::Right => self.blocks.back(),
+        let number = match end {
+            End::Left => 0,
+            End::Right => self.blocks.len().saturating_sub(1),
         };
-        let Some(block) = block else { return 0 };
+        let Some(block) = self.blocks.get(number) else {
+            return 0;
+        };
         if block.len() > most {
             self.pop(end);
             return 1;
         }
         let (len, bytes) = (block.len(), block.bytes());
-        match end {
-            End::Left => self.blocks.pop_front(),
-            End::Right => self.blocks.pop_back(),
-        };
+        self.drop_block(number);
         self.len -= len;
         self.bytes -= bytes;
         if self.bytes + self.len < LISTPACK_BYTES / 2 {
@@ -267,6 +302,7 @@ mod tests {
             prop_assert!(list.iter_from(from).eq(model[from..].iter().map(Vec::as_slice)));
             prop_assert!(list.iter_back().eq(model.iter().rev().map(Vec::as_slice)));
             prop_assert_eq!(list.bytes, model.iter().map(Vec::len).sum::<usize>());
+            prop_assert_eq!(list.heap, list.blocks.iter().map(Packed::heap).sum::<usize>());
         }
     }
 

@@ -4,6 +4,8 @@ pub mod glob;
 mod hash;
 mod list;
 mod packed;
+mod row;
+mod sample;
 pub mod score;
 mod set;
 mod table;
@@ -12,5 +14,13 @@ mod zset;
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
-pub(crate) use table::seed_once;
 pub use zset::{Scored, ZSet, above, below};
+
+/// Gives memory back where a vector has lost most of what it held.
+fn spare<T>(vector: &mut Vec<T>) {
+    /// Elements that are not worth an allocation.
+    const FEW: usize = 16;
+    if vector.capacity() > FEW && vector.len() < vector.capacity() / 4 {
+        vector.shrink_to((vector.len() * 2).max(FEW));
+    }
+}

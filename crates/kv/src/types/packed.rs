@@ -1,5 +1,7 @@
 //! A few byte strings in one allocation: what small collections are made of.
 
+use crate::allocator::block;
+
 /// Elements packed one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
@@ -25,6 +27,11 @@ impl Packed {
     /// Bytes of all elements.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn heap(&self) -> usize {
+        block(self.bytes.capacity()) + block(self.ends.capacity() * size_of::<u32>())
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
@@ -53,6 +60,8 @@ impl Packed {
         let element = self.bytes.drain(span).collect();
         self.ends.remove(at);
         self.ends[at..].iter_mut().for_each(|end| *end -= less);
+        super::spare(&mut self.bytes);
+        super::spare(&mut self.ends);
         element
     }
 
@@ -60,6 +69,8 @@ impl Packed {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         let bytes = self.bytes.split_off(start as usize);
         let ends = self.ends.split_off(at);
+        super::spare(&mut self.bytes);
+        super::spare(&mut self.ends);
         Packed {
             bytes,
             ends: ends.into_iter().map(|end| end - start).collect(),

@@ -1,7 +1,9 @@
 //! Sets: of integers sorted, small ones packed, others a table.
 
 use super::packed::Packed;
+use super::sample::indices;
 use super::table::Table;
+use crate::allocator::block;
 use crate::number::parse_integer;
 
 /// Most members of a sorted set of integers.
@@ -23,15 +25,12 @@ enum Form {
 #[derive(Clone, Debug)]
 pub struct Set {
     form: Form,
-    /// Of all members that are not integers.
-    bytes: usize,
 }
 
 impl Default for Set {
     fn default() -> Set {
         Set {
             form: Form::Integers(Vec::new()),
-            bytes: 0,
         }
     }
 }
@@ -63,15 +62,23 @@ impl Set {
         }
     }
 
-    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let form = match &self.form {
-            Form::Integers(sorted) => 8 * sorted.len(),
-            Form::Packed(packed) => 4 * packed.len(),
-            Form::Table(table) => table.bytes() + 16 * table.len(),
+            Form::Integers(sorted) => block(sorted.capacity() * size_of::<i64>()),
+            Form::Packed(packed) => packed.heap(),
+            Form::Table(table) => table.heap(),
         };
-        size_of::<Set>() + self.bytes + form
+        block(size_of::<Set>()) + form
+    }
+
+    /// Frees up to `most` members of a set that nobody will look into any more; how many.
+    pub(crate) fn free_some(&mut self, most: usize) -> usize {
+        match &mut self.form {
+            Form::Table(table) => table.free_some(most),
+            _ => 0,
+        }
     }
 
     /// Whether it has this member.
@@ -101,28 +108,25 @@ impl Set {
                 _ => self.unsort(member),
             }
         }
-        if self.contains(member) {
-            return false;
-        }
         if let Form::Packed(packed) = &mut self.form {
+            if packed.iter().any(|m| m == member) {
+                return false;
+            }
             if packed.len() < MEMBERS && member.len() <= LENGTH {
                 packed.insert(packed.len(), member);
-                self.bytes += member.len();
                 return true;
             }
             self.spread();
         }
-        if let Form::Table(table) = &mut self.form {
-            table.insert(member.into());
+        match &mut self.form {
+            Form::Table(table) => table.add(member),
+            _ => unreachable!("it was spread if it was not a table"),
         }
-        self.bytes += member.len();
-        true
     }
 
     /// Makes the members strings, with room for one more.
     fn unsort(&mut self, more: &[u8]) {
         let members = self.members();
-        self.bytes = members.iter().map(Vec::len).sum();
         let mut packed = Packed::default();
         members
             .iter()
@@ -136,28 +140,26 @@ impl Set {
     fn spread(&mut self) {
         let mut table = Table::default();
         self.each(|member| {
-            table.insert(member.into());
+            table.add(member);
         });
         self.form = Form::Table(table);
     }
 
     /// Takes a member out; whether it was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
-        let removed = match &mut self.form {
+        match &mut self.form {
             Form::Integers(sorted) => {
                 let at = parse_integer(member).and_then(|n| sorted.binary_search(&n).ok());
-                return at.map(|at| sorted.remove(at)).is_some();
+                let removed = at.map(|at| sorted.remove(at)).is_some();
+                super::spare(sorted);
+                removed
             }
             Form::Packed(packed) => {
                 let at = packed.iter().position(|m| m == member);
                 at.map(|at| packed.remove(at)).is_some()
             }
             Form::Table(table) => table.remove(member).is_some(),
-        };
-        if removed {
-            self.bytes -= member.len();
         }
-        removed
     }
 
     /// Shows every member.
@@ -177,16 +179,24 @@ impl Set {
         all
     }
 
-    /// A member at random.
-    pub fn sample(&self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
+    /// The member at an index below the length, in an order of its own that changes with the set.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn nth(&self, index: usize) -> Vec<u8> {
         match &self.form {
-            Form::Integers(sorted) => rng.choice(sorted).map(|n| n.to_string().into_bytes()),
-            Form::Packed(packed) if packed.len() > 0 => {
-                Some(packed.get(rng.usize(..packed.len())).to_vec())
-            }
-            Form::Packed(_) => None,
-            Form::Table(table) => table.sample(rng).map(|member| member.to_vec()),
+            Form::Integers(sorted) => sorted[index].to_string().into_bytes(),
+            Form::Packed(packed) => packed.get(index).to_vec(),
+            Form::Table(table) => table.at(index).to_vec(),
         }
+    }
+
+    /// Members at random: `wanted` different ones, or that many with repetitions if it is negative.
+    /// Takes the time of as many, whatever the length.
+    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<Vec<u8>> {
+        let chosen = indices(self.len(), wanted, rng);
+        chosen.into_iter().map(|at| self.nth(at)).collect()
     }
 
     /// Shows about `count` members from a cursor on, all of a small set; the next cursor, 0 at the

@@ -8,7 +8,9 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::sample::indices;
 use super::table::{Keyed, Table};
+use crate::allocator::block;
 
 /// Most members of a block.
 const BLOCK: usize = 256;
@@ -30,9 +32,19 @@ impl Keyed for Scored {
     fn key(&self) -> &[u8] {
         &self.member
     }
+
+    /// Nothing: the set counts its members once.
+    fn heap(&self) -> usize {
+        0
+    }
 }
 
 impl Scored {
+    /// Bytes of memory of the member with its two reference counts.
+    fn member_heap(&self) -> usize {
+        block((2 * size_of::<usize>() + self.member.len()).next_multiple_of(size_of::<usize>()))
+    }
+
     fn order(&self, score: f64, member: &[u8]) -> Ordering {
         let by_score = self.score.partial_cmp(&score).unwrap_or(Ordering::Equal);
         by_score.then_with(|| (*self.member).cmp(member))
@@ -47,8 +59,8 @@ pub struct ZSet {
     /// `None` while the set is small.
     scores: Option<Table<Scored>>,
     len: usize,
-    /// Of all members.
-    bytes: usize,
+    /// Bytes of memory of all blocks and members.
+    heap: usize,
 }
 
 impl ZSet {
@@ -74,12 +86,33 @@ impl ZSet {
         }
     }
 
-    /// Bytes of memory, as an estimate; takes the same time whatever the length.
+    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let table = self.scores.as_ref().map_or(0, Table::bytes);
-        // Each member is counted with its reference counts, as the allocator rounds them.
-        size_of::<ZSet>() + self.bytes + self.len * (size_of::<Scored>() + 32) + table
+        let table = self.scores.as_ref().map_or(0, Table::heap);
+        let blocks = block(self.blocks.capacity() * size_of::<Vec<Scored>>());
+        block(size_of::<ZSet>()) + self.heap + blocks + table
+    }
+
+    /// Frees up to about `most` members of a set that nobody will look into any more; how many.
+    pub(crate) fn free_some(&mut self, most: usize) -> usize {
+        // Where there is a table each member is freed with the second of its two places.
+        let from_table = self
+            .scores
+            .as_mut()
+            .map_or(0, |table| table.free_some(most));
+        let mut freed = from_table;
+        while freed < most
+            && let Some(block) = self.blocks.pop()
+        {
+            self.heap -= block_heap(&block);
+            for scored in &block {
+                self.heap -= scored.member_heap();
+            }
+            self.len -= block.len();
+            freed += block.len();
+        }
+        freed
     }
 
     /// The score of a member.
@@ -119,9 +152,9 @@ impl ZSet {
         if let Some(table) = &mut self.scores {
             table.insert(scored.clone());
         }
+        self.heap += scored.member_heap();
         self.place(scored);
         self.len += 1;
-        self.bytes += member.len();
         old
     }
 
@@ -129,13 +162,40 @@ impl ZSet {
         let last = self.blocks.len().saturating_sub(1);
         let number = self.block_of(scored.score, &scored.member).min(last);
         let Some(block) = self.blocks.get_mut(number) else {
-            return self.blocks.push(vec![scored]);
+            let block = vec![scored];
+            self.heap += block_heap(&block);
+            return self.blocks.push(block);
         };
+        self.heap -= block_heap(block);
         let at = block.partition_point(|s| s.order(scored.score, &scored.member).is_lt());
-        block.insert(at, scored);
-        if block.len() > BLOCK {
-            let behind = block.split_off(BLOCK / 2);
-            self.blocks.insert(number + 1, behind);
+        let mut behind = None;
+        if block.len() == BLOCK {
+            // What comes in order fills the blocks; elsewhere both halves get room.
+            let last = number + 1 == self.blocks.len();
+            let half = if last && at == BLOCK {
+                BLOCK
+            } else {
+                BLOCK / 2
+            };
+            let block = &mut self.blocks[number];
+            let mut tail = block.split_off(half);
+            block.shrink_to_fit();
+            if at > half || half == BLOCK {
+                tail.insert(at - half, scored);
+            } else {
+                block.insert(at, scored);
+            }
+            behind = Some(tail);
+        } else {
+            if block.len() == block.capacity() {
+                block.reserve_exact(block.len().min(BLOCK - block.len()));
+            }
+            block.insert(at, scored);
+        }
+        self.heap += block_heap(&self.blocks[number]);
+        if let Some(tail) = behind {
+            self.heap += block_heap(&tail);
+            self.blocks.insert(number + 1, tail);
         }
     }
 
@@ -153,13 +213,17 @@ impl ZSet {
         }
         let number = self.block_of(score, member);
         let block = &mut self.blocks[number];
+        self.heap -= block_heap(block);
         let at = block.partition_point(|s| s.order(score, member).is_lt());
-        block.remove(at);
+        self.heap -= block.remove(at).member_heap();
+        super::spare(block);
+        self.heap += block_heap(block);
         if block.is_empty() {
+            self.heap -= block_heap(block);
             self.blocks.remove(number);
+            super::spare(&mut self.blocks);
         }
         self.len -= 1;
-        self.bytes -= member.len();
         Some(score)
     }
 
@@ -214,9 +278,20 @@ impl ZSet {
         self.blocks[..end].iter().flatten().rev().skip(left)
     }
 
-    /// A member at random.
-    pub fn sample(&self, rng: &mut fastrand::Rng) -> Option<&Scored> {
-        (self.len > 0).then(|| self.at(rng.usize(..self.len)))?
+    /// The member at an index below the length, in an order of its own: a rank would have to be
+    /// counted.
+    fn nth(&self, index: usize) -> Option<&Scored> {
+        match &self.scores {
+            Some(table) => Some(table.at(index)),
+            None => self.at(index),
+        }
+    }
+
+    /// Members at random: `wanted` different ones, or that many with repetitions if it is negative.
+    /// Takes the time of as many, whatever the length.
+    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<&Scored> {
+        let chosen = indices(self.len, wanted, rng);
+        chosen.into_iter().filter_map(|at| self.nth(at)).collect()
     }
 
     /// Shows about `count` members from a cursor on, all of a small set; the next cursor, 0 at the
@@ -230,6 +305,11 @@ impl ZSet {
             }
         }
     }
+}
+
+/// Bytes of memory of a block without its members.
+fn block_heap(scored: &Vec<Scored>) -> usize {
+    block(scored.capacity() * size_of::<Scored>())
 }
 
 /// Whether a score is inside the lower bound of a range.
@@ -281,6 +361,8 @@ mod tests {
                 prop_assert_eq!(set.score(member), Some(*score));
                 prop_assert_eq!(&*set.at(rank).unwrap().member, &member[..]);
             }
+            let blocks: usize = set.blocks.iter().map(block_heap).sum();
+            prop_assert_eq!(set.heap, blocks + set.iter().map(Scored::member_heap).sum::<usize>());
             let half = sorted.len() / 2;
             let up: Vec<&[u8]> = set.iter_from(half).map(|s| &*s.member).collect();
             prop_assert!(up.into_iter().eq(sorted[half..].iter().map(|(_, m)| &m[..])));
