@@ -10,7 +10,7 @@
 //!
 //! let mut builder = Builder::new();
 //! let echo = builder.service(Echo);
-//! builder.listen(echo, Listen::at("127.0.0.1:0".parse().unwrap()));
+//! builder.listen(echo, Listen::at("127.0.0.1:0"));
 //! let running = builder.start()?;
 //! running.stop(Duration::from_secs(1));
 //! # Ok::<(), tidewire::StartError>(())

@@ -19,8 +19,8 @@ fn start(engine: EngineChoice) -> Option<Running> {
     builder.engine(engine);
     let echo = builder.service(Echo);
     let discard = builder.service(Discard);
-    builder.listen(echo, Listen::at("127.0.0.1:0".parse().unwrap()));
-    builder.listen(discard, Listen::at("127.0.0.1:0".parse().unwrap()));
+    builder.listen(echo, Listen::at("127.0.0.1:0"));
+    builder.listen(discard, Listen::at("127.0.0.1:0"));
     match builder.start() {
         Ok(running) => Some(running),
         Err(StartError::Engine { engine, reason }) => {
@@ -45,7 +45,7 @@ fn each_engine(test: impl Fn(&Running)) {
 }
 
 fn connect(running: &Running, listener: usize) -> TcpStream {
-    let stream = TcpStream::connect(running.addrs()[listener]).unwrap();
+    let stream = TcpStream::connect(&running.addrs()[listener]).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();

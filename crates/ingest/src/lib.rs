@@ -14,11 +14,11 @@
 //! let service = Arc::new(ClassicService::new(classic, Counted::default()));
 //! let mut builder = Builder::new();
 //! let id = builder.service_with(service.clone(), classic.limits());
-//! builder.listen(id, Listen::at("127.0.0.1:0".parse()?));
+//! builder.listen(id, Listen::at("127.0.0.1:0"));
 //! let running = builder.start()?;
 //!
 //! use std::io::{Read, Write};
-//! let mut client = std::net::TcpStream::connect(running.addrs()[0])?;
+//! let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
 //! client.write_all(b"message1\0\0\0\x05Hello")?; // id, size, payload
 //! let mut ack = [0; 8];
 //! client.read_exact(&mut ack)?;

@@ -25,7 +25,7 @@ fn service(classic: Classic, log: &SteppedLog, level: Level) -> Service {
 struct World {
     sim: Sim,
     at: LoopId,
-    addr: std::net::SocketAddr,
+    addr: tidewire::Endpoint,
     service: Service,
     classic: Classic,
 }
@@ -51,7 +51,7 @@ impl World {
     }
 
     fn client(&mut self, bytes: &[u8]) -> PlainId {
-        let client = self.sim.plain(self.addr);
+        let client = self.sim.plain(&self.addr);
         self.sim.send(client, bytes);
         self.pass();
         client
@@ -231,7 +231,7 @@ fn replies_to_one_that_does_not_read_them_pause_it() {
     let classic = Classic::preset(Mode::RequestReply);
     let log = SteppedLog::new().auto();
     let mut world = World::new(classic, &log, Level::Durable);
-    let client = world.sim.plain(world.addr);
+    let client = world.sim.plain(&world.addr);
     world.sim.reading(client, false);
     let n = 400_000;
     world.sim.send(client, &messages(&classic, vec![0; n]));

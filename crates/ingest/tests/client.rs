@@ -40,7 +40,7 @@ impl Server {
         let id = builder.service_with(service, limits);
         builder.listen(id, Listen::at(addr));
         let running = builder.start().unwrap();
-        let addr = running.addrs()[0];
+        let addr = running.addrs()[0].tcp().unwrap();
         Server {
             running: Some(running),
             addr,

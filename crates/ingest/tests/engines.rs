@@ -50,7 +50,7 @@ fn each_engine(classic: Classic, limits: Limits, test: impl Fn(Bench)) {
         builder.engine(engine);
         let server = server(classic);
         let id = builder.service_with(server.clone(), limits.clone());
-        builder.listen(id, Listen::at("127.0.0.1:0".parse().unwrap()));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
         match builder.start() {
             Ok(running) => test(Bench {
                 classic,
@@ -67,7 +67,7 @@ fn each_engine(classic: Classic, limits: Limits, test: impl Fn(Bench)) {
 
 impl Bench {
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.running.addrs()[0]).unwrap();
+        let stream = TcpStream::connect(&self.running.addrs()[0]).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();

@@ -40,7 +40,7 @@ fn a_large_message_is_held_once() {
         let mut builder = Builder::new();
         builder.engine(engine);
         let service = builder.service_with(server(classic), classic.limits());
-        builder.listen(service, Listen::at("127.0.0.1:0".parse().unwrap()));
+        builder.listen(service, Listen::at("127.0.0.1:0"));
         let running = match builder.start() {
             Ok(running) => running,
             Err(StartError::Engine { engine, reason }) => {
@@ -52,7 +52,7 @@ fn a_large_message_is_held_once() {
         forget_peak();
         let before = resident_peak();
         let mut clients: Vec<TcpStream> = (0..CLIENTS)
-            .map(|_| TcpStream::connect(running.addrs()[0]).unwrap())
+            .map(|_| TcpStream::connect(&running.addrs()[0]).unwrap())
             .collect();
         // All of them are in the middle of their messages at the same time.
         for piece in stream.chunks(100_000) {

@@ -42,7 +42,7 @@ impl Server {
         let mut builder = Builder::new();
         builder.engine(engine).loops(2);
         let id = builder.service_with(service.clone(), limits);
-        builder.listen(id, Listen::at("127.0.0.1:0".parse().unwrap()));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
         match builder.start() {
             Ok(running) => Some(Server {
                 running,
@@ -58,7 +58,7 @@ impl Server {
     }
 
     fn addr(&self) -> SocketAddr {
-        self.running.addrs()[0]
+        self.running.addrs()[0].tcp().unwrap()
     }
 
     fn stop(self) {

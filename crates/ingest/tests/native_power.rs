@@ -109,7 +109,7 @@ fn live(
     let service = Arc::new(IngestService::new(log.clone(), settings));
     let addr = sim.serve(service, limits);
     let clients = PRODUCERS.map(|name| {
-        let client = sim.plain(addr);
+        let client = sim.plain(&addr);
         let from = acked.get(name).copied().unwrap_or(0) + 1;
         let mut bytes = hello(Hello::Produce(produce(name)));
         bytes.extend(messages(from..from + 20 + draw.below(600)));

@@ -166,7 +166,7 @@ fn main() {
     let args = common::args();
     let (running, _) = common::start(&args, Conversations);
     if args.self_test {
-        let mut client = TcpStream::connect(running.addrs()[0]).expect("connect");
+        let mut client = TcpStream::connect(&running.addrs()[0]).expect("connect");
         for piece in ["A", "da\n1", "2\n30\n-2", "\n"] {
             client.write_all(piece.as_bytes()).expect("write");
         }

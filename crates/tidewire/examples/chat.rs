@@ -138,7 +138,7 @@ fn main() {
     let (running, _) = common::start(&args, Chat(Arc::default()));
     if args.self_test {
         let mut guests: Vec<_> = (0..5)
-            .map(|_| BufReader::new(TcpStream::connect(running.addrs()[0]).expect("connect")))
+            .map(|_| BufReader::new(TcpStream::connect(&running.addrs()[0]).expect("connect")))
             .collect();
         // A guest whose connection has not been taken in yet misses what is said, so each is
         // greeted until it hears.

@@ -46,7 +46,7 @@ fn main() {
     let args = common::args();
     let (running, _) = common::start(&args, EchoService);
     if args.self_test {
-        let mut client = TcpStream::connect(running.addrs()[0]).expect("connect");
+        let mut client = TcpStream::connect(&running.addrs()[0]).expect("connect");
         client.write_all(b"hello").expect("write");
         client
             .shutdown(std::net::Shutdown::Write)

@@ -117,9 +117,9 @@ fn main() {
         ..Limits::default()
     };
     let both = builder.service_with(Both(results), limits);
-    builder.listen(both, Listen::at(([127, 0, 0, 1], 0).into()));
+    builder.listen(both, Listen::at(([127, 0, 0, 1], 0)));
     let running = builder.start().expect("start");
-    let to = running.addrs()[0];
+    let to = &running.addrs()[0];
     running.dial(both, Dial::to(to).attempts(3));
     match result.recv() {
         Ok(Ok(n)) => println!("{n} questions answered by {to} over {}", running.engine()),

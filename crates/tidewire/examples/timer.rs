@@ -82,7 +82,7 @@ fn main() {
     let every = Duration::from_millis(if args.self_test { 20 } else { 1000 });
     let (running, _) = common::start(&args, Tickers(every));
     if args.self_test {
-        let mut client = TcpStream::connect(running.addrs()[0]).expect("connect");
+        let mut client = TcpStream::connect(&running.addrs()[0]).expect("connect");
         let mut told = String::new();
         client.read_to_string(&mut told).expect("read");
         // Silent, so it hears four ticks and is hung up on with the fifth.

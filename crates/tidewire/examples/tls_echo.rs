@@ -265,7 +265,7 @@ fn main() {
         let config = ClientConfig::builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        self_test(running.addrs()[0], Arc::new(config));
+        self_test(running.addrs()[0].tcp().expect("TCP"), Arc::new(config));
     }
     common::end(&args, running);
 }

@@ -18,12 +18,13 @@ use crate::closed::{Closed, Refusal};
 use crate::counters::LoopCounters;
 use crate::dial::Dial;
 use crate::drive;
+use crate::endpoint::Endpoint;
 use crate::env::Env;
 use crate::hosted::{Event, Factory, Host};
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::output::{Barriers, Blocks};
-use crate::protocol::{Origin, Peer};
+use crate::peer::{Origin, Peer};
 use crate::random::Rng;
 use crate::state::{Attempts, ConnId, Phase, State, Writing};
 use crate::throttle::Throttle;
@@ -44,7 +45,7 @@ pub(crate) trait Transport {
     /// the connection is in use.
     fn close(&mut self, core: &mut Core, index: u32, reset: bool);
     /// Starts to connect; reports by [`Core::connected`] or [`Core::connect_failed`].
-    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>);
+    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>);
     /// Gives up the attempt under way and drops its socket. The record stays.
     fn cancel_connect(&mut self, core: &mut Core, index: u32);
 }
@@ -146,21 +147,13 @@ impl Core {
     // ---- Connections come and go ----
 
     /// Takes in an accepted connection; its index, or why it is refused.
-    pub(crate) fn admit(
-        &mut self,
-        service: u16,
-        listener: u32,
-        addr: SocketAddr,
-    ) -> Result<u32, Refusal> {
+    pub(crate) fn admit(&mut self, service: u16, peer: Peer) -> Result<u32, Refusal> {
         self.env.counters.accepted.add(1);
-        let peer = Peer {
-            addr,
-            origin: Origin::Accepted(listener),
-        };
         let index = self.insert(service, peer);
         let admitted = self.establish(index);
         if let Err(why) = admitted {
-            self.refuse(why, addr);
+            let peer = self.states[index as usize].peer.endpoint.clone();
+            self.refuse(why, &peer);
             self.free(index);
             return Err(why);
         }
@@ -168,16 +161,16 @@ impl Core {
     }
 
     /// Counts and logs a connection that was accepted and cannot be taken in.
-    pub(crate) fn refuse_accepted(&mut self, why: Refusal, addr: SocketAddr) {
+    pub(crate) fn refuse_accepted(&mut self, why: Refusal, peer: &Endpoint) {
         self.env.counters.accepted.add(1);
-        self.refuse(why, addr);
+        self.refuse(why, peer);
     }
 
     /// Counts and logs a refusal.
-    pub(crate) fn refuse(&mut self, why: Refusal, addr: SocketAddr) {
+    fn refuse(&mut self, why: Refusal, peer: &Endpoint) {
         self.env.counters.refused[why.kind()].add(1);
         if let Some(held_back) = self.refusals.0[why.kind()].pass(self.env.now) {
-            tracing::warn!(peer = %addr, reason = %why, held_back, "connection refused");
+            tracing::warn!(%peer, reason = %why, held_back, "connection refused");
         }
     }
 
@@ -191,15 +184,19 @@ impl Core {
 
     /// Starts an outgoing connection.
     pub(crate) fn dial(&mut self, io: &mut impl Transport, service: u16, dial: Dial) {
-        if self.draining {
-            self.env.counters.dial_failures.add(1);
-            let stopping = io::Error::other("the loops are stopping");
-            return self.hosts[service as usize].dial_failed(dial.token, &stopping);
-        }
-        let peer = Peer {
-            addr: dial.to,
-            origin: Origin::Dialled(dial.token),
+        let possible = if self.draining {
+            Err(io::Error::other("the loops are stopping"))
+        } else {
+            dial.route().map_err(io::Error::from)
         };
+        let to = match possible {
+            Ok((to, _)) => to,
+            Err(e) => {
+                self.env.counters.dial_failures.add(1);
+                return self.hosts[service as usize].dial_failed(dial.token, &e);
+            }
+        };
+        let peer = Peer::new(to, Origin::Dialled(dial.token));
         let index = self.insert(service, peer);
         let state = &mut self.states[index as usize];
         state.phase = Phase::Dialling;
@@ -221,14 +218,14 @@ impl Core {
         state.attempts = None;
         state.phase_ends = None;
         state.last_progress = self.env.now;
-        let addr = state.peer.addr;
         match self.establish(index) {
             Ok(()) => {
                 self.env.counters.dialled.add(1);
                 self.open(index);
             }
             Err(why) => {
-                self.refuse(why, addr);
+                let peer = self.states[index as usize].peer.endpoint.clone();
+                self.refuse(why, &peer);
                 self.states[index as usize].kill(Closed::Aborted);
                 self.touch(index);
             }
@@ -293,7 +290,7 @@ impl Core {
         let state = &mut self.states[index as usize];
         let attempts = state.attempts.as_mut().expect("only called while dialling");
         attempts.connecting = true;
-        let (to, from) = (attempts.dial.to, attempts.dial.from);
+        let (to, from) = attempts.dial.route().expect("looked at when it began");
         state.phase_ends = Some(self.env.now + attempts.dial.timeout);
         self.rearm(index);
         io.connect(self, index, to, from);
@@ -682,12 +679,12 @@ impl Core {
         self.env.counters.closed[why.kind()].add(1);
         match why {
             Closed::Finished | Closed::Reset | Closed::Stopped => {
-                tracing::trace!(peer = %state.peer.addr, reason = %why, "connection closed");
+                tracing::trace!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
             Closed::Idle | Closed::Aborted | Closed::LingerExpired | Closed::ByProtocol(_) => {
-                tracing::debug!(peer = %state.peer.addr, reason = %why, "connection closed");
+                tracing::debug!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
-            _ => tracing::warn!(peer = %state.peer.addr, reason = %why, "connection closed"),
+            _ => tracing::warn!(peer = %state.peer.endpoint, reason = %why, "connection closed"),
         }
         self.hosts[state.service as usize].closed(state, why);
     }

@@ -3,21 +3,22 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::endpoint::{Endpoint, EndpointError};
 use crate::random::Rng;
 
 /// An outgoing connection to make.
 ///
 /// ```
 /// use std::time::Duration;
-/// let dial = tidewire::Dial::to("127.0.0.1:7400".parse().unwrap())
+/// let dial = tidewire::Dial::to("127.0.0.1:7400")
 ///     .attempts(5)
 ///     .backoff(Duration::from_millis(50), Duration::from_secs(2))
 ///     .token(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Dial {
-    pub(crate) to: SocketAddr,
-    pub(crate) from: Option<SocketAddr>,
+    to: Result<Endpoint, EndpointError>,
+    from: Option<Result<Endpoint, EndpointError>>,
     pub(crate) token: u64,
     pub(crate) attempts: u32,
     pub(crate) timeout: Duration,
@@ -26,11 +27,17 @@ pub struct Dial {
 }
 
 impl Dial {
-    /// One attempt, given up after 10 s.
+    /// One attempt, given up after 10 s. The place may be given as an [`Endpoint`], an address, a
+    /// tuple, a path, or as text; text that is no endpoint makes the dial fail, and
+    /// [`dial_failed`](crate::Service::dial_failed) is told.
     #[must_use]
-    pub fn to(addr: SocketAddr) -> Dial {
+    pub fn to<E>(place: E) -> Dial
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
         Dial {
-            to: addr,
+            to: place.try_into().map_err(Into::into),
             from: None,
             token: 0,
             attempts: 1,
@@ -41,10 +48,15 @@ impl Dial {
     }
 
     /// Binds to this local address first. With port 0 the port is chosen when connecting, so that
-    /// one source address serves its 64k ports towards each destination.
+    /// one source address serves its 64k ports towards each destination. For TCP only: a dial to a
+    /// Unix socket, or from one, fails.
     #[must_use]
-    pub fn from(mut self, addr: SocketAddr) -> Dial {
-        self.from = Some(addr);
+    pub fn from<E>(mut self, place: E) -> Dial
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        self.from = Some(place.try_into().map_err(Into::into));
         self
     }
 
@@ -78,6 +90,22 @@ impl Dial {
         self
     }
 
+    /// Where to, and which local address to bind to.
+    pub(crate) fn route(&self) -> Result<(Endpoint, Option<SocketAddr>), EndpointError> {
+        let to = self.to.clone()?;
+        to.check()?;
+        let from = match &self.from {
+            None => return Ok((to, None)),
+            Some(from) => from.clone()?,
+        };
+        match (to.tcp(), from.tcp()) {
+            (Some(_), Some(from)) => Ok((to, Some(from))),
+            _ => Err(EndpointError::new(format!(
+                "cannot connect to {to} from {from}: only TCP connections have a source address"
+            ))),
+        }
+    }
+
     /// The pause after failed attempt number `failed`, counted from 1.
     pub(crate) fn pause_after(&self, failed: u32, rng: &mut Rng) -> Duration {
         let doubled = self
@@ -94,8 +122,8 @@ mod tests {
 
     #[test]
     fn pauses_double_stay_below_the_cap_and_differ() {
-        let dial = Dial::to("127.0.0.1:1".parse().unwrap())
-            .backoff(Duration::from_millis(100), Duration::from_secs(1));
+        let dial =
+            Dial::to("127.0.0.1:1").backoff(Duration::from_millis(100), Duration::from_secs(1));
         let mut rng = Rng::from_seed(1);
         for (failed, whole) in [
             (1, 100),

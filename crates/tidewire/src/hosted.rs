@@ -95,7 +95,7 @@ pub(crate) fn guarded<R>(
     if result.is_err() {
         state.kill(Closed::Panicked);
         env.touch(state);
-        tracing::error!(peer = %state.peer.addr, "a protocol panicked; its connection is aborted");
+        tracing::error!(peer = %state.peer.endpoint, "a protocol panicked; its connection is aborted");
     }
     result.ok()
 }
@@ -178,7 +178,7 @@ impl<S: Service> Host for Hosted<S> {
         self.open.fetch_sub(1, Relaxed);
         let local = &mut self.local;
         if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, local))).is_err() {
-            tracing::error!(peer = %state.peer.addr, "a protocol panicked in `closed`");
+            tracing::error!(peer = %state.peer.endpoint, "a protocol panicked in `closed`");
         }
         // A burst of connections should not hold its memory for ever.
         if self.slots.is_empty() && self.slots.capacity() > 64 {

@@ -155,7 +155,13 @@ impl<P: Protocol> Inner<P> {
     {
         assert!(self.state.is_none(), "a protocol is opened once");
         let (outer, now) = (&*cx.link.state, cx.link.env.now);
-        let mut state = State::new(outer.id, outer.service, outer.peer, &self.limits, now);
+        let mut state = State::new(
+            outer.id,
+            outer.service,
+            outer.peer.clone(),
+            &self.limits,
+            now,
+        );
         (state.embedded, state.opened) = (true, true);
         self.state = Some(Box::new(state));
         self.event(Event::Opened, cx);

@@ -8,7 +8,7 @@ use crate::buffer::Chunk;
 use crate::closed::Closed;
 use crate::env::Env;
 use crate::input::Input;
-use crate::protocol::Peer;
+use crate::peer::Peer;
 use crate::state::{ConnId, Phase, State, Writing};
 use crate::time::Instant;
 

@@ -2,13 +2,13 @@
 //! [`Service`] makes them.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::closed::{Closed, Refusal};
 use crate::input::Input;
 use crate::link::Link;
 use crate::mailbox::{Handle, LoopHandle, Mail};
+use crate::peer::Peer;
 use crate::woken::Conns;
 
 /// One connection: bytes in, bytes out, and nothing else. It opens no socket, reads no clock,
@@ -211,31 +211,4 @@ impl<S: Service> Service for Arc<S> {
     fn dial_failed(&self, token: u64, error: &io::Error, local: &mut <S::Conn as Protocol>::Local) {
         (**self).dial_failed(token, error, local);
     }
-}
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The peer's address.
-    pub addr: SocketAddr,
-    /// How the connection came about.
-    pub origin: Origin,
-}
-
-impl Peer {
-    /// Whether the peer is on this machine, as far as its address tells: loopback, 127.0.0.0/8 or
-    /// ::1. Services that ask nobody for a secret serve only such peers unless told otherwise.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        self.addr.ip().to_canonical().is_loopback()
-    }
-}
-
-/// How a connection came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Accepted by the listener of this number, in the order of the builder's `listen` calls.
-    Accepted(u32),
-    /// Dialled, with the token given to [`Dial::token`](crate::Dial::token).
-    Dialled(u64),
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -12,11 +11,13 @@ use std::time::Duration;
 use crate::core::Plan;
 use crate::counters::{Counters, LoopCounters};
 use crate::dial::Dial;
+use crate::endpoint::Endpoint;
 use crate::engine::{self, Engine, EngineChoice, LoopSetup, Resolved, Spread};
 use crate::hosted::{Factory, Offered};
 use crate::limits::{CHUNK, Limits};
 use crate::listen::{Listen, TcpOptions};
 use crate::protocol::Service;
+use crate::socket_file::SocketFile;
 use crate::stop::StopClock;
 use crate::sync::lock;
 use crate::waker::{Command, Stop, Waker};
@@ -91,7 +92,7 @@ pub enum StartError {
 /// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
 /// let mut builder = Builder::new();
 /// let echo = builder.service(Echo);
-/// builder.listen(echo, Listen::at("127.0.0.1:0".parse().unwrap()));
+/// builder.listen(echo, Listen::at("127.0.0.1:0"));
 /// builder.engine(EngineChoice::Epoll);
 /// let running = builder.start()?;
 /// println!("echo on {} by {}", running.addrs()[0], running.engine());
@@ -243,16 +244,17 @@ impl Builder {
             })?;
         let handing_over = self.placement == Placement::Acceptor || engine == Engine::Threads;
         let copies = if handing_over { 1 } else { self.loops };
-        let mut addrs = Vec::new();
+        let (mut addrs, mut files) = (Vec::new(), Vec::new());
         let mut sockets: Vec<Vec<engine::Listener>> = (0..copies).map(|_| Vec::new()).collect();
         for (number, (service, listen)) in self.listens.iter().enumerate() {
             let bound = listen.bind(copies);
-            let (addr, fds) = bound.map_err(|source| StartError::Listen {
+            let bound = bound.map_err(|source| StartError::Listen {
                 addr: listen.wanted(),
                 source,
             })?;
-            addrs.push(addr);
-            for (set, socket) in sockets.iter_mut().zip(fds) {
+            addrs.push(bound.endpoint);
+            files.extend(bound.file);
+            for (set, socket) in sockets.iter_mut().zip(bound.sockets) {
                 set.push(engine::Listener {
                     socket,
                     service: *service,
@@ -274,6 +276,7 @@ impl Builder {
             engine,
             reason,
             addrs,
+            files,
             acceptors: Vec::new(),
             loops: Vec::new(),
             counters: Arc::default(),
@@ -344,7 +347,9 @@ struct Thread {
 pub struct Running {
     engine: Engine,
     reason: String,
-    addrs: Vec<SocketAddr>,
+    addrs: Vec<Endpoint>,
+    /// Of Unix sockets, removed when a stop begins.
+    files: Vec<SocketFile>,
     acceptors: Vec<Thread>,
     loops: Vec<Thread>,
     counters: Arc<Mutex<engine::Registry>>,
@@ -371,9 +376,9 @@ impl Running {
         &self.reason
     }
 
-    /// The addresses listened on, in the order of the builder's `listen` calls.
+    /// The endpoints listened on, in the order of the builder's `listen` calls.
     #[must_use]
-    pub fn addrs(&self) -> &[SocketAddr] {
+    pub fn addrs(&self) -> &[Endpoint] {
         &self.addrs
     }
 
@@ -411,6 +416,8 @@ impl Running {
     /// rest. Returns the final counters.
     pub fn stop(mut self, deadline: Duration) -> Counters {
         self.clock.set(deadline);
+        // Whoever comes from now on is told at once, instead of being taken in or dropped.
+        self.files.clear();
         // Acceptors first: what they take in still needs loops to run on.
         for set in [true, false] {
             let threads = if set {

@@ -10,7 +10,8 @@ use crate::closed::Closed;
 use crate::dial::Dial;
 use crate::limits::Limits;
 use crate::output::Output;
-use crate::protocol::{Next, Peer};
+use crate::peer::Peer;
+use crate::protocol::Next;
 use crate::time::Instant;
 
 /// Names a connection of a loop for as long as the loop lives: an index that is reused and a

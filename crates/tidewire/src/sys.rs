@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::peer::Process;
+
 /// `CLOCK_MONOTONIC` in nanoseconds. The standard library's type hides the number behind arithmetic
 /// that costs more than the clock, and rustix's reading of the vDSO crashes under valgrind.
 #[inline]
@@ -37,4 +39,29 @@ pub(crate) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// The process at the other end of a Unix socket (`SO_PEERCRED`, unix(7)). The safe wrapper at hand
+/// cannot hold the process number 0, which is what a process of another namespace has.
+pub(crate) fn peer_process(socket: impl AsFd) -> Option<Process> {
+    let mut cred = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the pointers are to a value
+    // of the size given and to that size.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &raw mut len,
+        )
+    };
+    let pid = u32::try_from(cred.pid).ok().filter(|pid| *pid != 0);
+    // A socket that is not connected has the user -1.
+    (result == 0 && cred.uid != u32::MAX).then(|| Process::new(pid, cred.uid, cred.gid))
 }

@@ -5,7 +5,6 @@
 //! looks at `sleeping`. Both are sequentially consistent, so one of the two sees the other and no
 //! wake-up is lost.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
@@ -13,6 +12,7 @@ use std::sync::{Mutex, OnceLock};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::dial::Dial;
+use crate::endpoint::Endpoint;
 use crate::sync::lock;
 
 /// What a loop is told to do by the builder, the acceptor or a handle.
@@ -22,7 +22,7 @@ pub(crate) enum Command {
         socket: OwnedFd,
         listener: u32,
         service: u16,
-        peer: SocketAddr,
+        peer: Endpoint,
     },
     /// Connect for the service of this index.
     Dial { service: u16, dial: Dial },

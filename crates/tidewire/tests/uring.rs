@@ -113,8 +113,12 @@ fn start_at(habit: Habit, addr: SocketAddr) -> Option<Server> {
 }
 
 impl Server {
+    fn addr(&self) -> SocketAddr {
+        self.running.addrs()[0].tcp().unwrap()
+    }
+
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.running.addrs()[0]).unwrap();
+        let stream = TcpStream::connect(self.addr()).unwrap();
         let patience = Some(Duration::from_secs(20));
         stream.set_read_timeout(patience).unwrap();
         stream.set_write_timeout(patience).unwrap();
@@ -242,7 +246,7 @@ fn indices_and_descriptors_are_reused_under_fire() {
     let stop = Arc::new(AtomicBool::new(false));
     let stormers: Vec<_> = (0..4)
         .map(|t| {
-            let (addr, stop) = (server.running.addrs()[0], stop.clone());
+            let (addr, stop) = (server.addr(), stop.clone());
             std::thread::spawn(move || {
                 let mut n = 0;
                 while !stop.load(SeqCst) {
@@ -379,7 +383,7 @@ fn the_port_is_free_as_soon_as_the_loops_have_ended() {
         return;
     };
     for graceful in [true, false, true, false, true] {
-        let addr = server.running.addrs()[0];
+        let addr = server.addr();
         let mut client = server.connect();
         client.write_all(b"x").unwrap();
         expect(&mut client, b"x");

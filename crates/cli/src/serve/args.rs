@@ -63,8 +63,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "IP")]
     pub(crate) bind: Option<IpAddr>,
 
-    /// Listens for a service at IP:PORT, or PORT on the --bind address, instead of its default
-    /// ports; may be repeated. Port 0 takes any free port
+    /// Listens for a service at IP:PORT, PORT on the --bind address, or a Unix socket (unix:/PATH or
+    /// unix:@NAME), instead of its default ports; may be repeated. Port 0 takes any free port
     #[arg(long, value_name = "SERVICE[/MODE]=ADDR")]
     pub(crate) listen: Vec<ListenAt>,
 

@@ -1,7 +1,7 @@
 //! What listens where.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer};
@@ -128,13 +128,20 @@ impl fmt::Display for Named {
     }
 }
 
-/// `SERVICE[/MODE]=ADDR`, where `ADDR` is `IP:PORT` or only a port.
+/// `SERVICE[/MODE]=ADDR`, where `ADDR` is `IP:PORT`, only a port, or a Unix socket: `unix:/PATH`,
+/// `unix:@NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
     pub(crate) kind: Kind,
-    /// Without an IP: on the address of `--bind`.
-    pub(crate) ip: Option<IpAddr>,
-    pub(crate) port: u16,
+    pub(crate) place: Place,
+}
+
+/// Where a service is to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the address of `--bind`.
+    Port(u16),
+    At(tidewire::Endpoint),
 }
 
 impl FromStr for ListenAt {
@@ -151,20 +158,22 @@ impl FromStr for ListenAt {
                 named.0[0].mode().unwrap_or_default()
             ));
         };
-        let (ip, port) = match (addr.parse::<SocketAddr>(), addr.parse::<u16>()) {
-            (Ok(addr), _) => (Some(addr.ip()), addr.port()),
-            (_, Ok(port)) => (None, port),
-            _ => return Err(format!("{addr:?} is neither IP:PORT nor a port")),
+        let place = match addr.parse::<u16>() {
+            Ok(port) => Place::Port(port),
+            Err(_) => Place::At(
+                addr.parse()
+                    .map_err(|e| format!("{e}, or give only a port"))?,
+            ),
         };
-        Ok(ListenAt { kind, ip, port })
+        Ok(ListenAt { kind, place })
     }
 }
 
 /// A listener to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) kind: Kind,
-    pub(crate) addr: SocketAddr,
+    pub(crate) place: tidewire::Endpoint,
     /// Asked for with its mode, if it has one, or with a place: not only as one of several.
     pub(crate) by_name: bool,
 }
@@ -182,28 +191,28 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
-    let mut add = |kind, addr: SocketAddr, by_name| {
+    let mut add = |kind, place: tidewire::Endpoint, by_name| {
         // The same service named twice is meant once; two free ports are two.
-        let known = |e: &Endpoint| e.kind == kind && e.addr == addr;
-        if addr.port() == 0 || !all.iter().any(known) {
+        let known = |e: &Endpoint| e.kind == kind && e.place == place;
+        if place.port() == Some(0) || !all.iter().any(known) {
             all.push(Endpoint {
                 kind,
-                addr,
+                place,
                 by_name,
             });
         }
     };
     for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
         for port in kind.ports() {
-            add(kind, SocketAddr::new(bind, port), by_name(kind));
+            add(kind, (bind, port).into(), by_name(kind));
         }
     }
     for place in places {
-        add(
-            place.kind,
-            SocketAddr::new(place.ip.unwrap_or(bind), place.port),
-            true,
-        );
+        let at = match &place.place {
+            Place::Port(port) => (bind, *port).into(),
+            Place::At(endpoint) => endpoint.clone(),
+        };
+        add(place.kind, at, true);
     }
     all
 }
@@ -232,7 +241,7 @@ mod tests {
         let named: Vec<Named> = named.iter().map(|n| n.parse().unwrap()).collect();
         let places: Vec<ListenAt> = places.iter().map(|p| p.parse().unwrap()).collect();
         let here = "127.0.0.1".parse().unwrap();
-        let shown = |e: Endpoint| format!("{} {}", Named(vec![e.kind]), e.addr);
+        let shown = |e: Endpoint| format!("{} {}", Named(vec![e.kind]), e.place);
         endpoints(&named, &places, here)
             .into_iter()
             .map(shown)

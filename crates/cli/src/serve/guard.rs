@@ -129,7 +129,8 @@ impl Settings {
             }
         }
         for endpoint in &self.endpoints {
-            if !endpoint.addr.ip().to_canonical().is_loopback() {
+            let ip = endpoint.place.ip();
+            if ip.is_some_and(|ip| !ip.to_canonical().is_loopback()) {
                 self.warn_of(endpoint);
             }
         }
@@ -137,7 +138,7 @@ impl Settings {
 
     fn warn_of(&self, endpoint: &Endpoint) {
         let service = Named(vec![endpoint.kind]);
-        let addr = endpoint.addr;
+        let addr = &endpoint.place;
         match self.guard(endpoint.kind) {
             Guard::Secret => {}
             Guard::Open => tracing::info!(

@@ -1,6 +1,5 @@
 //! The settings of the key-value services, and the services.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -229,9 +228,9 @@ impl Kv {
         };
     }
 
-    pub(crate) fn listening(&self, kind: Kind, addr: SocketAddr) {
+    pub(crate) fn listening(&self, kind: Kind, at: &tidewire::Endpoint) {
         if kind == Kind::Kv(KvMode::Resp) {
-            self.resp.0.listens_at(addr);
+            self.resp.0.listens_at(at);
         }
     }
 

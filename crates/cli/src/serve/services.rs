@@ -1,6 +1,5 @@
 //! The services, with what the settings say about them.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire::{Builder, Limits, Listen, ServiceId, TcpOptions};
@@ -89,10 +88,10 @@ impl Services {
     }
 
     /// Tells those that care where they listen.
-    pub(crate) fn listening(&self, endpoints: &[Endpoint], addrs: &[SocketAddr]) {
+    pub(crate) fn listening(&self, endpoints: &[Endpoint], addrs: &[tidewire::Endpoint]) {
         if let Some(kv) = &self.kv {
             for (endpoint, addr) in endpoints.iter().zip(addrs) {
-                kv.listening(endpoint.kind, *addr);
+                kv.listening(endpoint.kind, addr);
             }
         }
     }
@@ -118,7 +117,7 @@ impl Services {
 }
 
 fn listen(endpoint: &Endpoint, tcp: &TcpOptions) -> Listen {
-    Listen::at(endpoint.addr).options(tcp.clone())
+    Listen::at(&endpoint.place).options(tcp.clone())
 }
 
 impl Acks {

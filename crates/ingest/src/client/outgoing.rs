@@ -93,7 +93,7 @@ pub enum Ended {
 /// # let limits = settings.limits();
 /// # let server = native::IngestService::new(std::sync::Arc::new(log.clone()), settings);
 /// # let server = builder.service_with(server, limits);
-/// # builder.listen(server, Listen::at("127.0.0.1:0".parse().unwrap()));
+/// # builder.listen(server, Listen::at("127.0.0.1:0"));
 /// let outgoing = Outgoing::new();
 /// let service = builder.service(outgoing.clone());
 /// let running = builder.start()?;

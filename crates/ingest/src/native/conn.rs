@@ -94,7 +94,7 @@ impl IngestConn {
             Ok(()) | Err(TurnedAway::Busy) => Next::More,
             Err(TurnedAway::Protected) => {
                 if let Some(held_back) = self.shared.denials.pass(cx.link.now()) {
-                    tracing::warn!(peer = %cx.link.peer().addr, held_back, "refused: {PROTECTED}");
+                    tracing::warn!(peer = %cx.link.peer().endpoint, held_back, "refused: {PROTECTED}");
                 }
                 refuse_and_close(cx, 0, Reason::Unauthorised, 0, PROTECTED);
                 Next::More
@@ -368,7 +368,7 @@ fn send_refusal(
     text: &str,
     closes: bool,
 ) {
-    tracing::debug!(peer = %cx.link.peer().addr, id, %reason, text, "refused");
+    tracing::debug!(peer = %cx.link.peer().endpoint, id, %reason, text, "refused");
     cx.local.tally.add(Count::of(reason), 1);
     let refusal = codec::Refusal {
         id,

@@ -17,11 +17,11 @@
 //! let service = Arc::new(IngestService::new(Arc::new(log), settings));
 //! let mut builder = Builder::new();
 //! let id = builder.service_with(service.clone(), limits);
-//! builder.listen(id, Listen::at("127.0.0.1:0".parse()?));
+//! builder.listen(id, Listen::at("127.0.0.1:0"));
 //! let running = builder.start()?;
 //!
 //! use std::io::{Read, Write};
-//! let mut client = std::net::TcpStream::connect(running.addrs()[0])?;
+//! let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
 //! let mut hello = Vec::new();
 //! codec::Hello::Produce(codec::Produce {
 //!     level: Some(codec::Level::Durable),

@@ -161,7 +161,7 @@ pub(crate) struct World {
     pub(crate) log: SteppedLog,
     pub(crate) service: Arc<IngestService>,
     pub(crate) at: LoopId,
-    addr: std::net::SocketAddr,
+    addr: tidewire::Endpoint,
 }
 
 /// A client: a plain peer, and how much of what it was sent has been looked at.
@@ -207,7 +207,7 @@ impl World {
 
     pub(crate) fn connect(&mut self) -> Client {
         Client {
-            peer: self.sim.plain(self.addr),
+            peer: self.sim.plain(&self.addr),
             seen: 0,
         }
     }

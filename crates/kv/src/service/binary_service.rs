@@ -259,7 +259,7 @@ fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryCon
             End::Needs(_) if input.is_empty() => return Next::More,
             End::Needs(n) => return Next::AtLeast(n),
             End::Close(why) => {
-                tracing::warn!(peer = %cx.link.peer().addr, "{why}: closing the connection");
+                tracing::warn!(peer = %cx.link.peer().endpoint, "{why}: closing the connection");
                 cx.link.finish_because(why);
                 return Next::More;
             }

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidewire::Handle;
+use tidewire::{Endpoint, Handle};
 
 use super::message::Message;
 
@@ -18,7 +17,7 @@ const PARTS: usize = 16;
 /// What everybody may know of one connection.
 pub(crate) struct Card {
     pub(crate) id: u64,
-    pub(crate) addr: SocketAddr,
+    pub(crate) addr: Endpoint,
     pub(crate) handle: Handle<Message>,
     /// Milliseconds of the loops' clock.
     pub(crate) opened_ms: u64,
@@ -52,7 +51,7 @@ pub(crate) struct Names {
 }
 
 impl Card {
-    pub(crate) fn new(id: u64, addr: SocketAddr, handle: Handle<Message>, now_ms: u64) -> Card {
+    pub(crate) fn new(id: u64, addr: Endpoint, handle: Handle<Message>, now_ms: u64) -> Card {
         Card {
             id,
             addr,

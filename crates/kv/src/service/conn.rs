@@ -85,7 +85,7 @@ impl Protocol for RespConn {
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
         let card = Card::new(
             shared.clients.next_id(),
-            cx.link.peer().addr,
+            cx.link.peer().endpoint.clone(),
             cx.handle(),
             now_ms,
         );
@@ -287,7 +287,7 @@ impl RespConn {
                     cx.local.stats.protocol_errors.add(1);
                     cx.local.stats.errors.add(1);
                     cx.local.shared.stats.error(b"ERR");
-                    tracing::debug!(peer = %cx.link.peer().addr, %error, "closing the connection");
+                    tracing::debug!(peer = %cx.link.peer().endpoint, %error, "closing the connection");
                     reply.error(&format!("ERR {error}"));
                     return self.end(input, reply, Some("protocol error"), cx);
                 }
@@ -429,7 +429,7 @@ impl RespConn {
         if cx.link.queued_len().saturating_add(bytes.len()) > most {
             cx.local.stats.slow_subscribers.add(1);
             tracing::warn!(
-                peer = %cx.link.peer().addr, limit = most,
+                peer = %cx.link.peer().endpoint, limit = most,
                 "a subscriber does not take its messages: cutting the connection",
             );
             return cx.link.abort_because("subscriber output limit");
@@ -449,7 +449,7 @@ fn turn_away(cx: &mut Cx<'_, RespConn>) {
     let peer = cx.link.peer();
     if let Some(held_back) = cx.local.shared.denials.pass(cx.link.now()) {
         tracing::warn!(
-            %peer.addr, held_back,
+            %peer.endpoint, held_back,
             "a client of another host was denied: set a password, or open the service on purpose"
         );
     }

@@ -1,12 +1,11 @@
 //! The service that speaks Redis's protocol.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Conns, LoopHandle, Peer, Refusal, Service};
+use tidewire::{Conns, Endpoint, LoopHandle, Peer, Refusal, Service};
 
 use super::conn::RespConn;
 use super::local::RespLocal;
@@ -33,8 +32,8 @@ impl RespService {
     }
 
     /// Tells the service where clients connect to, for CLIENT LIST and INFO to show.
-    pub fn listens_at(&self, addr: SocketAddr) {
-        self.shared.set_local_addr(addr);
+    pub fn listens_at(&self, at: impl Into<Endpoint>) {
+        self.shared.set_local_addr(at.into());
     }
 
     /// Does what is due at this time since the epoch: removes some of the keys that have expired,

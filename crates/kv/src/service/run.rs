@@ -136,7 +136,7 @@ impl RespConn {
             at_s: cx.link.wall().as_secs(),
             took_us,
             args: shortened(args),
-            addr: cx.link.peer().addr.to_string(),
+            addr: cx.link.peer().endpoint.to_string(),
             name: self.card().names().name.to_vec(),
         };
         shared
@@ -272,7 +272,7 @@ impl RespConn {
         let peer = cx.link.peer();
         if let Some(held_back) = cx.local.shared.intrusions.pass(cx.link.now()) {
             tracing::warn!(
-                %peer.addr, held_back,
+                %peer.endpoint, held_back,
                 "an HTTP request came to the Redis port, perhaps sent by a web page to attack this \
                  server: closing the connection"
             );

@@ -1,10 +1,11 @@
 //! What all loops share.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use tidewire::Endpoint;
 
 use super::clients::Clients;
 use super::message::Message;
@@ -33,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) denials: Throttle,
     pub(crate) intrusions: Throttle,
     /// Where clients connect to, if somebody said so.
-    local: Mutex<Option<SocketAddr>>,
+    local: Mutex<Option<Endpoint>>,
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
     paused_until_ms: AtomicU64,
     pause_writes_only: AtomicBool,
@@ -81,19 +82,20 @@ impl Shared {
         self.store.databases()
     }
 
-    pub(crate) fn set_local_addr(&self, addr: SocketAddr) {
+    pub(crate) fn set_local_addr(&self, addr: Endpoint) {
         *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(addr);
     }
 
     /// Where clients connect to, as text.
     pub(crate) fn local_addr(&self) -> String {
-        let addr = *self.local.lock().unwrap_or_else(PoisonError::into_inner);
-        addr.map_or_else(|| "0.0.0.0:0".to_string(), |addr| addr.to_string())
+        let addr = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        let addr = addr.as_ref();
+        addr.map_or_else(|| "0.0.0.0:0".to_string(), Endpoint::to_string)
     }
 
     pub(crate) fn port(&self) -> u16 {
-        let addr = *self.local.lock().unwrap_or_else(PoisonError::into_inner);
-        addr.map_or(0, |addr| addr.port())
+        let addr = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        addr.as_ref().and_then(Endpoint::port).unwrap_or(0)
     }
 
     /// Holds commands back, for at least as long as an earlier pause would.

@@ -13,7 +13,7 @@ use tidewire_kv::store::Store;
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(crate) service: RespService,
-    addrs: [std::net::SocketAddr; 2],
+    addrs: [tidewire::Endpoint; 2],
 }
 
 /// A client: where it is, and how much of what it received was looked at.
@@ -66,7 +66,7 @@ impl World {
     }
 
     pub(crate) fn client_of(&mut self, at: usize) -> Client {
-        let peer = self.sim.plain(self.addrs[at]);
+        let peer = self.sim.plain(&self.addrs[at]);
         Client { peer, seen: 0 }
     }
 

@@ -49,7 +49,7 @@ impl Server {
         let limits = settings.limits();
         let service = RespService::new(Arc::new(store), settings);
         let id = builder.service_with(service.clone(), limits);
-        builder.listen(id, Listen::at("127.0.0.1:0".parse().unwrap()));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
         builder.engine(engine).loops(loops);
         if loops > 1 {
             // Few clients: in turn they are on all loops, by the kernel's hash perhaps not.
@@ -70,7 +70,7 @@ impl Server {
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.running.addrs()[0]
+        self.running.addrs()[0].tcp().unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -52,7 +52,7 @@ pub(crate) fn start<S: Service>(args: &Args, service: S) -> (Running, ServiceId<
     let mut builder = Builder::new();
     builder.engine(args.engine).loops(args.loops);
     let id = builder.service(service);
-    builder.listen(id, Listen::at(([127, 0, 0, 1], 0).into()));
+    builder.listen(id, Listen::at(([127, 0, 0, 1], 0)));
     let running = builder.start().unwrap_or_else(|e| {
         eprintln!("{e}");
         std::process::exit(1);

@@ -2,13 +2,14 @@
 //! descriptors or memory.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, acceptfrom_with};
 
+use crate::endpoint::Endpoint;
 use crate::env::Env;
+use crate::peer::{Origin, Peer};
 use crate::time::Instant;
 
 /// Connections taken from one listener in one turn.
@@ -56,7 +57,7 @@ impl Pause {
 
 /// What one attempt to accept came to.
 pub(crate) enum Accepted {
-    Connection(OwnedFd, SocketAddr),
+    Connection(OwnedFd, Endpoint),
     /// This one had gone already; there may be more.
     Gone,
     /// Nobody is waiting.
@@ -69,12 +70,19 @@ pub(crate) enum Accepted {
 
 pub(crate) fn accept(listener: impl AsFd) -> Accepted {
     match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-        Ok((socket, addr)) => match addr.and_then(|a| SocketAddr::try_from(a).ok()) {
+        Ok((socket, addr)) => match addr.and_then(Endpoint::from_kernel) {
             Some(addr) => Accepted::Connection(socket, addr),
             None => Accepted::Gone,
         },
         Err(e) => classify(e.into()),
     }
+}
+
+/// The peer of an accepted socket, with what the kernel knows of it.
+pub(crate) fn peer(socket: impl AsFd, endpoint: Endpoint, listener: u32) -> Peer {
+    let mut peer = Peer::new(endpoint, Origin::Accepted(listener));
+    peer.ask_kernel(socket);
+    peer
 }
 
 /// Tells errors of one connection from errors of accepting as such. Linux passes pending network

@@ -5,25 +5,21 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{SocketFlags, SocketType, socket_with};
 use socket2::Socket;
 
+use crate::endpoint::Endpoint;
 use crate::listen::TcpOptions;
 
 /// A socket ready to connect: options set, bound if asked.
 pub(crate) fn prepare(
-    to: SocketAddr,
+    to: &Endpoint,
     from: Option<SocketAddr>,
     options: &TcpOptions,
 ) -> io::Result<Socket> {
-    let family = if to.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = Socket::from(socket_with(family, SocketType::STREAM, flags, None)?);
-    options.apply(&socket)?;
+    let socket = Socket::from(socket_with(to.family(), SocketType::STREAM, flags, None)?);
+    options.apply(&socket, to.is_tcp())?;
     if let Some(from) = from {
         if from.port() == 0 && from.is_ipv4() {
             // The port is chosen when connecting, knowing the destination. Without this option,
@@ -37,14 +33,20 @@ pub(crate) fn prepare(
 
 /// Starts to connect; whether that was done at once.
 pub(crate) fn start(
-    to: SocketAddr,
+    to: &Endpoint,
     from: Option<SocketAddr>,
     options: &TcpOptions,
 ) -> io::Result<(OwnedFd, bool)> {
+    let addr = to.to_kernel()?;
     let socket = prepare(to, from, options)?;
-    match rustix::net::connect(&socket, &to) {
+    match rustix::net::connect(&socket, &addr) {
         Ok(()) => Ok((socket.into(), true)),
         Err(Errno::INPROGRESS) => Ok((socket.into(), false)),
+        // A Unix socket is connected at once, or not at all.
+        Err(Errno::AGAIN) if to.is_unix() => Err(io::Error::new(
+            io::ErrorKind::WouldBlock,
+            format!("{to} has no room for another connection until it accepts some"),
+        )),
         Err(e) => Err(e.into()),
     }
 }

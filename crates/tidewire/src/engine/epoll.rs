@@ -112,7 +112,8 @@ impl Poller for Epoll {
             readable: flags.contains(F::IN),
             writable: flags.contains(F::OUT),
             ended: flags.contains(F::RDHUP),
-            broken: flags.intersects(F::ERR | F::HUP),
+            over: flags.contains(F::HUP),
+            failed: flags.contains(F::ERR),
         })
     }
 }

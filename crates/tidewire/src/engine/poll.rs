@@ -19,9 +19,15 @@ struct Entry {
     write: bool,
     /// The peer's end of sending was reported; `poll` would report it for ever.
     ended: bool,
-    /// Both directions are over, in order. Nothing more can come, and `poll` cannot be asked to
-    /// keep that to itself.
+    /// The end of both directions was reported; so would this.
     over: bool,
+}
+
+impl Entry {
+    /// Whether anything new could be reported.
+    fn waits(&self) -> bool {
+        self.read || self.write || !self.over
+    }
 }
 
 enum What {
@@ -109,7 +115,7 @@ impl Poller for Poll {
             tv_nsec: t.subsec_nanos().into(),
         });
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.entries.len() + 1);
-        for e in self.entries.iter().filter(|e| !e.over) {
+        for e in self.entries.iter().filter(|e| e.waits()) {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, e.read);
             flags.set(PollFlags::OUT, e.write);
@@ -132,20 +138,21 @@ impl Poller for Poll {
         }
         let stopped = self.stop.is_some() && fds.pop().is_some_and(|f| !f.revents().is_empty());
         let got: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
-        let waited = self.entries.iter_mut().filter(|e| !e.over);
-        for (e, got) in waited.zip(got) {
+        let waiting = self.entries.iter_mut().filter(|e| e.waits());
+        for (e, got) in waiting.zip(got) {
             if got.is_empty() {
                 continue;
             }
             let ended = got.contains(PollFlags::RDHUP);
             e.ended |= ended;
-            e.over = got.contains(PollFlags::HUP) && !got.contains(PollFlags::ERR);
+            e.over |= got.contains(PollFlags::HUP);
             self.events.push_back(Readiness {
                 token: e.token,
                 readable: got.contains(PollFlags::IN),
                 writable: got.contains(PollFlags::OUT),
                 ended,
-                broken: got.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
+                over: got.contains(PollFlags::HUP),
+                failed: got.intersects(PollFlags::ERR | PollFlags::NVAL),
             });
         }
         if stopped {

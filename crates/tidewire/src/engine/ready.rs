@@ -23,6 +23,7 @@ use crate::buffer::Lease;
 use crate::closed::Refusal;
 use crate::core::{Core, Transport};
 use crate::counters::LoopCounters;
+use crate::endpoint::Endpoint;
 use crate::engine::accept::{self, Accepted};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
@@ -38,8 +39,10 @@ pub(crate) struct Readiness {
     pub(crate) writable: bool,
     /// The peer finished sending.
     pub(crate) ended: bool,
-    /// An error is pending, or both directions are over.
-    pub(crate) broken: bool,
+    /// Both directions are over.
+    pub(crate) over: bool,
+    /// An error is pending.
+    pub(crate) failed: bool,
 }
 
 /// An interface of the kernel that tells which descriptors are ready.
@@ -295,6 +298,7 @@ impl<P: Poller> Sockets<P> {
         match connect::outcome(&sock.fd) {
             Ok(()) => {
                 sock.connecting = false;
+                core.states[index as usize].peer.ask_kernel(&sock.fd);
                 core.connected(index);
                 true
             }
@@ -387,8 +391,8 @@ impl<P: Poller> Transport for Sockets<P> {
         core.free(index);
     }
 
-    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>) {
-        let started = connect::start(to, from, &self.dial_options)
+    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
+        let started = connect::start(&to, from, &self.dial_options)
             .and_then(|(fd, _)| self.insert(core, index, fd, true));
         if let Err(e) = started {
             core.connect_failed(index, &e);
@@ -590,7 +594,8 @@ impl<P: Poller> Reactor<P> {
         // Once connected, go on: the peer may have sent something already, and it is announced
         // only once.
         if sock.connecting
-            && (!(event.writable || event.broken) || !self.io.finish_connect(core, index))
+            && (!(event.writable || event.over || event.failed)
+                || !self.io.finish_connect(core, index))
         {
             return;
         }
@@ -604,19 +609,24 @@ impl<P: Poller> Reactor<P> {
                 core.touch(index);
             }
         }
-        if !(event.readable || event.ended || event.broken) {
+        if !(event.readable || event.ended || event.over || event.failed) {
             return;
         }
+        // A TCP connection whose both directions are over was reset. A Unix socket is so as soon as
+        // its peer has closed, with all that the peer sent still to be read.
+        let reset = event.over && core.states[index as usize].peer.endpoint.is_tcp();
+        let broken = event.failed || reset;
+        let ended = event.ended || event.over || event.failed;
         sock.readable = true;
-        sock.ended |= event.ended || event.broken;
-        sock.broken |= event.broken;
+        sock.ended |= ended;
+        sock.broken |= broken;
         let reading = sock.reading;
-        if event.ended || event.broken {
+        if ended {
             core.hung_up(index);
         }
         if reading {
             self.io.enqueue(index);
-        } else if event.broken {
+        } else if broken {
             self.io.report_error(core, index);
         }
         // With a level-triggered poller, what is known already must not be reported again.
@@ -665,7 +675,7 @@ impl<P: Poller> Reactor<P> {
         self.io.poller.remove_listener(socket.as_fd());
     }
 
-    fn take_in(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
+    fn take_in(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
         match &self.setup.spread {
             Spread::Here => self.adopt(socket, listener, service, peer),
             Spread::Loops(loops) => {
@@ -682,18 +692,21 @@ impl<P: Poller> Reactor<P> {
                     socket,
                     listener,
                     service,
-                    peer,
+                    peer: peer.clone(),
                 };
                 if let Err(e) = spawner.spawn(command, &self.waker) {
-                    self.core.refuse_accepted(Refusal::NoThread, peer);
+                    self.core.refuse_accepted(Refusal::NoThread, &peer);
                     self.pause_accepting(&e);
                 }
             }
         }
     }
 
-    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
-        let Ok(index) = self.core.admit(service, listener, peer) else {
+    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
+        let Ok(index) = self
+            .core
+            .admit(service, accept::peer(&socket, peer, listener))
+        else {
             let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
             return;
         };

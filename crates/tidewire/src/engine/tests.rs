@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::core::Plan;
 use crate::engine::{self, Engine, LoopSetup, Spread};
 use crate::hosted::Offered;
-use crate::protocol::{Cx, Next, Peer, Protocol, Service};
+use crate::peer::Peer;
+use crate::protocol::{Cx, Next, Protocol, Service};
 use crate::waker::{Command, Stop, Waker};
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 
@@ -82,7 +83,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
             socket: socket.into(),
             listener: 0,
             service: 0,
-            peer,
+            peer: peer.into(),
         });
         waker.stop(Stop::Graceful);
         let (ready, _readied) = mpsc::channel();

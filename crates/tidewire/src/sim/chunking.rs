@@ -33,8 +33,10 @@ use std::time::Duration;
 
 use crate::closed::Closed;
 use crate::core::{Core, Plan, Transport};
+use crate::endpoint::Endpoint;
 use crate::hosted::Offered;
 use crate::limits::{CHUNK, Limits};
+use crate::peer::{Origin, Peer};
 use crate::protocol::Service;
 use crate::random::Rng;
 use crate::state::Phase;
@@ -275,7 +277,7 @@ impl Transport for Wire {
         core.free(index);
     }
 
-    fn connect(&mut self, core: &mut Core, index: u32, _: SocketAddr, _: Option<SocketAddr>) {
+    fn connect(&mut self, core: &mut Core, index: u32, _: Endpoint, _: Option<SocketAddr>) {
         core.connect_failed(index, &std::io::ErrorKind::ConnectionRefused.into());
     }
 
@@ -330,8 +332,8 @@ impl Fed {
     }
 
     fn open(&mut self) -> bool {
-        let from = SocketAddr::from(([10, 0, 0, 1], 40_000));
-        match self.core.admit(0, 0, from) {
+        let from = Peer::new(([10, 0, 0, 1], 40_000), Origin::Accepted(0));
+        match self.core.admit(0, from) {
             Ok(index) => {
                 assert_eq!(index, CONN);
                 self.core.open(CONN);

@@ -7,9 +7,9 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::rc::Rc;
 
+use crate::endpoint::Endpoint;
 use crate::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::pipe::{Fin, Pipe};
@@ -55,7 +55,7 @@ pub(super) enum Notice {
     Accept {
         end: End,
         listener: Listener,
-        from: SocketAddr,
+        from: Endpoint,
     },
     End {
         conn: u32,
@@ -106,8 +106,8 @@ struct Side {
 }
 
 struct Stream {
-    from: SocketAddr,
-    to: SocketAddr,
+    from: Endpoint,
+    to: Endpoint,
     sides: [Side; 2],
     /// `pipes[i]` is written at side `i`.
     pipes: [Pipe; 2],
@@ -155,7 +155,7 @@ pub(super) struct Net {
     now: Rc<Cell<u64>>,
     rng: Rng,
     streams: Vec<Stream>,
-    listeners: BTreeMap<SocketAddr, Listener>,
+    listeners: BTreeMap<Endpoint, Listener>,
     /// Time, and a number that keeps what falls on the same time in order.
     under_way: BinaryHeap<Reverse<(u64, u64, Arrival)>>,
     departures: u64,
@@ -179,7 +179,7 @@ impl Net {
 
     // ---- What owners do ----
 
-    pub(super) fn listen(&mut self, at: SocketAddr, listener: Listener) {
+    pub(super) fn listen(&mut self, at: Endpoint, listener: Listener) {
         self.listeners.insert(at, listener);
     }
 
@@ -188,7 +188,7 @@ impl Net {
     }
 
     /// Starts to connect. News of `Connected` or `Refused` will follow.
-    pub(super) fn connect(&mut self, owner: Owner, from: SocketAddr, to: SocketAddr) -> End {
+    pub(super) fn connect(&mut self, owner: Owner, from: Endpoint, to: Endpoint) -> End {
         let stream = u32::try_from(self.streams.len()).expect("fewer than 2^32 streams");
         let (send, receive) = (self.conditions.send_buffer, self.conditions.receive_buffer);
         let side = |owner| Side {
@@ -373,7 +373,7 @@ impl Net {
 
     fn request_arrives(&mut self, stream: u32) {
         let s = &self.streams[stream as usize];
-        let (from, to) = (s.from, s.to);
+        let (from, to) = (s.from.clone(), s.to.clone());
         let end = End { stream, side: 1 };
         if s.sides[0].gone {
             return;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use crate::core::{Core, Transport};
 use crate::counters::{Counters, LoopCounters};
+use crate::endpoint::Endpoint;
+use crate::peer::{Origin, Peer};
 use crate::sim::net::{End, Listener, Net, News, Notice, Owner, Read, Status, Written};
 use crate::state::Phase;
 use crate::time::Instant;
@@ -93,9 +95,17 @@ impl Ends {
 }
 
 /// The address of an actor on the simulated network.
-pub(super) fn address(actor: usize, port: u16) -> SocketAddr {
+pub(super) fn address(actor: usize, port: u16) -> Endpoint {
     let [_, a, b, c] = (actor as u32 + 1).to_be_bytes();
-    SocketAddr::from(([10, a, b, c], port))
+    Endpoint::from(([10, a, b, c], port))
+}
+
+/// Where an actor connects to `to` from.
+pub(super) fn near(to: &Endpoint, actor: usize, port: u16) -> Endpoint {
+    match to {
+        Endpoint::Tcp(_) => address(actor, port),
+        _ => Endpoint::Unnamed,
+    }
 }
 
 impl Io<'_> {
@@ -205,8 +215,11 @@ impl Io<'_> {
         }
     }
 
-    fn take_in(&mut self, core: &mut Core, end: End, listener: Listener, from: SocketAddr) {
-        let Ok(index) = core.admit(listener.service, listener.number, from) else {
+    fn take_in(&mut self, core: &mut Core, end: End, listener: Listener, from: Endpoint) {
+        let Ok(index) = core.admit(
+            listener.service,
+            Peer::new(from, Origin::Accepted(listener.number)),
+        ) else {
             return self.net.close(end, true);
         };
         self.ends.insert(core, index, end);
@@ -284,9 +297,12 @@ impl Transport for Io<'_> {
         core.free(index);
     }
 
-    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>) {
+    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
         self.ends.next_port = self.ends.next_port.wrapping_add(1).max(1024);
-        let from = from.unwrap_or_else(|| address(self.actor, self.ends.next_port));
+        let from = match from {
+            Some(from) => from.into(),
+            None => near(&to, self.actor, self.ends.next_port),
+        };
         let owner = self.owner(core, index);
         let end = self.net.connect(owner, from, to);
         self.ends.insert(core, index, end);

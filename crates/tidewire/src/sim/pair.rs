@@ -1,11 +1,11 @@
 //! A protocol and its client, face to face: the harness that most tests of a protocol want.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::counters::Counters;
 use crate::dial::Dial;
+use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::protocol::{Protocol, Service};
 use crate::sim::conditions::Conditions;
@@ -43,7 +43,7 @@ pub struct Pair<S, C> {
     pub sim: Sim,
     server: SimService<S>,
     client: SimService<C>,
-    addr: SocketAddr,
+    addr: Endpoint,
 }
 
 impl<S, C> fmt::Debug for Pair<S, C> {
@@ -98,7 +98,7 @@ impl<S: Service, C: Service> Pair<S, C> {
     /// Makes `n` more connections, with the tokens 0 to `n - 1`.
     pub fn dial(&mut self, n: u64) {
         for token in 0..n {
-            let dial = Dial::to(self.addr).token(token);
+            let dial = Dial::to(&self.addr).token(token);
             self.sim.dial(self.client, dial);
         }
     }
@@ -110,8 +110,8 @@ impl<S: Service, C: Service> Pair<S, C> {
 
     /// Where the server accepts.
     #[must_use]
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
+    pub fn addr(&self) -> Endpoint {
+        self.addr.clone()
     }
 
     /// The server's service.

@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +11,14 @@ use std::time::Duration;
 use crate::core::{Core, Plan};
 use crate::counters::{Counters, LoopCounters};
 use crate::dial::Dial;
+use crate::endpoint::{Endpoint, EndpointError};
 use crate::hosted::Offered;
 use crate::limits::Limits;
 use crate::protocol::{Protocol, Service};
 use crate::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::net::{Listener, Net, Owner};
-use crate::sim::node::{Node, address};
+use crate::sim::node::{Node, address, near};
 use crate::sim::plain::{Plain, PlainState};
 use crate::sim::trace::Event;
 use crate::time::{Clock, Instant};
@@ -201,23 +201,37 @@ impl Sim {
     }
 
     /// Has a service accept connections; where, is the result.
-    pub fn listen<S: Service>(&mut self, service: SimService<S>) -> SocketAddr {
+    pub fn listen<S: Service>(&mut self, service: SimService<S>) -> Endpoint {
+        let at = address(service.at.0, 1 + (self.listeners % 1000) as u16);
+        self.listen_at(service, at.clone());
+        at
+    }
+
+    /// Has a service accept connections at this endpoint, TCP or Unix. Whoever listened there
+    /// before no longer does.
+    ///
+    /// # Panics
+    /// If text was given that is no endpoint.
+    pub fn listen_at<S: Service, E>(&mut self, service: SimService<S>, at: E)
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        let at = at.try_into().map_err(Into::into);
         let number = self.listeners;
         self.listeners += 1;
-        let addr = address(service.at.0, 1 + (number % 1000) as u16);
         self.net.listen(
-            addr,
+            at.unwrap_or_else(|e: EndpointError| panic!("{e}")),
             Listener {
                 actor: service.at.0,
                 service: service.index,
                 number,
             },
         );
-        addr
     }
 
     /// Adds a loop with a service that accepts connections at the returned address.
-    pub fn serve<S: Service>(&mut self, service: S, limits: Limits) -> SocketAddr {
+    pub fn serve<S: Service>(&mut self, service: S, limits: Limits) -> Endpoint {
         let at = self.add_loop();
         let service = self.service(at, service, limits);
         self.listen(service)
@@ -266,15 +280,24 @@ impl Sim {
 
     // ---- Plain peers ----
 
-    /// Connects a plain peer to `addr`. It reads all that comes.
-    pub fn plain(&mut self, addr: SocketAddr) -> PlainId {
+    /// Connects a plain peer to an endpoint. It reads all that comes.
+    ///
+    /// # Panics
+    /// If text was given that is no endpoint.
+    pub fn plain<E>(&mut self, to: E) -> PlainId
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        let to = to.try_into().map_err(Into::into);
+        let to = to.unwrap_or_else(|e: EndpointError| panic!("{e}"));
         let actor = self.actors.len();
         let owner = Owner {
             actor,
             conn: 0,
             generation: 0,
         };
-        let end = self.net.connect(owner, address(actor, 1024), addr);
+        let end = self.net.connect(owner, near(&to, actor, 1024), to);
         self.add(Actor::Plain(Plain::new(end)));
         PlainId(actor)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tidewire::{
-    Engine, EngineChoice, Input, Listen, Next, Origin, Refusal, StartError, TcpOptions,
+    Endpoint, Engine, EngineChoice, Input, Listen, Next, Origin, Refusal, StartError, TcpOptions,
 };
 
 use crate::case::{Case, case};
@@ -39,7 +39,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn service_refuses(v: Variant) {
     let server = Setup::on(v).start_with(|peer| {
-        assert!(peer.addr.ip().is_loopback());
+        assert!(peer.endpoint.ip().is_some_and(|ip| ip.is_loopback()));
         Err(Refusal::ByService("closed on Sundays"))
     });
     for _ in 0..5 {
@@ -82,12 +82,12 @@ fn several_services_and_listeners(v: Variant) {
             Next::More
         })
     }));
-    let any = || Listen::at(([127, 0, 0, 1], 0).into());
+    let any = || Listen::at(([127, 0, 0, 1], 0));
     assert_eq!(builder.listen(echo_service, any()), 0);
     assert_eq!(builder.listen(shout, any()), 1);
     assert_eq!(builder.listen(echo_service, any()), 2);
     let running = builder.start().expect("the server starts");
-    let addrs = running.addrs().to_vec();
+    let addrs: Vec<_> = running.addrs().iter().filter_map(Endpoint::tcp).collect();
     assert_eq!(addrs.iter().collect::<HashSet<_>>().len(), 3);
     let mut clients: Vec<Client> = (0..30).map(|i| Client::connect(addrs[i % 3])).collect();
     for round in 0..3 {
@@ -127,9 +127,7 @@ fn ipv6(v: Variant) {
     if TcpListener::bind("[::1]:0").is_err() {
         return eprintln!("no IPv6 here");
     }
-    let server = Setup::on(v)
-        .listen(Listen::at("[::1]:0".parse().expect("an address")))
-        .start(|| Echo);
+    let server = Setup::on(v).listen(Listen::at("[::1]:0")).start(|| Echo);
     assert!(server.addr().is_ipv6());
     let mut client = server.connect();
     client.send(b"six");
@@ -163,7 +161,7 @@ fn inherited_listener_that_is_shut_down(v: Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let same = listener.try_clone().expect("a descriptor");
     let server = Setup::on(v)
-        .listen(Listen::at(([127, 0, 0, 1], 0).into()))
+        .listen(Listen::at(([127, 0, 0, 1], 0)))
         .listen(Listen::inherited(listener))
         .start(|| Echo);
     SockRef::from(&same)
@@ -197,7 +195,7 @@ fn port_in_use_is_an_error(v: Variant) {
 }
 
 fn tcp_options_are_applied_or_refused(v: Variant) {
-    let any = || Listen::at(([127, 0, 0, 1], 0).into());
+    let any = || Listen::at(([127, 0, 0, 1], 0));
     let all = TcpOptions {
         nodelay: false,
         keepalive: Some(Duration::from_secs(30)),

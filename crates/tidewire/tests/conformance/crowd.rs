@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Opens, uses and closes `n` connections.
 fn visit(server: &Running, n: usize) {
-    let addr = server.addrs()[0];
+    let addr = server.addrs()[0].tcp().expect("TCP");
     let mut clients: Vec<Client> = (0..n).map(|_| Client::connect(addr)).collect();
     for (i, client) in clients.iter_mut().enumerate() {
         client.send(&(i as u32).to_be_bytes());

@@ -288,7 +288,7 @@ fn dialled_and_accepted_on_the_same_loops(v: Variant) {
     let done = Arc::new(AtomicU64::new(0));
     let theirs = done.clone();
     let server = Setup::on(v)
-        .listen(Listen::at(([127, 0, 0, 1], 0).into()))
+        .listen(Listen::at(([127, 0, 0, 1], 0)))
         .start_with(move |peer| {
             Ok(match peer.origin {
                 Origin::Accepted(_) => Box::new(Answers),

@@ -56,7 +56,7 @@ impl Setup {
             receive_buffer: Some(32 << 10),
             ..TcpOptions::default()
         };
-        self.listen(Listen::at(([127, 0, 0, 1], 0).into()).options(options))
+        self.listen(Listen::at(([127, 0, 0, 1], 0)).options(options))
     }
 
     /// Keeps a handle to every connection and loop in the record. Otherwise nobody can reach them,
@@ -93,7 +93,7 @@ impl Setup {
         let service = builder.service_with(probes, self.limits);
         let mut listens = self.listens;
         if listens.is_empty() {
-            listens.push(Listen::at(([127, 0, 0, 1], 0).into()));
+            listens.push(Listen::at(([127, 0, 0, 1], 0)));
         }
         for listen in listens {
             builder.listen(service, listen);
@@ -120,7 +120,7 @@ impl Server {
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.running().addrs()[0]
+        self.running().addrs()[0].tcp().expect("a TCP listener")
     }
 
     pub(crate) fn connect(&self) -> Client {

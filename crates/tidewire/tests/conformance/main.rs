@@ -34,6 +34,7 @@ mod scarce;
 mod stopping;
 mod timers;
 mod transfer;
+mod unix;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         dialling::cases(),
         accepting::cases(),
         transfer::cases(),
+        unix::cases(),
         quiet::cases(),
         chaos::cases(),
         crowd::cases(),

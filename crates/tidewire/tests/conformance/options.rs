@@ -46,7 +46,7 @@ fn tcp_options_reach_both_kinds_of_connections(v: Variant) {
             congestion: Some("reno".into()),
             ..TcpOptions::default()
         };
-        let here = Listen::at(([127, 0, 0, 1], 0).into());
+        let here = Listen::at(([127, 0, 0, 1], 0));
         let server = Setup::on(v)
             .listen(here.options(options.clone()))
             .tune(|b| {

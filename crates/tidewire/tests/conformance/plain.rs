@@ -41,6 +41,6 @@ pub(crate) fn server(v: Variant) -> Running {
         ..Limits::default()
     };
     let service = builder.service_with(PlainService, limits);
-    builder.listen(service, Listen::at(([127, 0, 0, 1], 0).into()));
+    builder.listen(service, Listen::at(([127, 0, 0, 1], 0)));
     builder.start().expect("the server starts")
 }

@@ -209,7 +209,7 @@ impl<S: Sink> Protocol for ClassicConn<S> {
     fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         if unread > 0 {
             cx.local.tally.add(Count::truncated, 1);
-            tracing::debug!(peer = %cx.link.peer().addr, unread, "the client stopped within a message");
+            tracing::debug!(peer = %cx.link.peer().endpoint, unread, "the client stopped within a message");
         }
         self.finish(cx);
     }
@@ -341,7 +341,7 @@ impl<S: Sink> ClassicConn<S> {
             Then::Oversized { size } => {
                 cx.local.tally.add(Count::oversized, 1);
                 tracing::warn!(
-                    peer = %cx.link.peer().addr, size, limit = self.shared.classic.payload_max,
+                    peer = %cx.link.peer().endpoint, size, limit = self.shared.classic.payload_max,
                     "{TOO_LARGE}: closing the connection; raise the limit if such messages are meant to be",
                 );
                 self.end(Ending::Because(TOO_LARGE), cx);

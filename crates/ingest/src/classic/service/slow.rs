@@ -28,7 +28,7 @@ impl<S: Sink> ClassicConn<S> {
             Accepted::Busy => Some(Again::Not(self.pause(Pause::Crowded, cx))),
             Accepted::Refused(why) => {
                 cx.local.tally.add(Count::refused_by_log, 1);
-                tracing::warn!(peer = %cx.link.peer().addr, "{why}: closing the connection");
+                tracing::warn!(peer = %cx.link.peer().endpoint, "{why}: closing the connection");
                 self.end(Ending::Because(why), cx);
                 Some(Again::Not(Next::Paused))
             }
@@ -151,7 +151,7 @@ impl<S: Sink> ClassicConn<S> {
     /// What was owed is never going to be committed: none of it is acknowledged.
     pub(super) fn log_failed(&mut self, cx: &mut Cx<'_, Self>) {
         cx.local.tally.add(Count::refused_by_log, 1);
-        tracing::warn!(peer = %cx.link.peer().addr, "{LOG_FAILED}: closing the connection");
+        tracing::warn!(peer = %cx.link.peer().endpoint, "{LOG_FAILED}: closing the connection");
         self.later = None;
         self.flush(cx);
         cx.link.finish_because(LOG_FAILED);

@@ -189,7 +189,7 @@ impl Producer {
             && let Some(gap) = self.ids.first.checked_sub(next).filter(|&gap| gap > 0)
         {
             tracing::warn!(
-                peer = %cx.link.peer().addr, producer = self.id.0, next, gap,
+                peer = %cx.link.peer().endpoint, producer = self.id.0, next, gap,
                 "messages acknowledged as received were lost: going on behind them",
             );
             cx.local.tally.add(Count::adopted, 1);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::Core;
+use crate::endpoint::Endpoint;
 use crate::engine::accept::{self, Accepted};
 use crate::engine::busy::BusyPoll;
 use crate::engine::uring::ring::Completion;
@@ -47,15 +48,18 @@ pub(super) struct Reactor<'r> {
 /// The address at the other end, which a multishot accept does not tell. A peer that has reset the
 /// connection by now has none any more; what it sent before is served all the same, as from the
 /// unspecified address.
-fn peer_of(socket: &OwnedFd) -> SocketAddr {
+fn peer_of(socket: &OwnedFd) -> Endpoint {
     let found = |addr: rustix::io::Result<Option<_>>| {
         let addr = addr.ok().flatten();
-        addr.and_then(|a| SocketAddr::try_from(a).ok())
+        addr.and_then(Endpoint::from_kernel)
     };
     found(rustix::net::getpeername(socket)).unwrap_or_else(|| {
         let ours = found(rustix::net::getsockname(socket).map(Some));
         match ours {
-            Some(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            Some(Endpoint::Unix(_) | Endpoint::Abstract(_) | Endpoint::Unnamed) => {
+                Endpoint::Unnamed
+            }
+            Some(Endpoint::Tcp(SocketAddr::V6(_))) => (Ipv6Addr::UNSPECIFIED, 0).into(),
             _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
         }
     })
@@ -290,7 +294,7 @@ impl<'r> Reactor<'r> {
         }
     }
 
-    pub(super) fn take_in(&mut self, which: usize, socket: OwnedFd, peer: SocketAddr) {
+    pub(super) fn take_in(&mut self, which: usize, socket: OwnedFd, peer: Endpoint) {
         let (service, listener) = {
             let listener = &self.setup.listeners[which];
             (listener.service, listener.number)
@@ -310,8 +314,11 @@ impl<'r> Reactor<'r> {
         }
     }
 
-    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: SocketAddr) {
-        let Ok(index) = self.core.admit(service, listener, peer) else {
+    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
+        let Ok(index) = self
+            .core
+            .admit(service, accept::peer(&socket, peer, listener))
+        else {
             let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
             return;
         };

@@ -368,7 +368,10 @@ impl Sockets<'_> {
             return core.touch(index);
         }
         let events = done.result as i16;
-        if events & (libc::POLLERR | libc::POLLHUP) != 0 {
+        // A Unix socket is hung up as soon as its peer has closed, with all that the peer sent
+        // still to be read.
+        let reset = libc::POLLHUP * i16::from(core.states[index as usize].peer.endpoint.is_tcp());
+        if events & (libc::POLLERR | reset) != 0 {
             // Nobody reads, so the error would not be seen there.
             let error = rustix::net::sockopt::socket_error(&sock.fd);
             let error = error.unwrap_or_else(Err).err();

@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::net::Shutdown;
 
 use crate::core::{Core, Transport};
+use crate::endpoint::Endpoint;
 use crate::engine::connect;
 use crate::engine::uring::probe::Abilities;
 use crate::engine::uring::provided::Group;
@@ -183,6 +184,7 @@ impl<'r> Sockets<'r> {
         match outcome {
             Ok(()) => {
                 sock.connecting = false;
+                core.states[index as usize].peer.ask_kernel(&sock.fd);
                 core.connected(index);
             }
             Err(e) => {
@@ -232,8 +234,8 @@ impl Transport for Sockets<'_> {
 
     /// Connects without the ring's help and waits through it: the address need not outlive this
     /// call, and an attempt that is given up leaves nothing behind.
-    fn connect(&mut self, core: &mut Core, index: u32, to: SocketAddr, from: Option<SocketAddr>) {
-        match connect::start(to, from, &self.dial_options) {
+    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
+        match connect::start(&to, from, &self.dial_options) {
             Ok((fd, _)) => {
                 self.insert(core, index, fd, true);
                 let sock = self.socks[index as usize].as_mut().expect("just inserted");

@@ -13,7 +13,8 @@ use crate::engine::uring::ring::Sizes;
 use crate::engine::uring::{run_with, works};
 use crate::engine::{Listener, LoopSetup, Spread};
 use crate::hosted::Offered;
-use crate::protocol::{Cx, Next, Peer, Protocol, Service};
+use crate::peer::Peer;
+use crate::protocol::{Cx, Next, Protocol, Service};
 use crate::waker::{Stop, Waker};
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 

@@ -68,7 +68,7 @@ fn posts_and_signals_reach_connections_without_a_descriptor() {
     let peers: Vec<_> = (0..3)
         .map(|_| {
             let addr = sim.serve(waiters.clone(), Limits::default());
-            sim.plain(addr)
+            sim.plain(&addr)
         })
         .collect();
     for &peer in &peers {
@@ -97,7 +97,7 @@ fn a_paused_connection_notices_that_its_peer_goes() {
         let at = sim.add_loop();
         let service = sim.service(at, waiters.clone(), Limits::default());
         let addr = sim.listen(service);
-        let (leaver, breaker) = (sim.plain(addr), sim.plain(addr));
+        let (leaver, breaker) = (sim.plain(&addr), sim.plain(&addr));
         // The end arrives before the pause, or after it, as it happens.
         sim.send(leaver, b"?");
         sim.finish(leaver);
@@ -116,7 +116,7 @@ fn a_stop_answers_what_was_received_before_it() {
     let at = sim.add_loop();
     let service = sim.service(at, Sums, Limits::default());
     let addr = sim.listen(service);
-    let peer = sim.plain(addr);
+    let peer = sim.plain(&addr);
     sim.send(peer, &[1, 0, 0, 0, 9, 1]);
     sim.run_for(Duration::from_millis(1));
     sim.stop(at, Duration::from_secs(1));
@@ -125,7 +125,7 @@ fn a_stop_answers_what_was_received_before_it() {
     assert_eq!(sim.state(peer), PlainState::Ended);
     assert!(!sim.stopped(at));
     sim.close(peer, false);
-    let late = sim.plain(addr);
+    let late = sim.plain(&addr);
     assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
     assert!(sim.stopped(at));
     assert_eq!(sim.counters(at).closed_for(Closed::Stopped), 1);
@@ -142,7 +142,7 @@ fn a_stop_cuts_what_does_not_end_in_time() {
     };
     let service = sim.service(at, Sums, limits);
     let addr = sim.listen(service);
-    let peer = sim.plain(addr);
+    let peer = sim.plain(&addr);
     sim.run_for(Duration::from_millis(1));
     sim.stop(at, Duration::from_secs(1));
     assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
@@ -176,7 +176,7 @@ fn what_waits_for_a_mark_is_sent_when_it_is_released() {
         let at = sim.add_loop();
         let service = sim.service(at, Clerks(mark.clone()), Limits::default());
         let addr = sim.listen(service);
-        let (patient, leaver, stays) = (sim.plain(addr), sim.plain(addr), sim.plain(addr));
+        let (patient, leaver, stays) = (sim.plain(&addr), sim.plain(&addr), sim.plain(&addr));
         for peer in [patient, leaver, stays] {
             sim.send(peer, b"abc");
         }

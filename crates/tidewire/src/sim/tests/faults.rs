@@ -98,7 +98,7 @@ fn nobody_there_refuses_and_dials_are_tried_again() {
     let mut sim = Sim::under(9, Conditions::calm());
     let at = sim.add_loop();
     let client = sim.service(at, Sender { bytes: 10 }, Limits::default());
-    let nobody = "10.9.9.9:1".parse().unwrap();
+    let nobody = "10.9.9.9:1";
     let second = Duration::from_secs(1);
     let dial = Dial::to(nobody)
         .attempts(4)

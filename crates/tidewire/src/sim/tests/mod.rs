@@ -3,6 +3,7 @@
 mod chunking;
 mod contract;
 mod determinism;
+mod endpoints;
 mod faults;
 pub(crate) mod services;
 mod streams;

@@ -30,7 +30,7 @@ proptest! {
         let limits = Limits { output_low: low, output_high: low + span, ..no_idle() };
         let mut sim = Sim::new(seed);
         let addr = sim.serve(Echo, limits);
-        let peer = sim.plain(addr);
+        let peer = sim.plain(&addr);
         sim.send(peer, &input);
         sim.finish(peer);
         prop_assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
@@ -70,7 +70,7 @@ fn a_slow_reader_is_paced_and_loses_nothing() {
     let at = sim.add_loop();
     let echo = sim.service(at, Echo, limits);
     let addr = sim.listen(echo);
-    let peer = sim.plain(addr);
+    let peer = sim.plain(&addr);
     let input: Vec<u8> = (0..1_000_000).map(numbered).collect();
     sim.reading(peer, false);
     sim.send(peer, &input);
@@ -99,7 +99,7 @@ fn many_connections_on_few_buffers() {
     let mut pair = Pair::on(sim, (Echo, no_idle()), (Sender { bytes: 0 }, no_idle()));
     let addr = pair.addr();
     let input: Vec<u8> = (0..20_000).map(numbered).collect();
-    let peers: Vec<_> = (0..40).map(|_| pair.sim.plain(addr)).collect();
+    let peers: Vec<_> = (0..40).map(|_| pair.sim.plain(&addr)).collect();
     for &peer in &peers {
         pair.sim.send(peer, &input);
         pair.sim.finish(peer);
