@@ -10,7 +10,6 @@ mod common;
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,8 +23,7 @@ const BACKLOG: usize = 1024;
 #[derive(Default)]
 struct Room {
     lines: Mutex<Lines>,
-    loops: Mutex<HashMap<u64, LoopHandle<()>>>,
-    next_loop: AtomicU64,
+    loops: Mutex<HashMap<u32, LoopHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -37,23 +35,15 @@ struct Lines {
 
 #[derive(Clone)]
 struct Line {
-    from: (u64, ConnId),
+    from: (u32, ConnId),
     text: Arc<[u8]>,
 }
 
 /// What one loop knows.
 struct OnLoop {
+    number: u32,
     room: Arc<Room>,
-    /// Connections' names are per loop; this tells loops apart.
-    number: u64,
     seen: u64,
-}
-
-/// With a thread per connection, loops come and go.
-impl Drop for OnLoop {
-    fn drop(&mut self) {
-        self.room.loops.lock().unwrap().remove(&self.number);
-    }
 }
 
 struct Guest;
@@ -65,7 +55,8 @@ impl Protocol for Guest {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
         while let Some(end) = input.bytes().iter().position(|&b| b == b'\n') {
             let line = Line {
-                from: (cx.local.number, cx.link.id()),
+                // Connections' names are per loop; the number tells loops apart.
+                from: (cx.number(), cx.link.id()),
                 text: input.bytes()[..=end].into(),
             };
             input.consume(end + 1);
@@ -100,15 +91,20 @@ impl Service for Chat {
     type Conn = Guest;
 
     fn on_loop(&self, at: LoopHandle<()>) -> OnLoop {
-        let number = self.0.next_loop.fetch_add(1, Relaxed);
+        let number = at.number();
         self.0.loops.lock().unwrap().insert(number, at);
         let lines = self.0.lines.lock().unwrap();
         let seen = lines.first + lines.kept.len() as u64;
         OnLoop {
-            room: self.0.clone(),
             number,
+            room: self.0.clone(),
             seen,
         }
+    }
+
+    /// With a thread per connection, loops come and go.
+    fn loop_ended(&self, local: OnLoop) {
+        self.0.loops.lock().unwrap().remove(&local.number);
     }
 
     fn accept(&self, _: &Peer, _: &mut OnLoop) -> Result<Guest, Refusal> {
@@ -123,7 +119,7 @@ impl Service for Chat {
             lines.kept.iter().skip(skip).cloned().collect()
         };
         all.each(local, |_, cx| {
-            let me = (cx.local.number, cx.link.id());
+            let me = (cx.number(), cx.link.id());
             for line in fresh.iter().filter(|l| l.from != me) {
                 if !cx.link.full() {
                     cx.link.write(&line.text);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidewire::{
     Closed, Cx, Dial, Input, Limits, Listen, LoopHandle, Next, Origin, Peer, Protocol, Refusal,
-    Service,
+    Service, Turn,
 };
 
 const QUESTIONS: u64 = 10_000;
@@ -66,14 +66,14 @@ impl Protocol for End {
         Next::More
     }
 
-    fn closed(self, why: Closed, results: &mut Self::Local) {
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
         if let End::Client { answered, .. } = self {
             let result = if why == Closed::Finished {
                 Ok(answered)
             } else {
                 Err(why.to_string())
             };
-            let _ = results.send(result);
+            let _ = turn.local.send(result);
         }
     }
 }
@@ -97,13 +97,8 @@ impl Service for Both {
         })
     }
 
-    fn dial_failed(
-        &self,
-        _token: u64,
-        error: &std::io::Error,
-        results: &mut Sender<Result<u64, String>>,
-    ) {
-        let _ = results.send(Err(error.to_string()));
+    fn dial_failed(&self, _token: u64, error: &std::io::Error, turn: &mut Turn<'_, End>) {
+        let _ = turn.local.send(Err(error.to_string()));
     }
 }
 

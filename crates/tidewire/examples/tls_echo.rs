@@ -19,7 +19,8 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
 };
 use tidewire::{
-    Closed, Conns, Cx, Inner, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+    Closed, ConnId, Conns, Cx, Inner, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal,
+    Service, Turn,
 };
 
 /// Sends back what it gets. The same as in the example without TLS.
@@ -202,8 +203,13 @@ impl<P: Protocol> Protocol for Tls<P> {
         self.pump(cx);
     }
 
-    fn closed(self, why: Closed, local: &mut P::Local) {
-        self.inner.closed(why, local);
+    fn undelivered(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, Self>) {
+        self.inner.undelivered(to, message, cx);
+        self.pump(cx);
+    }
+
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        self.inner.closed(why, turn);
     }
 }
 
@@ -222,6 +228,10 @@ impl<S: Service> Service for Secured<S> {
         at: LoopHandle<<S::Conn as Protocol>::Message>,
     ) -> <S::Conn as Protocol>::Local {
         self.service.on_loop(at)
+    }
+
+    fn loop_ended(&self, local: <S::Conn as Protocol>::Local) {
+        self.service.loop_ended(local);
     }
 
     fn accept(

@@ -112,6 +112,9 @@ impl Core {
                 dirty: Vec::new(),
                 counters,
                 self_signalled: false,
+                told: false,
+                dials: Vec::new(),
+                timers_ns: u64::MAX,
             },
             waker,
             backlog: Vec::new(),
@@ -193,7 +196,7 @@ impl Core {
             Ok((to, _)) => to,
             Err(e) => {
                 self.env.counters.dial_failures.add(1);
-                return self.hosts[service as usize].dial_failed(dial.token, &e);
+                return self.dial_failed(service, dial.token, &e);
             }
         };
         let peer = Peer::new(to, Origin::Dialled(dial.token));
@@ -251,8 +254,12 @@ impl Core {
             return;
         }
         let (token, service) = (attempts.dial.token, state.service);
-        self.hosts[service as usize].dial_failed(token, error);
+        self.dial_failed(service, token, error);
         self.free(index);
+    }
+
+    fn dial_failed(&mut self, service: u16, token: u64, error: &io::Error) {
+        self.hosts[service as usize].dial_failed(token, error, &mut self.env);
     }
 
     /// Forgets a connection of which nothing is in use any more.
@@ -363,19 +370,53 @@ impl Core {
         self.env.touch(&mut self.states[index as usize]);
     }
 
-    /// Settles every connection that changed, those that change meanwhile included.
+    /// Settles every connection that changed, those that change meanwhile included, and does what
+    /// their callbacks asked for beside.
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
-        while let Some(index) = self.env.dirty.pop() {
-            // It may have been settled since, or be gone.
-            if self.states.get(index as usize).is_some_and(|s| s.dirty) {
-                self.settle(io, index);
+        for _ in 0..ROUNDS {
+            while let Some(index) = self.env.dirty.pop() {
+                // It may have been settled since, or be gone.
+                if self.states.get(index as usize).is_some_and(|s| s.dirty) {
+                    self.settle_one(io, index);
+                }
+            }
+            if !self.env.has_errands() {
+                return;
+            }
+            self.run_errands(io);
+        }
+    }
+
+    /// Delivers what connections told each other, and starts the dials that callbacks asked for.
+    #[cold]
+    fn run_errands(&mut self, io: &mut impl Transport) {
+        self.deliver_told();
+        for (service, dial) in std::mem::take(&mut self.env.dials) {
+            self.dial(io, service, dial);
+        }
+    }
+
+    #[cold]
+    fn deliver_told(&mut self) {
+        if std::mem::take(&mut self.env.told) {
+            for host in &mut self.hosts {
+                host.deliver(&mut self.states, &mut self.env);
             }
         }
     }
 
     /// Makes the callbacks that are due for one connection and has the engine do what its record
-    /// calls for.
+    /// calls for. Delivers what it told others, so that one which is held back by another hears of
+    /// it before it is given more.
     pub(crate) fn settle(&mut self, io: &mut impl Transport, index: u32) {
+        self.settle_one(io, index);
+        if self.env.told {
+            self.deliver_told();
+        }
+    }
+
+    #[inline]
+    fn settle_one(&mut self, io: &mut impl Transport, index: u32) {
         let Some(state) = self.states.get_mut(index as usize) else {
             return;
         };
@@ -400,7 +441,12 @@ impl Core {
         }
         let on = !state.paused;
         io.set_reading(self, index, on);
-        self.states[index as usize].dirty = false;
+        let state = &mut self.states[index as usize];
+        if !state.is_open() {
+            // Looking away has shown that it is broken.
+            return self.settle_fully(io, index);
+        }
+        state.dirty = false;
         self.rearm(index);
     }
 
@@ -436,7 +482,10 @@ impl Core {
 
     /// Whether the loop has work that needs no event from outside.
     pub(crate) fn has_work(&self) -> bool {
-        !self.backlog.is_empty() || self.env.self_signalled || !self.env.dirty.is_empty()
+        !self.backlog.is_empty()
+            || self.env.self_signalled
+            || !self.env.dirty.is_empty()
+            || self.env.has_errands()
     }
 
     /// Brings connections that had too much work in an earlier turn back onto the list.
@@ -474,14 +523,19 @@ impl Core {
     /// When `expire` will have something to do.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        (self.next_deadline_ns != u64::MAX).then(|| Instant::from_nanos(self.next_deadline_ns))
+        let next = self.next_deadline_ns.min(self.env.timers_ns);
+        (next != u64::MAX).then(|| Instant::from_nanos(next))
     }
 
     /// Deals with deadlines that have passed.
     #[inline]
     pub(crate) fn expire(&mut self, io: &mut impl Transport) {
-        if self.next_deadline_ns <= self.env.now.as_nanos() {
+        let now_ns = self.env.now.as_nanos();
+        if self.next_deadline_ns <= now_ns {
             self.expire_due(io);
+        }
+        if self.env.timers_ns <= now_ns {
+            self.expire_services();
         }
     }
 
@@ -498,6 +552,17 @@ impl Core {
         }
         self.due = due;
         self.next_deadline_ns = self.wheel.next().unwrap_or(u64::MAX);
+    }
+
+    #[cold]
+    fn expire_services(&mut self) {
+        let now_ns = self.env.now.as_nanos();
+        // What is set again meanwhile lowers it again.
+        self.env.timers_ns = u64::MAX;
+        for host in &mut self.hosts {
+            let next = host.expire(now_ns, &mut self.states, &mut self.env);
+            self.env.timers_ns = self.env.timers_ns.min(next);
+        }
     }
 
     fn expire_one(&mut self, io: &mut impl Transport, index: u32) {
@@ -593,6 +658,11 @@ impl Core {
         self.settle_all(io);
     }
 
+    /// Whether nothing is left for this loop to do once it has stopped.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.states.is_empty() && !self.env.has_errands()
+    }
+
     // ---- Inside ----
 
     #[inline]
@@ -686,7 +756,7 @@ impl Core {
             }
             _ => tracing::warn!(peer = %state.peer.endpoint, reason = %why, "connection closed"),
         }
-        self.hosts[state.service as usize].closed(state, why);
+        self.hosts[state.service as usize].closed(state, why, &mut self.env);
     }
 
     /// Makes sure that the wheel fires no later than the connection's next deadline. A later one
@@ -699,6 +769,15 @@ impl Core {
             state.wheel_ns = next;
             self.wheel.arm(index, next);
             self.next_deadline_ns = self.next_deadline_ns.min(next);
+        }
+    }
+}
+
+/// The loop ends: the services are told, on its thread.
+impl Drop for Core {
+    fn drop(&mut self) {
+        for host in self.hosts.drain(..) {
+            host.ended();
         }
     }
 }

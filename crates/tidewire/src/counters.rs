@@ -104,6 +104,8 @@ counters! {
     busy_poll_hits,
     /// Posts for connections that had gone.
     posts_undeliverable,
+    /// Messages that one connection told another which had gone.
+    tells_undeliverable,
     /// Completion-queue overflows that the kernel reported (io_uring).
     completions_overflowed,
 }

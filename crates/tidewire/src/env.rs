@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::buffer::Pool;
 use crate::counters::LoopCounters;
+use crate::dial::Dial;
 use crate::output::{Barriers, Blocks};
 use crate::random::Rng;
 use crate::state::State;
@@ -24,9 +25,21 @@ pub(crate) struct Env {
     pub(crate) counters: Arc<LoopCounters>,
     /// `woken` was asked for by a callback of this loop.
     pub(crate) self_signalled: bool,
+    /// Connections have told each other something that is not yet delivered.
+    pub(crate) told: bool,
+    /// Outgoing connections that callbacks asked for, and for which service.
+    pub(crate) dials: Vec<(u16, Dial)>,
+    /// No service's timer expires before this; nanoseconds, `u64::MAX` if none is set. May be early.
+    pub(crate) timers_ns: u64,
 }
 
 impl Env {
+    /// Whether callbacks asked for something that concerns others than their own connection.
+    #[inline]
+    pub(crate) fn has_errands(&self) -> bool {
+        self.told || !self.dials.is_empty()
+    }
+
     #[inline]
     pub(crate) fn touch(&mut self, state: &mut State) {
         if !state.dirty && !state.embedded {

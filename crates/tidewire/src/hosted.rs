@@ -12,12 +12,14 @@ use slab::Slab;
 use crate::closed::{Closed, Refusal};
 use crate::drive::Callee;
 use crate::env::Env;
+use crate::home::{Home, Told};
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::mailbox::{Close, LoopHandle, Mail};
 use crate::protocol::{Cx, Next, Protocol, Service};
-use crate::state::State;
+use crate::state::{ConnId, State};
+use crate::turn::Turn;
 use crate::waker::Waker;
 use crate::woken::Conns;
 
@@ -37,8 +39,14 @@ pub(crate) trait Host: Callee {
     fn limits(&self) -> &Arc<Limits>;
     /// Makes the protocol of the connection with this record, or refuses it.
     fn accept(&mut self, state: &mut State) -> Result<(), Refusal>;
-    fn closed(&mut self, state: &State, why: Closed);
-    fn dial_failed(&mut self, token: u64, error: &io::Error);
+    fn closed(&mut self, state: &State, why: Closed, env: &mut Env);
+    fn dial_failed(&mut self, token: u64, error: &io::Error, env: &mut Env);
+    /// Delivers what connections told each other before this call.
+    fn deliver(&mut self, states: &mut Slab<State>, env: &mut Env);
+    /// Calls the service if its timer has expired; when it will, in nanoseconds.
+    fn expire(&mut self, now_ns: u64, states: &mut Slab<State>, env: &mut Env) -> u64;
+    /// The loop has ended.
+    fn ended(self: Box<Self>);
     /// Looks into the mailbox.
     fn wake(&mut self, states: &mut Slab<State>, env: &mut Env);
     /// Whether anybody off this loop can reach it.
@@ -70,7 +78,7 @@ impl<S: Service> Factory for Offered<S> {
             open: self.open.clone(),
             slots: Slab::new(),
             local,
-            mail,
+            home: Home::new(mail),
         })
     }
 }
@@ -82,7 +90,7 @@ struct Hosted<S: Service> {
     /// Each connection's index in the loop's table, and its protocol.
     slots: Slab<(u32, S::Conn)>,
     local: <S::Conn as Protocol>::Local,
-    mail: Arc<Mail<<S::Conn as Protocol>::Message>>,
+    home: Home<<S::Conn as Protocol>::Message>,
 }
 
 /// Runs a callback; a panic in it ends the connection and nothing else.
@@ -113,10 +121,16 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
     }
 }
 
+/// The record of a connection that may be called.
+fn open_state(states: &mut Slab<State>, id: ConnId) -> Option<&mut State> {
+    let state = states.get_mut(id.index as usize)?;
+    (state.id == id && state.is_open() && state.opened).then_some(state)
+}
+
 impl<S: Service> Callee for Hosted<S> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
         let (_, protocol) = &mut self.slots[state.slot as usize];
-        let (local, mail) = (&mut self.local, &self.mail);
+        let (local, home) = (&mut self.local, &self.home);
         guarded(state, env, |state, env| {
             dispatch(
                 protocol,
@@ -124,7 +138,7 @@ impl<S: Service> Callee for Hosted<S> {
                 &mut Cx {
                     link: Link { state, env },
                     local,
-                    mail,
+                    home,
                 },
             );
         });
@@ -132,14 +146,14 @@ impl<S: Service> Callee for Hosted<S> {
 
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next {
         let (_, protocol) = &mut self.slots[state.slot as usize];
-        let (local, mail) = (&mut self.local, &self.mail);
+        let (local, home) = (&mut self.local, &self.home);
         guarded(state, env, |state, env| {
             protocol.received(
                 input,
                 &mut Cx {
                     link: Link { state, env },
                     local,
-                    mail,
+                    home,
                 },
             )
         })
@@ -173,11 +187,15 @@ impl<S: Service> Host for Hosted<S> {
         }
     }
 
-    fn closed(&mut self, state: &State, why: Closed) {
+    fn closed(&mut self, state: &State, why: Closed, env: &mut Env) {
         let (_, protocol) = self.slots.remove(state.slot as usize);
         self.open.fetch_sub(1, Relaxed);
-        let local = &mut self.local;
-        if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, local))).is_err() {
+        let mut turn = Turn {
+            local: &mut self.local,
+            env,
+            home: &self.home,
+        };
+        if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, &mut turn))).is_err() {
             tracing::error!(peer = %state.peer.endpoint, "a protocol panicked in `closed`");
         }
         // A burst of connections should not hold its memory for ever.
@@ -186,10 +204,15 @@ impl<S: Service> Host for Hosted<S> {
         }
     }
 
-    fn dial_failed(&mut self, token: u64, error: &io::Error) {
-        let (service, local) = (&self.service, &mut self.local);
+    fn dial_failed(&mut self, token: u64, error: &io::Error, env: &mut Env) {
+        let service = &self.service;
+        let mut turn = Turn {
+            local: &mut self.local,
+            env,
+            home: &self.home,
+        };
         if catch_unwind(AssertUnwindSafe(|| {
-            service.dial_failed(token, error, local)
+            service.dial_failed(token, error, &mut turn)
         }))
         .is_err()
         {
@@ -198,22 +221,21 @@ impl<S: Service> Host for Hosted<S> {
     }
 
     fn wake(&mut self, states: &mut Slab<State>, env: &mut Env) {
-        let batch = self.mail.take();
+        let batch = self.home.mail.take();
         for (id, message) in batch.posts {
-            let found = states.get_mut(id.index as usize);
-            let Some(state) = found.filter(|s| s.id == id && s.is_open() && s.opened) else {
+            let Some(state) = open_state(states, id) else {
                 env.counters.posts_undeliverable.add(1);
                 continue;
             };
             let (_, protocol) = &mut self.slots[state.slot as usize];
-            let (local, mail) = (&mut self.local, &self.mail);
+            let (local, home) = (&mut self.local, &self.home);
             guarded(state, env, |state, env| {
                 protocol.posted(
                     message,
                     &mut Cx {
                         link: Link { state, env },
                         local,
-                        mail,
+                        home,
                     },
                 );
             });
@@ -235,7 +257,7 @@ impl<S: Service> Host for Hosted<S> {
                 slots: &mut self.slots,
                 states,
                 env,
-                mail: &self.mail,
+                home: &self.home,
             };
             if catch_unwind(AssertUnwindSafe(|| service.woken(local, &mut all))).is_err() {
                 tracing::error!("a service panicked in `woken`");
@@ -243,9 +265,58 @@ impl<S: Service> Host for Hosted<S> {
         }
     }
 
+    fn deliver(&mut self, states: &mut Slab<State>, env: &mut Env) {
+        let mut batch = self.home.take_told();
+        for Told { to, from, message } in batch.drain(..) {
+            let (slots, local, home) = (&mut self.slots, &mut self.local, &self.home);
+            if let Some(state) = open_state(states, to) {
+                let (_, protocol) = &mut slots[state.slot as usize];
+                guarded(state, env, |state, env| {
+                    let link = Link { state, env };
+                    protocol.posted(message, &mut Cx { link, local, home });
+                });
+                continue;
+            }
+            env.counters.tells_undeliverable.add(1);
+            if let Some(state) = from.and_then(|from| open_state(states, from)) {
+                let (_, protocol) = &mut slots[state.slot as usize];
+                guarded(state, env, |state, env| {
+                    let link = Link { state, env };
+                    protocol.undelivered(to, message, &mut Cx { link, local, home });
+                });
+            }
+        }
+        self.home.keep(batch);
+    }
+
+    fn expire(&mut self, now_ns: u64, states: &mut Slab<State>, env: &mut Env) -> u64 {
+        let timer = &self.home.timer_ns;
+        if timer.get() <= now_ns {
+            timer.set(u64::MAX);
+            let (service, local) = (&self.service, &mut self.local);
+            let mut all = Conns {
+                slots: &mut self.slots,
+                states,
+                env,
+                home: &self.home,
+            };
+            if catch_unwind(AssertUnwindSafe(|| service.expired(local, &mut all))).is_err() {
+                tracing::error!("a service panicked in `expired`; its timer is not set any more");
+            }
+        }
+        self.home.timer_ns.get()
+    }
+
+    fn ended(self: Box<Self>) {
+        let Hosted { service, local, .. } = *self;
+        if catch_unwind(AssertUnwindSafe(|| service.loop_ended(local))).is_err() {
+            tracing::error!("a service panicked in `loop_ended`");
+        }
+    }
+
     fn reachable(&self) -> bool {
         // One of the references is this host's own.
-        Arc::strong_count(&self.mail) > 1
+        Arc::strong_count(&self.home.mail) > 1
     }
 
     fn local(&mut self) -> &mut dyn Any {

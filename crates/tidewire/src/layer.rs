@@ -7,13 +7,14 @@ use std::sync::Arc;
 use crate::closed::Closed;
 use crate::drive::{self, Callee};
 use crate::env::Env;
+use crate::home::Home;
 use crate::hosted::{Event, dispatch};
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::mailbox::Mail;
 use crate::protocol::{Cx, Next, Protocol};
-use crate::state::{Appetite, Phase, State, Writing};
+use crate::state::{Appetite, ConnId, Phase, State, Writing};
+use crate::turn::Turn;
 
 /// Rounds of callbacks after which others get their turn.
 const ROUNDS: usize = 64;
@@ -37,7 +38,7 @@ const ROUNDS: usize = 64;
 /// the layer.
 ///
 /// ```
-/// use tidewire::{Closed, Cx, Inner, Input, Limits, Next, Protocol};
+/// use tidewire::{Closed, ConnId, Cx, Inner, Input, Limits, Next, Protocol, Turn};
 ///
 /// /// What is on the wire is the inner protocol's with all bits turned over.
 /// struct Inverted<P: Protocol>(Inner<P>);
@@ -112,8 +113,13 @@ const ROUNDS: usize = 64;
 ///         self.pump(cx);
 ///     }
 ///
-///     fn closed(self, why: Closed, local: &mut P::Local) {
-///         self.0.closed(why, local);
+///     fn undelivered(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, Self>) {
+///         self.0.undelivered(to, message, cx);
+///         self.pump(cx);
+///     }
+///
+///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+///         self.0.closed(why, turn);
 ///     }
 /// }
 /// ```
@@ -242,10 +248,21 @@ impl<P: Protocol> Inner<P> {
         self.with(cx, |protocol, cx| protocol.posted(message, cx));
     }
 
+    /// What it told another connection came back.
+    pub fn undelivered<L>(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.with(cx, |protocol, cx| protocol.undelivered(to, message, cx));
+    }
+
     /// The connection is gone. Passed on if the inner protocol was opened.
-    pub fn closed(self, why: Closed, local: &mut P::Local) {
+    pub fn closed<L>(self, why: Closed, turn: &mut Turn<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
         if self.state.is_some() {
-            self.protocol.closed(why, local);
+            self.protocol.closed(why, &mut turn.of());
         }
     }
 
@@ -273,12 +290,12 @@ impl<P: Protocol> Inner<P> {
             let Inside {
                 protocol,
                 local,
-                mail,
+                home,
             } = inside;
             let link = Link { state, env };
             link.state
                 .is_open()
-                .then(|| f(protocol, &mut Cx { link, local, mail }))
+                .then(|| f(protocol, &mut Cx { link, local, home }))
         })?
     }
 
@@ -439,7 +456,7 @@ impl<P: Protocol> Inner<P> {
         let mut inside = Inside {
             protocol: &mut self.protocol,
             local: &mut *cx.local,
-            mail: cx.mail,
+            home: cx.home,
         };
         let result = f(&mut inside, state, env);
         for _ in 0..ROUNDS {
@@ -456,20 +473,20 @@ impl<P: Protocol> Inner<P> {
 struct Inside<'a, P: Protocol> {
     protocol: &'a mut P,
     local: &'a mut P::Local,
-    mail: &'a Arc<Mail<P::Message>>,
+    home: &'a Home<P::Message>,
 }
 
 impl<P: Protocol> Callee for Inside<'_, P> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
         let link = Link { state, env };
-        let (local, mail) = (&mut *self.local, self.mail);
-        dispatch(self.protocol, event, &mut Cx { link, local, mail });
+        let (local, home) = (&mut *self.local, self.home);
+        dispatch(self.protocol, event, &mut Cx { link, local, home });
     }
 
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next {
         let link = Link { state, env };
-        let (local, mail) = (&mut *self.local, self.mail);
-        self.protocol.received(input, &mut Cx { link, local, mail })
+        let (local, home) = (&mut *self.local, self.home);
+        self.protocol.received(input, &mut Cx { link, local, home })
     }
 }
 

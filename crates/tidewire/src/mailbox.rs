@@ -75,6 +75,11 @@ impl<M> Mail<M> {
         }
     }
 
+    /// The service that it belongs to.
+    pub(crate) fn service(&self) -> u16 {
+        self.service
+    }
+
     /// A signal from the loop itself, which need not be woken.
     pub(crate) fn signal_from_loop(&self) {
         self.signalled.store(true, SeqCst);
@@ -256,7 +261,16 @@ impl<M> LoopHandle<M> {
         }
     }
 
-    /// Makes an outgoing connection of this service on that loop.
+    /// The loop's number: from 0 in the order of starting, and not used again. Loop 0 lives as long
+    /// as the server does, on every engine; the threads engine has one more loop for each connection,
+    /// numbered from 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.mail.waker.number()
+    }
+
+    /// Makes an outgoing connection of this service on that loop. Callbacks do that by
+    /// [`Cx::dial`](crate::Cx::dial).
     pub fn dial(&self, dial: Dial) {
         self.mail.waker.send(Command::Dial {
             service: self.mail.service,

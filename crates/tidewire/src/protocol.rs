@@ -5,10 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use crate::closed::{Closed, Refusal};
+use crate::dial::Dial;
+use crate::home::Home;
 use crate::input::Input;
 use crate::link::Link;
-use crate::mailbox::{Handle, LoopHandle, Mail};
+use crate::mailbox::{Full, Handle, LoopHandle};
 use crate::peer::Peer;
+use crate::state::ConnId;
+use crate::turn::Turn;
 use crate::woken::Conns;
 
 /// One connection: bytes in, bytes out, and nothing else. It opens no socket, reads no clock,
@@ -49,8 +53,10 @@ use crate::woken::Conns;
 pub trait Protocol: Sized + 'static {
     /// State shared by the service's connections on one loop.
     type Local: 'static;
-    /// What others may post to a connection.
-    type Message: Send + 'static;
+    /// What others may post to a connection, or connections of one loop [tell](Cx::tell) each other.
+    /// Handles can be taken to other threads if it is [`Send`]. One that carries a
+    /// [`Chunk`](crate::Chunk) is not, and stays on its loop.
+    type Message: 'static;
 
     /// The connection is established.
     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
@@ -91,9 +97,16 @@ pub trait Protocol: Sized + 'static {
         cx.link.finish();
     }
 
-    /// Somebody posted a message through a [`Handle`].
+    /// Somebody posted a message through a [`Handle`], or another connection of this loop
+    /// [told](Cx::tell) it.
     fn posted(&mut self, message: Self::Message, cx: &mut Cx<'_, Self>) {
         let _ = (message, cx);
+    }
+
+    /// A message that this connection [told](Cx::tell) another comes back, because that one is not
+    /// open (any more). Default: drop it; it is counted.
+    fn undelivered(&mut self, to: ConnId, message: Self::Message, cx: &mut Cx<'_, Self>) {
+        let _ = (to, message, cx);
     }
 
     /// The loops are stopping. All requests received before have been offered. Default: finish; a
@@ -103,8 +116,8 @@ pub trait Protocol: Sized + 'static {
     }
 
     /// The connection is gone.
-    fn closed(self, why: Closed, local: &mut Self::Local) {
-        let _ = (why, local);
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        let _ = (why, turn);
     }
 }
 
@@ -128,21 +141,92 @@ pub struct Cx<'a, P: Protocol> {
     pub link: Link<'a>,
     /// The service's state on this loop.
     pub local: &'a mut P::Local,
-    pub(crate) mail: &'a Arc<Mail<P::Message>>,
+    pub(crate) home: &'a Home<P::Message>,
 }
 
 impl<P: Protocol> Cx<'_, P> {
     /// A handle by which others, on any thread, reach this connection.
     #[must_use]
     pub fn handle(&self) -> Handle<P::Message> {
-        Handle::new(self.link.state.id, self.mail.clone())
+        Handle::new(self.link.state.id, self.home.mail.clone())
     }
 
     /// Has [`Service::woken`] called on this loop after this callback, once however often asked.
     /// This is how a connection reaches the others of its loop.
     pub fn wake_service(&mut self) {
-        self.mail.signal_from_loop();
+        self.home.mail.signal_from_loop();
         self.link.env.self_signalled = true;
+    }
+
+    /// Tells another connection of this service on this loop something: its
+    /// [`posted`](Protocol::posted) is called in this turn of the loop, after this callback has
+    /// returned. Takes no lock and wakes nobody, and the message may carry what cannot leave the loop,
+    /// such as a [`Chunk`](crate::Chunk) for the other to write without a copy. Messages arrive in the
+    /// order in which they were told.
+    ///
+    /// If the other is not open when the message is to be delivered, the message comes back to
+    /// [`undelivered`](Protocol::undelivered) and is counted. Names are not used again, so it never
+    /// reaches a wrong one. Two connections that tell each other something all the time give others
+    /// their turn.
+    ///
+    /// # Errors
+    /// [`Full`] with the message when [`TELLS_MAX`](crate::TELLS_MAX) of the service wait on this loop.
+    ///
+    /// ```
+    /// use tidewire::{Chunk, ConnId, Cx, Input, Next, Protocol};
+    ///
+    /// /// Hands what it gets to its partner.
+    /// struct Half {
+    ///     partner: ConnId,
+    /// }
+    ///
+    /// impl Protocol for Half {
+    ///     type Local = ();
+    ///     type Message = Chunk;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         let chunk = input.take(input.len());
+    ///         if cx.tell(self.partner, chunk).is_err() {
+    ///             cx.link.abort_because("too much for the partner");
+    ///         }
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn posted(&mut self, chunk: Chunk, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write_chunk(chunk);
+    ///     }
+    ///
+    ///     fn undelivered(&mut self, _: ConnId, _: Chunk, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.abort(); // the partner is gone
+    ///     }
+    /// }
+    /// ```
+    pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), Full<P::Message>> {
+        self.link.env.told = true;
+        self.home.tell(to, Some(self.link.state.id), message)
+    }
+
+    /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
+    /// it cannot be made, [`Service::dial_failed`] is called. The threads engine runs it on this
+    /// connection's thread, so that the two can [tell](Cx::tell) each other things.
+    ///
+    /// ```
+    /// # use tidewire::{Cx, Dial, Protocol};
+    /// fn ask_upstream<P: Protocol>(cx: &mut Cx<'_, P>) {
+    ///     let me = cx.link.id();
+    ///     let upstream = "127.0.0.1:7400".parse().unwrap();
+    ///     // Its `accept` finds `me` in `Origin::Dialled`.
+    ///     cx.dial(Dial::to(upstream).token(me.to_bits()));
+    /// }
+    /// ```
+    pub fn dial(&mut self, dial: Dial) {
+        self.link.env.dials.push((self.home.mail.service(), dial));
+    }
+
+    /// The loop's number: see [`LoopHandle::number`].
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.home.mail.waker.number()
     }
 }
 
@@ -174,14 +258,59 @@ pub trait Service: Send + Sync + 'static {
         let _ = (local, all);
     }
 
-    /// A dialled connection could not be established and all attempts are used up.
-    fn dial_failed(
+    /// The service's timer on this loop has expired: see [`Conns::set_timer`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use tidewire::*;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = (); type Message = ();
+    /// #   fn received(&mut self, _: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next { Next::More } }
+    ///
+    /// /// Says something to everybody once a minute.
+    /// struct Announcer;
+    ///
+    /// impl Service for Announcer {
+    ///     type Conn = Conn;
+    ///
+    ///     fn on_loop(&self, at: LoopHandle<()>) {
+    ///         at.signal(); // the first call of `woken` sets the timer
+    ///     }
+    ///
+    ///     fn woken(&self, _: &mut (), all: &mut Conns<'_, Conn>) {
+    ///         all.set_timer_after(Duration::from_secs(60));
+    ///     }
+    ///
+    ///     fn expired(&self, local: &mut (), all: &mut Conns<'_, Conn>) {
+    ///         all.each(local, |_, cx| cx.link.write(b"another minute\n"));
+    ///         all.set_timer_after(Duration::from_secs(60));
+    ///     }
+    /// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) }
+    /// }
+    /// # use tidewire::sim::{Conditions, Sim};
+    /// # let mut sim = Sim::under(1, Conditions::calm());
+    /// # let addr = sim.serve(Announcer, Limits { idle: None, ..Limits::default() });
+    /// # let peer = sim.plain(addr);
+    /// # sim.run_for(Duration::from_secs(200));
+    /// # assert_eq!(sim.received(peer).len(), 3 * 15);
+    /// ```
+    fn expired(
         &self,
-        token: u64,
-        error: &io::Error,
         local: &mut <Self::Conn as Protocol>::Local,
+        all: &mut Conns<'_, Self::Conn>,
     ) {
-        let _ = (token, error, local);
+        let _ = (local, all);
+    }
+
+    /// A dialled connection could not be established and all attempts are used up.
+    fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Self::Conn>) {
+        let _ = (token, error, turn);
+    }
+
+    /// A loop has ended, and this is what is left of its state. Called once for each
+    /// [`on_loop`](Service::on_loop), on the loop's own thread, when all of its connections are closed.
+    fn loop_ended(&self, local: <Self::Conn as Protocol>::Local) {
+        drop(local);
     }
 }
 
@@ -208,7 +337,15 @@ impl<S: Service> Service for Arc<S> {
         (**self).woken(local, all);
     }
 
-    fn dial_failed(&self, token: u64, error: &io::Error, local: &mut <S::Conn as Protocol>::Local) {
-        (**self).dial_failed(token, error, local);
+    fn expired(&self, local: &mut <S::Conn as Protocol>::Local, all: &mut Conns<'_, S::Conn>) {
+        (**self).expired(local, all);
+    }
+
+    fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, S::Conn>) {
+        (**self).dial_failed(token, error, turn);
+    }
+
+    fn loop_ended(&self, local: <S::Conn as Protocol>::Local) {
+        (**self).loop_ended(local);
     }
 }

@@ -303,7 +303,7 @@ impl Builder {
             };
             running
                 .acceptors
-                .push(running.spawn(Engine::Epoll, "accept".into(), acceptor)?);
+                .push(running.spawn(Engine::Epoll, "accept".into(), 0, acceptor)?);
             return Ok(running);
         }
         let own = if handing_over {
@@ -321,7 +321,7 @@ impl Builder {
             };
             running
                 .loops
-                .push(running.spawn(engine, format!("loop-{i}"), setup)?);
+                .push(running.spawn(engine, format!("loop-{i}"), i, setup)?);
         }
         if handing_over {
             let wakers = running.loops.iter().map(|l| l.waker.clone()).collect();
@@ -332,7 +332,7 @@ impl Builder {
             };
             running
                 .acceptors
-                .push(running.spawn(engine, "accept".into(), setup)?);
+                .push(running.spawn(engine, "accept".into(), self.loops, setup)?);
         }
         Ok(running)
     }
@@ -443,8 +443,14 @@ impl Running {
             .collect()
     }
 
-    fn spawn(&self, engine: Engine, name: String, setup: LoopSetup) -> io::Result<Thread> {
-        let waker = Arc::new(Waker::new());
+    fn spawn(
+        &self,
+        engine: Engine,
+        name: String,
+        number: usize,
+        setup: LoopSetup,
+    ) -> io::Result<Thread> {
+        let waker = Arc::new(Waker::of_loop(number as u32));
         let counters = Arc::new(LoopCounters::default());
         lock(&self.counters).add(counters.clone());
         // The loop reports whether it could be set up before anybody relies on it.

@@ -22,6 +22,24 @@ pub struct ConnId {
     pub(crate) generation: u32,
 }
 
+impl ConnId {
+    /// The name as a number, for [`Dial::token`](crate::Dial::token): so the connection that is made
+    /// knows for whom.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The name that [`to_bits`](ConnId::to_bits) gave this number.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> ConnId {
+        ConnId {
+            index: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

@@ -40,6 +40,8 @@ pub(crate) enum Stop {
 }
 
 pub(crate) struct Waker {
+    /// The loop's number.
+    number: u32,
     pending: AtomicBool,
     sleeping: AtomicBool,
     stop: AtomicU8,
@@ -51,7 +53,12 @@ pub(crate) struct Waker {
 
 impl Waker {
     pub(crate) fn new() -> Waker {
+        Waker::of_loop(0)
+    }
+
+    pub(crate) fn of_loop(number: u32) -> Waker {
         Waker {
+            number,
             pending: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             stop: AtomicU8::new(Stop::No as u8),
@@ -59,6 +66,10 @@ impl Waker {
             inbox: Mutex::new(Vec::new()),
             filled: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// The descriptor a blocked loop waits on, made on first use; called by the loop alone.

@@ -1,21 +1,24 @@
-//! All connections of one service on one loop, for [`Service::woken`](crate::Service::woken).
+//! All connections of one service on one loop, for [`Service::woken`](crate::Service::woken) and
+//! [`Service::expired`](crate::Service::expired).
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use slab::Slab;
 
+use crate::dial::Dial;
 use crate::env::Env;
+use crate::home::Home;
 use crate::link::Link;
-use crate::mailbox::Mail;
 use crate::protocol::{Cx, Protocol};
 use crate::state::{ConnId, State};
+use crate::time::Instant;
 
 /// The open connections of one service on one loop.
 pub struct Conns<'a, P: Protocol> {
     pub(crate) slots: &'a mut Slab<(u32, P)>,
     pub(crate) states: &'a mut Slab<State>,
     pub(crate) env: &'a mut Env,
-    pub(crate) mail: &'a Arc<Mail<P::Message>>,
+    pub(crate) home: &'a Home<P::Message>,
 }
 
 impl<P: Protocol> Conns<'_, P> {
@@ -33,7 +36,7 @@ impl<P: Protocol> Conns<'_, P> {
                     &mut Cx {
                         link,
                         local: &mut *local,
-                        mail: self.mail,
+                        home: self.home,
                     },
                 );
             }
@@ -49,7 +52,8 @@ impl<P: Protocol> Conns<'_, P> {
     ///
     /// See [`Link::hold_until`].
     pub fn release_all(&mut self, upto: u64) {
-        self.env.release_all(self.mail.service, self.states, upto);
+        self.env
+            .release_all(self.home.mail.service(), self.states, upto);
     }
 
     /// [`release_all`](Conns::release_all) for the connection `id` alone, open or finished; whether
@@ -87,8 +91,58 @@ impl<P: Protocol> Conns<'_, P> {
             &mut Cx {
                 link,
                 local,
-                mail: self.mail,
+                home: self.home,
             },
         ))
+    }
+
+    /// The time of this turn of the loop.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.env.now
+    }
+
+    /// Time since 1970-01-01T00:00:00Z by the wall clock, which may jump.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        self.env.clock.wall()
+    }
+
+    /// Has [`Service::expired`](crate::Service::expired) called once at `at` on this loop, or as soon
+    /// as may be if that has passed; replaces the timer set before. There is one for each service and
+    /// loop. It may be a little late, never early.
+    pub fn set_timer(&mut self, at: Instant) {
+        let ns = at.as_nanos();
+        self.home.timer_ns.set(ns);
+        self.env.timers_ns = self.env.timers_ns.min(ns);
+    }
+
+    /// [`set_timer`](Conns::set_timer) for `after` from now.
+    pub fn set_timer_after(&mut self, after: Duration) {
+        self.set_timer(self.env.now + after);
+    }
+
+    /// Forgets the service's timer on this loop.
+    pub fn clear_timer(&mut self) {
+        self.home.timer_ns.set(u64::MAX);
+    }
+
+    /// When the service's timer on this loop is set to expire.
+    #[must_use]
+    pub fn timer(&self) -> Option<Instant> {
+        let ns = self.home.timer_ns.get();
+        (ns != u64::MAX).then(|| Instant::from_nanos(ns))
+    }
+
+    /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
+    /// it cannot be made, [`dial_failed`](crate::Service::dial_failed) is called.
+    pub fn dial(&mut self, dial: Dial) {
+        self.env.dials.push((self.home.mail.service(), dial));
+    }
+
+    /// The loop's number: see [`LoopHandle::number`](crate::LoopHandle::number).
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.home.mail.waker.number()
     }
 }

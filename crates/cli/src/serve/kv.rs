@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tidewire::{Builder, EngineChoice, Limits, Listen, ServiceId};
-use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings, Ticker};
+use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
 
 use super::endpoint::{Kind, KvMode};
@@ -187,8 +187,6 @@ impl KvOptions {
 pub(crate) struct Kv {
     resp: (RespService, ServiceId<RespService>),
     binary: (BinaryService, ServiceId<BinaryService>),
-    /// Expires keys for as long as it is there.
-    _ticker: Ticker,
 }
 
 impl Kv {
@@ -208,16 +206,12 @@ impl Kv {
         } else {
             BinaryService::guarded(&resp)
         };
-        let ticker = Ticker::start(resp.clone()).map_err(|e| {
-            Failure::usage(format!("cannot start the thread that expires keys: {e}"))
-        })?;
         let resp_id = builder.service_with(resp.clone(), resp_limits);
         let binary_limits = settings.limits(BinaryService::limits());
         let binary_id = builder.service_with(binary.clone(), binary_limits);
         Ok(Kv {
             resp: (resp, resp_id),
             binary: (binary, binary_id),
-            _ticker: ticker,
         })
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire::{
     Closed, Cx, Dial, Handle, Input, LoopHandle, Next, Origin, Peer, Protocol, Refusal, Service,
+    Turn,
 };
 
 use super::broken::Broken;
@@ -170,11 +171,8 @@ impl<H: Handler> Outgoing<H> {
 impl<H: Handler> Service for Outgoing<H> {
     type Conn = OutgoingConn<H>;
 
-    fn on_loop(&self, at: LoopHandle<()>) -> OutgoingLocal<H> {
-        OutgoingLocal {
-            at,
-            outgoing: self.clone(),
-        }
+    fn on_loop(&self, _: LoopHandle<()>) -> OutgoingLocal<H> {
+        OutgoingLocal(self.clone())
     }
 
     fn accept(&self, from: &Peer, _: &mut OutgoingLocal<H>) -> Result<OutgoingConn<H>, Refusal> {
@@ -190,7 +188,7 @@ impl<H: Handler> Service for Outgoing<H> {
         })
     }
 
-    fn dial_failed(&self, token: u64, error: &io::Error, _: &mut OutgoingLocal<H>) {
+    fn dial_failed(&self, token: u64, error: &io::Error, _: &mut Turn<'_, OutgoingConn<H>>) {
         let producer = self.waiting().remove(&token);
         if let Some(producer) = producer {
             let error = io::Error::new(error.kind(), error.to_string());
@@ -206,10 +204,7 @@ impl<H: Handler> Producer<H> {
 }
 
 /// A loop's part of [`Outgoing`].
-pub struct OutgoingLocal<H> {
-    at: LoopHandle<()>,
-    outgoing: Outgoing<H>,
-}
+pub struct OutgoingLocal<H>(Outgoing<H>);
 
 impl<H> fmt::Debug for OutgoingLocal<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -327,7 +322,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
     /// Nothing to send is no reason to go; silence that is one has a timer.
     fn idle(&mut self, _: &mut Cx<'_, Self>) {}
 
-    fn closed(mut self, why: Closed, local: &mut OutgoingLocal<H>) {
+    fn closed(mut self, why: Closed, turn: &mut Turn<'_, Self>) {
         if self.is_done() {
             return self.producer.end(Ended::Done);
         }
@@ -343,7 +338,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
         }
         self.producer.session.disconnected();
         let (token, dial) = (self.producer.token, self.producer.dial.clone());
-        local.outgoing.waiting().insert(token, self.producer);
-        local.at.dial(dial);
+        turn.local.0.waiting().insert(token, self.producer);
+        turn.dial(dial);
     }
 }

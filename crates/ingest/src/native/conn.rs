@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Closed, Cx, Input, Next, Peer, Protocol};
+use tidewire::{Closed, Cx, Input, Next, Peer, Protocol, Turn};
 use tidewire_log::{Progress, Refused};
 
 use super::codec::{self, Hello, Malformed, Produce, Read, Reason, ServerFrame, Subscribe};
@@ -277,7 +277,7 @@ impl Protocol for IngestConn {
         }
     }
 
-    fn closed(self, _: Closed, _: &mut IngestLocal) {
+    fn closed(self, _: Closed, _: &mut Turn<'_, Self>) {
         match self.role {
             Role::Hello => {}
             Role::Settling(producer) | Role::Producer(producer) => producer.closed(&self.shared),

@@ -158,7 +158,6 @@ impl Service for BinaryService {
         BinaryLocal {
             store: self.store.clone(),
             guard: self.guard.clone(),
-            totals: self.totals.clone(),
             counts,
             replies: Vec::new(),
             scratch: Reply::new(Proto::Resp2),
@@ -174,13 +173,19 @@ impl Service for BinaryService {
         }
         Ok(BinaryConn)
     }
+
+    fn loop_ended(&self, local: BinaryLocal) {
+        let mut totals = lock(&self.totals);
+        let ended = &local.counts;
+        totals.running.retain(|known| !Arc::ptr_eq(known, ended));
+        ended.add_to(&mut totals.ended);
+    }
 }
 
 /// State of one loop.
 pub struct BinaryLocal {
     store: Arc<Store>,
     guard: Option<RespService>,
-    totals: Arc<Mutex<Totals>>,
     counts: Arc<Counts>,
     /// Where replies are put together; empty between calls.
     replies: Vec<u8>,
@@ -195,15 +200,6 @@ impl BinaryLocal {
     fn is_shut(&self) -> bool {
         let guard = self.guard.as_ref();
         guard.is_some_and(|resp| resp.shared().config.needs_password())
-    }
-}
-
-impl Drop for BinaryLocal {
-    fn drop(&mut self) {
-        let mut totals = lock(&self.totals);
-        let ours = &self.counts;
-        totals.running.retain(|known| !Arc::ptr_eq(known, ours));
-        ours.add_to(&mut totals.ended);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire::{Closed, ConnId, Cx, Input, Link, Next, Protocol};
+use tidewire::{Closed, ConnId, Cx, Input, Link, Next, Protocol, Turn};
 
 use super::batch::Batch;
 use super::blocking::{Over, Wait};
@@ -175,7 +175,8 @@ impl Protocol for RespConn {
         }
     }
 
-    fn closed(mut self, _: Closed, local: &mut RespLocal) {
+    fn closed(mut self, _: Closed, turn: &mut Turn<'_, Self>) {
+        let local = &mut *turn.local;
         let shared = local.shared.clone();
         if let Some(wait) = self.wait.take() {
             // If it was served after all, there is nobody left to tell.

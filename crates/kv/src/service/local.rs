@@ -57,12 +57,6 @@ impl RespLocal {
     }
 }
 
-impl Drop for RespLocal {
-    fn drop(&mut self) {
-        self.shared.stats.loop_ended(&self.stats);
-    }
-}
-
 impl fmt::Debug for RespLocal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RespLocal").finish_non_exhaustive()

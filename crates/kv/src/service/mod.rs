@@ -29,7 +29,6 @@ mod shared;
 mod slowlog;
 mod stats;
 mod table;
-mod ticker;
 
 pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService};
 pub use conn::RespConn;
@@ -37,4 +36,3 @@ pub use local::RespLocal;
 pub use message::Message;
 pub use resp_service::RespService;
 pub use settings::Settings;
-pub use ticker::Ticker;

@@ -14,6 +14,9 @@ use super::settings::Settings;
 use super::shared::Shared;
 use crate::store::Store;
 
+/// The loop that does what no command asks for: the one that lives as long as the server.
+const TICKS: u32 = 0;
+
 /// Serves a [`Store`] to clients of Redis.
 ///
 /// Use it with [`Settings::limits`]. A clone is another handle on the same service.
@@ -36,10 +39,10 @@ impl RespService {
         self.shared.set_local_addr(at.into());
     }
 
-    /// Does what is due at this time since the epoch: removes some of the keys that have expired,
-    /// and measures the rate of commands. Returns after what time to call it again, at most 100 ms,
-    /// see [`Ticker`](super::Ticker); the work of one call is bounded.
-    pub fn tick(&self, wall: Duration) -> Duration {
+    /// Does what is due at this time since the epoch although no command asks for it: removes some of
+    /// the keys that have expired, and measures the rate of commands. Returns after what time to do it
+    /// again, at most 100 ms; the work of one call is bounded.
+    fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
         let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
@@ -82,7 +85,14 @@ impl Service for RespService {
     type Conn = RespConn;
 
     fn on_loop(&self, at: LoopHandle<Message>) -> RespLocal {
+        if at.number() == TICKS {
+            at.signal();
+        }
         RespLocal::new(self.shared.clone(), at)
+    }
+
+    fn loop_ended(&self, local: RespLocal) {
+        self.shared.stats.loop_ended(&local.stats);
     }
 
     fn accept(&self, from: &Peer, _: &mut RespLocal) -> Result<RespConn, Refusal> {
@@ -101,5 +111,13 @@ impl Service for RespService {
             all.with(id, local, |conn, cx| conn.deliver(frame, most, cx));
         });
         local.subscribers = subscribers;
+        if all.number() == TICKS && all.timer().is_none() {
+            self.expired(local, all);
+        }
+    }
+
+    fn expired(&self, _: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
+        let pause = self.tick(all.wall());
+        all.set_timer_after(pause);
     }
 }

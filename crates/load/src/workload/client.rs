@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidewire::{
     Closed, Conns, Cx, Input, Link, LoopHandle, Next, Origin, Peer, Protocol, Refusal, Service,
+    Turn,
 };
 
 use super::run::Failure;
@@ -138,10 +139,11 @@ impl<D: Driver> Protocol for Client<D> {
         }
     }
 
-    fn closed(self, why: Closed, desk: &mut Desk) {
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
         if self.reported {
             return;
         }
+        let desk = &turn.local;
         if self.silent && self.driver.is_done() && why == Closed::Finished {
             return desk.stage.done();
         }
@@ -202,12 +204,16 @@ impl<D: Driver> Service for Clients<D> {
         })
     }
 
+    fn loop_ended(&self, desk: Desk) {
+        desk.close();
+    }
+
     fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
         all.each(desk, |client, cx| client.obey(cx));
     }
 
-    fn dial_failed(&self, _: u64, error: &io::Error, desk: &mut Desk) {
+    fn dial_failed(&self, _: u64, error: &io::Error, turn: &mut Turn<'_, Client<D>>) {
         let error = error.to_string();
-        desk.stage.fail(Failure::Connect { error });
+        turn.local.stage.fail(Failure::Connect { error });
     }
 }

@@ -252,8 +252,9 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
-    fn drop(&mut self) {
+impl Desk {
+    /// The loop has ended: what it gathered goes to the others'.
+    pub(super) fn close(self) {
         let mut books = self.stage.books();
         let books = &mut *books;
         self.tally.add_to(&mut books.settled);

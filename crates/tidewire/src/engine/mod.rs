@@ -174,15 +174,19 @@ impl Clone for LoopSetup {
 }
 
 impl LoopSetup {
-    /// The core of this loop, to be made on its own thread. A loop that only accepts hosts no
-    /// services.
+    /// The core of this loop, to be made on its own thread. A loop that only accepts for other loops
+    /// hosts no services; one that accepts for threads does, because no other lasts.
     pub(crate) fn core(&self, waker: Arc<Waker>, counters: Arc<LoopCounters>) -> Core {
         let rng = Rng::from_system();
         match self.spread {
             Spread::Here => Core::new(&self.plan, waker, counters, Clock::System, rng),
             _ => {
+                let factories = match self.spread {
+                    Spread::Threads(_) => self.plan.factories.clone(),
+                    _ => Vec::new(),
+                };
                 let plan = Plan {
-                    factories: Vec::new(),
+                    factories,
                     chunk: 1 << 10,
                     buffers: 1,
                     refusals: self.plan.refusals.clone(),

@@ -453,7 +453,7 @@ impl<P: Poller> Reactor<P> {
     /// Runs until the last connection is gone.
     pub(crate) fn run_until_empty(&mut self) {
         self.obey();
-        while !self.core.states.is_empty() {
+        while !self.core.is_empty() {
             self.turn();
             if self.stopped() {
                 break;
@@ -765,7 +765,7 @@ impl<P: Poller> Reactor<P> {
             _ => false,
         };
         // A connection handed over just before the stop waits among the commands.
-        self.core.states.is_empty() && !spread_live && !self.waker.is_pending()
+        self.core.is_empty() && !spread_live && !self.waker.is_pending()
     }
 
     fn stop_spread(&mut self, how: Stop) {

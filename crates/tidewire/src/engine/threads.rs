@@ -64,7 +64,10 @@ impl Spawner {
             setup.cpu = Some(self.0.cpus[number as usize % self.0.cpus.len()]);
         }
         let stop = self.0.stop.clone()?;
-        let waker = Arc::new(Waker::new());
+        // Loop 0 is the acceptor.
+        let waker = Arc::new(Waker::of_loop(
+            u32::try_from(number + 1).unwrap_or(u32::MAX),
+        ));
         let counters = Arc::new(LoopCounters::default());
         waker.send(command);
         {

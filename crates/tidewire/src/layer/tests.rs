@@ -12,7 +12,8 @@ use crate::sim::chunking::{self, Feed};
 use crate::sim::tests::services::{Echo, Owes, SLEEP, Sleepy, Sums};
 use crate::sim::{Conditions, Outcome, PlainState, Sim};
 use crate::{
-    Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+    Closed, ConnId, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal,
+    Service, Turn,
 };
 
 /// What is on the wire is the inner protocol's with all bits turned over.
@@ -92,8 +93,13 @@ impl<P: Protocol> Protocol for Inverted<P> {
         self.pump(cx);
     }
 
-    fn closed(self, why: Closed, local: &mut P::Local) {
-        self.0.closed(why, local);
+    fn undelivered(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, Self>) {
+        self.0.undelivered(to, message, cx);
+        self.pump(cx);
+    }
+
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        self.0.closed(why, turn);
     }
 }
 
@@ -262,8 +268,8 @@ impl Protocol for Clerk {
         cx.link.finish();
     }
 
-    fn closed(self, why: Closed, desk: &mut Desk) {
-        desk.log.push(why.name());
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        turn.local.log.push(why.name());
     }
 }
 

@@ -347,6 +347,13 @@ impl Node {
             || self.core.has_work()
             || self.waker.is_pending()
             || self.next_deadline().is_some_and(|at| at <= self.now())
+            || self.next_timer().is_some_and(|at| at <= self.now())
+    }
+
+    /// When the timer of a service expires.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let ns = self.core.env.timers_ns;
+        (ns != u64::MAX && self.stage != Stage::Stopped).then(|| Instant::from_nanos(ns))
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -408,7 +415,7 @@ impl Node {
             if deadline <= core.env.now {
                 core.cut_all(&mut io);
             }
-            if core.states.is_empty() {
+            if core.is_empty() {
                 self.stage = Stage::Stopped;
             }
         }

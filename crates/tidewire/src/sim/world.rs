@@ -158,7 +158,9 @@ impl Sim {
 
     /// Adds a loop.
     pub fn add_loop(&mut self) -> LoopId {
-        let (waker, counters) = (Arc::new(Waker::new()), Arc::new(LoopCounters::default()));
+        let loops = self.actors.iter().filter(|a| matches!(a, Actor::Loop(_)));
+        let waker = Arc::new(Waker::of_loop(loops.count() as u32));
+        let counters = Arc::new(LoopCounters::default());
         let plan = Plan {
             refusals: Arc::default(),
             factories: Vec::new(),
@@ -385,11 +387,12 @@ impl Sim {
     /// One turn of a loop or a peer that has something to do (which one, is drawn), or else one
     /// step of time to the next arrival or deadline. False if nothing is left to happen.
     pub fn step(&mut self) -> bool {
-        self.run_one() || self.next_time().is_some_and(|at| self.go_to(at))
+        self.run_one() || self.next_time_or_timer().is_some_and(|at| self.go_to(at))
     }
 
     /// Runs until nothing is left to happen, or `most` has passed. Deadlines count: an open
-    /// connection has an idle limit, and is closed by it.
+    /// connection has an idle limit, and is closed by it. Timers of services alone do not keep a run
+    /// going, for many never end: see [`run_for`](Sim::run_for).
     pub fn run_until_idle(&mut self, most: Duration) -> Outcome {
         self.run(most, |sim| sim.next_time())
     }
@@ -409,7 +412,7 @@ impl Sim {
     /// At the limit of steps.
     pub fn run_for(&mut self, time: Duration) {
         let until = self.now() + time;
-        let outcome = self.run_until_idle(time);
+        let outcome = self.run(time, Sim::next_time_or_timer);
         assert_ne!(outcome, Outcome::StepLimit, "the simulation spins");
         self.time.set(self.time.get().max(until.as_nanos()));
     }
@@ -424,7 +427,7 @@ impl Sim {
             if self.run_one() {
                 continue;
             }
-            match self.next_time() {
+            match self.next_time_or_timer() {
                 Some(at) if at <= until => self.go_to(at),
                 _ => return false,
             };
@@ -502,6 +505,14 @@ impl Sim {
             Actor::Plain(_) => None,
         });
         deadlines.chain(self.net.next_arrival()).min()
+    }
+
+    fn next_time_or_timer(&self) -> Option<Instant> {
+        let timers = self.actors.iter().filter_map(|actor| match actor {
+            Actor::Loop(node) => node.next_timer(),
+            Actor::Plain(_) => None,
+        });
+        timers.chain(self.next_time()).min()
     }
 
     /// Time passes, and what arrives at that time does.

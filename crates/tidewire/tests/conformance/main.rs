@@ -28,6 +28,7 @@ mod idle;
 mod lifecycle;
 mod options;
 mod panics;
+mod partners;
 mod quiet;
 mod reach;
 mod scarce;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         crowd::cases(),
         scarce::cases(),
         options::cases(),
+        partners::cases(),
         idle::cases(),
     ]
     .into_iter()

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use tidewire::{Closed, Conns, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use tidewire::{
+    Closed, Conns, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, Turn,
+};
 
 use crate::record::{Event, Record};
 
@@ -173,7 +175,8 @@ impl Protocol for Probe {
         self.event(Event::Draining, cx, |role, cx| role.draining(cx));
     }
 
-    fn closed(mut self, why: Closed, local: &mut OnLoop) {
+    fn closed(mut self, why: Closed, turn: &mut Turn<'_, Self>) {
+        let local = &*turn.local;
         let _inside = Inside::enter(local, "closed");
         if !self.opened {
             let number = self.number;
@@ -261,8 +264,8 @@ impl Service for Probes {
         drop(inside);
     }
 
-    fn dial_failed(&self, token: u64, error: &std::io::Error, local: &mut OnLoop) {
-        let _inside = Inside::enter(local, "dial_failed");
+    fn dial_failed(&self, token: u64, error: &std::io::Error, turn: &mut Turn<'_, Probe>) {
+        let _inside = Inside::enter(turn.local, "dial_failed");
         let failed = (token, error.to_string());
         self.record.change(|inner| inner.dials_failed.push(failed));
     }

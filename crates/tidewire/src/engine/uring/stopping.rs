@@ -19,7 +19,7 @@ impl Reactor<'_> {
             self.core.cut_all(&mut self.io);
         }
         // A connection handed over just before the stop waits among the commands.
-        self.core.states.is_empty() && !self.waker.is_pending()
+        self.core.is_empty() && !self.waker.is_pending()
     }
 
     fn begin_drain(&mut self) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Closed, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use crate::{Closed, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, Turn};
 
 /// Implements [`Service`] for a protocol that needs nothing to start from but a value.
 macro_rules! service {
@@ -149,8 +149,8 @@ impl Service for Sender {
         })
     }
 
-    fn dial_failed(&self, token: u64, _: &std::io::Error, report: &mut Report) {
-        report.dial_failures.push(token);
+    fn dial_failed(&self, token: u64, _: &std::io::Error, turn: &mut Turn<'_, Sending>) {
+        turn.local.dial_failures.push(token);
     }
 }
 
@@ -176,8 +176,8 @@ impl Protocol for Sending {
         self.fill(cx);
     }
 
-    fn closed(self, why: Closed, report: &mut Report) {
-        report.closed.push(why);
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        turn.local.closed.push(why);
     }
 }
 
