@@ -21,6 +21,7 @@ struct Seen {
     welcomes: u32,
     refused: u32,
     ended: Option<String>,
+    connections: u64,
 }
 
 /// Sends numbered messages of many sizes.
@@ -116,8 +117,9 @@ fn scenario(
     let mut each = each;
     let over = |sim: &mut Sim| !each(sim) || seen.lock().unwrap().ended.is_some();
     assert!(pair.sim.run_until(PATIENCE, over), "seed {seed}: {seen:?}");
-    let mut seen = seen.lock().unwrap();
-    std::mem::take(&mut seen)
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.connections = pair.client_counters().dialled;
+    seen
 }
 
 fn assert_stored(seed: u64, log: &SteppedLog, seen: &Seen) {
@@ -182,4 +184,32 @@ fn a_disk_that_is_full_now_and_then_is_waited_for() {
         refused += seen.refused;
     }
     assert!(refused > 0, "nothing was ever refused");
+}
+
+/// A disk that is full refuses hellos for good connections too: the client comes back when it was told
+/// to, and no sooner, and does not give up.
+#[test]
+fn a_refused_hello_is_repeated_when_the_server_said() {
+    for seed in 0..10 {
+        let log = SteppedLog::new().auto();
+        log.disk_full(true);
+        let (disk, mut began) = (log.clone(), None);
+        // What `SteppedLog` asks for, ten times.
+        let full_for = 10 * Duration::from_millis(50);
+        let mut freed = false;
+        let seen = scenario(seed, Conditions::calm(), &log, |sim| {
+            let began = *began.get_or_insert(sim.now());
+            if !freed && sim.now().since(began) > full_for {
+                freed = true;
+                disk.disk_full(false);
+            }
+            true
+        });
+        assert_stored(seed, &log, &seen);
+        assert!(
+            (5..=12).contains(&seen.connections),
+            "{} connections",
+            seen.connections
+        );
+    }
 }

@@ -203,12 +203,17 @@ impl Core {
         let index = self.insert(service, peer);
         let state = &mut self.states[index as usize];
         state.phase = Phase::Dialling;
+        let after = dial.after;
         state.attempts = Some(Box::new(Attempts {
             dial,
             failed: 0,
             connecting: false,
         }));
-        self.attempt(io, index);
+        if after.is_zero() {
+            return self.attempt(io, index);
+        }
+        state.phase_ends = Some(self.env.now + after);
+        self.rearm(index);
     }
 
     /// The attempt under way has succeeded.

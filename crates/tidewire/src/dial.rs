@@ -24,6 +24,7 @@ pub struct Dial {
     pub(crate) timeout: Duration,
     pub(crate) backoff_first: Duration,
     pub(crate) backoff_max: Duration,
+    pub(crate) after: Duration,
 }
 
 impl Dial {
@@ -44,6 +45,7 @@ impl Dial {
             timeout: Duration::from_secs(10),
             backoff_first: Duration::from_millis(100),
             backoff_max: Duration::from_secs(10),
+            after: Duration::ZERO,
         }
     }
 
@@ -104,6 +106,14 @@ impl Dial {
                 "cannot connect to {to} from {from}: only TCP connections have a source address"
             ))),
         }
+    }
+
+    /// How long to wait before the first attempt, say because the server asked for it. Default not
+    /// at all.
+    #[must_use]
+    pub fn after(mut self, pause: Duration) -> Dial {
+        self.after = pause;
+        self
     }
 
     /// The pause after failed attempt number `failed`, counted from 1.

@@ -18,6 +18,8 @@ pub enum Broken {
         id: u64,
         /// What the server said.
         text: String,
+        /// When it is worth while to try again; zero if the server did not say.
+        retry_after: Duration,
     },
     /// The level wanted is not to be had.
     #[error("the server grants level {granted:?} only, {wanted:?} was asked for")]
@@ -88,6 +90,15 @@ impl Broken {
             _ => false,
         }
     }
+
+    /// How long the server asked to be left alone.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Broken::Refused { retry_after, .. } => *retry_after,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 impl From<Malformed> for Broken {
@@ -102,6 +113,7 @@ impl From<Refusal<'_>> for Broken {
             reason: refusal.reason,
             id: refusal.id,
             text: refusal.text.to_owned(),
+            retry_after: Duration::from_millis(refusal.retry_after_ms.into()),
         }
     }
 }

@@ -80,6 +80,8 @@ impl Courier {
                 };
                 return self.shared.fail(&mut state, failure);
             };
+            let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
+            let pause = pause.max(asked);
             state.trouble = Some(failure.to_string());
             drop(state);
             if self.pause(now + pause) {

@@ -77,7 +77,8 @@ impl Error {
     }
 
     /// Whether a new connection may help.
-    pub(super) fn is_passing(&self) -> bool {
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
         match self {
             Error::Connection { .. } => true,
             Error::Broken { source, .. } => source.is_passing(),

@@ -6,12 +6,14 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidewire::{
     Closed, Cx, Dial, Handle, Input, LoopHandle, Next, Origin, Peer, Protocol, Refusal, Service,
     Turn,
 };
 
+use super::backoff::{Backoff, Persistence};
 use super::broken::Broken;
 use super::outbox::Amount;
 use super::session::{Event, Session};
@@ -118,8 +120,11 @@ struct Producer<H> {
     handler: H,
     dial: Dial,
     token: u64,
-    /// Connections in a row without a welcome.
+    /// Connections in a row without a welcome, those not counted that the server asked to be tried
+    /// again.
     fruitless: u32,
+    /// Spaces connections that break: a server in trouble is not dialled again at once.
+    backoff: Backoff,
 }
 
 impl<H> Clone for Outgoing<H> {
@@ -158,6 +163,7 @@ impl<H: Handler> Outgoing<H> {
             dial: dial.clone(),
             token,
             fruitless: 0,
+            backoff: Backoff::new(Persistence::default(), token),
         };
         self.waiting().insert(token, producer);
         dial
@@ -276,6 +282,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
             session,
             handler,
             fruitless,
+            backoff,
             ..
         } = &mut self.producer;
         let now = cx.link.now();
@@ -283,6 +290,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
         let done = session.received(input.bytes(), now, |event| match event {
             Event::Welcome(_) => {
                 *fruitless = 0;
+                backoff.succeeded();
                 handler.connected(handle.clone());
             }
             Event::Acknowledged { id, newly } => handler.acknowledged(id, newly),
@@ -333,11 +341,18 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
             return self.producer.end(Ended::Stopped(why));
         }
         let broken = self.broken.unwrap_or(Broken::Closed);
-        if !broken.is_passing() || self.producer.fruitless >= FRUITLESS_MAX {
+        let producer = &mut self.producer;
+        if matches!(broken, Broken::Refused { .. }) {
+            producer.fruitless = 0;
+        }
+        if !broken.is_passing() || producer.fruitless >= FRUITLESS_MAX {
             return self.producer.end(Ended::Broken(broken));
         }
-        self.producer.session.disconnected();
-        let (token, dial) = (self.producer.token, self.producer.dial.clone());
+        producer.session.disconnected();
+        // How long to go on is the dial's to say, so no time is counted here.
+        let pause = producer.backoff.after_failure(Duration::ZERO);
+        let pause = pause.unwrap_or_default().max(broken.retry_after());
+        let (token, dial) = (producer.token, producer.dial.clone().after(pause));
         turn.local.0.waiting().insert(token, self.producer);
         turn.dial(dial);
     }

@@ -330,7 +330,8 @@ impl Reader {
                     },
                 });
             };
-            std::thread::sleep(pause);
+            let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
+            std::thread::sleep(pause.max(asked));
             match self.greet() {
                 Err(again) if again.is_passing() => failure = again,
                 greeted => return greeted,
