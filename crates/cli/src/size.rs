@@ -1,5 +1,6 @@
 //! Numbers of bytes as people write them: `64MiB`, `10GB`, `4096`.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
@@ -40,6 +41,18 @@ impl FromStr for Size {
     }
 }
 
+/// In the largest unit that makes a whole number of it.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let whole = |(bits, _): &(u32, &str)| self.0 > 0 && self.0.trailing_zeros() >= *bits;
+        match units.into_iter().find(whole) {
+            Some((bits, unit)) => write!(f, "{}{unit}", self.0 >> bits),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
         struct Written;
@@ -74,6 +87,19 @@ mod tests {
         assert_eq!(size("64MiB"), 64 << 20);
         assert_eq!(size("2 g"), 2 << 30);
         assert_eq!(size("5kb"), 5000);
+    }
+
+    #[test]
+    fn it_is_shown_as_it_may_be_written() {
+        for (bytes, shown) in [
+            (0, "0"),
+            (1000, "1000"),
+            (4096, "4KiB"),
+            (128 << 20, "128MiB"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), shown);
+            assert_eq!(shown.parse(), Ok(Size(bytes)));
+        }
     }
 
     #[test]

@@ -202,14 +202,14 @@ fn exit_statuses_say_what_became_of_it() {
         "{message}"
     );
 
-    let output = send(&to, &[], "x\n");
+    let output = send(&to, &["--retry", "0"], "x\n");
     assert_code(&output, 1);
     let message = stderr(&output);
     assert!(
         message.contains(&to) && message.contains("tidewire serve"),
         "{message}"
     );
-    assert_code(&run(&["read", "--to", &to]), 1);
+    assert_code(&run(&["read", "--to", &to, "--retry", "0"]), 1);
     assert_code(&run(&["send", "--to", &to, "/nowhere/at/all"]), 1);
     assert_code(&run(&["send", "--level", "certain"]), 1);
     assert_code(&run(&["read", "--from", "there"]), 1);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Running, addr, engines, run, stderr};
+use common::{PATIENCE, Running, addr, engines, run, stderr, stdout};
 use rustix::process::Signal;
 
 fn connect(line: &str) -> TcpStream {
@@ -204,5 +204,39 @@ fn settings_that_make_no_sense_are_named_with_status_1() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
         assert!(message.contains(named), "{args:?}: {message}");
+    }
+}
+
+/// Help once said 64 MiB where the code had 128.
+#[test]
+fn help_tells_the_defaults_in_force() {
+    let help = stdout(&run(&["serve", "--help"]));
+    let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let log = tidewire_log::Settings::default();
+    let ingest = tidewire_ingest::native::Settings::default();
+    for (what, default) in [
+        (
+            "Size of the log's segments",
+            format!("{}MiB", log.segment_bytes >> 20),
+        ),
+        (
+            "payload that the log takes",
+            format!("{}MiB", log.payload_max >> 20),
+        ),
+        (
+            "Most bytes that an ingest producer may have unacknowledged",
+            format!("{}MiB", ingest.window_bytes >> 20),
+        ),
+        (
+            "Most messages that an ingest producer may have unacknowledged",
+            ingest.window_messages.to_string(),
+        ),
+        (
+            "Readers at once; more are refused",
+            ingest.readers.to_string(),
+        ),
+    ] {
+        let said = format!("{what} [default: {default}]");
+        assert!(help.contains(&said), "no {said:?} in {help}");
     }
 }

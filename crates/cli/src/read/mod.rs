@@ -12,7 +12,7 @@ use tidewire_ingest::client::{Begin, Error, Reader, Subscribing};
 use self::show::Form;
 pub(crate) use self::show::time;
 use crate::exit::Failure;
-use crate::send::{persistence, token};
+use crate::send::{patiently, token};
 use crate::span::Span;
 
 /// What to read, and how to show it.
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long to try to reach the server again when a connection breaks; 0 is not at all
+    /// How long to try to reach the server, at first and when a connection breaks; 0 is not at all
     #[arg(long, default_value = "60s", value_name = "TIME")]
     retry: Span,
 }
@@ -150,9 +150,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         token: token(args.token_file.as_deref())?,
         ..Subscribing::default()
     };
-    let reader = Reader::connect(&args.to, subscribing, persistence(args.retry));
-    let reader = reader.map_err(|e| {
-        let advice = match e {
+    let connect = |persistence| Reader::connect(&args.to, subscribing.clone(), persistence);
+    let reader = patiently(args.retry, connect).map_err(|e| {
+        let advice = match e.last() {
             Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
             _ => "",
         };

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use memchr::memchr_iter;
+use memchr::memchr;
 
 /// How messages are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,18 @@ impl FromStr for Format {
             _ => Err("lines or length-prefixed".into()),
         }
     }
+}
+
+/// What becomes of a message that is larger than the server takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Oversized {
+    /// Sending ends there.
+    #[default]
+    Fail,
+    /// It is left out, and gets no id.
+    Skip,
+    /// As much of its beginning is sent as the server takes.
+    Truncate,
 }
 
 /// Read at a time.
@@ -50,11 +62,26 @@ pub(crate) struct Cutter {
     done: usize,
     /// No line ends before here.
     searched: usize,
+    oversized: Oversized,
+    /// What is still to come of a message that was too large.
+    discard: Discard,
+    /// Messages that were too large.
+    cut: u64,
+}
+
+/// What is to be thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Discard {
+    Nothing,
+    /// Up to the end of the line.
+    Line,
+    /// So many bytes.
+    Bytes(usize),
 }
 
 impl Cutter {
     /// Messages have at most so many bytes.
-    pub(crate) fn new(format: Format, most: u32) -> Cutter {
+    pub(crate) fn new(format: Format, most: u32, oversized: Oversized) -> Cutter {
         Cutter {
             format,
             most: most as usize,
@@ -62,7 +89,20 @@ impl Cutter {
             filled: 0,
             done: 0,
             searched: 0,
+            oversized,
+            discard: Discard::Nothing,
+            cut: 0,
         }
+    }
+
+    /// What becomes of messages that are too large.
+    pub(crate) fn oversized(&self) -> Oversized {
+        self.oversized
+    }
+
+    /// How many messages were too large so far, and were skipped or truncated.
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut
     }
 
     /// Where to read to.
@@ -82,6 +122,7 @@ impl Cutter {
     pub(crate) fn read(&mut self, n: usize) -> Result<Vec<&[u8]>, Bad> {
         self.filled += n;
         let mut messages = Vec::new();
+        self.throw_away();
         let found = match self.format {
             Format::Lines => self.lines(&mut messages),
             Format::LengthPrefixed => self.prefixed(&mut messages),
@@ -96,34 +137,88 @@ impl Cutter {
         Ok(messages.collect())
     }
 
+    /// Drops what is left of a message that was too large, as far as it is here.
+    fn throw_away(&mut self) {
+        let here = &self.buffer[self.done..self.filled];
+        let gone = match self.discard {
+            Discard::Nothing => return,
+            Discard::Line => match memchr(b'\n', here) {
+                Some(at) => {
+                    self.discard = Discard::Nothing;
+                    at + 1
+                }
+                None => here.len(),
+            },
+            Discard::Bytes(left) => {
+                let gone = left.min(here.len());
+                self.discard = match left - gone {
+                    0 => Discard::Nothing,
+                    left => Discard::Bytes(left),
+                };
+                gone
+            }
+        };
+        self.done += gone;
+        self.searched = self.searched.max(self.done);
+    }
+
+    /// Deals with a message that is too large and begins at `begin`, and, where it is to be sent in
+    /// part, is here with one byte more than the server takes.
+    fn too_large(&mut self, begin: usize, messages: &mut Vec<(usize, usize)>) -> Result<(), Bad> {
+        match self.oversized {
+            Oversized::Fail => return Err(Bad::TooLarge),
+            Oversized::Skip => {}
+            Oversized::Truncate => {
+                let end = begin + text_end(&self.buffer[begin..self.filled], self.most);
+                messages.push((begin, end));
+            }
+        }
+        self.cut += 1;
+        Ok(())
+    }
+
     fn lines(&mut self, messages: &mut Vec<(usize, usize)>) -> Result<(), Bad> {
-        let base = self.searched;
-        for at in memchr_iter(b'\n', &self.buffer[base..self.filled]) {
-            let end = base + at;
+        if self.discard != Discard::Nothing {
+            return Ok(());
+        }
+        while let Some(at) = memchr(b'\n', &self.buffer[self.searched..self.filled]) {
+            let end = self.searched + at;
             if end - self.done > self.most {
                 self.searched = end;
-                return Err(Bad::TooLarge);
+                self.too_large(self.done, messages)?;
+            } else {
+                messages.push((self.done, end));
             }
-            messages.push((self.done, end));
             self.done = end + 1;
             self.searched = end + 1;
         }
         self.searched = self.filled;
         if self.filled - self.done > self.most {
-            return Err(Bad::TooLarge);
+            self.too_large(self.done, messages)?;
+            self.discard = Discard::Line;
+            self.done = self.filled;
         }
         Ok(())
     }
 
     fn prefixed(&mut self, messages: &mut Vec<(usize, usize)>) -> Result<(), Bad> {
-        while let Some((len, _)) = self.buffer[self.done..self.filled].split_first_chunk::<PREFIX>()
+        while let Some((len, rest)) =
+            self.buffer[self.done..self.filled].split_first_chunk::<PREFIX>()
         {
             let len = u32::from_le_bytes(*len) as usize;
-            if len > self.most {
-                return Err(Bad::TooLarge);
-            }
             let begin = self.done + PREFIX;
-            if self.filled - begin < len {
+            if len > self.most {
+                // Its beginning is waited for only if it is sent.
+                if self.oversized == Oversized::Truncate && rest.len() <= self.most {
+                    break;
+                }
+                self.too_large(begin, messages)?;
+                self.done = begin;
+                self.discard = Discard::Bytes(len);
+                self.throw_away();
+                continue;
+            }
+            if rest.len() < len {
                 break;
             }
             messages.push((begin, begin + len));
@@ -138,11 +233,23 @@ impl Cutter {
         let rest = self.done..self.filled;
         (self.done, self.searched) = (self.filled, self.filled);
         match self.format {
+            Format::LengthPrefixed if matches!(self.discard, Discard::Bytes(_)) => {
+                Err(Bad::Truncated)
+            }
             _ if rest.is_empty() => Ok(None),
             Format::Lines => Ok(Some(&self.buffer[rest])),
             Format::LengthPrefixed => Err(Bad::Truncated),
         }
     }
+}
+
+/// Where the first `most` bytes of a text end without cutting a character; of what is no text, there.
+fn text_end(bytes: &[u8], most: usize) -> usize {
+    let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let whole = (most.saturating_sub(3)..=most)
+        .rev()
+        .find(|&at| !is_inside(at));
+    whole.unwrap_or(most)
 }
 
 #[cfg(test)]
@@ -151,26 +258,38 @@ mod tests {
 
     /// Everything that comes out, whatever the pieces are that go in.
     fn cut(format: Format, most: u32, input: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<Bad>) {
-        let mut cutter = Cutter::new(format, most);
+        let (all, bad, _) = cut_by(Oversized::Fail, format, most, input, piece);
+        (all, bad)
+    }
+
+    fn cut_by(
+        oversized: Oversized,
+        format: Format,
+        most: u32,
+        input: &[u8],
+        piece: usize,
+    ) -> (Vec<Vec<u8>>, Option<Bad>, u64) {
+        let mut cutter = Cutter::new(format, most, oversized);
         let mut all = Vec::new();
         for piece in input.chunks(piece) {
             cutter.room()[..piece.len()].copy_from_slice(piece);
             let mut n = piece.len();
             loop {
                 match cutter.read(std::mem::take(&mut n)) {
-                    Err(bad) => return (all, Some(bad)),
+                    Err(bad) => return (all, Some(bad), cutter.cut()),
                     Ok(messages) if messages.is_empty() => break,
                     Ok(messages) => all.extend(messages.into_iter().map(<[u8]>::to_vec)),
                 }
             }
         }
-        match cutter.end() {
-            Err(bad) => (all, Some(bad)),
+        let bad = match cutter.end() {
+            Err(bad) => Some(bad),
             Ok(rest) => {
                 all.extend(rest.map(<[u8]>::to_vec));
-                (all, None)
+                None
             }
-        }
+        };
+        (all, bad, cutter.cut())
     }
 
     #[test]
@@ -197,6 +316,35 @@ mod tests {
             assert_eq!(bad, Some(Bad::Truncated));
             let (messages, bad) = cut(Format::LengthPrefixed, 2, input, piece);
             assert_eq!((messages.len(), bad), (0, Some(Bad::TooLarge)));
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_skipped_or_cut_however_it_comes() {
+        let lines = "one\ntoo large\n\ntw\u{f6}lf\nmuch too large".as_bytes();
+        let framed = b"\x03\0\0\0one\x09\0\0\0too large\0\0\0\0\x05\0\0\0tw\xc3\xb6l";
+        for piece in [1, 2, 3, 5, 7, 100] {
+            let (messages, bad, cut) = cut_by(Oversized::Skip, Format::Lines, 3, lines, piece);
+            assert_eq!(
+                (messages, bad, cut),
+                (vec![b"one".to_vec(), vec![]], None, 3)
+            );
+            let (messages, bad, cut) = cut_by(Oversized::Truncate, Format::Lines, 3, lines, piece);
+            let want = [&b"one"[..], b"too", b"", b"tw", b"muc"];
+            assert_eq!((bad, cut), (None, 3));
+            assert_eq!(messages, want);
+            let format = Format::LengthPrefixed;
+            let (messages, bad, cut) = cut_by(Oversized::Skip, format, 3, framed, piece);
+            assert_eq!(
+                (messages, bad, cut),
+                (vec![b"one".to_vec(), vec![]], None, 2)
+            );
+            let (messages, bad, cut) = cut_by(Oversized::Truncate, format, 3, framed, piece);
+            assert_eq!((bad, cut), (None, 2));
+            assert_eq!(messages, [&b"one"[..], b"too", b"", b"tw"]);
+            let ends_early = &framed[..framed.len() - 1];
+            let (_, bad, _) = cut_by(Oversized::Skip, format, 3, ends_early, piece);
+            assert_eq!(bad, Some(Bad::Truncated));
         }
     }
 }

@@ -7,11 +7,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tidewire_ingest::client::{Error, Level, Persistence, Producer, Producing};
+use tidewire_ingest::client::{Broken, Error, Level, Persistence, Producer, Producing};
 
-use self::input::{Bad, Cutter, Format};
+use self::input::{Bad, Cutter, Format, Oversized};
 use self::watch::Watch;
 use crate::exit::Failure;
 use crate::secret::Secret;
@@ -23,7 +24,9 @@ const NOTES: &str = "\
 Messages get ids 1, 2, 3, ... With a producer's name, what was sent and not acknowledged when a \
 connection broke is sent again and stored once; without, it may be stored twice. With a name and \
 files, ids are the places of messages in these files: what the server already has is skipped, so \
-the same command may be repeated until it succeeds. Standard input goes on after the last id.
+the same command may be repeated until it succeeds. Standard input goes on after the last id, so a \
+named producer that is run again must be fed what follows there: the same lines once more would be \
+stored once more (`tail -f` prints the last ten again).
 Exit status: 0 when everything was acknowledged at the level asked for, 1 when nothing could be sent, \
 2 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed.";
 
@@ -63,9 +66,15 @@ pub(crate) struct Args {
     /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How long to try to reach the server again when a connection breaks; 0 is not at all
+    /// How long to try to reach the server, at first and when a connection breaks, and to wait while
+    /// it takes nothing because its disk is full or a quota is used up; 0 is not at all
     #[arg(long, default_value = "60s", value_name = "TIME")]
     retry: Span,
+    /// What becomes of a message that is larger than the server takes: fail (sending ends there), skip
+    /// (left out; it gets no id) or truncate (its beginning is sent). How many there were is said at
+    /// the end. A command that is repeated must say the same
+    #[arg(long, default_value = "fail", value_name = "WHAT")]
+    oversized: Oversized,
 }
 
 pub(crate) fn level(name: &str) -> Result<Level, String> {
@@ -90,9 +99,34 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
     match retry.limit() {
         Some(within) => Persistence {
             within,
+            at_first: true,
+            refused: Some(within),
             ..Persistence::default()
         },
-        None => Persistence::once(),
+        None => Persistence {
+            refused: Some(Duration::ZERO),
+            ..Persistence::once()
+        },
+    }
+}
+
+/// Connects, and says so if that takes more than one attempt.
+pub(crate) fn patiently<T>(
+    retry: Span,
+    mut connect: impl FnMut(Persistence) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let patient = persistence(retry);
+    let first = connect(Persistence {
+        at_first: false,
+        ..patient
+    });
+    match first {
+        Err(e) if patient.at_first && e.is_passing() => {
+            let within = patient.within;
+            eprintln!("tidewire: {e}; trying again for {within:?} (see --retry)");
+            connect(patient)
+        }
+        first => first,
     }
 }
 
@@ -159,12 +193,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         first_id: args.first_id,
         ..Producing::default()
     };
-    let producer = Producer::connect(&args.to, producing, persistence(args.retry))
+    let connect = |persistence| Producer::connect(&args.to, producing.clone(), persistence);
+    let producer = patiently(args.retry, connect)
         .map_err(|e| Failure::usage(format!("nothing was sent: {}", advised(&e))))?;
     let most = producer.granted().payload_max;
     let mut sending = Sending {
         producer: &producer,
-        cutter: Cutter::new(args.format, most),
+        cutter: Cutter::new(args.format, most, args.oversized),
         ends,
         skip: skipped(args, &sources, &producer),
         skipped: 0,
@@ -195,16 +230,12 @@ fn skipped(args: &Args, sources: &[Source], producer: &Producer) -> u64 {
 
 /// What to do about an error.
 fn advised(error: &Error) -> String {
-    let advice = match error {
+    let advice = match error.last() {
         Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
-        Error::Broken { .. }
-            if matches!(
-                error.broken(),
-                Some(tidewire_ingest::client::Broken::Level { .. })
-            ) =>
-        {
-            "; ask for --level received, or have the server's log sync"
-        }
+        Error::Broken {
+            source: Broken::Level { .. },
+            ..
+        } => "; ask for --level received, or have the server's log sync",
         _ => "",
     };
     format!("{error}{advice}")
@@ -333,8 +364,11 @@ impl Sending<'_> {
         let status = self.producer.status();
         let counts = format!(
             "{} messages were acknowledged, {} sent and not acknowledged, {} skipped because the \
-             server had them",
-            status.acknowledged, status.unacknowledged.messages, self.skipped
+             server had them{}",
+            status.acknowledged,
+            status.unacknowledged.messages,
+            self.skipped,
+            self.oversized(),
         );
         let wrong = |why: String| Err(Failure::wrong(format!("{why}; {counts}")));
         match (ended, flushed) {
@@ -344,10 +378,21 @@ impl Sending<'_> {
                 wrong("interrupted before the end of the input".into())
             }
             (Ended::Whole | Ended::Interrupted { .. }, Ok(())) => {
-                watch.summary(&status, self.skipped);
+                watch.summary(&status, self.skipped, &self.oversized());
                 Ok(())
             }
         }
+    }
+
+    /// What is to be said of messages that were too large; empty if there were none.
+    fn oversized(&self) -> String {
+        let done = match (self.cutter.cut(), self.cutter.oversized()) {
+            (0, _) | (_, Oversized::Fail) => return String::new(),
+            (_, Oversized::Skip) => "left out",
+            (_, Oversized::Truncate) => "truncated",
+        };
+        let (cut, most) = (self.cutter.cut(), self.most);
+        format!(", {cut} {done} because the server takes at most {most} bytes")
     }
 }
 
@@ -355,7 +400,9 @@ impl Sending<'_> {
 fn described(bad: Bad, at: u64, most: u32) -> String {
     match bad {
         Bad::TooLarge => {
-            format!("message {at} is too large: the server takes at most {most} bytes")
+            format!(
+                "message {at} is too large: the server takes at most {most} bytes; see --oversized"
+            )
         }
         Bad::Truncated => format!("the input ends in the middle of message {at}"),
     }

@@ -47,6 +47,7 @@ impl Watch {
         let mut signals = self.signals.lock().expect("used by one thread");
         let mut line = StatusLine::new();
         let mut asked: Option<(Instant, u64)> = None;
+        let mut complaint = Complaint::default();
         while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
             let came = signals.wait(Some(AT_ONCE));
             let status = producer.status();
@@ -63,6 +64,7 @@ impl Watch {
                 }
                 waiting => waiting,
             };
+            complaint.look(&status, &mut line);
             if self.began.elapsed() > EVERY {
                 line.show(&self.described(&status, asked.is_some()));
             }
@@ -89,14 +91,14 @@ impl Watch {
     }
 
     /// Says how it went, if anybody looks.
-    pub(super) fn summary(&self, status: &Status, skipped: u64) {
-        if self.seen || skipped > 0 {
+    pub(super) fn summary(&self, status: &Status, skipped: u64, oversized: &str) {
+        if self.seen || skipped > 0 || !oversized.is_empty() {
             let skipped = match skipped {
                 0 => String::new(),
                 n => format!(", {n} skipped because the server had them"),
             };
             eprintln!(
-                "{} messages acknowledged in {:.1} s, {:.0} a second{skipped}",
+                "{} messages acknowledged in {:.1} s, {:.0} a second{skipped}{oversized}",
                 status.acknowledged,
                 self.began.elapsed().as_secs_f64(),
                 self.rate(status),
@@ -105,6 +107,39 @@ impl Watch {
     }
 }
 
+/// Saying why nothing moves, where no progress is shown too.
+#[derive(Default)]
+struct Complaint {
+    told: Option<(Instant, String)>,
+}
+
+impl Complaint {
+    /// Says what is in the way when it is something new, and once a minute as long as it stays.
+    fn look(&mut self, status: &Status, line: &mut StatusLine) {
+        match (&status.trouble, &self.told) {
+            (None, None) => {}
+            (None, Some((since, _))) => {
+                // A connection that breaks again and again is not news each time.
+                if since.elapsed() > SETTLED {
+                    self.told = None;
+                }
+            }
+            (Some(why), Some((since, told))) if why == told && since.elapsed() < REPEATED => {}
+            (Some(_), Some((since, _))) if since.elapsed() < SETTLED => {}
+            (Some(why), _) => {
+                line.wipe();
+                let waiting = status.unacknowledged.messages;
+                eprintln!("tidewire: waiting, {waiting} messages not acknowledged: {why}");
+                self.told = Some((Instant::now(), why.clone()));
+            }
+        }
+    }
+}
+
+/// How often a trouble that stays is told.
+const REPEATED: Duration = Duration::from_secs(60);
+/// How long after one was told the next one is.
+const SETTLED: Duration = Duration::from_secs(5);
 /// How soon a signal is noticed.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The shortest wait there is.

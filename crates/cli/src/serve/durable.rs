@@ -34,12 +34,14 @@ pub(crate) struct LogOptions {
     #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
     pub(crate) policy: Option<PolicyName>,
 
-    /// Size of the log's segments [default: 64MiB]
-    #[arg(long = "segment", value_name = "SIZE")]
+    /// Size of the log's segments.
+    #[arg(long = "segment", value_name = "SIZE",
+          help = sized("Size of the log's segments", Settings::default().segment_bytes))]
     pub(crate) segment: Option<Size>,
 
-    /// Largest payload that the log takes [default: 1MiB]
-    #[arg(long = "log-payload", id = "log_payload_max", value_name = "SIZE")]
+    /// Largest payload that the log takes.
+    #[arg(long = "log-payload", id = "log_payload_max", value_name = "SIZE",
+          help = sized("Largest payload that the log takes", Settings::default().payload_max.into()))]
     pub(crate) payload_max: Option<Size>,
 
     /// Removes the oldest segments while the log is larger than this [default: no limit]
@@ -71,6 +73,15 @@ pub(crate) enum OnLogFailure {
     Exit,
     /// It goes on, and refuses what it cannot store.
     Refuse,
+}
+
+/// Help that ends with the default in force, which has one place in the code.
+fn sized(what: &str, default: u64) -> String {
+    counted(what, Size(default))
+}
+
+fn counted(what: &str, default: impl fmt::Display) -> String {
+    format!("{what} [default: {default}]")
 }
 
 /// `[log]`: a table; or a text, which is the filter of what is logged to stderr, as in `--log`.
@@ -123,16 +134,21 @@ pub(crate) struct IngestOptions {
     #[arg(long, value_name = "SIZE")]
     pub(crate) quota_bytes: Option<Size>,
 
-    /// Most messages that an ingest producer may have unacknowledged [default: 1048576]
-    #[arg(long, value_name = "N")]
+    /// Most messages that an ingest producer may have unacknowledged.
+    #[arg(long, value_name = "N",
+          help = counted("Most messages that an ingest producer may have unacknowledged",
+                         native::Settings::default().window_messages))]
     pub(crate) window_messages: Option<u32>,
 
-    /// Most bytes that an ingest producer may have unacknowledged [default: 16MiB]
-    #[arg(long, value_name = "SIZE")]
+    /// Most bytes that an ingest producer may have unacknowledged.
+    #[arg(long, value_name = "SIZE",
+          help = sized("Most bytes that an ingest producer may have unacknowledged",
+                       native::Settings::default().window_bytes))]
     pub(crate) window_bytes: Option<Size>,
 
-    /// Readers at once; more are refused [default: 1024]
-    #[arg(long, value_name = "N")]
+    /// Readers at once; more are refused.
+    #[arg(long, value_name = "N",
+          help = counted("Readers at once; more are refused", native::Settings::default().readers))]
     pub(crate) readers: Option<usize>,
 
     /// Largest payload; only in the file, the flag is that of all services.

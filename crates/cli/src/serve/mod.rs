@@ -7,6 +7,7 @@
 mod args;
 mod durable;
 mod endpoint;
+mod full_disk;
 mod guard;
 mod kv;
 mod log;
@@ -25,6 +26,7 @@ pub(crate) use endpoint::Kind;
 
 use self::durable::OnLogFailure;
 use self::endpoint::Endpoint;
+use self::full_disk::FullDisk;
 use self::log::OpenLog;
 use self::services::Services;
 use self::settings::Settings;
@@ -59,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     );
     announce(&settings.endpoints, &running, log.as_ref())
         .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
-    wait(&settings, &mut signals, log.as_mut(), || {
+    wait(&settings, &mut signals, log.as_mut(), &services, || {
         tracing::info!(counters = %running.counters(), "so far");
         services.log();
     });
@@ -80,9 +82,11 @@ fn wait(
     settings: &Settings,
     signals: &mut Signals,
     mut log: Option<&mut OpenLog>,
+    services: &Services,
     show: impl Fn(),
 ) {
     let mut shown = Instant::now();
+    let mut full = FullDisk::default();
     loop {
         let next = settings
             .stats_interval
@@ -99,6 +103,7 @@ fn wait(
         {
             return;
         }
+        full.look(services.refused_by_full_disk());
         if settings
             .stats_interval
             .is_some_and(|every| shown.elapsed() >= every)

@@ -96,6 +96,12 @@ impl Services {
         }
     }
 
+    /// Refusals so far because there was no room on the disk of the log.
+    pub(crate) fn refused_by_full_disk(&self) -> u64 {
+        let ingest = self.ingest.as_ref();
+        ingest.map_or(0, |service| service.counters().refused_disk_full)
+    }
+
     /// Logs what each service has counted, if anything.
     pub(crate) fn log(&self) {
         for (mode, service) in &self.acks {

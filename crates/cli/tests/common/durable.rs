@@ -71,7 +71,8 @@ impl Server {
         Server::run(command)
     }
 
-    fn run(command: Command) -> Server {
+    /// Runs what starts a server.
+    pub(crate) fn run(command: Command) -> Server {
         let mut running = Running::from(spawn(command));
         let line = running.line();
         assert!(

@@ -21,6 +21,9 @@ pub struct Persistence {
     pub timeout: Duration,
     /// Whether to try again also when the very first attempt fails; default not.
     pub at_first: bool,
+    /// How long a server that is connected may go on refusing messages for now (its disk is full, or
+    /// a quota is used up) without taking any. Default: for ever.
+    pub refused: Option<Duration>,
 }
 
 impl Default for Persistence {
@@ -32,6 +35,7 @@ impl Default for Persistence {
             longest: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             at_first: false,
+            refused: None,
         }
     }
 }

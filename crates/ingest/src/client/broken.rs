@@ -10,7 +10,7 @@ use crate::native::codec::{Level, Malformed, Reason, Refusal, TooLong};
 #[non_exhaustive]
 pub enum Broken {
     /// The server refused and closes.
-    #[error("the server refused: {reason}{} (at {id})", said(text))]
+    #[error("the server refused: {reason}{} (at {id})", said(*reason, text))]
     Refused {
         /// Why.
         reason: Reason,
@@ -118,14 +118,28 @@ impl From<Refusal<'_>> for Broken {
     }
 }
 
-fn said(text: &str) -> String {
-    if text.is_empty() {
+/// What the server said besides the reason. It may be anything, so nothing in it reaches a terminal.
+fn said(reason: Reason, text: &str) -> String {
+    if text.is_empty() || text == reason.name() {
         String::new()
     } else {
-        format!(", {text}")
+        format!(", {}", printable(text))
     }
 }
 
 fn shown(mark: &Option<u64>) -> String {
     mark.map_or_else(|| "the beginning".to_owned(), |id| id.to_string())
+}
+
+/// A text of the other side's, with what a terminal would obey shown instead.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
 }

@@ -25,6 +25,14 @@ const RECEIVED: usize = 16 << 10;
 pub(super) struct Courier {
     shared: Arc<Shared>,
     persistence: Persistence,
+    /// Refused for now, with nothing taken since.
+    refusals: Option<Refusals>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Refusals {
+    since: Instant,
+    count: u32,
 }
 
 /// A connection, while there is one.
@@ -44,11 +52,12 @@ impl Courier {
         Courier {
             shared,
             persistence,
+            refusals: None,
         }
     }
 
     /// Until the producer is dropped or something final has happened.
-    pub(super) fn run(self) {
+    pub(super) fn run(mut self) {
         let mut backoff = Backoff::new(self.persistence, Clock::seed());
         // When the connection was lost, or first looked for.
         let mut since = self.shared.clock.now();
@@ -112,8 +121,9 @@ impl Courier {
     }
 
     /// One connection, from the attempt to its end; `Ok` if the producer was dropped.
-    fn connection(&self, backoff: &mut Backoff) -> Result<(), Error> {
-        let server = &self.shared.server;
+    fn connection(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        let server = &shared.server;
         let socket = server.connect(self.persistence.timeout)?;
         let setup = socket.set_nonblocking(true);
         setup.map_err(|e| server.failed("set up the connection to", e))?;
@@ -124,26 +134,23 @@ impl Courier {
             received: vec![0; RECEIVED],
             filled: 0,
         };
-        self.shared
-            .lock()
-            .session
-            .connected(self.shared.clock.now());
+        shared.lock().session.connected(shared.clock.now());
         loop {
             let wrote = line
-                .write(&self.shared)
+                .write(&shared)
                 .map_err(|e| server.failed("write to", e))?;
             let read = line.read().map_err(|e| server.failed("read from", e))?;
-            let mut state = self.shared.lock();
+            let mut state = shared.lock();
             if state.stop {
                 return Ok(());
             }
-            let now = self.shared.clock.now();
+            let now = shared.clock.now();
             match read {
                 Incoming::Nothing => {}
                 Incoming::Bytes => {
                     let done =
                         self.received(&line.received[..line.filled], now, &mut state, backoff);
-                    let done = done.map_err(|e| server.broken(e))?;
+                    let done = done?;
                     line.received.copy_within(done..line.filled, 0);
                     line.filled -= done;
                     continue;
@@ -158,18 +165,18 @@ impl Courier {
             state.asleep = line.pending.is_empty();
             let timeout = state.session.deadline().map(|at| until(at, now));
             drop(state);
-            line.wait(&self.shared, timeout);
+            line.wait(&shared, timeout);
             self.quiet();
         }
     }
 
     fn received(
-        &self,
+        &mut self,
         bytes: &[u8],
         now: Instant,
         state: &mut State,
         backoff: &mut Backoff,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, Error> {
         let mut acknowledged = 0;
         let (mut welcome, mut refused) = (false, None);
         let done = state.session.received(bytes, now, |event| match event {
@@ -179,10 +186,9 @@ impl Courier {
                 refused = None;
             }
             Event::KeepAlive => {}
-            Event::Refused(refusal) => {
-                refused = Some(format!("{}: {}", refusal.reason, refusal.text));
-            }
+            Event::Refused(refusal) => refused = Some(Broken::from(refusal)),
         });
+        let done = done.map_err(|e| self.shared.server.broken(e));
         if welcome {
             backoff.succeeded();
             state.connections += 1;
@@ -190,12 +196,35 @@ impl Courier {
         if welcome || acknowledged > 0 {
             state.trouble = None;
         }
-        if refused.is_some() {
-            state.trouble = refused;
+        if acknowledged > 0 {
+            self.refusals = None;
         }
         state.acknowledged += acknowledged;
         self.shared.tell(state);
+        if let Some(refused) = refused {
+            state.trouble = Some(refused.to_string());
+            self.still_refused(refused, now)?;
+        }
         done
+    }
+
+    /// One refusal more: gives up if that has gone on for too long.
+    fn still_refused(&mut self, refused: Broken, now: Instant) -> Result<(), Error> {
+        let first = Refusals {
+            since: now,
+            count: 0,
+        };
+        let refusals = self.refusals.get_or_insert(first);
+        refusals.count += 1;
+        let elapsed = now.since(refusals.since);
+        match self.persistence.refused {
+            Some(most) if elapsed >= most => Err(Error::GaveUp {
+                attempts: refusals.count,
+                elapsed,
+                last: Box::new(self.shared.server.broken(refused)),
+            }),
+            _ => Ok(()),
+        }
     }
 }
 

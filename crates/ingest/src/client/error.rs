@@ -66,12 +66,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// This, or the failure of the last attempt if there were several.
+    #[must_use]
+    pub fn last(&self) -> &Error {
+        match self {
+            Error::GaveUp { last, .. } => last.last(),
+            error => error,
+        }
+    }
+
     /// Why the conversation ended, if that is what happened, in the end.
     #[must_use]
     pub fn broken(&self) -> Option<&Broken> {
-        match self {
+        match self.last() {
             Error::Broken { source, .. } => Some(source),
-            Error::GaveUp { last, .. } => last.broken(),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ mod session;
 mod settings;
 
 pub use backoff::Persistence;
-pub use broken::Broken;
+pub use broken::{Broken, printable};
 pub use error::Error;
 pub use outbox::Amount;
 pub use outgoing::{Ended, Handler, Outgoing, OutgoingConn, OutgoingLocal};

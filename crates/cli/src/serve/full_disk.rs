@@ -1,0 +1,88 @@
+//! Saying that the disk of the log is full: at once, then once a minute with how often, and when it is
+//! over.
+
+use std::time::{Duration, Instant};
+
+/// How often a disk that stays full is told.
+const REPEATED: Duration = Duration::from_secs(60);
+/// After so long without a refusal, there is room again, or nobody asks for any.
+const OVER: Duration = Duration::from_secs(10);
+
+/// What was told so far.
+#[derive(Debug, Default)]
+pub(crate) struct FullDisk {
+    /// Refusals seen, and told.
+    seen: u64,
+    told: u64,
+    /// When it was told last, and when there was a refusal last; `None` while all is well.
+    full: Option<(Instant, Instant)>,
+}
+
+/// What there is to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    None,
+    /// It is full, and so many more refusals were given since that was told.
+    Full(u64),
+    Over,
+}
+
+impl FullDisk {
+    /// Tells what is new about `refused`, all refusals so far.
+    pub(crate) fn look(&mut self, refused: u64) {
+        match self.news(refused, Instant::now()) {
+            News::None => {}
+            News::Full(refusals) => tracing::warn!(
+                refusals,
+                "the disk of the durable log is full: producers are refused and wait; make room, or \
+                 let the log take less with --retain-bytes"
+            ),
+            News::Over => tracing::info!("no producer is refused for a full disk any more"),
+        }
+    }
+
+    fn news(&mut self, refused: u64, now: Instant) -> News {
+        let more = refused > self.seen;
+        self.seen = refused;
+        match &mut self.full {
+            None if !more => return News::None,
+            None => self.full = Some((now, now)),
+            Some((told, last)) => {
+                if more {
+                    *last = now;
+                } else if now.duration_since(*last) >= OVER {
+                    self.full = None;
+                    return News::Over;
+                }
+                if refused == self.told || now.duration_since(*told) < REPEATED {
+                    return News::None;
+                }
+                *told = now;
+            }
+        }
+        let refusals = refused - std::mem::replace(&mut self.told, refused);
+        News::Full(refusals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_once_then_counted() {
+        let began = Instant::now();
+        let mut full = FullDisk::default();
+        let mut at = |secs: u64, refused| full.news(refused, began + Duration::from_secs(secs));
+        assert_eq!(at(0, 0), News::None);
+        assert_eq!(at(1, 3), News::Full(3));
+        assert_eq!(at(2, 9), News::None);
+        assert_eq!(at(60, 60), News::None);
+        assert_eq!(at(61, 70), News::Full(67));
+        assert_eq!(at(69, 71), News::None);
+        assert_eq!(at(78, 71), News::None);
+        assert_eq!(at(79, 71), News::Over);
+        assert_eq!(at(80, 71), News::None);
+        assert_eq!(at(81, 72), News::Full(2));
+    }
+}
