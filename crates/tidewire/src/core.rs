@@ -271,7 +271,7 @@ impl Core {
     pub(crate) fn free(&mut self, index: u32) {
         self.wheel.disarm(index);
         let mut state = self.states.remove(index as usize);
-        if state.out.known_holds().is_some_and(|h| h.listed) {
+        if state.out.holds().is_some_and(|h| h.listed) {
             self.env.barriers.forget(state.service, &self.states);
         }
         state.out.clear(&mut self.env.blocks);

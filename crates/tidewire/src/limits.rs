@@ -20,6 +20,12 @@ pub struct Limits {
     /// closed with [`Closed::CarriedLimit`](crate::Closed::CarriedLimit). Default 17 MiB.
     pub carried: usize,
     /// Queued output at or below which `writable` is called after it had been full. Default 64 KiB.
+    ///
+    /// This and the next two count the memory that the queue ties up: bytes, and with them a whole
+    /// receive buffer for a chunk that shares it, the places of the queue, the marks of
+    /// [held](crate::Link::hold_until) output. Up to two blocks (64 KiB each) may come on top: what
+    /// is sent of the first, and what is free in the last. What shared bytes keep alive besides
+    /// themselves is their owner's.
     pub output_low: usize,
     /// Queued output at or above which [`Link::full`](crate::Link::full) is true. Default 256 KiB.
     pub output_high: usize,

@@ -35,22 +35,27 @@ impl Link<'_> {
     }
 
     /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); it returns how many
-    /// it wrote. Saves the copy of [`write`](Link::write) for encoders.
+    /// it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than is used
+    /// costs neither time nor memory. What the slice holds before is of no meaning and may have been
+    /// somebody else's: `fill` counts no byte that it did not write. If it panics nothing is queued.
     ///
     /// # Panics
     /// If `most` is more than 64 KiB or `fill` claims more than `most`.
     #[inline]
     pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
-        if self.may_queue(most) {
+        if self.may_queue(0) {
             self.state.out.write_with(most, &mut self.env.blocks, fill);
+            if self.state.out.footprint() > self.state.hard {
+                return self.too_much();
+            }
             self.queued();
         }
     }
 
-    /// Queues shared bytes without a copy.
+    /// Queues shared bytes without a copy, unless they are so few that copying is cheaper.
     pub fn write_shared(&mut self, bytes: Bytes) {
         if self.may_queue(bytes.len()) {
-            self.state.out.push_shared(bytes);
+            self.state.out.push_shared(bytes, &mut self.env.blocks);
             self.queued();
         }
     }
@@ -58,7 +63,7 @@ impl Link<'_> {
     /// Queues a taken chunk without a copy.
     pub fn write_chunk(&mut self, chunk: Chunk) {
         if self.may_queue(chunk.footprint()) {
-            self.state.out.push_chunk(chunk);
+            self.state.out.push_chunk(chunk, &mut self.env.blocks);
             self.queued();
         }
     }
@@ -141,14 +146,16 @@ impl Link<'_> {
         self.state.out.len() - self.state.out.sendable()
     }
 
-    /// Whether as much output is queued as may be without asking. The protocol then leaves the rest
+    /// Whether as much output is queued as may be without asking, in memory: see
+    /// [`Limits::output_high`](crate::Limits::output_high). The protocol then leaves the rest
     /// of its input unconsumed and returns [`Next::AfterDrain`](crate::Next::AfterDrain), or waits
     /// for [`writable`](crate::Protocol::writable).
     #[inline]
     #[must_use]
     pub fn full(&self) -> bool {
-        self.state.was_full && self.state.out.len() > self.state.low as usize
-            || self.state.out.len() >= self.state.high as usize
+        let queued = self.state.out.footprint();
+        self.state.was_full && queued > self.state.low as usize
+            || queued >= self.state.high as usize
     }
 
     /// Bytes queued that the kernel has not yet taken.
@@ -363,17 +370,22 @@ impl Link<'_> {
         if !self.state.is_open() || self.state.writing != Writing::Open {
             return false;
         }
-        if self.state.out.len() + len > self.state.hard {
-            self.state.kill(Closed::OutputLimit);
-            self.env.touch(self.state);
+        if self.state.out.footprint() + len > self.state.hard {
+            self.too_much();
             return false;
         }
         true
     }
 
+    #[cold]
+    fn too_much(&mut self) {
+        self.state.kill(Closed::OutputLimit);
+        self.env.touch(self.state);
+    }
+
     #[inline]
     fn queued(&mut self) {
-        if self.state.out.len() >= self.state.high as usize {
+        if self.state.out.footprint() >= self.state.high as usize {
             self.state.was_full = true;
         }
         self.env.touch(self.state);

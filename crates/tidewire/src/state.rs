@@ -246,7 +246,7 @@ impl State {
     /// before has not been slow.
     pub(crate) fn release(&mut self, upto: u64, now: Instant) -> bool {
         let stuck = !self.out.may_send();
-        let some = self.out.holds().release(upto);
+        let some = self.out.release(upto);
         if some && stuck {
             self.last_progress = now;
         }
@@ -256,7 +256,7 @@ impl State {
     /// Whether output that had been full has fallen to the low mark.
     #[inline]
     pub(crate) fn drained(&self) -> bool {
-        self.was_full && self.is_open() && self.out.len() <= self.low as usize
+        self.was_full && self.is_open() && self.out.footprint() <= self.low as usize
     }
 
     /// Whether a protocol that waits for its output to drain has waited long enough. Output that

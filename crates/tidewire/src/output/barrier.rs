@@ -3,6 +3,7 @@
 
 use slab::Slab;
 
+use super::holds::Holds;
 use crate::env::Env;
 use crate::state::{ConnId, State};
 
@@ -30,7 +31,7 @@ impl Barriers {
     /// Notes that this connection holds output.
     pub(crate) fn list(&mut self, state: &mut State) {
         // A layer's inner connection is released by its layer.
-        if !state.embedded && !std::mem::replace(&mut state.out.holds().listed, true) {
+        if !state.embedded && !state.out.set_listed(true) {
             self.of(state.service).holding.push(state.id);
         }
     }
@@ -83,9 +84,9 @@ impl Env {
                 return false;
             };
             self.release(state, upto);
-            let holds = state.out.holds();
-            holds.listed = holds.any();
-            holds.listed
+            let holds = state.out.holds().is_some_and(Holds::any);
+            state.out.set_listed(holds);
+            holds
         });
         let barrier = self.barriers.of(service);
         (barrier.holding, barrier.gone) = (holding, 0);

@@ -74,6 +74,12 @@ impl Holds {
         self.marks.len()
     }
 
+    /// Memory that marks take; there may be room for twice as many. The first does not count: it may
+    /// be set while nothing is queued, which then is not full.
+    pub(crate) fn footprint(&self) -> usize {
+        2 * size_of::<(u64, u64)>() * self.marks.len().saturating_sub(1)
+    }
+
     /// Whether a mark is set that is not released.
     pub(crate) fn any(&self) -> bool {
         !self.marks.is_empty()

@@ -34,8 +34,8 @@ proptest! {
             want.extend_from_slice(&bytes);
             match kind {
                 0 | 1 => out.write(&bytes, &mut blocks),
-                2 => out.push_chunk(Chunk::copy_from(&bytes)),
-                _ => out.push_shared(Bytes::from(bytes)),
+                2 => out.push_chunk(Chunk::copy_from(&bytes), &mut blocks),
+                _ => out.push_shared(Bytes::from(bytes), &mut blocks),
             }
             prop_assert_eq!(out.len(), want.len());
         }
@@ -110,7 +110,7 @@ proptest! {
                     model.extend(bytes.iter().map(|&b| (b, mark)));
                     match step {
                         Step::Write(_) => out.write(&bytes, &mut blocks),
-                        _ => out.push_shared(Bytes::from(bytes)),
+                        _ => out.push_shared(Bytes::from(bytes), &mut blocks),
                     }
                 }
                 Step::Hold(m) => {
@@ -118,7 +118,7 @@ proptest! {
                     mark = mark.max(m);
                 }
                 Step::Release(upto) => {
-                    out.holds().release(upto);
+                    out.release(upto);
                     released = released.max(upto);
                 }
                 Step::Send(n) => {
@@ -139,6 +139,7 @@ proptest! {
             prop_assert_eq!(out.sendable(), sendable);
             prop_assert_eq!(out.may_send(), sendable > 0);
             prop_assert_eq!(out.len(), model.len());
+            prop_assert!(!out.is_empty() || out.footprint() == 0);
         }
     }
 }
@@ -156,9 +157,117 @@ fn marks_cost_one_pair_for_each_that_is_waited_for() {
             out.write(b"x", &mut blocks);
         }
     }
-    assert_eq!(out.holds().len(), 500);
-    out.holds().release(999);
-    assert_eq!((out.sendable(), out.holds().len()), (499, 1));
-    out.holds().release(1000);
+    assert_eq!(out.holds().unwrap().len(), 500);
+    out.release(999);
+    assert_eq!((out.sendable(), out.holds().unwrap().len()), (499, 1));
+    out.release(1000);
     assert_eq!(out.sendable(), 500);
+}
+
+impl Output {
+    /// All memory that the queue has, and how much of it is in no bound: room in the block that is
+    /// written to, and what is sent of the first segment.
+    fn memory(&mut self) -> (usize, usize) {
+        let segment = |s: &Segment| match s {
+            Segment::Block(b) => b.size(),
+            Segment::Chunk(c) => c.footprint(),
+            Segment::Shared(b) => b.len(),
+        };
+        let segments: usize = self.first.iter().chain(&self.rest).map(segment).sum();
+        let places = self.rest.capacity() * size_of::<Segment>();
+        let loose = match self.last() {
+            Some(Segment::Block(b)) => b.room(),
+            _ => 0,
+        };
+        // Places that are kept of a queue that was long once.
+        (
+            segments + places,
+            loose + self.sent + PLACES_KEPT * size_of::<Segment>(),
+        )
+    }
+}
+
+/// Eight bytes at a time by an encoder that asks for all the room there is.
+#[test]
+fn asking_for_much_and_writing_little_takes_little() {
+    let (mut out, mut blocks) = (Output::default(), Blocks::default());
+    for _ in 0..(31 << 10) / 8 {
+        let n = out.write_with(LARGE, &mut blocks, |space| {
+            space[..8].fill(1);
+            8
+        });
+        assert_eq!(n, 8);
+    }
+    let (memory, _) = out.memory();
+    assert!(memory <= 90 << 10, "{memory} bytes for 31 KiB");
+    assert_eq!(drain(&mut out, &mut blocks, 10_000), vec![1; 31 << 10]);
+    assert_eq!(out.footprint(), 0);
+}
+
+#[test]
+fn words_between_shared_pieces_take_little() {
+    let (mut out, mut blocks) = (Output::default(), Blocks::default());
+    let piece = Bytes::from(vec![2; COPIED + 1]);
+    for _ in 0..1000 {
+        out.write(b"header", &mut blocks);
+        out.push_shared(piece.clone(), &mut blocks);
+        out.write(b"trailer", &mut blocks);
+    }
+    let (memory, loose) = out.memory();
+    assert!(memory <= 3 * out.len(), "{memory} for {}", out.len());
+    assert!(memory <= out.footprint() + loose);
+}
+
+#[test]
+fn pieces_that_are_cheaper_copied_are_gathered() {
+    let (mut out, mut blocks) = (Output::default(), Blocks::default());
+    for _ in 0..10 {
+        out.push_shared(Bytes::from_static(&[1; COPIED]), &mut blocks);
+        out.push_chunk(Chunk::copy_from(&[2; 9]), &mut blocks);
+    }
+    assert_eq!(out.single().unwrap().len(), 10 * (COPIED + 9));
+    out.write_with(100, &mut blocks, |_| 0);
+    assert!(out.single().is_some(), "nothing was written");
+}
+
+proptest! {
+    #[test]
+    fn memory_is_bounded_by_what_is_counted(
+        writes in proptest::collection::vec((0usize..70_000, 0u8..6, 0usize..200_000), 0..60),
+    ) {
+        let (mut out, mut blocks) = (Output::default(), Blocks::default());
+        let mut want: VecDeque<u8> = VecDeque::new();
+        for (i, (size, kind, send)) in writes.into_iter().enumerate() {
+            // Mostly small.
+            let len = if i % 3 == 0 { size } else { size % 300 };
+            let bytes = vec![i as u8; len];
+            want.extend(&bytes);
+            match kind {
+                0 | 1 => out.write(&bytes, &mut blocks),
+                2 => out.push_chunk(Chunk::copy_from(&bytes), &mut blocks),
+                3 => out.push_shared(Bytes::from(bytes), &mut blocks),
+                _ => {
+                    let len = len.min(LARGE);
+                    want.truncate(out.len() + len);
+                    out.write_with(LARGE, &mut blocks, |space| {
+                        space[..len].copy_from_slice(&bytes[..len]);
+                        len
+                    });
+                }
+            }
+            let n = if kind == 5 { send.min(out.len()) } else { 0 };
+            let sent: Vec<u8> = want.drain(..n).collect();
+            let mut slices = [IoSlice::new(&[]); 64];
+            let count = out.slices(&mut slices);
+            prop_assert!(slices[..count].iter().flat_map(|s| s.iter()).zip(&sent).all(|(a, b)| a == b));
+            out.advance(n, &mut blocks);
+            prop_assert_eq!(out.len(), want.len());
+            let (memory, loose) = out.memory();
+            prop_assert!(memory <= out.footprint() + loose);
+            prop_assert!(loose <= 2 * LARGE + (4 << 10) || out.sent > LARGE);
+            prop_assert!(!out.is_empty() || out.footprint() == 0);
+        }
+        out.clear(&mut blocks);
+        prop_assert_eq!(out.footprint(), 0);
+    }
 }

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::time::Duration;
 
-use tidewire::{Closed, Running};
+use bytes::Bytes;
+use tidewire::{Closed, Input, Next, Running};
 
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::Setup;
 use crate::plain;
+use crate::probe::{Context, Role};
 use crate::process::{crowd, descriptors, eventually, resident};
 use crate::roles::{Echo, noise};
 use crate::variant::Variant;
@@ -17,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(crowd_comes_and_goes_without_a_trace, alone),
         case!(peers_that_never_read_cost_bounded_memory, alone),
+        case!(little_words_cost_little_memory, alone),
     ]
 }
 
@@ -106,5 +109,62 @@ fn peers_that_never_read_cost_bounded_memory(v: Variant) {
     );
     first.send(b"y");
     first.expect(b"y");
+    server.cut();
+}
+
+/// However replies are written, a connection that cannot send them holds what its marks allow.
+fn little_words_cost_little_memory(v: Variant) {
+    const PEERS: usize = 16;
+    /// Writes until the marks say stop, in the way that the first byte says; nothing of it leaves.
+    struct Words;
+    impl Role for Words {
+        fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+            cx.link.hold_until(1);
+            let shared = Bytes::from_static(&[7; 300]);
+            while !cx.link.full() {
+                match input.bytes()[0] {
+                    b'w' => cx.link.write_with(65536, |space| {
+                        space[..8].fill(1);
+                        8
+                    }),
+                    b's' => {
+                        cx.link.write(b"eight...");
+                        cx.link.write_shared(shared.clone());
+                    }
+                    b'b' => cx.link.write(&[2; 33 << 10]),
+                    _ => {
+                        cx.link.hold_until(1 + cx.link.queued_len() as u64);
+                        cx.link.write(b".");
+                    }
+                }
+            }
+            input.consume(input.len());
+            Next::More
+        }
+    }
+    let server = Setup::on(v).start(|| Words);
+    let resident_for = |way: &[u8]| {
+        let consumed = || server.record.consumed();
+        let (before, full) = (resident("self"), consumed() + PEERS as u64);
+        let mut clients: Vec<Client> = (0..PEERS).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send(way);
+        }
+        let record = &server.record;
+        record.until("them to be full", |_| consumed() >= full);
+        let grown = resident("self").saturating_sub(before);
+        clients.into_iter().for_each(Client::reset);
+        server.until("none open", |c| c.open == 0);
+        grown
+    };
+    // What is there after the first time, such as stacks.
+    resident_for(b"b");
+    for way in [b"w", b"s", b"b", b"m"] {
+        let grown = resident_for(way);
+        let each = grown / PEERS;
+        eprintln!("{}: {each} bytes for each", char::from(way[0]));
+        // The high mark and two blocks; and a thread's stack and buffers.
+        assert!(each < (256 << 10) + (192 << 10), "{each} bytes for each");
+    }
     server.cut();
 }
