@@ -6,6 +6,9 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub Cow<'static, str>);
 
+/// The text of [`Error::OUT_OF_MEMORY`].
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
 impl Error {
     /// The key holds another type.
     pub const WRONG_TYPE: Error =
@@ -30,8 +33,7 @@ impl Error {
     /// A number below zero where none can be.
     pub const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be positive");
     /// Memory is short and nothing may be evicted.
-    pub const OUT_OF_MEMORY: Error =
-        Error::new("OOM command not allowed when used memory > 'maxmemory'.");
+    pub const OUT_OF_MEMORY: Error = Error::new(OUT_OF_MEMORY);
     /// There is no command to make it.
     pub const NO_KEYS_GIVEN: Error = Error::new("ERR at least 1 input key is needed");
 

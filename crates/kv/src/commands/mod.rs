@@ -49,6 +49,7 @@ mod zsets;
 
 use std::sync::LazyLock;
 
+pub(crate) use error::OUT_OF_MEMORY;
 pub use error::{Done, Error};
 pub use spec::{BRIEF, FAST, Flags, Keys, MEMORY, READ, Run, Spec, WRITE};
 

@@ -53,6 +53,16 @@ impl<'s> Batch<'s> {
         self.runner.run(spec, self.db, args, reply)
     }
 
+    /// Whether there is room for what these commands bring, once keys have been evicted for it. To be
+    /// asked before [`begin`](Batch::begin), and without a lock.
+    pub(crate) fn has_room_for<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+    ) -> bool {
+        debug_assert!(!self.in_transaction);
+        self.runner.make_room(commands)
+    }
+
     /// Lets the command that has just come back blocked wait.
     pub(crate) fn wait(&mut self, waiter: Waiter) -> Arc<Waiter> {
         let waiter = Arc::new(waiter);

@@ -133,7 +133,9 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
         "mem_fragmentation_ratio",
         format!("{:.2}", resident as f64 / used.max(1) as f64),
     );
-    line(text, "mem_allocator", "libc");
+    line(text, "mem_allocator", crate::allocator::current().name());
+    line(text, "lazyfree_pending_objects", store.lazyfree_pending());
+    line(text, "lazyfreed_objects", store.lazyfreed());
 }
 
 /// Memory of the process that is resident, and the most that ever was; 0 where it cannot be told.

@@ -1,5 +1,6 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 
+use std::iter;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidewire::Cx;
@@ -9,7 +10,7 @@ use super::call::{Call, Flow};
 use super::conn::RespConn;
 use super::run::{Outcome, count_error};
 use super::table::{Entry, What, table};
-use crate::commands::Spec;
+use crate::commands::{OUT_OF_MEMORY, Spec};
 use crate::reply::Reply;
 use crate::store::{Ran, Store, Watch};
 
@@ -140,6 +141,7 @@ impl RespConn {
     pub(crate) fn queue(
         &mut self,
         entry: &Entry,
+        batch: &mut Batch<'_>,
         args: &[&[u8]],
         cx: &mut Cx<'_, RespConn>,
     ) -> Result<(), &'static str> {
@@ -147,6 +149,11 @@ impl RespConn {
             What::Data(spec) => spec.is_write(),
             What::Session(_) => false,
         };
+        if let What::Data(spec) = entry.what
+            && !batch.has_room_for(iter::once((spec, args)))
+        {
+            return Err(OUT_OF_MEMORY);
+        }
         let card = self.card().clone();
         let Some(transaction) = &mut self.session.transaction else {
             return Ok(());
@@ -219,6 +226,14 @@ impl RespConn {
                 (table().entry(queued.id), these)
             })
             .collect();
+        if !batch.has_room_for(about_keys(&commands)) {
+            watches
+                .into_iter()
+                .for_each(|watch| batch.shared.store.unwatch(watch));
+            return reply.error(&format!(
+                "EXECABORT Transaction discarded because of: {OUT_OF_MEMORY}"
+            ));
+        }
         if !batch.begin(about_keys(&commands), watches) {
             return reply.null_array();
         }

@@ -16,6 +16,10 @@ use crate::store::Store;
 
 /// The loop that does what no command asks for: the one that lives as long as the server.
 const TICKS: u32 = 0;
+/// Steps of freeing in one turn of that loop, a fraction of a millisecond; and the pause between turns
+/// as long as there is more.
+const FREEING: usize = 2;
+const FREEING_PAUSE: Duration = Duration::from_millis(1);
 
 /// Serves a [`Store`] to clients of Redis.
 ///
@@ -40,13 +44,15 @@ impl RespService {
     }
 
     /// Does what is due at this time since the epoch although no command asks for it: removes some of
-    /// the keys that have expired, and measures the rate of commands. Returns after what time to do it
-    /// again, at most 100 ms; the work of one call is bounded.
+    /// the keys that have expired, frees some of what was removed and is large, and measures the rate
+    /// of commands. Returns after what time to do it again, at most 100 ms; the work of one call is
+    /// bounded.
     fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
         let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
-        swept.pause
+        let freeing = (0..FREEING).all(|_| self.shared.store.free_some());
+        if freeing { FREEING_PAUSE } else { swept.pause }
     }
 
     /// What guards the store, for another service on it to heed.

@@ -204,7 +204,7 @@ impl RespConn {
                 let text = "ERR Command not allowed inside a transaction";
                 return Some(self.reject(Some(entry), text, reply, cx));
             }
-            return match self.queue(entry, args, cx) {
+            return match self.queue(entry, batch, args, cx) {
                 Ok(()) => {
                     let start = reply.len();
                     reply.simple("QUEUED");

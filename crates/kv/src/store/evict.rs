@@ -8,6 +8,10 @@ use super::{Store, clock};
 
 /// Keys that may go for one command, at most.
 const KEYS: usize = 1024;
+/// Bytes that a key takes, at least.
+const LEAST: u64 = 32;
+/// Steps of freeing that one command takes for room, at most.
+const STEPS: usize = 16;
 /// Samples without any key that may go, after which there is none.
 const MISSES: usize = 64;
 /// Candidates that are compared for one key to go.
@@ -16,14 +20,26 @@ const SAMPLE: usize = 16;
 const BUCKETS: usize = 64;
 
 impl Store {
-    /// Removes keys until memory is below its limit; false if that cannot be.
-    pub(crate) fn evict(&self, clock: u32, rng: &mut fastrand::Rng) -> bool {
+    /// Makes room for `more` bytes below the limit of memory: frees what is buried, and removes keys
+    /// if the policy allows it. False if that cannot be. No locks may be held.
+    pub(crate) fn make_room(&self, more: u64, clock: u32, rng: &mut fastrand::Rng) -> bool {
+        // What was removed before is freed before anything else is removed.
+        let mut steps = STEPS;
+        while self.excess(more, true) > 0 && steps > 0 && self.free_some() {
+            steps -= 1;
+        }
+        if self.excess(more, false) == 0 {
+            // There is room, or it is on its way.
+            return true;
+        }
         let policy = self.policy();
-        if policy == Policy::NoEviction {
+        if policy == Policy::NoEviction || more > self.maxmemory() {
             return false;
         }
         let (mut misses, mut at) = (0, rng.usize(..self.shards.len()));
-        for _ in 0..KEYS + MISSES {
+        // Where much is wanted at once, as many as that takes.
+        let keys = KEYS.max((more / LEAST) as usize);
+        for _ in 0..keys + MISSES {
             let mut shard = self.lock(at);
             if self.evict_one(&mut shard, policy, clock, rng) {
                 misses = 0;
@@ -37,7 +53,8 @@ impl Store {
             );
             shard.used_told = shard.used;
             drop(shard);
-            if !self.is_full() {
+            if self.excess(more, false) == 0 {
+                self.free_some();
                 return true;
             }
             if misses == MISSES.max(self.shards.len()) {

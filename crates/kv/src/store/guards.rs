@@ -101,6 +101,17 @@ impl<'s> Guards<'s> {
         true
     }
 
+    /// Has the shards that are held tell how much memory they use.
+    #[inline]
+    pub(crate) fn tell(&mut self) {
+        if let Some((_, shard)) = &mut self.one {
+            self.store.tell(shard);
+        }
+        for (_, shard) in &mut self.many {
+            self.store.tell(shard);
+        }
+    }
+
     /// Lets go of all.
     #[inline]
     pub(crate) fn release(&mut self) {

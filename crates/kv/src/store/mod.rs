@@ -21,6 +21,7 @@ mod clock;
 mod effect;
 mod evict;
 mod expiry;
+mod grave;
 mod guards;
 mod memory;
 mod policy;
@@ -50,6 +51,7 @@ pub use watch::Watch;
 
 use crate::commands::Spec;
 use crate::hash::HashKey;
+use grave::Graveyard;
 use shard::Shard;
 
 /// What a store is made with.
@@ -99,8 +101,9 @@ pub struct Store {
     active_expire: AtomicBool,
     /// The shard where active expiry goes on.
     expiry_next: AtomicUsize,
-    /// Bytes of memory that the shards have told of.
+    /// Bytes of memory that the shards have told of, without what is buried.
     used: AtomicI64,
+    graveyard: Arc<Graveyard>,
 }
 
 /// What has been counted since the start or [`Store::reset_stats`].
@@ -133,7 +136,8 @@ impl Store {
         let shards = settings.shards.clamp(1, 64).next_power_of_two();
         let hasher = settings.hash_key;
         crate::hash::decide_once(hasher);
-        let shard = |_| Apart(Mutex::new(Shard::new(databases, hasher)));
+        let graveyard = Arc::new(Graveyard::default());
+        let shard = |_| Apart(Mutex::new(Shard::new(databases, hasher, graveyard.clone())));
         Store {
             shards: (0..shards).map(shard).collect(),
             databases,
@@ -144,6 +148,7 @@ impl Store {
             active_expire: AtomicBool::new(true),
             expiry_next: AtomicUsize::new(0),
             used: AtomicI64::new(0),
+            graveyard,
         }
     }
 
@@ -187,14 +192,13 @@ impl Store {
         self.active_expire.store(on, Relaxed);
     }
 
-    /// Bytes of memory that the data takes: entries as the allocator rounds them, tables, and an
-    /// estimate of collections. Locks each shard in turn.
+    /// Bytes of memory that the data takes, as the allocator gives it (see
+    /// [`allocator`](crate::allocator)): entries, tables, collections, and what was removed but is
+    /// still to be freed. Locks each shard in turn.
     #[must_use]
     pub fn used_memory(&self) -> u64 {
-        let used: i64 = (0..self.shards.len())
-            .map(|at| self.lock(at).used_bytes())
-            .sum();
-        used.max(0) as u64
+        let used: i64 = (0..self.shards.len()).map(|at| self.lock(at).used).sum();
+        (used + self.graveyard.bytes()).max(0) as u64
     }
 
     /// What has been counted. Locks each shard in turn.
@@ -302,18 +306,36 @@ impl Store {
     /// Takes notice of how much memory a shard uses.
     #[inline]
     fn tell(&self, shard: &mut Shard) {
-        /// Bytes that a shard may be ahead of what all know.
-        const SLACK: u64 = 4096;
-        if (shard.used - shard.used_told).unsigned_abs() > SLACK {
-            self.used.fetch_add(shard.used - shard.used_told, Relaxed);
+        let ahead = shard.used - shard.used_told;
+        if ahead != 0 && ahead.unsigned_abs() >= self.slack() {
+            self.used.fetch_add(ahead, Relaxed);
             shard.used_told = shard.used;
         }
     }
 
-    /// Whether the limit of memory is reached.
-    fn is_full(&self) -> bool {
+    /// Bytes that a shard may be ahead of what all know: all together so little of the limit that it
+    /// holds to a few keys.
+    #[inline]
+    fn slack(&self) -> u64 {
+        /// Where there is no limit, or a large one.
+        const MOST: u64 = 4096;
+        match self.maxmemory.load(Relaxed) {
+            0 => MOST,
+            // Their number is a power of two.
+            limit => (limit >> (12 + self.shards.len().trailing_zeros())).min(MOST),
+        }
+    }
+
+    /// Bytes above the limit of memory if `more` came to what there is; none without a limit. What
+    /// is buried counts, or not where the question is whether enough has been removed.
+    fn excess(&self, more: u64, buried: bool) -> u64 {
         let most = self.maxmemory();
-        most != 0 && self.used.load(Relaxed).max(0) as u64 > most
+        if most == 0 {
+            return 0;
+        }
+        let buried = if buried { self.graveyard.bytes() } else { 0 };
+        let used = (self.used.load(Relaxed) + buried).max(0) as u64;
+        used.saturating_add(more).saturating_sub(most)
     }
 }
 

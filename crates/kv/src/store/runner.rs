@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::Store;
 use super::clock;
 use super::effect::Effect;
 use super::guards::Guards;
 use super::view::View;
 use super::waiter::{Blocked, Waiter};
 use super::watch::Watch;
-use super::{Policy, Store};
 use crate::commands::{Ctx, Error, Keys, Spec};
 use crate::reply::Reply;
 
@@ -76,7 +76,7 @@ impl<'s> Runner<'s> {
     #[inline]
     pub fn run(&mut self, spec: &'static Spec, db: u16, args: &[&[u8]], reply: &mut Reply) -> Ran {
         let store = self.guards.store();
-        if spec.needs_memory() && store.maxmemory.load(Relaxed) != 0 && !self.make_room() {
+        if spec.needs_memory() && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
             reply.error(&Error::OUT_OF_MEMORY.0);
             return Ran::Done;
         }
@@ -332,17 +332,49 @@ impl<'s> Runner<'s> {
         true
     }
 
-    /// Evicts keys until there is room; false if there is none.
-    #[cold]
-    fn make_room(&mut self) -> bool {
-        let store = self.guards.store();
-        if !store.is_full() {
+    /// Whether there is room for a command, once keys have been evicted for it. A transaction has
+    /// made room for all its commands before it began.
+    fn has_room(&mut self) -> bool {
+        self.guards.tell();
+        self.in_transaction || self.guards.store().excess(0, true) == 0 || self.make_room_for(0)
+    }
+
+    /// Makes room for commands that will run as one, before their locks are taken: false if they
+    /// must not run, for lack of memory. What they bring is estimated by their arguments. Lets go of
+    /// all locks.
+    #[must_use]
+    pub fn make_room<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+    ) -> bool {
+        if self.guards.store().maxmemory() == 0 {
             return true;
         }
-        if self.in_transaction {
-            return store.policy() != Policy::NoEviction;
+        /// Bytes that an argument takes beside its own, about.
+        const EACH: usize = 32;
+        let mut needed = None;
+        for (_, args) in commands.filter(|(spec, _)| spec.needs_memory()) {
+            let bytes: usize = args[1..].iter().map(|arg| arg.len() + EACH).sum();
+            *needed.get_or_insert(0) += bytes as u64;
         }
+        needed.is_none_or(|bytes| self.make_room_for(bytes))
+    }
+
+    #[cold]
+    fn make_room_for(&mut self, bytes: u64) -> bool {
+        debug_assert!(!self.in_transaction, "room is made before locks are taken");
+        let store = self.guards.store();
         self.guards.release();
-        store.evict(self.clock, &mut self.rng)
+        store.excess(bytes, true) == 0 || store.make_room(bytes, self.clock, &mut self.rng)
+    }
+}
+
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        let store = self.guards.store();
+        if store.graveyard.is_overfull() {
+            self.guards.release();
+            store.free_some();
+        }
     }
 }

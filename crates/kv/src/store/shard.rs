@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::grave::{Dead, Graveyard};
 use super::memory::Entry;
 use super::table::Table;
+use super::value::Value;
 use super::waiter::Waiter;
 use super::watch::Watch;
 use crate::hash::HashKey;
@@ -24,9 +26,12 @@ pub(crate) struct Shard {
     /// Keys that somebody watches.
     pub(crate) watched: HashMap<Place, Watched>,
     pub(crate) counts: Counts,
-    /// Bytes of memory, and how many of them the store has been told of.
+    /// Bytes of memory of the entries of each database.
+    pub(crate) weights: Box<[i64]>,
+    /// Bytes of memory of all entries and tables, and how many of them the store has been told of.
     pub(crate) used: i64,
     pub(crate) used_told: i64,
+    pub(crate) graveyard: Arc<Graveyard>,
     /// Where active expiry goes on: the database, and the bucket of its table.
     pub(crate) expiry_at: (u16, usize),
 }
@@ -48,15 +53,17 @@ pub(crate) struct Counts {
 }
 
 impl Shard {
-    pub(crate) fn new(databases: u16, hasher: HashKey) -> Shard {
+    pub(crate) fn new(databases: u16, hasher: HashKey, graveyard: Arc<Graveyard>) -> Shard {
         Shard {
             tables: (0..databases).map(|_| Table::new(hasher)).collect(),
             expiring: (0..databases).map(|_| 0).collect(),
             waiters: HashMap::new(),
             watched: HashMap::new(),
             counts: Counts::default(),
+            weights: (0..databases).map(|_| 0).collect(),
             used: 0,
             used_told: 0,
+            graveyard,
             expiry_at: (0, 0),
         }
     }
@@ -73,24 +80,56 @@ impl Shard {
 
     /// Adds an entry whose key is not there.
     pub(crate) fn insert(&mut self, db: u16, hash: u64, entry: Entry) {
-        self.used += weight(&entry);
+        self.weigh(db, weight(&entry));
         self.expiring[usize::from(db)] += usize::from(entry.deadline_ms().is_some());
-        self.table_mut(db).insert(hash, entry);
+        let table = &mut self.tables[usize::from(db)];
+        let before = table.bytes();
+        table.insert(hash, entry);
+        self.used += table.bytes() as i64 - before as i64;
     }
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, db: u16, hash: u64, key: &[u8]) -> Option<Entry> {
-        let entry = self.table_mut(db).remove(hash, key)?;
-        self.used -= weight(&entry);
+        let table = &mut self.tables[usize::from(db)];
+        let before = table.bytes();
+        let entry = table.remove(hash, key)?;
+        self.used += table.bytes() as i64 - before as i64;
+        self.weigh(db, -weight(&entry));
         self.expiring[usize::from(db)] -= usize::from(entry.deadline_ms().is_some());
         Some(entry)
     }
 
-    /// Removes all keys of a database.
+    /// Removes a key and frees it, later if it is large; whether it was there.
+    pub(crate) fn discard(&mut self, db: u16, hash: u64, key: &[u8]) -> bool {
+        let Some(mut entry) = self.remove(db, hash, key) else {
+            return false;
+        };
+        self.bury(entry.take_large());
+        true
+    }
+
+    /// Has a large value freed later. Its bytes are not this shard's any more.
+    pub(crate) fn bury(&mut self, value: Option<Value>) {
+        if let Some(value) = value {
+            self.graveyard.bury(Dead::Value(value));
+        }
+    }
+
+    #[inline]
+    fn weigh(&mut self, db: u16, bytes: i64) {
+        self.weights[usize::from(db)] += bytes;
+        self.used += bytes;
+    }
+
+    /// Removes all keys of a database; they are freed later.
     pub(crate) fn clear(&mut self, db: u16) {
         let table = self.table_mut(db).take();
-        table.for_each(&mut |entry| self.used -= weight(entry));
+        let weight = std::mem::take(&mut self.weights[usize::from(db)]);
+        self.used -= weight + table.bytes() as i64;
         self.expiring[usize::from(db)] = 0;
+        if table.len() > 0 {
+            self.graveyard.bury(Dead::Table(table, weight));
+        }
     }
 
     /// Changes an entry, and keeps count of memory and of what expires.
@@ -105,7 +144,9 @@ impl Shard {
         let entry = self.tables[usize::from(db)].find_mut(hash, key)?;
         let (weight_before, expired_before) = (weight(entry), entry.deadline_ms().is_some());
         let result = change(entry);
-        self.used += weight(entry) - weight_before;
+        let heavier = weight(entry) - weight_before;
+        self.weights[usize::from(db)] += heavier;
+        self.used += heavier;
         let expiring = &mut self.expiring[usize::from(db)];
         *expiring += usize::from(entry.deadline_ms().is_some());
         *expiring -= usize::from(expired_before);
@@ -129,12 +170,6 @@ impl Shard {
 }
 
 impl Shard {
-    /// Bytes of memory of all it holds.
-    pub(crate) fn used_bytes(&self) -> i64 {
-        let tables: usize = self.tables.iter().map(Table::bytes).sum();
-        self.used + tables as i64
-    }
-
     pub(crate) fn watch(&mut self, db: u16, key: &[u8], hash: u64, now_ms: u64) -> Watch {
         let place = (db, Box::from(key));
         let was_due = self.is_due(db, key, hash, now_ms);

@@ -11,6 +11,7 @@
 //! the end of the interval it has shown misses nothing.
 
 use super::memory::{Entry, prefetch};
+use crate::allocator::block;
 use crate::hash::HashKey;
 
 const SLOTS: usize = 7;
@@ -336,6 +337,7 @@ impl Table {
             .reverse_bits()
     }
 
+    #[cfg(test)]
     pub(crate) fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
         for bucket in 0..self.buckets() {
             self.visit(bucket, &mut |entry| visit(entry));
@@ -356,6 +358,24 @@ impl Table {
             }
         }
         None
+    }
+
+    /// Takes entries out of a table that nobody will look into any more, about `most` of them; how
+    /// many, less if there are no more.
+    pub(crate) fn free_some(&mut self, most: usize, take: &mut dyn FnMut(Entry)) -> usize {
+        let mut taken = 0;
+        while taken < most
+            && let Some(mut segment) = self.segments.pop().or_else(|| self.spill.pop())
+        {
+            for slot in segment.iter_mut().flat_map(|bucket| &mut bucket.slots) {
+                if let Some(entry) = slot.take() {
+                    taken += 1;
+                    take(entry);
+                }
+            }
+        }
+        self.len -= taken;
+        taken
     }
 
     /// Begins to bring the bucket of a hash into the cache.
@@ -388,7 +408,10 @@ impl Table {
 
     /// Bytes of memory that it takes without its entries.
     pub(crate) fn bytes(&self) -> usize {
-        (self.segments.len() + self.spill.len()) * (size_of::<Segment>() + 64)
+        let lists = self.segments.capacity() + self.spill.capacity();
+        (self.segments.len() + self.spill.len()) * block(size_of::<Segment>())
+            + block(lists * size_of::<Box<Segment>>())
+            + block(self.spill_free.capacity() * size_of::<u32>())
     }
 }
 

@@ -201,7 +201,9 @@ impl View<'_, '_> {
         } else {
             self.locate(key)
         };
+        let mut large = None;
         let altered = shard.alter(db, hash, key, |entry| {
+            large = entry.take_large();
             entry.set_string(value);
             entry.set_clock(clock);
             match deadline {
@@ -218,6 +220,7 @@ impl View<'_, '_> {
             }
             shard.insert(db, hash, entry);
         }
+        shard.bury(large);
         self.changed(key);
     }
 
@@ -251,7 +254,7 @@ impl View<'_, '_> {
             self.remove(key);
         } else {
             let (db, (hash, shard)) = (self.db, self.locate(key));
-            shard.remove(db, hash, key);
+            shard.discard(db, hash, key);
             self.put(key, value);
         }
     }
@@ -269,9 +272,15 @@ impl View<'_, '_> {
         self.changed(key);
     }
 
-    /// Removes a key; whether it existed.
+    /// Removes a key; whether it existed. A large value is freed later.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        self.take(key).is_some()
+        let db = self.db;
+        let (hash, shard) = self.live(key);
+        let removed = shard.discard(db, hash, key);
+        if removed {
+            self.changed(key);
+        }
+        removed
     }
 
     /// Takes a key out: its value, and its deadline in milliseconds since 1970.
@@ -386,7 +395,7 @@ impl View<'_, '_> {
 impl super::Store {
     /// Removes a key for another reason than a command.
     pub(crate) fn drop_key(&self, shard: &mut Shard, db: u16, hash: u64, key: &[u8], why: Gone) {
-        if shard.remove(db, hash, key).is_none() {
+        if !shard.discard(db, hash, key) {
             return;
         }
         match why {

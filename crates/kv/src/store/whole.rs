@@ -86,7 +86,7 @@ impl View<'_, '_> {
         None
     }
 
-    /// Removes all keys of this database.
+    /// Removes all keys of this database. They are freed later, in steps.
     pub fn flush(&mut self) {
         let db = self.db;
         let store = self.guards.store();
@@ -107,6 +107,7 @@ impl View<'_, '_> {
                 shard.note_change_of_db(db, false, |key| store.hash(key));
             }
             shard.tables.swap(a.into(), b.into());
+            shard.weights.swap(a.into(), b.into());
             shard.expiring.swap(a.into(), b.into());
             let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
             self.ready

@@ -1,0 +1,179 @@
+//! Lazy freeing: what is large is taken out of its table at once and freed later, in bounded steps.
+//!
+//! To free a million members takes a hundred milliseconds, in which nobody should wait for the lock
+//! of the shard, nor for the loop that ran the command. So whatever removes a large value (DEL,
+//! UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table) buries
+//! it here, and [`Store::free_some`] frees a step's worth whenever it is called: by the first loop of a
+//! server, and by commands that need the memory. Until it is freed it counts as used.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Store;
+use super::memory::Entry;
+use super::table::Table;
+use super::value::Value;
+
+/// Allocations above which a value is large.
+const LARGE: usize = 64;
+/// Bytes of a string that count as one allocation: what it costs to hand them back.
+const PIECE: usize = 16 << 10;
+/// Elements that one step frees.
+const STEP: usize = 1024;
+/// Bytes that may wait to be freed; above it, commands take a step each when they are done.
+const WAITING: i64 = 256 << 20;
+
+/// What waits to be freed.
+#[derive(Debug)]
+pub(crate) enum Dead {
+    Value(Value),
+    /// All keys of a database in a shard, and their bytes.
+    Table(Table, i64),
+}
+
+/// All that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Graveyard {
+    dead: Mutex<VecDeque<Dead>>,
+    bytes: AtomicI64,
+    /// Keys whose values wait, and that were freed since the start.
+    pending: AtomicUsize,
+    freed: AtomicU64,
+}
+
+impl Dead {
+    fn bytes(&self) -> i64 {
+        match self {
+            Dead::Value(value) => value.bytes() as i64,
+            Dead::Table(table, entries) => table.bytes() as i64 + entries,
+        }
+    }
+
+    fn keys(&self) -> usize {
+        match self {
+            Dead::Value(_) => 1,
+            Dead::Table(table, _) => table.len(),
+        }
+    }
+
+    /// Frees up to about `most` elements; how many, less if there are no more.
+    fn free_some(&mut self, most: usize, more: &mut VecDeque<Dead>) -> usize {
+        match self {
+            Dead::Value(value) => value.free_some(most),
+            Dead::Table(table, bytes) => table.free_some(most, &mut |mut entry: Entry| {
+                *bytes -= (entry.bytes() + entry.owned_bytes()) as i64;
+                more.extend(entry.take_large().map(Dead::Value));
+            }),
+        }
+    }
+}
+
+impl Value {
+    /// Whether to free it takes long enough for others to notice.
+    fn is_large(&self) -> bool {
+        match self {
+            Value::Str(s) => s.capacity() / PIECE > LARGE,
+            Value::List(x) => x.len() > LARGE && x.bytes() / PIECE > LARGE,
+            Value::Hash(x) => x.len() > LARGE,
+            Value::Set(x) => x.len() > LARGE,
+            Value::ZSet(x) => x.len() > LARGE,
+        }
+    }
+
+    fn free_some(&mut self, most: usize) -> usize {
+        match self {
+            Value::Str(_) => 0,
+            Value::List(x) => x.free_some(most),
+            Value::Hash(x) => x.free_some(most),
+            Value::Set(x) => x.free_some(most),
+            Value::ZSet(x) => x.free_some(most),
+        }
+    }
+}
+
+impl Entry {
+    /// Takes the value out if it is large, so that the entry can be dropped in no time.
+    pub(crate) fn take_large(&mut self) -> Option<Value> {
+        let value = self.value_mut()?;
+        value
+            .is_large()
+            .then(|| std::mem::replace(value, Value::Str(Vec::new())))
+    }
+}
+
+impl Graveyard {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Dead>> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is to be freed. Short: may be called under the lock of a shard.
+    pub(crate) fn bury(&self, dead: Dead) {
+        self.bytes.fetch_add(dead.bytes(), Relaxed);
+        self.pending.fetch_add(dead.keys(), Relaxed);
+        self.lock().push_back(dead);
+    }
+
+    /// Bytes that wait to be freed.
+    #[inline]
+    pub(crate) fn bytes(&self) -> i64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Whether so much waits that commands help.
+    #[inline]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.bytes() > WAITING
+    }
+
+    /// Frees some; false if there was nothing.
+    pub(crate) fn step(&self) -> bool {
+        let Some(mut dead) = self.lock().pop_front() else {
+            return false;
+        };
+        let (bytes, keys) = (dead.bytes(), dead.keys());
+        let mut more = VecDeque::new();
+        let left = if dead.free_some(STEP, &mut more) < STEP {
+            // Its last elements went, or it never had any.
+            drop(dead);
+            None
+        } else {
+            Some(dead)
+        };
+        let rest = left.iter().chain(&more);
+        let (bytes_left, keys_left) = rest.fold((0, 0), |(bytes, keys), dead| {
+            (bytes + dead.bytes(), keys + dead.keys())
+        });
+        self.bytes.fetch_add(bytes_left - bytes, Relaxed);
+        self.pending.fetch_sub(keys, Relaxed);
+        self.pending.fetch_add(keys_left, Relaxed);
+        self.freed
+            .fetch_add((keys.saturating_sub(keys_left)) as u64, Relaxed);
+        let mut all = self.lock();
+        more.into_iter()
+            .chain(left)
+            .for_each(|dead| all.push_front(dead));
+        true
+    }
+}
+
+impl Store {
+    /// Frees some of what was removed and is large; false if nothing waits. A call does bounded
+    /// work: about a thousand elements, or one long string. It holds no lock of the keys.
+    pub fn free_some(&self) -> bool {
+        self.graveyard.step()
+    }
+
+    /// How many keys have been removed whose memory is still to be freed, see
+    /// [`free_some`](Store::free_some). Their bytes count as used.
+    #[must_use]
+    pub fn lazyfree_pending(&self) -> usize {
+        self.graveyard.pending.load(Relaxed)
+    }
+
+    /// How many keys were freed that way since the start.
+    #[must_use]
+    pub fn lazyfreed(&self) -> u64 {
+        self.graveyard.freed.load(Relaxed)
+    }
+}
