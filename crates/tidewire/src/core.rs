@@ -752,6 +752,9 @@ impl Core {
         }
         self.env.counters.open.sub(1);
         self.env.counters.closed[why.kind()].add(1);
+        if let Closed::ByProtocol(reason) = why {
+            self.env.counters.closed_because(reason);
+        }
         match why {
             Closed::Finished | Closed::Reset | Closed::Stopped => {
                 tracing::trace!(peer = %state.peer.endpoint, reason = %why, "connection closed");

@@ -1,10 +1,13 @@
 //! What happened, counted. Each loop writes its own counters without synchronisation; anybody may
 //! read them at any time, and the builder's handle adds them up.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::closed::{Closed, Refusal};
+use crate::sync::lock;
 
 /// One counter with one writer.
 #[derive(Debug, Default)]
@@ -35,6 +38,8 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
             pub(crate) refused: [Counter; Refusal::KINDS],
             pub(crate) closed: [Counter; Closed::KINDS],
+            /// Its own lock is taken once for each connection that ends for a protocol's reason.
+            reasons: Mutex<Reasons>,
         }
 
         /// Counters added up over all loops.
@@ -46,6 +51,9 @@ macro_rules! counters {
             pub refused: [u64; Refusal::KINDS],
             /// Connections closed, by [`Closed`].
             pub closed: [u64; Closed::KINDS],
+            /// Connections closed for reasons of their protocols ([`Closed::ByProtocol`]), by the
+            /// reason: the first [`REASONS_MAX`] that occur, and `"other reasons"` for the rest.
+            pub reasons: Reasons,
         }
 
         impl Counters {
@@ -57,9 +65,13 @@ macro_rules! counters {
                 for (sum, c) in self.closed.iter_mut().zip(&of.closed) {
                     *sum = sum.wrapping_add(c.value());
                 }
+                for (reason, n) in &*lock(&of.reasons) {
+                    count(&mut self.reasons, reason, *n);
+                }
             }
 
-            /// Every counter with its name, for logs and metrics pages.
+            /// Every counter with its name, for logs and metrics pages. What is no letter or digit
+            /// in a protocol's reason is `_` in its name: `closed_because_not_TLS`.
             pub fn each(&self, mut f: impl FnMut(&str, u64)) {
                 $(f(stringify!($name), self.$name);)*
                 for (name, n) in Refusal::NAMES.iter().zip(self.refused) {
@@ -67,6 +79,9 @@ macro_rules! counters {
                 }
                 for (name, n) in Closed::NAMES.iter().zip(self.closed) {
                     f(&format!("closed_{name}"), n);
+                }
+                for (reason, n) in &self.reasons {
+                    f(&format!("closed_because_{}", word(reason)), *n);
                 }
             }
         }
@@ -110,7 +125,41 @@ counters! {
     completions_overflowed,
 }
 
+/// Counts by reason.
+pub type Reasons = BTreeMap<&'static str, u64>;
+
+/// Reasons of protocols that are counted apart.
+pub const REASONS_MAX: usize = 64;
+const OTHERS: &str = "other reasons";
+
+fn count(reasons: &mut Reasons, reason: &'static str, n: u64) {
+    let known = reasons.len() < REASONS_MAX || reasons.contains_key(reason);
+    *reasons
+        .entry(if known { reason } else { OTHERS })
+        .or_default() += n;
+}
+
+fn word(reason: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    reason.chars().map(letter).collect()
+}
+
+impl LoopCounters {
+    /// A connection was closed for a reason of its protocol.
+    #[cold]
+    pub(crate) fn closed_because(&self, reason: &'static str) {
+        count(&mut lock(&self.reasons), reason, 1);
+    }
+}
+
 impl Counters {
+    /// Connections closed for this reason of their protocol, as given to
+    /// [`Link::finish_because`](crate::Link::finish_because) or `abort_because`.
+    #[must_use]
+    pub fn closed_because(&self, reason: &str) -> u64 {
+        self.reasons.get(reason).copied().unwrap_or(0)
+    }
+
     /// Connections closed for reasons of this kind.
     #[must_use]
     pub fn closed_for(&self, why: Closed) -> u64 {
@@ -140,5 +189,32 @@ impl fmt::Display for Counters {
             }
         });
         f.write_str(&parts.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_apart_and_bounded() {
+        let (one, two) = (LoopCounters::default(), LoopCounters::default());
+        for counters in [&one, &two] {
+            for _ in 0..3 {
+                counters.closed_because("line too long");
+            }
+        }
+        for i in 0..1000 {
+            two.closed_because(Box::leak(format!("reason {i}").into_boxed_str()));
+        }
+        let mut sum = Counters::default();
+        sum.add(&one);
+        sum.add(&two);
+        assert_eq!(sum.closed_because("line too long"), 6);
+        assert!(sum.reasons.len() <= REASONS_MAX + 1);
+        assert_eq!(sum.reasons.values().sum::<u64>(), 1006);
+        let mut names = Vec::new();
+        sum.each(|name, _| names.push(name.to_owned()));
+        assert!(names.contains(&"closed_because_line_too_long".into()));
     }
 }

@@ -98,7 +98,7 @@ mod woken;
 
 pub use buffer::Chunk;
 pub use closed::{Closed, Refusal};
-pub use counters::Counters;
+pub use counters::{Counters, REASONS_MAX, Reasons};
 pub use dial::Dial;
 pub use endpoint::{Endpoint, EndpointError};
 pub use engine::{Engine, EngineChoice};
@@ -111,7 +111,7 @@ pub use listen::{Listen, TcpOptions};
 pub use mailbox::{Full, Handle, LoopHandle, POSTS_MAX, Permit, RESERVED_MAX};
 pub use peer::{Identity, Origin, Peer, Process};
 pub use protocol::{Cx, Next, Protocol, Service};
-pub use runtime::{Builder, Placement, Running, ServiceId, StartError, Stopper};
+pub use runtime::{Builder, Listening, Placement, Running, ServiceId, StartError, Stopper};
 pub use state::ConnId;
 pub use throttle::Throttle;
 pub use time::Instant;

@@ -328,7 +328,8 @@ impl Link<'_> {
         self.state.writing != Writing::Open || self.is_closing()
     }
 
-    /// [`finish`](Link::finish), recorded as [`Closed::ByProtocol`] with this reason.
+    /// [`finish`](Link::finish), recorded as [`Closed::ByProtocol`] with this reason, and counted by
+    /// it: see [`Counters::closed_because`](crate::Counters::closed_because).
     pub fn finish_because(&mut self, why: &'static str) {
         self.state.finish(Closed::ByProtocol(why));
         self.env.touch(self.state);

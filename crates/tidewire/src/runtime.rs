@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -244,7 +245,7 @@ impl Builder {
             })?;
         let handing_over = self.placement == Placement::Acceptor || engine == Engine::Threads;
         let copies = if handing_over { 1 } else { self.loops };
-        let (mut addrs, mut files) = (Vec::new(), Vec::new());
+        let (mut addrs, mut files, mut listening) = (Vec::new(), Vec::new(), Vec::new());
         let mut sockets: Vec<Vec<engine::Listener>> = (0..copies).map(|_| Vec::new()).collect();
         for (number, (service, listen)) in self.listens.iter().enumerate() {
             let bound = listen.bind(copies);
@@ -255,6 +256,8 @@ impl Builder {
             addrs.push(bound.endpoint);
             files.extend(bound.file);
             for (set, socket) in sockets.iter_mut().zip(bound.sockets) {
+                let socket = Arc::new(socket);
+                listening.push((number as u32, Arc::downgrade(&socket)));
                 set.push(engine::Listener {
                     socket,
                     service: *service,
@@ -277,6 +280,7 @@ impl Builder {
             reason,
             addrs,
             files,
+            listening,
             acceptors: Vec::new(),
             loops: Vec::new(),
             counters: Arc::default(),
@@ -338,6 +342,18 @@ impl Builder {
     }
 }
 
+/// A listening socket of a running server, handed over by [`Running::listeners`].
+#[derive(Debug)]
+pub struct Listening {
+    /// A duplicate of it.
+    pub socket: OwnedFd,
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// Which of the builder's `listen` calls made it, and so for which service. Several sockets have
+    /// the same number where loops accept for themselves.
+    pub number: u32,
+}
+
 struct Thread {
     waker: Arc<Waker>,
     join: Option<JoinHandle<()>>,
@@ -350,6 +366,8 @@ pub struct Running {
     addrs: Vec<Endpoint>,
     /// Of Unix sockets, removed when a stop begins.
     files: Vec<SocketFile>,
+    /// The loops' listening sockets, with the numbers of the builder's `listen` calls.
+    listening: Vec<(u32, Weak<OwnedFd>)>,
     acceptors: Vec<Thread>,
     loops: Vec<Thread>,
     counters: Arc<Mutex<engine::Registry>>,
@@ -380,6 +398,58 @@ impl Running {
     #[must_use]
     pub fn addrs(&self) -> &[Endpoint] {
         &self.addrs
+    }
+
+    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it in
+    /// this process or another: connections that wait to be accepted, and those that come, are then
+    /// shared between the two. From this call on a [`stop`](Running::stop) leaves those that wait in
+    /// the queue to the successor, instead of taking them in, and leaves the files of Unix sockets
+    /// where they are. Loops that accept for themselves have a socket each: all of them are to be
+    /// inherited, or connections that the kernel has put in the queue of one that is not are lost.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left. Nothing has changed then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, Listen};
+    /// # use tidewire::*;
+    /// # struct Echo;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = (); type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    /// #     let n = i.len(); cx.link.forward(i, n); Next::More } }
+    /// # impl Service for Echo { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+    /// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service(Echo);
+    /// builder.listen(echo, Listen::at("127.0.0.1:0"));
+    /// let running = builder.start()?;
+    ///
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service(Echo);
+    /// for listener in running.listeners()? {
+    ///     assert_eq!(listener.number, 0);
+    ///     builder.listen(echo, Listen::inherited(listener.socket));
+    /// }
+    /// let successor = builder.start()?;
+    /// assert_eq!(successor.addrs(), running.addrs());
+    /// running.stop(Duration::from_secs(1));
+    /// # successor.stop(Duration::from_secs(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listeners(&self) -> io::Result<Vec<Listening>> {
+        let open = self.listening.iter().filter_map(|(number, socket)| {
+            let socket = socket.upgrade()?;
+            Some(socket.try_clone().map(|socket| Listening {
+                socket,
+                endpoint: self.addrs[*number as usize].clone(),
+                number: *number,
+            }))
+        });
+        let all = open.collect::<io::Result<Vec<_>>>()?;
+        self.clock.succeed();
+        Ok(all)
     }
 
     /// What happened so far, on all loops.
@@ -416,6 +486,7 @@ impl Running {
     /// rest. Returns the final counters.
     pub fn stop(mut self, deadline: Duration) -> Counters {
         self.clock.set(deadline);
+        self.leave_files();
         // Whoever comes from now on is told at once, instead of being taken in or dropped.
         self.files.clear();
         // Acceptors first: what they take in still needs loops to run on.
@@ -433,6 +504,12 @@ impl Running {
             }
         }
         self.counters()
+    }
+
+    fn leave_files(&mut self) {
+        if self.clock.is_succeeded() {
+            self.files.drain(..).for_each(SocketFile::leave);
+        }
     }
 
     fn wakers(&self) -> Vec<Arc<Waker>> {
@@ -474,6 +551,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.leave_files();
         self.stopper().stop_now();
         for thread in self.acceptors.iter_mut().chain(&mut self.loops) {
             thread.finish();

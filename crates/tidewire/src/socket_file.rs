@@ -79,6 +79,14 @@ impl SocketFile {
     }
 }
 
+impl SocketFile {
+    /// Leaves the file to a successor.
+    pub(crate) fn leave(self) {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        drop(std::mem::take(&mut this.path));
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let _lock = lock_directory(&self.path);

@@ -129,7 +129,8 @@ pub(crate) fn resolve(choice: EngineChoice) -> Result<Resolved, String> {
 
 /// A listening socket of one loop.
 pub(crate) struct Listener {
-    pub(crate) socket: OwnedFd,
+    /// The loop's own, and closed by it. Others may look at it until then.
+    pub(crate) socket: Arc<OwnedFd>,
     pub(crate) service: u16,
     pub(crate) number: u32,
 }

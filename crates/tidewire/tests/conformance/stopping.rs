@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use tidewire::{Closed, Dial, Input, Listen, Next};
+use tidewire::{Closed, Dial, Input, Listen, Listening, Next, Placement};
 
 use crate::case::{Case, case};
 use crate::client::{Client, lonely};
@@ -32,6 +32,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(dropping_ends_at_once),
         case!(stop_gives_up_dialling),
         case!(nobody_listens_after_a_stop),
+        case!(successor_takes_over_who_waits),
+        case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
     ]
 }
 
@@ -359,4 +361,105 @@ fn nobody_listens_after_a_stop(v: Variant) {
     // Handles outlive the loops harmlessly.
     let _ = handle.try_post(Message::Note(1));
     handle.abort();
+}
+
+/// The listeners of a server, as its successor inherits them.
+fn inherit(v: Variant, listeners: Vec<Listening>) -> Setup {
+    let mut setup = Setup::on(v);
+    for listener in listeners {
+        assert_eq!(listener.number, 0);
+        setup = setup.listen(Listen::inherited(listener.socket));
+    }
+    setup
+}
+
+/// Who connects while the old server stops is served by one of the two, whoever comes between the
+/// old one's end and the new one's start by the new one.
+fn successor_takes_over_who_waits(v: Variant) {
+    let old = Setup::on(v).reachable().start(|| Echo);
+    let addr = old.addr();
+    let first = old.connect();
+    let listeners = old.running().listeners().expect("descriptors");
+    assert_eq!(
+        listeners.len(),
+        if v.placement == Placement::Shared {
+            v.loops
+        } else {
+            1
+        }
+    );
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let blocks = Message::run(move |cx| {
+        let _ = wait.recv_timeout(Duration::from_secs(20));
+        cx.link.finish();
+    });
+    assert!(old.record.handle(0).try_post(blocks).is_ok());
+    let mut waiting: Vec<Client> = (0..30).map(|_| Client::connect(addr)).collect();
+    waiting.iter_mut().for_each(|c| c.send(b"x"));
+    let stopping = std::thread::spawn(move || {
+        drop(go);
+        old.stop()
+    });
+    drop(first);
+    // Those that the old server took in end with it.
+    let mut answered = Vec::new();
+    let mut left = Vec::new();
+    let mut stopped = None;
+    let mut stopping = Some(stopping);
+    for mut client in waiting {
+        client.0.set_nonblocking(true).expect("an option");
+        let mut byte = [0];
+        while stopped.is_none() {
+            match client.0.read(&mut byte) {
+                Ok(n) => {
+                    assert_eq!((n, byte), (1, *b"x"));
+                    break;
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(e) => panic!("{e} instead of an answer"),
+            }
+            if stopping.as_ref().is_some_and(|s| s.is_finished()) {
+                stopped = Some(stopping.take().expect("joined once").join());
+            }
+        }
+        client.0.set_nonblocking(false).expect("an option");
+        if byte == *b"x" {
+            client.finish();
+            answered.push(client);
+        } else {
+            left.push(client);
+        }
+    }
+    drop(answered);
+    if let Some(stopping) = stopping {
+        stopping.join().expect("the old server");
+    }
+    let mut between = Client::connect(addr);
+    between.send(b"y");
+    let new = inherit(v, listeners).start(|| Echo);
+    assert_eq!(new.addr(), addr);
+    for client in &mut left {
+        client.expect(b"x");
+    }
+    between.expect(b"y");
+    drop((left, between));
+    new.stop();
+    assert!(Client::try_connect(addr).is_err());
+}
+
+fn successor_takes_over_a_unix_socket(v: Variant) {
+    let path = std::env::temp_dir().join(format!("tidewire-{}-{v}.sock", std::process::id()));
+    let old = Setup::on(v).listen(Listen::at(&*path)).start(|| Echo);
+    let listeners = old.running().listeners().expect("descriptors");
+    assert_eq!(listeners[0].endpoint.path(), Some(&*path));
+    old.stop();
+    let mut client = std::os::unix::net::UnixStream::connect(&path).expect("the file is there");
+    client.write_all(b"x").expect("written");
+    let new = inherit(v, listeners).start(|| Echo);
+    let mut byte = [0];
+    client.read_exact(&mut byte).expect("the successor answers");
+    assert_eq!(byte, *b"x");
+    drop(client);
+    new.stop();
+    std::fs::remove_file(&path).expect("an inherited socket's file is left");
 }

@@ -81,7 +81,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
         clock: Arc::default(),
         registry: Arc::default(),
         listeners: vec![Listener {
-            socket: listener.into(),
+            socket: Arc::new(listener.into()),
             service: 0,
             number: 0,
         }],
