@@ -30,11 +30,6 @@ impl Protocol for EchoConn {
 
     #[inline]
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        if cx.link.full() {
-            return Next::AfterDrain;
-        }
-        let n = input.len();
-        cx.link.forward(input, n);
-        Next::More
+        cx.link.forward_all(input)
     }
 }

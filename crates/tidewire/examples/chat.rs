@@ -13,7 +13,9 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidewire::{ConnId, Conns, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use tidewire::{
+    ConnId, Conns, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, codec,
+};
 
 const LINE_MAX: usize = 4096;
 /// Lines kept for loops that have not come round yet.
@@ -46,26 +48,27 @@ struct OnLoop {
     seen: u64,
 }
 
-struct Guest;
+struct Guest(codec::Lines);
 
 impl Protocol for Guest {
     type Local = OnLoop;
     type Message = ();
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        while let Some(end) = input.bytes().iter().position(|&b| b == b'\n') {
-            let line = Line {
-                // Connections' names are per loop; the number tells loops apart.
-                from: (cx.number(), cx.link.id()),
-                text: input.bytes()[..=end].into(),
-            };
-            input.consume(end + 1);
-            cx.local.room.say(line);
+        loop {
+            match self.0.take(input) {
+                Ok(Some(text)) => cx.local.room.say(Line {
+                    // Connections' names are per loop; the number tells loops apart.
+                    from: (cx.number(), cx.link.id()),
+                    text: [text, b"\n"].concat().into(),
+                }),
+                Ok(None) => return Next::More,
+                Err(_) => {
+                    cx.link.finish_because("a line too long");
+                    return Next::More;
+                }
+            }
         }
-        if input.len() > LINE_MAX {
-            cx.link.finish_because("a line too long");
-        }
-        Next::More
     }
 }
 
@@ -108,7 +111,7 @@ impl Service for Chat {
     }
 
     fn accept(&self, _: &Peer, _: &mut OnLoop) -> Result<Guest, Refusal> {
-        Ok(Guest)
+        Ok(Guest(codec::Lines::new(LINE_MAX)))
     }
 
     fn woken(&self, local: &mut OnLoop, all: &mut Conns<'_, Guest>) {

@@ -7,43 +7,13 @@
 //! # The smallest server
 //!
 //! ```
-//! use std::time::Duration;
-//! use tidewire::{Builder, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service};
-//!
-//! /// One connection: sends back what it gets.
-//! struct Echo;
-//!
-//! impl Protocol for Echo {
-//!     type Local = ();
-//!     type Message = ();
-//!
-//!     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-//!         if cx.link.full() {
-//!             return Next::AfterDrain; // the peer is slow: stop reading until it catches up
-//!         }
-//!         let n = input.len();
-//!         cx.link.forward(input, n);
-//!         Next::More
-//!     }
-//! }
-//!
-//! /// Makes connections.
-//! struct EchoService;
-//!
-//! impl Service for EchoService {
-//!     type Conn = Echo;
-//!     fn on_loop(&self, _: LoopHandle<()>) {}
-//!     fn accept(&self, _: &Peer, _: &mut ()) -> Result<Echo, Refusal> {
-//!         Ok(Echo)
-//!     }
-//! }
-//!
-//! let mut builder = Builder::new();
-//! let echo = builder.service(EchoService);
-//! builder.listen(echo, Listen::at("127.0.0.1:0"));
-//! let running = builder.start()?;
-//!
 //! use std::io::{Read, Write};
+//! use std::time::Duration;
+//!
+//! // Sends back what it gets; a peer that does not read is not read from.
+//! let echo = tidewire::on_input(|input, link| link.forward_all(input));
+//! let running = tidewire::Builder::new().serve("127.0.0.1:0", echo).start()?;
+//!
 //! let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
 //! client.write_all(b"hello")?;
 //! let mut back = [0; 5];
@@ -54,6 +24,51 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # A protocol with a state
+//!
+//! ```
+//! use tidewire::codec::Lines;
+//! use tidewire::{Cx, Input, Next, Protocol, service_fn};
+//!
+//! /// One connection: adds up the numbers that it is sent, a line each.
+//! struct Sum {
+//!     lines: Lines,
+//!     sum: i64,
+//! }
+//!
+//! impl Protocol for Sum {
+//!     type Local = (); // nothing that connections of a loop share
+//!     type Message = (); // nothing that others post to it
+//!
+//!     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+//!         while !cx.link.full() {
+//!             let line = match self.lines.take(input) {
+//!                 Ok(Some(line)) => line,
+//!                 Ok(None) => return Next::More,
+//!                 Err(_) => {
+//!                     cx.link.finish_because("a line too long");
+//!                     return Next::More;
+//!                 }
+//!             };
+//!             let number = std::str::from_utf8(line).ok().and_then(|text| text.parse::<i64>().ok());
+//!             match number.and_then(|n| self.sum.checked_add(n)) {
+//!                 Some(sum) => {
+//!                     self.sum = sum;
+//!                     cx.link.write(format!("{sum}\n").as_bytes());
+//!                 }
+//!                 None => cx.link.write(b"not a number\n"),
+//!             }
+//!         }
+//!         Next::AfterDrain // the peer does not read: stop until it does
+//!     }
+//! }
+//!
+//! let sums = service_fn(|_peer| Sum { lines: Lines::new(80), sum: 0 });
+//! // No socket is needed to try it: here the input comes in pieces of three bytes.
+//! let got = tidewire::sim::chunking::collect(sums, b"1\n20\nx\n300\n", &[3; 4], true);
+//! assert_eq!(got.output, b"1\n21\nnot a number\n321\n");
+//! ```
+//!
 //! # Where to look next
 //!
 //! * [`Protocol`] and [`Link`]: what a connection is told, and what it may ask for.
@@ -62,6 +77,7 @@
 
 mod buffer;
 mod closed;
+pub mod codec;
 mod core;
 mod counters;
 mod dial;
@@ -83,6 +99,7 @@ mod peer;
 mod protocol;
 mod random;
 mod runtime;
+mod service_fn;
 pub mod sim;
 mod socket_file;
 mod state;
@@ -112,6 +129,7 @@ pub use mailbox::{Full, Handle, LoopHandle, POSTS_MAX, Permit, RESERVED_MAX};
 pub use peer::{Identity, Origin, Peer, Process};
 pub use protocol::{Cx, Next, Protocol, Service};
 pub use runtime::{Builder, Listening, Placement, Running, ServiceId, StartError, Stopper};
+pub use service_fn::{OnInput, OnInputConn, ServiceFn, on_input, service_fn};
 pub use state::ConnId;
 pub use throttle::Throttle;
 pub use time::Instant;

@@ -9,6 +9,7 @@ use crate::closed::Closed;
 use crate::env::Env;
 use crate::input::Input;
 use crate::peer::Peer;
+use crate::protocol::Next;
 use crate::state::{ConnId, Phase, State, Writing};
 use crate::time::Instant;
 
@@ -144,6 +145,17 @@ impl Link<'_> {
     #[must_use]
     pub fn held_len(&self) -> usize {
         self.state.out.len() - self.state.out.sendable()
+    }
+
+    /// Consumes and queues all of `input`, as [`forward`](Link::forward) does, unless output is full;
+    /// what `received` returns then.
+    pub fn forward_all(&mut self, input: &mut Input<'_>) -> Next {
+        if self.full() {
+            return Next::AfterDrain;
+        }
+        let n = input.len();
+        self.forward(input, n);
+        Next::More
     }
 
     /// Whether as much output is queued as may be without asking, in memory: see

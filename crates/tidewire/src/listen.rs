@@ -116,6 +116,26 @@ enum Place {
     Inherited(OwnedFd),
 }
 
+/// A listener with default options at this place.
+impl From<Endpoint> for Listen {
+    fn from(place: Endpoint) -> Listen {
+        Listen::at(place)
+    }
+}
+
+impl From<SocketAddr> for Listen {
+    fn from(place: SocketAddr) -> Listen {
+        Listen::at(place)
+    }
+}
+
+/// Text that is no endpoint is an error of [`Builder::start`](crate::Builder::start).
+impl From<&str> for Listen {
+    fn from(place: &str) -> Listen {
+        Listen::at(place)
+    }
+}
+
 impl Listen {
     /// Binds when the loops start; TCP port 0 takes any free port. An IPv6 address takes IPv6
     /// connections only. The place may be given as an [`Endpoint`], an address, a tuple, a path, or

@@ -30,23 +30,27 @@ use crate::woken::Conns;
 /// A protocol that answers every line with its length:
 ///
 /// ```
+/// use tidewire::codec::Lines;
 /// use tidewire::{Cx, Input, Next, Protocol};
 ///
-/// struct LineLength;
+/// struct LineLength(Lines);
 ///
 /// impl Protocol for LineLength {
 ///     type Local = ();
 ///     type Message = ();
 ///
 ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-///         while let Some(n) = input.bytes().iter().position(|&b| b == b'\n') {
-///             if cx.link.full() {
-///                 return Next::AfterDrain;
+///         while !cx.link.full() {
+///             match self.0.take(input) {
+///                 Ok(Some(line)) => cx.link.write(format!("{}\n", line.len()).as_bytes()),
+///                 Ok(None) => return Next::More,
+///                 Err(_) => {
+///                     cx.link.finish_because("a line too long");
+///                     return Next::More;
+///                 }
 ///             }
-///             cx.link.write(format!("{n}\n").as_bytes());
-///             input.consume(n + 1);
 ///         }
-///         Next::More
+///         Next::AfterDrain
 ///     }
 /// }
 /// ```

@@ -228,16 +228,35 @@ impl Builder {
     }
 
     /// Adds a listener for a service. Returns its number, from 0.
-    pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: Listen) -> u32 {
-        self.listens.push((service.index, listen));
+    pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: impl Into<Listen>) -> u32 {
+        self.listens.push((service.index, listen.into()));
         self.listens.len() as u32 - 1
+    }
+
+    /// Adds a service with default limits and one listener.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tidewire::StartError> {
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let running = Builder::new()
+    ///     .engine(EngineChoice::Epoll)
+    ///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+    ///     .start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn serve<S: Service>(&mut self, at: impl Into<Listen>, service: S) -> &mut Builder {
+        let service = self.service(service);
+        self.listen(service, at);
+        self
     }
 
     /// Binds the listeners and starts the loops.
     ///
     /// # Errors
     /// See [`StartError`]; nothing keeps running then.
-    pub fn start(self) -> Result<Running, StartError> {
+    pub fn start(&mut self) -> Result<Running, StartError> {
         let Resolved { engine, reason } =
             engine::resolve(self.engine).map_err(|reason| StartError::Engine {
                 engine: Engine::Uring,

@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// use tidewire::{Instant, Throttle};
 ///
 /// let throttle = Throttle::new(Duration::from_secs(60));
-/// let at = |s| Instant::from_nanos(s * 1_000_000_000);
+/// let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
 /// assert_eq!(throttle.pass(at(1)), Some(0));
 /// assert_eq!(throttle.pass(at(2)), None);
 /// // One was held back since the last that passed.

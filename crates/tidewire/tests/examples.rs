@@ -3,8 +3,9 @@
 //! `cargo test` builds examples before it runs tests. Where only this test was built they are
 //! missing, and that is said instead of passed over.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -50,6 +51,13 @@ fn main() {
                 None => trials.push(Trial::test(label, move || self_test(&program, engine))),
             }
         }
+        // Clients end by themselves.
+        if program(&name).exists() && !name.ends_with("client") {
+            let label = format!("{name}/signal");
+            trials.push(Trial::test(label, move || {
+                stops_on_a_signal(&program(&name))
+            }));
+        }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -71,11 +79,51 @@ fn uring_works() -> bool {
 }
 
 fn self_test(program: &Path, engine: &str) -> Result<(), Failed> {
-    let mut child = Command::new(program)
+    let child = Command::new(program)
         .args(["--engine", engine, "--self-test"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    succeeded(child)
+}
+
+fn stops_on_a_signal(program: &Path) -> Result<(), Failed> {
+    let mut child = Command::new(program)
+        .args(["--engine", "epoll"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("a pipe");
+    std::io::BufReader::new(stdout).read_line(&mut line)?;
+    if !line.starts_with("listening on ") {
+        child.kill()?;
+        return Err(format!("it said {line:?}").into());
+    }
+    // It says where it listens a moment before it waits for signals.
+    let start = Instant::now();
+    while !catches_signals(child.id()) && child.try_wait()?.is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill()?;
+            return Err("it catches no signal".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+    succeeded(child)
+}
+
+/// Whether SIGTERM has a handler in this process (proc(5), SigCgt).
+fn catches_signals(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << (15 - 1)) != 0)
+}
+
+/// Waits for its end.
+fn succeeded(mut child: Child) -> Result<(), Failed> {
     let start = Instant::now();
     while child.try_wait()?.is_none() {
         if start.elapsed() > PATIENCE {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tidewire::{Builder, EngineChoice, Listen, Running, Service, ServiceId};
 
 /// What was asked for on the command line.
@@ -65,14 +67,12 @@ pub(crate) fn start<S: Service>(args: &Args, service: S) -> (Running, ServiceId<
     (running, id)
 }
 
-/// Serves until the process is killed, or, in a self-test, stops in order.
+/// Serves until SIGINT or SIGTERM (in a self-test, not at all), then stops in order.
 #[allow(dead_code)]
 pub(crate) fn end(args: &Args, running: Running) {
-    if args.self_test {
-        println!("{}", running.stop(Duration::from_secs(5)));
-        return;
+    if !args.self_test {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).expect("catch signals");
+        signals.forever().next();
     }
-    loop {
-        std::thread::park();
-    }
+    println!("{}", running.stop(Duration::from_secs(5)));
 }

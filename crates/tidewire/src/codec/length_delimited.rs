@@ -1,0 +1,168 @@
+//! Frames that say how long they are.
+
+use super::TooLong;
+use crate::input::Input;
+
+/// Takes frames out of a stream that begin with the length of what follows:
+/// `head[skip] | length | body[length]`.
+///
+/// ```
+/// use tidewire::codec::{Delimited, LengthDelimited};
+/// use tidewire::Input;
+///
+/// // kind: u8 | length: u16, big-endian | body
+/// const FRAMES: LengthDelimited = LengthDelimited::u16_be(1000).skip(1);
+///
+/// let mut input = Input::new(b"\x07\x00\x02hi\x07\x00");
+/// let Ok(Delimited::Frame { head, body }) = FRAMES.take(&mut input) else { panic!() };
+/// assert_eq!((head, body), (&b"\x07"[..], &b"hi"[..]));
+/// // What a protocol returns then: Next::AtLeast(3).
+/// assert_eq!(FRAMES.take(&mut input), Ok(Delimited::Needs(3)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthDelimited {
+    skip: usize,
+    width: usize,
+    big_endian: bool,
+    max: usize,
+}
+
+/// What the unconsumed input begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delimited<'a> {
+    /// A whole frame, now consumed.
+    Frame {
+        /// What stood in front of the length.
+        head: &'a [u8],
+        /// What followed it.
+        body: &'a [u8],
+    },
+    /// A part of one. So many bytes are needed together to go on: return
+    /// [`Next::AtLeast`](crate::Next::AtLeast) of it.
+    Needs(usize),
+}
+
+impl LengthDelimited {
+    /// Lengths of two bytes, big-endian; bodies of at most `max` bytes.
+    #[must_use]
+    pub const fn u16_be(max: usize) -> LengthDelimited {
+        LengthDelimited::new(2, true, max)
+    }
+
+    /// Lengths of two bytes, little-endian; bodies of at most `max` bytes.
+    #[must_use]
+    pub const fn u16_le(max: usize) -> LengthDelimited {
+        LengthDelimited::new(2, false, max)
+    }
+
+    /// Lengths of four bytes, big-endian; bodies of at most `max` bytes.
+    #[must_use]
+    pub const fn u32_be(max: usize) -> LengthDelimited {
+        LengthDelimited::new(4, true, max)
+    }
+
+    /// Lengths of four bytes, little-endian; bodies of at most `max` bytes.
+    #[must_use]
+    pub const fn u32_le(max: usize) -> LengthDelimited {
+        LengthDelimited::new(4, false, max)
+    }
+
+    const fn new(width: usize, big_endian: bool, max: usize) -> LengthDelimited {
+        LengthDelimited {
+            skip: 0,
+            width,
+            big_endian,
+            max,
+        }
+    }
+
+    /// So many bytes stand in front of the length, such as a kind or an id. They do not count in it.
+    #[must_use]
+    pub const fn skip(mut self, bytes: usize) -> LengthDelimited {
+        self.skip = bytes;
+        self
+    }
+
+    /// Consumes the next frame, or says how much of it is needed.
+    ///
+    /// The limit on what may be carried, [`Limits::carried`](crate::Limits::carried), has to leave
+    /// room for the largest frame.
+    ///
+    /// # Errors
+    /// [`TooLong`] as soon as the length is there; nothing is consumed then.
+    pub fn take<'a>(&self, input: &mut Input<'a>) -> Result<Delimited<'a>, TooLong> {
+        let bytes = input.bytes();
+        let header = self.skip + self.width;
+        let Some((header_bytes, rest)) = bytes.split_at_checked(header) else {
+            return Ok(Delimited::Needs(header));
+        };
+        let (head, length) = header_bytes.split_at(self.skip);
+        let length = self.length(length);
+        if length > self.max as u64 {
+            return Err(TooLong { max: self.max });
+        }
+        // At most `max`, which is a length in memory.
+        let length = length as usize;
+        let Some(body) = rest.get(..length) else {
+            return Ok(Delimited::Needs(header + length));
+        };
+        input.consume(header + length);
+        Ok(Delimited::Frame { head, body })
+    }
+
+    fn length(&self, bytes: &[u8]) -> u64 {
+        let append = |n: u64, b: &u8| n << 8 | u64::from(*b);
+        if self.big_endian {
+            bytes.iter().fold(0, append)
+        } else {
+            bytes.iter().rev().fold(0, append)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(frames: LengthDelimited, bytes: &[u8]) -> Result<Delimited<'_>, TooLong> {
+        frames.take(&mut Input::new(bytes))
+    }
+
+    fn body(body: &[u8]) -> Result<Delimited<'_>, TooLong> {
+        Ok(Delimited::Frame { head: b"", body })
+    }
+
+    #[test]
+    fn lengths_have_an_order_and_a_width() {
+        assert_eq!(first(LengthDelimited::u16_be(9), b"\x00\x01xy"), body(b"x"));
+        assert_eq!(first(LengthDelimited::u16_le(9), b"\x01\x00xy"), body(b"x"));
+        let long = LengthDelimited::u32_be(9);
+        assert_eq!(first(long, b"\x00\x00\x00\x01xy"), body(b"x"));
+        let long = LengthDelimited::u32_le(9);
+        assert_eq!(first(long, b"\x01\x00\x00\x00xy"), body(b"x"));
+        assert_eq!(first(long, b"\x00\x00\x00\x00"), body(b""));
+    }
+
+    #[test]
+    fn every_prefix_says_what_it_needs_and_the_limit_is_exact() {
+        let frames = LengthDelimited::u32_be(4).skip(2);
+        let whole = b"id\x00\x00\x00\x04abcd";
+        for end in 0..whole.len() {
+            let needs = if end < 6 { 6 } else { whole.len() };
+            assert_eq!(
+                first(frames, &whole[..end]),
+                Ok(Delimited::Needs(needs)),
+                "{end}"
+            );
+        }
+        let frame = Delimited::Frame {
+            head: b"id",
+            body: b"abcd",
+        };
+        assert_eq!(first(frames, whole), Ok(frame));
+        for length in [5, u32::MAX] {
+            let bytes = [&b"id"[..], &length.to_be_bytes()].concat();
+            assert_eq!(first(frames, &bytes), Err(TooLong { max: 4 }));
+        }
+    }
+}
