@@ -28,6 +28,9 @@ pub enum Closed {
     CarriedLimit,
     /// A callback of the protocol panicked.
     Panicked,
+    /// The service inside a [layer](crate::Layered) turned it away once its first bytes had said who
+    /// it is. Counted as a refusal, too.
+    Refused(Refusal),
     /// A graceful stop finished it.
     Stopped,
     /// A graceful stop ran out of time and cut it.
@@ -38,7 +41,7 @@ pub enum Closed {
 
 impl Closed {
     /// How many reasons are counted apart.
-    pub(crate) const KINDS: usize = 13;
+    pub(crate) const KINDS: usize = 14;
 
     /// The name used in counters and logs.
     #[must_use]
@@ -60,6 +63,7 @@ impl Closed {
         "stopped",
         "stop_deadline",
         "failed",
+        "refused",
     ];
 
     pub(crate) const fn kind(self) -> usize {
@@ -77,6 +81,7 @@ impl Closed {
             Closed::Stopped => 10,
             Closed::StopDeadline => 11,
             Closed::Failed(_) => 12,
+            Closed::Refused(_) => 13,
         }
     }
 
@@ -97,6 +102,7 @@ impl fmt::Display for Closed {
         match self {
             Closed::ByProtocol(why) => f.write_str(why),
             Closed::Failed(kind) => write!(f, "failed: {kind}"),
+            Closed::Refused(why) => write!(f, "refused: {why}"),
             other => f.write_str(other.name()),
         }
     }

@@ -21,7 +21,7 @@ use crate::protocol::{Cx, Next, Protocol, Service};
 use crate::state::{ConnId, State};
 use crate::turn::Turn;
 use crate::waker::Waker;
-use crate::woken::Conns;
+use crate::woken::{Conns, Slots};
 
 /// A callback without input of its own.
 #[derive(Clone, Copy, Debug)]
@@ -254,7 +254,7 @@ impl<S: Service> Host for Hosted<S> {
         if batch.signalled {
             let (service, local) = (&self.service, &mut self.local);
             let mut all = Conns {
-                slots: &mut self.slots,
+                slots: Slots::Own(&mut self.slots),
                 states,
                 env,
                 home: &self.home,
@@ -295,7 +295,7 @@ impl<S: Service> Host for Hosted<S> {
             timer.set(u64::MAX);
             let (service, local) = (&self.service, &mut self.local);
             let mut all = Conns {
-                slots: &mut self.slots,
+                slots: Slots::Own(&mut self.slots),
                 states,
                 env,
                 home: &self.home,

@@ -16,6 +16,12 @@ use crate::protocol::{Cx, Next, Protocol};
 use crate::state::{Appetite, ConnId, Phase, State, Writing};
 use crate::turn::Turn;
 
+mod around;
+mod layered;
+
+pub use around::{Around, Layer, Wrap};
+pub use layered::{Layered, LayeredConn};
+
 /// Rounds of callbacks after which others get their turn.
 const ROUNDS: usize = 64;
 
@@ -430,6 +436,35 @@ impl<P: Protocol> Inner<P> {
     }
 
     // ---- Inside ----
+
+    /// Calls `f` if the protocol is open. What it asks for is passed on as soon as the layer is asked
+    /// to write.
+    pub(crate) fn reach(&mut self, mut outer: Link<'_>, f: impl FnOnce(&mut P, Link<'_>)) {
+        if let Some(state) = &mut self.state
+            && state.is_open()
+        {
+            let env = &mut *outer.env;
+            f(&mut self.protocol, Link { state, env });
+            outer.ask_to_write();
+        }
+    }
+
+    /// Releases marks; the layer takes what they held as soon as it is asked to write.
+    pub(crate) fn release_later(&mut self, upto: u64, outer: &mut Link<'_>) {
+        if let Some(state) = &mut self.state
+            && state.release(upto, outer.now())
+        {
+            outer.ask_to_write();
+        }
+    }
+
+    /// Makes the callbacks that are due.
+    pub(crate) fn call_due<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |_, _, _| ());
+    }
 
     fn event<L>(&mut self, event: Event, cx: &mut Cx<'_, L>)
     where

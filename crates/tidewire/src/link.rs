@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::buffer::Chunk;
-use crate::closed::Closed;
+use crate::closed::{Closed, Refusal};
 use crate::env::Env;
 use crate::input::Input;
 use crate::peer::Peer;
@@ -357,6 +357,19 @@ impl Link<'_> {
     /// [`abort`](Link::abort), recorded as [`Closed::ByProtocol`] with this reason.
     pub fn abort_because(&mut self, why: &'static str) {
         self.state.kill(Closed::ByProtocol(why));
+        self.env.touch(self.state);
+    }
+
+    /// Has `writable` called as soon as there is room: as if output had been full.
+    pub(crate) fn ask_to_write(&mut self) {
+        self.state.was_full = true;
+        self.env.touch(self.state);
+    }
+
+    /// Turns the connection away after it was accepted: counted as a refusal, and reset.
+    pub(crate) fn refuse(&mut self, why: Refusal) {
+        self.env.counters.refused[why.kind()].add(1);
+        self.state.kill(Closed::Refused(why));
         self.env.touch(self.state);
     }
 

@@ -149,6 +149,21 @@ pub struct Cx<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Cx<'_, P> {
+    /// The same for a protocol inside, whose link this is too.
+    pub(crate) fn within<Q>(&mut self) -> Cx<'_, Q>
+    where
+        Q: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        Cx {
+            link: Link {
+                state: &mut *self.link.state,
+                env: &mut *self.link.env,
+            },
+            local: &mut *self.local,
+            home: self.home,
+        }
+    }
+
     /// A handle by which others, on any thread, reach this connection.
     #[must_use]
     pub fn handle(&self) -> Handle<P::Message> {

@@ -8,6 +8,7 @@ use slab::Slab;
 use crate::dial::Dial;
 use crate::env::Env;
 use crate::home::Home;
+use crate::hosted::guarded;
 use crate::link::Link;
 use crate::protocol::{Cx, Protocol};
 use crate::state::{ConnId, State};
@@ -15,32 +16,123 @@ use crate::time::Instant;
 
 /// The open connections of one service on one loop.
 pub struct Conns<'a, P: Protocol> {
-    pub(crate) slots: &'a mut Slab<(u32, P)>,
+    pub(crate) slots: Slots<'a, P>,
     pub(crate) states: &'a mut Slab<State>,
     pub(crate) env: &'a mut Env,
     pub(crate) home: &'a Home<P::Message>,
 }
 
-impl<P: Protocol> Conns<'_, P> {
-    /// Calls `f` for each open connection.
-    pub fn each(&mut self, local: &mut P::Local, mut f: impl FnMut(&mut P, &mut Cx<'_, P>)) {
-        for (_, (index, protocol)) in self.slots.iter_mut() {
-            let state = &mut self.states[*index as usize];
+/// Where a loop keeps the protocols of one service.
+pub(crate) enum Slots<'a, P: Protocol> {
+    /// With the index of each in the loop's table.
+    Own(&'a mut Slab<(u32, P)>),
+    /// Inside those of another service, which is a layer.
+    Inside(&'a mut dyn Inside<P>),
+}
+
+/// Protocols that hold other protocols.
+pub(crate) trait Inside<P: Protocol> {
+    /// Calls `f` for each open inner protocol.
+    fn visit_inside(
+        &mut self,
+        states: &mut Slab<State>,
+        env: &mut Env,
+        f: &mut dyn FnMut(&mut P, Link<'_>),
+    );
+    /// Calls `f` for the inner protocol of the connection `id`.
+    fn visit_inside_one(
+        &mut self,
+        id: ConnId,
+        states: &mut Slab<State>,
+        env: &mut Env,
+        f: &mut dyn FnMut(&mut P, Link<'_>),
+    );
+    /// Releases what inner protocols hold, that of one connection or of all.
+    fn release_inside(
+        &mut self,
+        id: Option<ConnId>,
+        upto: u64,
+        states: &mut Slab<State>,
+        env: &mut Env,
+    );
+}
+
+impl<P: Protocol> Slots<'_, P> {
+    /// Calls `f` for each open connection. A panic in it ends that connection alone.
+    pub(crate) fn visit(
+        &mut self,
+        states: &mut Slab<State>,
+        env: &mut Env,
+        mut f: impl FnMut(&mut P, Link<'_>),
+    ) {
+        let slots = match self {
+            Slots::Own(slots) => slots,
+            Slots::Inside(inside) => return inside.visit_inside(states, env, &mut f),
+        };
+        for (_, (index, protocol)) in slots.iter_mut() {
+            let state = &mut states[*index as usize];
             if state.is_open() && state.opened {
-                let link = Link {
-                    state,
-                    env: &mut *self.env,
-                };
-                f(
-                    protocol,
-                    &mut Cx {
-                        link,
-                        local: &mut *local,
-                        home: self.home,
-                    },
-                );
+                guarded(state, env, |state, env| f(protocol, Link { state, env }));
             }
         }
+    }
+
+    /// Calls `f` for the connection `id` if it is open.
+    pub(crate) fn visit_one(
+        &mut self,
+        id: ConnId,
+        states: &mut Slab<State>,
+        env: &mut Env,
+        f: impl FnOnce(&mut P, Link<'_>),
+    ) {
+        let slots = match self {
+            Slots::Own(slots) => slots,
+            Slots::Inside(inside) => {
+                let mut f = Some(f);
+                let mut once = |protocol: &mut P, link: Link<'_>| {
+                    if let Some(f) = f.take() {
+                        f(protocol, link);
+                    }
+                };
+                return inside.visit_inside_one(id, states, env, &mut once);
+            }
+        };
+        let Some(state) = states.get_mut(id.index as usize) else {
+            return;
+        };
+        if state.id != id || !state.is_open() || !state.opened {
+            return;
+        }
+        if let Some((index, protocol)) = slots.get_mut(state.slot as usize)
+            && *index == id.index
+        {
+            guarded(state, env, |state, env| f(protocol, Link { state, env }));
+        }
+    }
+
+    /// Releases what is held inside layers.
+    pub(crate) fn release(
+        &mut self,
+        id: Option<ConnId>,
+        upto: u64,
+        states: &mut Slab<State>,
+        env: &mut Env,
+    ) {
+        if let Slots::Inside(inside) = self {
+            inside.release_inside(id, upto, states, env);
+        }
+    }
+}
+
+impl<P: Protocol> Conns<'_, P> {
+    /// Calls `f` for each open connection. A panic in it ends that connection alone, as one in a
+    /// callback does, and the others are still called.
+    pub fn each(&mut self, local: &mut P::Local, mut f: impl FnMut(&mut P, &mut Cx<'_, P>)) {
+        let home = self.home;
+        self.slots.visit(self.states, self.env, |protocol, link| {
+            let local = &mut *local;
+            f(protocol, &mut Cx { link, local, home });
+        });
     }
 
     /// Releases, for every connection of this service on this loop, output that waits for marks up to
@@ -52,8 +144,9 @@ impl<P: Protocol> Conns<'_, P> {
     ///
     /// See [`Link::hold_until`].
     pub fn release_all(&mut self, upto: u64) {
-        self.env
-            .release_all(self.home.mail.service(), self.states, upto);
+        let service = self.home.mail.service();
+        self.env.release_all(service, self.states, upto);
+        self.slots.release(None, upto, self.states, self.env);
     }
 
     /// [`release_all`](Conns::release_all) for the connection `id` alone, open or finished; whether
@@ -64,36 +157,24 @@ impl<P: Protocol> Conns<'_, P> {
             return false;
         };
         self.env.release(state, upto);
+        self.slots.release(Some(id), upto, self.states, self.env);
         true
     }
 
-    /// Calls `f` for the connection `id`; `None` if it is no longer open.
+    /// Calls `f` for the connection `id`; `None` if it is no longer open, or if `f` panics, which
+    /// ends the connection.
     pub fn with<R>(
         &mut self,
         id: ConnId,
         local: &mut P::Local,
         f: impl FnOnce(&mut P, &mut Cx<'_, P>) -> R,
     ) -> Option<R> {
-        let state = self.states.get_mut(id.index as usize)?;
-        if state.id != id || !state.is_open() || !state.opened {
-            return None;
-        }
-        let (index, protocol) = self.slots.get_mut(state.slot as usize)?;
-        if *index != id.index {
-            return None;
-        }
-        let link = Link {
-            state,
-            env: &mut *self.env,
-        };
-        Some(f(
-            protocol,
-            &mut Cx {
-                link,
-                local,
-                home: self.home,
-            },
-        ))
+        let (home, mut result) = (self.home, None);
+        self.slots
+            .visit_one(id, self.states, self.env, |protocol, link| {
+                result = Some(f(protocol, &mut Cx { link, local, home }));
+            });
+        result
     }
 
     /// The time of this turn of the loop.

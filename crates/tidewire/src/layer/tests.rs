@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::Inner;
+use super::{Around, Inner, Layer, Layered, Wrap};
 use crate::sim::chunking::{self, Feed};
 use crate::sim::tests::services::{Echo, Owes, SLEEP, Sleepy, Sums};
 use crate::sim::{Conditions, Outcome, PlainState, Sim};
@@ -433,6 +433,123 @@ fn what_the_inner_protocol_holds_is_not_taken_before_its_release() {
             // Far longer than an idle or lingering connection is kept.
             assert_eq!(sim.run_until_quiet(Duration::from_secs(600)), Outcome::Idle);
             assert_eq!(sim.received(peer), invert(want), "seed {seed}");
+            sim.state(peer)
+        };
+        assert_eq!(run(b'`', b""), PlainState::Open, "seed {seed}");
+        assert_eq!(run(b'b', b"ab"), PlainState::Open, "seed {seed}");
+        assert_eq!(run(b'c', b"abc"), PlainState::Ended, "seed {seed}");
+    }
+}
+
+/// The same layer as [`Inverted`], around a service.
+struct Invert;
+struct Inverting;
+
+impl Wrap for Invert {
+    type Layer = Inverting;
+    fn wrap(&self, _: &Peer) -> Result<Option<Inverting>, Refusal> {
+        Ok(Some(Inverting))
+    }
+}
+
+impl Layer for Inverting {
+    fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        let peer = at.peer().clone();
+        let _ = at.accept(peer);
+    }
+
+    fn received<S: Service>(
+        &mut self,
+        input: &mut Input<'_>,
+        at: &mut Around<'_, '_, S, Self>,
+    ) -> Next {
+        if at.wants_input() {
+            at.received(&invert(input.bytes()));
+            input.consume(input.len());
+        }
+        Next::More
+    }
+
+    fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        at.take_output(|link, bytes| {
+            link.write(&invert(bytes));
+            bytes.len()
+        });
+    }
+}
+
+/// In two layers, so that a plain peer sees no difference.
+fn layered<S: Service>(
+    service: S,
+) -> impl Service<Conn: Protocol<Local = <S::Conn as Protocol>::Local>> {
+    let inside = Layered::with_limits(Invert, service, low_marks());
+    Layered::with_limits(Invert, inside, low_marks())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn layers_around_a_service_do_not_show(
+        bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..80),
+        finishes: bool,
+        seed: u64,
+        half_close: bool,
+        window in 1usize..2000,
+    ) {
+        let ending: &[u8] = if finishes { &[0; 4] } else { &[] };
+        let plain = [frames(&bodies), ending.to_vec()].concat();
+        let splits = chunking::splits(seed, plain.len());
+        let feed = Feed::new(&plain).splits(&splits).half_close(half_close).limits(low_marks());
+        let want = feed.clone().run(Sums);
+        prop_assert_eq!(feed.window(window).run(layered(Sums)), want);
+    }
+}
+
+#[test]
+fn half_close_reaches_through_layers_around_a_service() {
+    half_closed(|| layered(Brief));
+}
+
+/// Owes, and says at each wake-up how many connections it sees, releasing what they hold.
+struct Payer(Arc<AtomicU8>);
+
+impl Service for Payer {
+    type Conn = Owes;
+    fn on_loop(&self, at: LoopHandle<()>) -> LoopHandle<()> {
+        at
+    }
+    fn accept(&self, _: &Peer, _: &mut LoopHandle<()>) -> Result<Owes, Refusal> {
+        Ok(Owes)
+    }
+    fn woken(&self, local: &mut LoopHandle<()>, all: &mut Conns<'_, Owes>) {
+        let (mut ids, upto) = (Vec::new(), u64::from(self.0.load(SeqCst)));
+        all.each(local, |_, cx| ids.push(cx.link.id()));
+        for id in &ids {
+            assert!(all.with(*id, local, |_, cx| cx.link.id() == *id).unwrap());
+        }
+        match ids.first() {
+            Some(first) if upto % 2 == 0 => assert!(all.release(*first, upto)),
+            _ => all.release_all(upto),
+        }
+    }
+}
+
+#[test]
+fn a_wake_up_reaches_the_protocols_inside_layers() {
+    for seed in 0..30 {
+        let mark = Arc::new(AtomicU8::new(0));
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let service = sim.service(at, layered(Payer(mark.clone())), Limits::default());
+        let addr = sim.listen(service);
+        let peer = sim.plain(addr);
+        sim.send(peer, b"abc.");
+        let mut run = |upto: u8, want: &[u8]| {
+            mark.store(upto, SeqCst);
+            sim.local(service).signal();
+            assert_eq!(sim.run_until_quiet(Duration::from_secs(600)), Outcome::Idle);
+            assert_eq!(sim.received(peer), want, "seed {seed}");
             sim.state(peer)
         };
         assert_eq!(run(b'`', b""), PlainState::Open, "seed {seed}");

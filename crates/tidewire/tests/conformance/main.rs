@@ -25,6 +25,7 @@ mod flow;
 mod half_close;
 mod held;
 mod idle;
+mod layers;
 mod lifecycle;
 mod options;
 mod panics;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     child::raise_descriptor_limit();
     record::hush_expected_panics();
     let cases: Vec<case::Case> = [
+        layers::cases(),
         lifecycle::cases(),
         flow::cases(),
         held::cases(),

@@ -1,0 +1,445 @@
+//! A service around a service: [`Layered`] puts a layer around each connection, and passes on
+//! everything else.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use slab::Slab;
+
+use crate::closed::{Closed, Refusal};
+use crate::env::Env;
+use crate::input::Input;
+use crate::layer::{Around, Inner, Layer, Wrap};
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::mailbox::LoopHandle;
+use crate::peer::Peer;
+use crate::protocol::{Cx, Next, Protocol, Service};
+use crate::state::{ConnId, State};
+use crate::turn::Turn;
+use crate::woken::{Conns, Inside, Slots};
+
+/// A service with a layer around each of its connections.
+///
+/// The inner service's [`accept`](Service::accept) is called when the layer knows who the peer is:
+/// after a TLS handshake, after the header of the PROXY protocol. What it is told of the peer is what
+/// the layer found out, and a refusal closes the connection with its reason. The inner service's state
+/// on each loop, its messages, handles and wake-ups are as they are without the layer:
+/// [`Service::woken`] finds the inner protocols.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Around, Input, Layer, Layered, Next, Peer, Refusal, Service, Wrap};
+///
+/// /// Asks for a word before anything else, within five seconds.
+/// struct Password(&'static [u8]);
+/// struct Asking(&'static [u8]);
+///
+/// impl Wrap for Password {
+///     type Layer = Asking;
+///     fn wrap(&self, _: &Peer) -> Result<Option<Asking>, Refusal> {
+///         Ok(Some(Asking(self.0)))
+///     }
+/// }
+///
+/// impl Layer for Asking {
+///     fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+///         at.link().set_timer_after(Duration::from_secs(5));
+///     }
+///
+///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+///         if input.len() < self.0.len() {
+///             return Next::AtLeast(self.0.len());
+///         }
+///         if !input.bytes().starts_with(self.0) {
+///             at.link().abort_because("not the password");
+///             return Next::More;
+///         }
+///         input.consume(self.0.len());
+///         let peer = at.peer().clone();
+///         let _ = at.hand_over(peer); // a refusal closes by itself
+///         Next::More
+///     }
+/// }
+/// # use tidewire::*;
+/// # use tidewire::sim::{PlainState, Sim};
+/// # struct Echo;
+/// # struct Conn;
+/// # impl Protocol for Conn { type Local = (); type Message = ();
+/// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+/// #     let n = i.len(); cx.link.forward(i, n); Next::More } }
+/// # impl Service for Echo { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+/// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+///
+/// let mut sim = Sim::new(1);
+/// let addr = sim.serve(Layered::new(Password(b"friend"), Echo), Limits::default());
+/// let (friend, foe) = (sim.plain(&addr), sim.plain(&addr));
+/// sim.send(friend, b"friendhello");
+/// sim.send(foe, b"fiend!hello");
+/// sim.run_for(Duration::from_secs(1));
+/// assert_eq!(sim.received(friend), b"hello");
+/// assert!(matches!(sim.state(foe), PlainState::Failed(_)));
+/// ```
+pub struct Layered<W, S> {
+    wrap: W,
+    shared: Arc<Shared<S>>,
+}
+
+/// What all connections of a layered service share.
+pub(super) struct Shared<S> {
+    pub(super) service: S,
+    pub(super) limits: Arc<Limits>,
+}
+
+impl<W: Wrap, S: Service> Layered<W, S> {
+    /// With default limits inside.
+    #[must_use]
+    pub fn new(wrap: W, service: S) -> Layered<W, S> {
+        Layered::with_limits(wrap, service, Limits::default())
+    }
+
+    /// Of `limits`, the output marks, the hard limit and `carried` apply to what is inside the layer,
+    /// besides those of the connection itself.
+    #[must_use]
+    pub fn with_limits(wrap: W, service: S, limits: impl Into<Arc<Limits>>) -> Layered<W, S> {
+        let limits = limits.into();
+        Layered {
+            wrap,
+            shared: Arc::new(Shared { service, limits }),
+        }
+    }
+
+    /// The service inside.
+    #[must_use]
+    pub fn inner(&self) -> &S {
+        &self.shared.service
+    }
+
+    /// What makes the layers.
+    #[must_use]
+    pub fn wrap(&self) -> &W {
+        &self.wrap
+    }
+}
+
+impl<W: fmt::Debug, S> fmt::Debug for Layered<W, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Layered({:?})", self.wrap)
+    }
+}
+
+/// A connection of a [`Layered`] service.
+pub struct LayeredConn<S: Service, L: Layer> {
+    /// Until it has handed over.
+    layer: Option<L>,
+    within: Within<S::Conn>,
+    shared: Arc<Shared<S>>,
+}
+
+/// The inner protocol.
+pub(super) enum Within<P: Protocol> {
+    /// Not accepted yet.
+    Nothing,
+    Layer(Inner<P>),
+    /// The layer has handed over: the connection's own link is the protocol's.
+    Alone(P),
+}
+
+impl<S: Service, L: Layer> fmt::Debug for LayeredConn<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.within {
+            Within::Nothing => "LayeredConn(waiting)",
+            Within::Layer(_) => "LayeredConn(inside)",
+            Within::Alone(_) => "LayeredConn(handed over)",
+        })
+    }
+}
+
+/// An event for whatever there is.
+macro_rules! pass_on {
+    ($self:ident, $cx:ident, |$protocol:ident| $alone:expr, |$inner:ident| $inside:expr, $nothing:expr) => {{
+        match &mut $self.within {
+            Within::Alone($protocol) => $alone,
+            Within::Layer($inner) => {
+                $inside;
+                $self.pump($cx);
+            }
+            Within::Nothing => $nothing,
+        }
+    }};
+}
+
+impl<S: Service, L: Layer> LayeredConn<S, L> {
+    /// Has the layer do something; then moves what can move.
+    fn tell_layer<R>(
+        &mut self,
+        cx: &mut Cx<'_, Self>,
+        f: impl FnOnce(&mut L, &mut Around<'_, '_, S, L>) -> R,
+    ) -> Option<R> {
+        let LayeredConn {
+            layer,
+            within,
+            shared,
+        } = self;
+        let layer = layer.as_mut()?;
+        let result = f(layer, &mut Around { within, shared, cx });
+        Some(result)
+    }
+
+    fn pump(&mut self, cx: &mut Cx<'_, Self>) {
+        self.tell_layer(cx, |layer, at| layer.pump(at));
+        if let Within::Layer(inner) = &mut self.within {
+            inner.yield_to(cx);
+        }
+        self.let_go(cx);
+    }
+
+    /// Opens the protocol of a layer that has handed over; whether that was now.
+    fn let_go(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        match &mut self.within {
+            Within::Alone(protocol) if self.layer.take().is_some() => {
+                protocol.opened(&mut cx.within());
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
+    type Local = <S::Conn as Protocol>::Local;
+    type Message = <S::Conn as Protocol>::Message;
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Within::Alone(protocol) = &mut self.within {
+            return protocol.opened(&mut cx.within());
+        }
+        self.tell_layer(cx, |layer, at| layer.opened(at));
+        self.pump(cx);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if let Within::Alone(protocol) = &mut self.within {
+            return protocol.received(input, &mut cx.within());
+        }
+        let next = self.tell_layer(cx, |layer, at| layer.received(input, at));
+        if self.let_go(cx) {
+            return match &mut self.within {
+                Within::Alone(protocol) if !input.is_empty() && !cx.link.is_closing() => {
+                    if cx.link.paused() {
+                        return Next::Paused;
+                    }
+                    protocol.received(input, &mut cx.within())
+                }
+                _ => Next::More,
+            };
+        }
+        self.pump(cx);
+        match &self.within {
+            Within::Layer(inner) if inner.next() == Next::AfterDrain => Next::AfterDrain,
+            _ => next.unwrap_or(Next::More),
+        }
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.writable(&mut cx.within()),
+            |inner| inner.call_due(cx),
+            self.pump(cx)
+        );
+    }
+
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        if let Within::Alone(protocol) = &mut self.within {
+            return protocol.peer_finished(unread, &mut cx.within());
+        }
+        self.tell_layer(cx, |layer, at| layer.peer_finished(unread, at));
+        self.pump(cx);
+    }
+
+    fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.hung_up(&mut cx.within()),
+            |inner| inner.hung_up(cx),
+            ()
+        );
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.expired(&mut cx.within()),
+            |inner| inner.expired(cx),
+            {
+                self.tell_layer(cx, |layer, at| layer.expired(at));
+                self.pump(cx);
+            }
+        );
+    }
+
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.idle(&mut cx.within()),
+            |inner| inner.idle(cx),
+            cx.link.finish()
+        );
+    }
+
+    fn posted(&mut self, message: Self::Message, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.posted(message, &mut cx.within()),
+            |inner| inner.posted(message, cx),
+            cx.link.env.counters.posts_undeliverable.add(1)
+        );
+    }
+
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.draining(&mut cx.within()),
+            |inner| inner.draining(cx),
+            cx.link.finish()
+        );
+    }
+
+    fn undelivered(&mut self, to: ConnId, message: Self::Message, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.undelivered(to, message, &mut cx.within()),
+            |inner| inner.undelivered(to, message, cx),
+            ()
+        );
+    }
+
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        match self.within {
+            Within::Alone(protocol) => protocol.closed(why, &mut turn.of()),
+            Within::Layer(inner) => inner.closed(why, turn),
+            Within::Nothing => {}
+        }
+    }
+}
+
+impl<W: Wrap, S: Service> Service for Layered<W, S> {
+    type Conn = LayeredConn<S, W::Layer>;
+
+    fn on_loop(
+        &self,
+        at: LoopHandle<<S::Conn as Protocol>::Message>,
+    ) -> <S::Conn as Protocol>::Local {
+        self.shared.service.on_loop(at)
+    }
+
+    fn accept(
+        &self,
+        from: &Peer,
+        local: &mut <S::Conn as Protocol>::Local,
+    ) -> Result<Self::Conn, Refusal> {
+        let layer = self.wrap.wrap(from)?;
+        let within = match layer {
+            Some(_) => Within::Nothing,
+            None => Within::Alone(self.shared.service.accept(from, local)?),
+        };
+        Ok(LayeredConn {
+            layer,
+            within,
+            shared: self.shared.clone(),
+        })
+    }
+
+    fn woken(&self, local: &mut <S::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {
+        self.shared.service.woken(local, &mut all.inside());
+    }
+
+    fn expired(&self, local: &mut <S::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {
+        self.shared.service.expired(local, &mut all.inside());
+    }
+
+    fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Self::Conn>) {
+        self.shared
+            .service
+            .dial_failed(token, error, &mut turn.of());
+    }
+
+    fn loop_ended(&self, local: <S::Conn as Protocol>::Local) {
+        self.shared.service.loop_ended(local);
+    }
+}
+
+impl<S: Service, L: Layer> LayeredConn<S, L> {
+    /// Calls `f` for the inner protocol, if there is one.
+    fn reach(&mut self, link: Link<'_>, f: &mut dyn FnMut(&mut S::Conn, Link<'_>)) {
+        match &mut self.within {
+            Within::Alone(protocol) => f(protocol, link),
+            Within::Layer(inner) => inner.reach(link, f),
+            Within::Nothing => {}
+        }
+    }
+
+    fn release(&mut self, mut link: Link<'_>, upto: u64) {
+        if let Within::Layer(inner) = &mut self.within {
+            inner.release_later(upto, &mut link);
+        }
+    }
+}
+
+impl<S: Service, L: Layer> Conns<'_, LayeredConn<S, L>> {
+    /// The inner protocols of a layered service.
+    fn inside(&mut self) -> Conns<'_, S::Conn> {
+        Conns {
+            slots: Slots::Inside(&mut self.slots),
+            states: &mut *self.states,
+            env: &mut *self.env,
+            home: self.home,
+        }
+    }
+}
+
+impl<S: Service, L: Layer> Inside<S::Conn> for Slots<'_, LayeredConn<S, L>> {
+    fn visit_inside(
+        &mut self,
+        states: &mut Slab<State>,
+        env: &mut Env,
+        f: &mut dyn FnMut(&mut S::Conn, Link<'_>),
+    ) {
+        self.visit(states, env, |conn, link| conn.reach(link, f));
+    }
+
+    fn visit_inside_one(
+        &mut self,
+        id: ConnId,
+        states: &mut Slab<State>,
+        env: &mut Env,
+        f: &mut dyn FnMut(&mut S::Conn, Link<'_>),
+    ) {
+        self.visit_one(id, states, env, |conn, link| conn.reach(link, f));
+    }
+
+    fn release_inside(
+        &mut self,
+        id: Option<ConnId>,
+        upto: u64,
+        states: &mut Slab<State>,
+        env: &mut Env,
+    ) {
+        // Layers around this one first.
+        self.release(id, upto, states, env);
+        let release = |conn: &mut LayeredConn<S, L>, link: Link<'_>| conn.release(link, upto);
+        match id {
+            Some(id) => self.visit_one(id, states, env, release),
+            None => self.visit(states, env, release),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Layers around a service: what the first bytes say comes before the service is asked.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidewire::proxy::Proxy;
+use tidewire::{Closed, Layered, Limits, Listen, Peer, Refusal, Running};
+
+use crate::case::{Case, case};
+use crate::client::Client;
+use crate::probe::Probes;
+use crate::record::{Event, Record};
+use crate::roles::{Echo, noise};
+use crate::variant::Variant;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case!(a_layer_says_who_the_peer_is_before_the_service_is_asked),
+        case!(a_refusal_inside_a_layer_resets_and_is_counted),
+        case!(a_layer_that_waits_ends_with_the_stop_and_with_its_deadline),
+    ]
+}
+
+const HEADER: &[u8] = b"PROXY TCP4 198.51.100.9 192.0.2.1 5 6\r\n";
+
+struct Server {
+    running: Running,
+    record: Arc<Record>,
+    guests: Arc<Mutex<Vec<Peer>>>,
+}
+
+/// Turns away whom the proxy says to come from 203.0.113.1.
+fn server(v: Variant, deadline: Duration) -> Server {
+    let (record, guests) = (Arc::<Record>::default(), Arc::<Mutex<Vec<Peer>>>::default());
+    let theirs = guests.clone();
+    let make = move |peer: &Peer| {
+        theirs.lock().expect("not poisoned").push(peer.clone());
+        if peer.client().to_string().starts_with("203.0.113.1") {
+            return Err(Refusal::ByService("unwanted"));
+        }
+        Ok(Box::new(Echo) as Box<dyn crate::probe::Role>)
+    };
+    let probes = Probes {
+        record: record.clone(),
+        make: Box::new(make),
+        woken: None,
+        keep_handles: true,
+    };
+    let local = "127.0.0.0/8".parse().expect("a network");
+    let proxy = Proxy::from([local]).deadline(deadline);
+    let mut builder = v.builder();
+    let service = builder.service_with(Layered::new(proxy, probes), Limits::default());
+    builder.listen(service, Listen::at("127.0.0.1:0"));
+    let running = builder.start().expect("the server starts");
+    Server {
+        running,
+        record,
+        guests,
+    }
+}
+
+impl Server {
+    fn connect(&self) -> Client {
+        Client::connect(self.running.addrs()[0].tcp().expect("TCP"))
+    }
+
+    fn stop(self) -> tidewire::Counters {
+        let counters = self.running.stop(Duration::from_secs(10));
+        self.record.check();
+        counters
+    }
+}
+
+fn a_layer_says_who_the_peer_is_before_the_service_is_asked(v: Variant) {
+    let server = server(v, Duration::from_secs(60));
+    let mut client = server.connect();
+    // In pieces, the last of which brings the first bytes for the service.
+    client.send(&HEADER[..7]);
+    client.send(&HEADER[7..]);
+    let bytes = noise(4, 300_000);
+    let mut writer = client.second();
+    let sent = bytes.clone();
+    let writes = std::thread::spawn(move || writer.send(&sent));
+    client.expect(&bytes);
+    writes.join().expect("written");
+    {
+        let guests = server.guests.lock().expect("not poisoned");
+        assert_eq!(guests.len(), 1);
+        assert_eq!(
+            guests[0].original().expect("told").to_string(),
+            "198.51.100.9:5"
+        );
+        assert!(guests[0].endpoint.ip().expect("TCP").is_loopback());
+    }
+    // Handles reach the protocol inside.
+    server
+        .record
+        .handle(0)
+        .try_post(crate::probe::Message::Note(9))
+        .ok()
+        .expect("room");
+    server
+        .record
+        .until("the note", |r| r.has(0, &Event::Posted(9)));
+    client.finish();
+    client.expect_end();
+    assert_eq!(server.record.why_closed(0), Closed::Finished);
+    server.stop();
+}
+
+fn a_refusal_inside_a_layer_resets_and_is_counted(v: Variant) {
+    let server = server(v, Duration::from_secs(60));
+    let mut unwanted = server.connect();
+    unwanted.send(b"PROXY TCP4 203.0.113.1 192.0.2.1 5 6\r\nhello");
+    unwanted.expect_reset();
+    let mut stranger = server.connect();
+    stranger.send(b"hello, no proxy here");
+    stranger.expect_reset();
+    let counters = server.stop();
+    assert_eq!(counters.refused_for(Refusal::ByService("")), 1);
+    assert_eq!(counters.closed_for(Closed::Refused(Refusal::Stopping)), 1);
+    assert_eq!(counters.closed_for(Closed::ByProtocol("")), 1);
+}
+
+fn a_layer_that_waits_ends_with_the_stop_and_with_its_deadline(v: Variant) {
+    let slow = server(v, Duration::from_millis(50));
+    let mut client = slow.connect();
+    client.send(&HEADER[..5]);
+    client.expect_reset();
+    assert!(slow.guests.lock().expect("not poisoned").is_empty());
+    assert_eq!(slow.stop().closed_for(Closed::ByProtocol("")), 1);
+
+    let stopping = server(v, Duration::from_secs(60));
+    let mut client = stopping.connect();
+    client.send(&HEADER[..5]);
+    let record = stopping.record.clone();
+    record.until("accepted", |_| stopping.running.counters().open == 1);
+    let stops = std::thread::spawn(move || stopping.stop());
+    client.expect_end();
+    drop(client);
+    let counters = stops.join().expect("stopped");
+    assert_eq!((counters.open, counters.closed_total()), (0, 1));
+}
