@@ -140,6 +140,7 @@ impl Protocol for Part {
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         cx.dial(Dial::to(self.to));
+        cx.link.write(b"dialled twice");
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
@@ -379,6 +380,7 @@ fn dial_from_opened_received_expired_and_closed(v: Variant) {
     let (listener, addr) = listener();
     let server = Server::start(v, Job::DialEverywhere, addr);
     let mut client = server.connect();
+    client.expect(b"dialled twice");
     let mut upstream: Vec<_> = (0..2).map(|_| accept(&listener)).collect();
     client.send(b"?");
     upstream.push(accept(&listener));
@@ -407,7 +409,7 @@ fn dial_in_the_last_closed_is_made(v: Variant) {
     let (listener, addr) = listener();
     let server = Server::start(v, Job::DialEverywhere, addr);
     for _ in 0..10 {
-        drop(server.connect());
+        server.connect().expect(b"dialled twice");
         for _ in 0..3 {
             drop(accept(&listener));
         }
