@@ -44,7 +44,7 @@ impl Link<'_> {
     /// If `most` is more than 64 KiB or `fill` claims more than `most`.
     #[inline]
     pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
-        if self.may_queue(0) {
+        if self.may_queue(1) {
             self.state.out.write_with(most, &mut self.env.blocks, fill);
             if self.state.out.footprint() > self.state.hard {
                 return self.too_much();
@@ -393,7 +393,7 @@ impl Link<'_> {
 
     #[inline]
     fn may_queue(&mut self, len: usize) -> bool {
-        if !self.state.is_open() || self.state.writing != Writing::Open {
+        if !self.state.is_open() {
             return false;
         }
         if self.state.out.footprint() + len > self.state.hard {
@@ -403,8 +403,13 @@ impl Link<'_> {
         true
     }
 
+    /// There is no room for more, or more is not to be written: the limit is 0 then, so that a write
+    /// has one thing to look at.
     #[cold]
     fn too_much(&mut self) {
+        if self.state.writing != Writing::Open {
+            return;
+        }
         self.state.kill(Closed::OutputLimit);
         self.env.touch(self.state);
     }

@@ -109,6 +109,7 @@ pub(crate) struct State {
     pub(crate) wheel_ns: u64,
     pub(crate) low: u32,
     pub(crate) high: u32,
+    /// Output may not grow beyond this. 0 once this side writes no more: see `Link::may_queue`.
     pub(crate) hard: usize,
     /// The reason that `finish` records, where the loop itself suggested finishing.
     pub(crate) hint: Option<Closed>,
@@ -380,6 +381,7 @@ impl State {
             self.finish(why);
         } else if self.is_open() && self.writing == Writing::Open {
             self.writing = Writing::Ending;
+            self.hard = 0;
         }
     }
 

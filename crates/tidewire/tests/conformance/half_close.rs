@@ -39,6 +39,8 @@ impl Role for SaysAll {
             cx.link.finish_writing();
         }
         cx.link.write(b"in vain");
+        cx.link.write_with(10, |_| 10);
+        cx.link.write_shared(b"in vain"[..].into());
         assert!(cx.link.has_finished_writing() && !cx.link.is_closing());
         input.consume(input.len());
         Next::More
