@@ -3,7 +3,8 @@
 use super::parse::{integer, is, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::types::{Hash, score};
+use crate::types::Hash;
+use crate::types::extended::{Extended, Read};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("hset", -4, WRITE | MEMORY | FAST, Keys::ONE, hset),
@@ -159,22 +160,17 @@ fn hincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// In 64 bits, as INCRBYFLOAT.
 fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let by = super::parse::float(args[3])?;
-    if by.is_infinite() {
+    let by = Extended::parse(args[3]).ok_or(Error::NOT_FLOAT)?;
+    if by == Read::Infinity {
         return Err(Error::new("ERR value is NaN or Infinity"));
     }
     let sum = ctx.db.upsert(args[1], |hash: &mut Hash| {
-        let sum = match hash.get(args[2]) {
-            None => Ok(by),
-            Some(old) => match score::parse(old) {
-                None => Err(Error::new("ERR hash value is not a float")),
-                Some(old) if (old + by).is_finite() => Ok(old + by),
-                Some(_) => Err(Error::new("ERR increment would produce NaN or Infinity")),
-            },
+        let old = match hash.get(args[2]) {
+            None => Ok(Read::Number(Extended::ZERO)),
+            Some(old) => Extended::parse(old).ok_or(Error::new("ERR hash value is not a float")),
         };
-        let sum = sum.map(super::strings::long_format);
+        let sum = old.and_then(|old| super::strings::sum(old, by));
         if let Ok(sum) = &sum {
             hash.set(args[2], sum.as_bytes());
         }

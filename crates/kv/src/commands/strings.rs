@@ -4,7 +4,7 @@ use super::parse::{integer, is, range};
 use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::decimal;
 use crate::store::Deadline;
-use crate::types::score;
+use crate::types::extended::{Extended, Read};
 
 const PAIRS: Keys = Keys::Range {
     first: 1,
@@ -390,32 +390,25 @@ fn add(ctx: &mut Ctx<'_, '_>, key: &[u8], by: i64) -> Done {
     Ok(())
 }
 
-/// Redis adds in 80 bits where the machine has them, this in 64: sums of other than small binary
-/// fractions may differ from its in the last digits.
 fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let key = args[1];
-    let old = ctx.db.string(key)?;
-    let by = super::parse::float(args[2])?;
-    let old = old.map_or(Ok(0.0), super::parse::float)?;
-    let new = old + by;
-    if !new.is_finite() {
-        return Err(Error::new("ERR increment would produce NaN or Infinity"));
-    }
-    let text = long_format(new);
+    let old = match ctx.db.string(key)? {
+        None => Read::Number(Extended::ZERO),
+        Some(old) => Extended::parse(old).ok_or(Error::NOT_FLOAT)?,
+    };
+    let by = Extended::parse(args[2]).ok_or(Error::NOT_FLOAT)?;
+    let text = sum(old, by)?;
     put(ctx, key, text.as_bytes(), Deadline::Keep);
     ctx.reply.bulk(text.as_bytes());
     Ok(())
 }
 
-/// A number without an exponent and with at most 17 digits behind the point.
-pub(super) fn long_format(x: f64) -> String {
-    if x == 0.0 {
-        return "0".to_string();
-    }
-    let shortest = score::format(x);
-    if shortest.contains(['e', 'E']) {
-        let text = format!("{x:.17}");
-        return text.trim_end_matches('0').trim_end_matches('.').to_string();
-    }
-    shortest
+/// The text of a sum in 80 bits.
+pub(super) fn sum(old: Read, by: Read) -> Result<String, Error> {
+    let sum = match (old, by) {
+        (Read::Number(old), Read::Number(by)) => old.plus(by),
+        _ => None,
+    };
+    sum.map(Extended::to_text)
+        .ok_or(Error::new("ERR increment would produce NaN or Infinity"))
 }

@@ -336,7 +336,7 @@ fn score_bound(arg: &[u8]) -> Result<Bound<f64>, Error> {
         [b'(', rest @ ..] => (rest, true),
         _ => (arg, false),
     };
-    let score = score::parse(text).ok_or(Error::new("ERR min or max is not a float"))?;
+    let score = score::parse_bound(text).ok_or(Error::new("ERR min or max is not a float"))?;
     Ok(if open {
         Bound::Excluded(score)
     } else {

@@ -113,22 +113,28 @@ impl Hash {
         }
     }
 
-    /// Gives a field a value; whether it is new.
+    /// Gives a field a value; whether it is new. A field that is there keeps its place among the
+    /// others of a small hash.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        if let Form::Table(table) = &mut self.form {
-            return table.insert(Pair::new(field, value)).is_none();
-        }
-        let old = self.remove(field);
         if let Form::Packed(packed) = &mut self.form {
-            if packed.len() / 2 < FIELDS && field.len() <= LENGTH && value.len() <= LENGTH {
-                packed.insert(packed.len(), field);
-                packed.insert(packed.len(), value);
-            } else {
-                self.spread();
+            let at = find(packed, field);
+            let fits = value.len() <= LENGTH;
+            match at {
+                Some(at) if fits => {
+                    packed.replace(at + 1, value);
+                    return false;
+                }
+                None if fits && packed.len() / 2 < FIELDS && field.len() <= LENGTH => {
+                    packed.insert(packed.len(), field);
+                    packed.insert(packed.len(), value);
+                    return true;
+                }
+                _ => self.spread(),
             }
         }
+        let mut old = None;
         if let Form::Table(table) = &mut self.form {
-            table.insert(Pair::new(field, value));
+            old = table.insert(Pair::new(field, value));
         }
         old.is_none()
     }
@@ -212,6 +218,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn fields_of_a_small_hash_keep_their_order() {
+        let mut hash = Hash::default();
+        for field in [b"a", b"b", b"c"] {
+            assert!(hash.set(field, b"1"));
+        }
+        assert!(!hash.set(b"a", b"longer"));
+        assert!(!hash.set(b"b", b""));
+        let all: Vec<_> = hash.iter().collect();
+        assert_eq!(
+            all,
+            [(&b"a"[..], &b"longer"[..]), (b"b", b""), (b"c", b"1")]
+        );
+        assert!(!hash.set(b"b", &[b'x'; 65]));
+        assert_eq!((hash.encoding(), hash.len()), ("hashtable", 3));
+    }
 
     proptest! {
         #[test]

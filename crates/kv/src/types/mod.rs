@@ -1,8 +1,11 @@
 //! The data structures behind the values of keys: plain data, no locks, no clock.
 
+mod big;
+pub mod extended;
 pub mod glob;
 mod hash;
 mod list;
+mod number_text;
 mod packed;
 mod row;
 mod sample;

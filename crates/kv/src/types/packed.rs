@@ -54,6 +54,15 @@ impl Packed {
         self.ends[at + 1..].iter_mut().for_each(|end| *end += more);
     }
 
+    /// Puts another element in the place of one.
+    pub(super) fn replace(&mut self, at: usize, element: &[u8]) {
+        let span = self.span(at);
+        let more = element.len() as i64 - span.len() as i64;
+        self.bytes.splice(span, element.iter().copied());
+        let moved = |end: &mut u32| *end = (i64::from(*end) + more) as u32;
+        self.ends[at..].iter_mut().for_each(moved);
+    }
+
     pub(super) fn remove(&mut self, at: usize) -> Vec<u8> {
         let span = self.span(at);
         let less = span.len() as u32;

@@ -1,5 +1,7 @@
 //! Scores of sorted sets, and doubles in general, as text.
 
+use super::number_text::{Text, hexadecimal, split};
+
 /// Whole numbers up to here are written as such: those that cannot leave 64 bits.
 const WHOLE: f64 = (i64::MAX / 2) as f64;
 
@@ -48,12 +50,88 @@ pub fn plain(x: f64) -> String {
     x.to_string()
 }
 
-/// A decimal number or an infinity; not a NaN. One that is too big for 64 bits is none.
+/// A number, decimal or hexadecimal, or an infinity; not a NaN, nor one that is too big or too small
+/// for 64 bits.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<f64> {
-    let x: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let says_infinity = || text.iter().any(|b| matches!(b, b'n' | b'N'));
-    (x.is_finite() || !x.is_nan() && says_infinity()).then_some(x)
+    let (x, exact) = read(text)?;
+    exact.then_some(x)
+}
+
+/// As [`parse`], with all that C's `strtod` forgives: blanks in front, nothing at all, which is zero,
+/// and numbers out of range, which are infinite or zero. So bounds of ranges are read.
+#[must_use]
+pub fn parse_bound(text: &[u8]) -> Option<f64> {
+    match without_blanks(text) {
+        [] => Some(0.0),
+        text => Some(read(text)?.0),
+    }
+}
+
+/// As [`parse_bound`], but a number that is out of range is none. So SORT reads elements.
+#[must_use]
+pub fn parse_weight(text: &[u8]) -> Option<f64> {
+    match without_blanks(text) {
+        [] => Some(0.0),
+        text => parse(text),
+    }
+}
+
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let is_blank = |b: &u8| matches!(b, b' ' | 9..=13);
+    let blanks = text.iter().take_while(|b| is_blank(b)).count();
+    &text[blanks..]
+}
+
+/// The number, and whether it is in range.
+fn read(text: &[u8]) -> Option<(f64, bool)> {
+    let (negative, number) = split(text)?;
+    match number {
+        Text::Infinity => Some((signed(f64::INFINITY, negative), true)),
+        Text::Hexadecimal(text) => {
+            let hex = hexadecimal(text)?;
+            // One bit more behind more than 64 tips ties, and nothing else.
+            let x = (hex.mantissa | u128::from(hex.sticky)) as f64;
+            let x = scaled(x, hex.exponent);
+            let exact = x.is_finite() && (x != 0.0 || hex.mantissa == 0);
+            Some((signed(x, negative), exact))
+        }
+        Text::Decimal(text) => {
+            let x: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+            // A second sign would be read.
+            if !text.first()?.is_ascii_digit() && text[0] != b'.' {
+                return None;
+            }
+            let is_zero = || {
+                let digits = text.iter().take_while(|b| !matches!(b, b'e' | b'E'));
+                !digits.into_iter().any(|b| (b'1'..=b'9').contains(b))
+            };
+            let exact = x.is_finite() && (x != 0.0 || is_zero());
+            Some((signed(x, negative), exact))
+        }
+    }
+}
+
+fn signed(x: f64, negative: bool) -> f64 {
+    if negative { -x } else { x }
+}
+
+/// A number times two to the power of an exponent, in steps that are exact until the last.
+fn scaled(mut x: f64, mut exponent: i32) -> f64 {
+    const STEP: i32 = 1000;
+    while exponent > STEP && x.is_finite() && x != 0.0 {
+        x *= 2f64.powi(STEP);
+        exponent -= STEP;
+    }
+    while exponent < -STEP && x != 0.0 {
+        x *= 2f64.powi(-STEP);
+        exponent += STEP;
+    }
+    if x == 0.0 {
+        x
+    } else {
+        x * 2f64.powi(exponent.clamp(-STEP, STEP))
+    }
 }
 
 #[cfg(test)]
@@ -82,9 +160,42 @@ mod tests {
         }
         assert_eq!(parse(b"nan"), None);
         assert_eq!(parse(b"+Inf"), Some(f64::INFINITY));
-        for none in ["", " 1", "1 ", "0x1", "1e400", "-1e400", "--1", "+-1", "e1"] {
+        for none in [
+            "", " 1", "1 ", "0x", "1e400", "-1e400", "--1", "+-1", "e1", "1e-400", "0x1p5000",
+            "infx",
+        ] {
             assert_eq!(parse(none.as_bytes()), None, "{none}");
         }
+        for (text, x) in [
+            ("0x10", 16.0),
+            ("-0X1.8p1", -3.0),
+            ("0x.1", 0.0625),
+            ("0x1p-1074", 5e-324),
+            ("0x10000000000000.8", 4503599627370496.0),
+            (
+                "0x10000000000000.80000000000000000000000000000001",
+                4503599627370497.0,
+            ),
+            ("0e-999", 0.0),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(x), "{text}");
+        }
+        for (text, x) in [
+            ("", 0.0),
+            (" 1", 1.0),
+            ("1e400", f64::INFINITY),
+            ("-1e-400", 0.0),
+            ("0x2", 2.0),
+        ] {
+            assert_eq!(parse_bound(text.as_bytes()), Some(x), "{text}");
+        }
+        for none in ["1 ", "nan", "x"] {
+            assert_eq!(parse_bound(none.as_bytes()), None, "{none}");
+        }
+        assert_eq!(
+            (parse_weight(b""), parse_weight(b"1e400")),
+            (Some(0.0), None)
+        );
         assert_eq!(plain(1e20), "100000000000000000000");
     }
 }

@@ -185,6 +185,40 @@ fn float(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
+/// A number as INCRBYFLOAT takes them: with more digits and a wider range than 64 bits have.
+fn long_float(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &[
+        "18446744073709551615",
+        "-18446744073709551616",
+        "1e4932",
+        "-1.1e4932",
+        "1e5000",
+        "1e-4950",
+        "1e-4940",
+        "1e-5000",
+        "0x1p-3",
+        "-0X1.8p70",
+        "0x",
+        "0x1.8",
+        "",
+        " 1",
+        "1e",
+        "0.00000000000000000500000000000000000001",
+        "0.000000000000000005",
+    ];
+    let sign = if rng.bool() { "" } else { "-" };
+    match rng.u8(..8) {
+        0 => float(rng),
+        1 => any(rng, ODD),
+        2 => rng.i64(..).to_string().into_bytes(),
+        3 => format!("{sign}{}.{}", rng.u64(..), rng.u64(..)).into_bytes(),
+        4 => format!("{sign}{}e{}", rng.u128(..), rng.i32(-60..40)).into_bytes(),
+        5 => format!("{sign}{}e{}", rng.u64(..), rng.i32(-5000..5000)).into_bytes(),
+        6 => format!("{sign}0.{}", rng.u32(..1000)).into_bytes(),
+        _ => format!("{sign}{}.{}", rng.u32(..100), rng.u32(..100)).into_bytes(),
+    }
+}
+
 fn integer(rng: &mut Rng) -> Vec<u8> {
     const ODD: &[&str] = &[
         "9223372036854775807",
@@ -254,6 +288,7 @@ fn word(class: u8, rng: &mut Rng, args: &mut Args) {
         // Too big to be one; as a bound it is infinite in Redis.
         b'x' if rng.u8(..) == 0 => b"1e400".to_vec(),
         b'x' => float(rng),
+        b'f' => long_float(rng),
         // A weight.
         b'w' if rng.u8(..) < 16 => any(rng, &["x", "inf", "-inf", "nan", ""]),
         b'w' => (f64::from(rng.i8(..)) / 8.0).to_string().into_bytes(),

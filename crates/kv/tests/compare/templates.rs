@@ -22,7 +22,8 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "(GETRANGE|SUBSTR) $t $i $i",
     "(INCR|DECR) $t",
     "(INCRBY|DECRBY) $t $i",
-    "INCRBYFLOAT $t $x",
+    "INCRBYFLOAT $t $f",
+    "INCRBYFLOAT $t $f",
     "SETBIT $t $r (0|1|2)",
     "GETBIT $t $r",
     "BITCOUNT $t [$d $d [(BYTE|BIT)]]",
@@ -58,7 +59,7 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "HDEL $h {$m}",
     "(HEXISTS|HSTRLEN) $h $m",
     "HINCRBY $h $m $i",
-    "HINCRBYFLOAT $h $m $x",
+    "HINCRBYFLOAT $h $m $f",
     "HRANDFIELD $h [$d [WITHVALUES]]",
     "HSCAN $h 0 COUNT 100000 [MATCH $g]",
     // Lists.
