@@ -88,10 +88,10 @@ impl Reply {
 
     /// An error: its code and text, for example `ERR syntax error`. Line breaks become spaces.
     #[cold]
-    pub fn error(&mut self, text: &str) {
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.buf.push(b'-');
         let clean = |b| if matches!(b, b'\r' | b'\n') { b' ' } else { b };
-        self.buf.extend(text.bytes().map(clean));
+        self.buf.extend(text.as_ref().iter().copied().map(clean));
         self.line_end();
     }
 

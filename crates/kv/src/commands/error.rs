@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-/// An error reply: its code and text, without the leading `-`.
+/// An error reply: its code and text, without the leading `-`. The text may repeat what was sent, which
+/// may be any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub Cow<'static, str>);
+pub struct Error(pub Cow<'static, [u8]>);
 
 /// The text of [`Error::OUT_OF_MEMORY`].
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -40,21 +41,38 @@ impl Error {
     /// An error with a fixed text.
     #[must_use]
     pub const fn new(text: &'static str) -> Error {
-        Error(Cow::Borrowed(text))
+        Error(Cow::Borrowed(text.as_bytes()))
+    }
+
+    /// An error with a text made for it.
+    #[cold]
+    #[must_use]
+    pub fn text(text: String) -> Error {
+        Error(text.into_bytes().into())
+    }
+
+    /// An error that repeats what was sent, up to its first zero byte as Redis does.
+    #[cold]
+    #[must_use]
+    pub fn quoting(before: &str, sent: &[u8], after: &str) -> Error {
+        let sent = sent.split(|byte| *byte == 0).next().unwrap_or_default();
+        Error([before.as_bytes(), sent, after.as_bytes()].concat().into())
     }
 
     /// A wrong number of arguments for this command.
     #[cold]
     #[must_use]
     pub fn arity(name: &str) -> Error {
-        Error(format!("ERR wrong number of arguments for '{name}' command").into())
+        Error::text(format!(
+            "ERR wrong number of arguments for '{name}' command"
+        ))
     }
 
     /// A time to live that cannot be, for this command.
     #[cold]
     #[must_use]
     pub fn expire_time(name: &str) -> Error {
-        Error(format!("ERR invalid expire time in '{name}' command").into())
+        Error::text(format!("ERR invalid expire time in '{name}' command"))
     }
 }
 

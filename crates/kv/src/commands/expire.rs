@@ -35,10 +35,7 @@ impl Conditions {
                 () if is(arg, "xx") => c.some = true,
                 () if is(arg, "gt") => c.later = true,
                 () if is(arg, "lt") => c.sooner = true,
-                () => {
-                    let arg = String::from_utf8_lossy(arg);
-                    return Err(Error(format!("ERR Unsupported option {arg}").into()));
-                }
+                () => return Err(Error::quoting("ERR Unsupported option ", arg, "")),
             }
         }
         if c.none && (c.some || c.later || c.sooner) {

@@ -1,6 +1,7 @@
 //! Commands about keys of any type, and about whole databases.
 
 use super::parse::{integer, is, parse_integer};
+use super::subcommands::{self, Subcommands};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::{Deadline, Value, ValueRef};
 use crate::types::glob;
@@ -27,6 +28,18 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("dump", 2, READ, Keys::None, unsupported),
     Spec::new("restore", -4, WRITE, Keys::None, unsupported),
 ];
+
+/// The subcommands of OBJECT.
+pub(crate) const OBJECT: Subcommands = &[
+    ("encoding", 3),
+    ("freq", 3),
+    ("help", 2),
+    ("idletime", 3),
+    ("refcount", 3),
+];
+
+/// The subcommands of MEMORY.
+pub(crate) const MEMORY_COMMANDS: Subcommands = &[("help", 2), ("usage", -3)];
 
 fn del(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let n = args[1..].iter().filter(|key| ctx.db.remove(key)).count();
@@ -252,8 +265,8 @@ fn swapdb(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn object(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let sub = args[1];
-    if is(sub, "help") && args.len() == 2 {
+    let sub = subcommands::check("object", OBJECT, args)?;
+    if sub == "help" {
         let lines = [
             "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "ENCODING <key>",
@@ -271,21 +284,16 @@ fn object(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         lines.iter().for_each(|line| ctx.reply.simple(line));
         return Ok(());
     }
-    let known = ["encoding", "refcount", "idletime", "freq"];
-    let Some(sub) = known.into_iter().find(|name| is(sub, name)) else {
-        return Err(unknown_subcommand("OBJECT", sub));
-    };
-    let [_, _, key] = args else {
-        return Err(Error::arity(&format!("object|{sub}")));
-    };
-    let Some(value) = ctx.db.peek_value(key) else {
+    let Some(value) = ctx.db.peek_value(args[2]) else {
         ctx.reply.null();
         return Ok(());
     };
     match sub {
         "encoding" => ctx.reply.bulk(encoding(value).as_bytes()),
         "refcount" => ctx.reply.integer(1),
-        "idletime" => ctx.reply.integer(ctx.db.idle_s(key).unwrap_or(0) as i64),
+        "idletime" => ctx
+            .reply
+            .integer(ctx.db.idle_s(args[2]).unwrap_or(0) as i64),
         _ => {
             return Err(Error::new(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
@@ -312,8 +320,17 @@ fn encoding(value: ValueRef<'_>) -> &'static str {
 }
 
 fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    if !is(args[1], "usage") {
-        return Err(unknown_subcommand("MEMORY", args[1]));
+    if subcommands::check("memory", MEMORY_COMMANDS, args)? == "help" {
+        let lines = [
+            "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "USAGE <key> [SAMPLES <count>]",
+            "    Return memory in bytes used by <key> and its value.",
+            "HELP",
+            "    Print this help.",
+        ];
+        ctx.reply.array(lines.len());
+        lines.iter().for_each(|line| ctx.reply.simple(line));
+        return Ok(());
     }
     match args {
         [_, _, _] => {}
@@ -322,7 +339,6 @@ fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
                 return Err(Error::SYNTAX);
             }
         }
-        [_, _] => return Err(Error::arity("memory|usage")),
         _ => return Err(Error::SYNTAX),
     }
     match ctx.db.bytes(args[2]) {
@@ -332,14 +348,10 @@ fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-fn unknown_subcommand(command: &str, sub: &[u8]) -> Error {
-    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
-    Error(format!("ERR unknown subcommand '{sub}'. Try {command} HELP.").into())
-}
-
 fn unsupported(_: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let name = String::from_utf8_lossy(args[0]);
-    Err(Error(
-        format!("ERR {name} is not supported by this server").into(),
+    Err(Error::quoting(
+        "ERR ",
+        args[0],
+        " is not supported by this server",
     ))
 }

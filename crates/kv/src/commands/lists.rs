@@ -240,7 +240,7 @@ fn lpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         };
         let value_of = |what: &str| {
             let n = integer(value).ok().and_then(|n| usize::try_from(n).ok());
-            n.ok_or_else(|| Error(format!("ERR {what} can't be negative").into()))
+            n.ok_or_else(|| Error::text(format!("ERR {what} can't be negative")))
         };
         match () {
             () if is(name, "rank") => {

@@ -36,7 +36,7 @@ mod bits;
 mod error;
 mod expire;
 mod hashes;
-mod keys;
+pub(crate) mod keys;
 mod lists;
 pub mod parse;
 mod popping;
@@ -45,6 +45,7 @@ mod sets;
 mod sort;
 mod spec;
 mod strings;
+pub(crate) mod subcommands;
 mod zsets;
 
 use std::sync::LazyLock;

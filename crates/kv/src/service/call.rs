@@ -9,6 +9,7 @@ use super::conn::RespConn;
 use super::session::Session;
 use super::shared::Here;
 use super::table;
+use crate::commands::{Error, subcommands};
 use crate::reply::Reply;
 
 /// What became of a command.
@@ -40,24 +41,16 @@ impl Call<'_, '_> {
     }
 
     pub(crate) fn arity_error(&mut self) {
-        let name = String::from_utf8_lossy(self.args[0]).to_ascii_lowercase();
-        self.reply.error(&arity_error(&name));
+        let name = self.args[0].to_ascii_lowercase();
+        let text = Error::quoting("ERR wrong number of arguments for '", &name, "' command");
+        self.reply.error(text.0);
     }
 
-    /// For a subcommand that did not match: unknown, or known with other arguments.
-    pub(crate) fn subcommand_error(&mut self, known: &[&str]) {
-        let command = String::from_utf8_lossy(self.args[0]).into_owned();
-        let sub = String::from_utf8_lossy(self.args[1]).into_owned();
-        let lower = sub.to_ascii_lowercase();
-        if known.contains(&lower.as_str()) {
-            let name = format!("{}|{lower}", command.to_ascii_lowercase());
-            return self.reply.error(&arity_error(&name));
-        }
-        let sub: String = sub.chars().take(128).collect();
-        self.reply.error(&format!(
-            "ERR unknown subcommand '{sub}'. Try {} HELP.",
-            command.to_ascii_uppercase()
-        ));
+    /// For a subcommand that there is, with arguments that it does not take.
+    pub(crate) fn subcommand_error(&mut self, command: &str) {
+        let or = " or wrong number of arguments for";
+        let error = subcommands::unknown(command, self.args[1], or);
+        self.reply.error(error.0);
     }
 
     pub(crate) fn help(&mut self, lines: &[&str]) {
@@ -74,7 +67,7 @@ impl Call<'_, '_> {
         let name = table::table().name(id as u16);
         let runs = self.args[0].eq_ignore_ascii_case(name.as_bytes());
         match self.args.get(1) {
-            Some(sub) if runs && table::table().has_subcommands(id as u16) => {
+            Some(sub) if runs && table::table().entry(id as u16).has_subcommands() => {
                 format!(
                     "{name}|{}",
                     String::from_utf8_lossy(sub).to_ascii_lowercase()
@@ -85,31 +78,28 @@ impl Call<'_, '_> {
     }
 }
 
-/// The error for a wrong number of arguments.
-pub(crate) fn arity_error(name: &str) -> String {
-    format!("ERR wrong number of arguments for '{name}' command")
-}
-
 /// The error for a command nobody knows; repeats some of what was sent.
 #[cold]
-pub(crate) fn unknown_command(args: &[&[u8]]) -> String {
-    let shown = |text: &[u8], most: usize| {
-        let text = &text[..text.len().min(most)];
-        let text = String::from_utf8_lossy(text);
-        text.replace(['\r', '\n'], " ")
-    };
-    let mut message = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        shown(args[0], 128)
-    );
-    let mut left = 128;
+pub(crate) fn unknown_command(args: &[&[u8]]) -> Error {
+    /// Bytes that are repeated, of the name and of all arguments.
+    const SHOWN: usize = 128;
+    let mut shown = Vec::new();
     for arg in &args[1..] {
-        if left == 0 {
+        if shown.len() >= SHOWN {
             break;
         }
-        let text = shown(arg, left);
-        left = left.saturating_sub(text.len() + 3);
-        message.push_str(&format!("'{text}' "));
+        let left = SHOWN - shown.len();
+        let arg = arg.split(|byte| *byte == 0).next().unwrap_or_default();
+        shown.extend_from_slice(b"'");
+        shown.extend_from_slice(&arg[..arg.len().min(left)]);
+        shown.extend_from_slice(b"' ");
     }
-    message
+    let name = &args[0][..args[0].len().min(SHOWN)];
+    let mut error = Error::quoting(
+        "ERR unknown command '",
+        name,
+        "', with args beginning with: ",
+    );
+    error.0.to_mut().extend_from_slice(&shown);
+    error
 }

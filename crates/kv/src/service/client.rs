@@ -8,6 +8,8 @@ use super::clients::Card;
 use super::message::Message;
 use super::session::Replies;
 use super::table;
+use crate::commands::Error;
+use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
 use crate::reply::Proto;
 
@@ -45,6 +47,28 @@ const HELP: &[&str] = &[
     "    Unblock a client that waits in a blocking command.",
     "UNPAUSE",
     "    End a pause.",
+];
+
+/// The subcommands of CLIENT.
+pub(super) const SUBCOMMANDS: Subcommands = &[
+    ("caching", 3),
+    ("getname", 2),
+    ("getredir", 2),
+    ("help", 2),
+    ("id", 2),
+    ("info", 2),
+    ("kill", -3),
+    ("list", -2),
+    ("no-evict", 3),
+    ("no-touch", 3),
+    ("pause", -3),
+    ("reply", 3),
+    ("setinfo", 4),
+    ("setname", 3),
+    ("tracking", -3),
+    ("trackinginfo", 2),
+    ("unblock", -3),
+    ("unpause", 2),
 ];
 
 /// Runs CLIENT.
@@ -114,26 +138,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
              or OPTOUT mode enabled",
         ),
         (b"help", 2) => call.help(HELP),
-        _ => call.subcommand_error(&[
-            "id",
-            "getname",
-            "setname",
-            "setinfo",
-            "info",
-            "list",
-            "kill",
-            "no-evict",
-            "no-touch",
-            "reply",
-            "pause",
-            "unpause",
-            "unblock",
-            "getredir",
-            "trackinginfo",
-            "tracking",
-            "caching",
-            "help",
-        ]),
+        _ => call.subcommand_error("client"),
     }
     Flow::Done
 }
@@ -161,17 +166,14 @@ fn set_name(call: &mut Call<'_, '_>) {
 
 fn set_info(call: &mut Call<'_, '_>) {
     let (option, value) = (call.args[2], call.args[3]);
-    let shown = String::from_utf8_lossy(option).into_owned();
     let is_name = option.eq_ignore_ascii_case(b"lib-name");
     if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
-        return call
-            .reply
-            .error(&format!("ERR Unrecognized option '{shown}'"));
+        let error = Error::quoting("ERR Unrecognized option '", option, "'");
+        return call.reply.error(error.0);
     }
     if !is_printable(value) {
-        return call.reply.error(&format!(
-            "ERR {shown} cannot contain spaces, newlines or special characters."
-        ));
+        let why = " cannot contain spaces, newlines or special characters.";
+        return call.reply.error(Error::quoting("ERR ", option, why).0);
     }
     let mut names = call.card.names();
     if is_name {
@@ -231,9 +233,8 @@ fn kind_filter(call: &mut Call<'_, '_>, kind: &[u8]) -> Option<Filter> {
         b"pubsub" => Box::new(|card| card.is_subscriber()),
         b"master" | b"replica" | b"slave" => Box::new(|_| false),
         _ => {
-            let shown = String::from_utf8_lossy(kind);
-            call.reply
-                .error(&format!("ERR Unknown client type '{shown}'"));
+            let error = Error::quoting("ERR Unknown client type '", kind, "'");
+            call.reply.error(error.0);
             return None;
         }
     })
@@ -276,7 +277,10 @@ fn kill(call: &mut Call<'_, '_>) {
                 filters.push(Box::new(move |_| ours));
             }
             b"user" if text == "default" => {}
-            b"user" => return call.reply.error(&format!("ERR No such user '{text}'")),
+            b"user" => {
+                let error = Error::quoting("ERR No such user '", value, "'");
+                return call.reply.error(error.0);
+            }
             b"maxage" => match parse_integer(value) {
                 Some(age) if age > 0 => {
                     let now = call.now_ms();

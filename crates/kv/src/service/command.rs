@@ -2,6 +2,7 @@
 
 use super::call::{Call, Flow};
 use super::table::{Entry, table};
+use crate::commands::subcommands::Subcommands;
 use crate::reply::Reply;
 use crate::types::glob;
 
@@ -21,6 +22,17 @@ const HELP: &[&str] = &[
     "    Return details about commands.",
     "LIST [FILTERBY (MODULE|ACLCAT|PATTERN) <value>]",
     "    Return the names of commands.",
+];
+
+/// The subcommands of COMMAND.
+pub(super) const SUBCOMMANDS: Subcommands = &[
+    ("count", 2),
+    ("docs", -2),
+    ("getkeys", -3),
+    ("getkeysandflags", -3),
+    ("help", 2),
+    ("info", -2),
+    ("list", -2),
 ];
 
 /// Runs COMMAND.
@@ -84,15 +96,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
         (b"getkeys", args @ [_, ..]) => keys(call, args, false),
         (b"getkeysandflags", args @ [_, ..]) => keys(call, args, true),
         (b"help", []) => call.help(HELP),
-        _ => call.subcommand_error(&[
-            "count",
-            "info",
-            "docs",
-            "list",
-            "getkeys",
-            "getkeysandflags",
-            "help",
-        ]),
+        _ => call.subcommand_error("command"),
     }
     Flow::Done
 }

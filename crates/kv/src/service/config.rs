@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
 use super::shared::Shared;
+use crate::commands::Error;
+use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
 use crate::store::Policy;
 use crate::types::glob;
@@ -189,6 +191,15 @@ const LIVE: &[Live] = &[
     },
 ];
 
+/// The subcommands of CONFIG.
+pub(super) const SUBCOMMANDS: Subcommands = &[
+    ("get", -3),
+    ("help", 2),
+    ("resetstat", 2),
+    ("rewrite", 2),
+    ("set", -4),
+];
+
 /// Runs CONFIG.
 pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
@@ -204,7 +215,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
             .reply
             .error("ERR The server is running without a config file"),
         (b"help", []) => call.help(HELP),
-        _ => call.subcommand_error(&["get", "set", "resetstat", "rewrite", "help"]),
+        _ => call.subcommand_error("config"),
     }
     Flow::Done
 }
@@ -228,19 +239,20 @@ fn get(call: &mut Call<'_, '_>, patterns: &[&[u8]]) {
 fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
     let mut changes: Vec<(&str, Write, String)> = Vec::new();
     for pair in pairs.chunks(2) {
-        let given = String::from_utf8_lossy(pair[0]).to_ascii_lowercase();
+        // Names that are none are told as they were sent.
+        let given = pair[0].to_ascii_lowercase();
+        let given = std::str::from_utf8(&given).unwrap_or_default();
         let failed = |why: &str| {
             format!("ERR CONFIG SET failed (possibly related to argument '{given}') - {why}")
         };
         let live = LIVE.iter().find(|live| live.name == given);
         let known = live.is_some() || FIXED.iter().any(|(name, _)| *name == given);
         let (true, Some(value)) = (known, pair.get(1)) else {
-            return call.reply.error(&format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{given}'"
-            ));
+            let what = "ERR Unknown option or number of arguments for CONFIG SET - '";
+            return call.reply.error(Error::quoting(what, pair[0], "'").0);
         };
         let value = String::from_utf8_lossy(value).into_owned();
-        if FIXED.contains(&(given.as_str(), value.as_str())) {
+        if FIXED.contains(&(given, value.as_str())) {
             continue;
         }
         let Some((live, write)) = live.and_then(|live| Some((live, live.write?))) else {

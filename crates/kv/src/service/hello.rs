@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::call::{Call, Flow};
 use super::client::{proto_number, rename};
 use super::session::{Replies, Session};
+use crate::commands::Error;
 use crate::number::parse_integer;
 use crate::reply::Proto;
 
@@ -49,9 +50,8 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
                 rest = more;
             }
             _ => {
-                let option = String::from_utf8_lossy(option);
-                call.reply
-                    .error(&format!("ERR Syntax error in HELLO option '{option}'"));
+                let error = Error::quoting("ERR Syntax error in HELLO option '", option, "'");
+                call.reply.error(error.0);
                 return Flow::Done;
             }
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::call::{Call, Flow};
+use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
 
 pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
@@ -74,10 +75,13 @@ pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {
             "SLEEP <seconds>",
             "    Hold this connection's next command back.",
         ]),
-        _ => call.subcommand_error(&["set-active-expire", "sleep", "help"]),
+        _ => call.subcommand_error("debug"),
     }
     Flow::Done
 }
+
+/// The subcommands of SLOWLOG.
+pub(super) const SLOWLOG: Subcommands = &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)];
 
 pub(super) fn slowlog(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
@@ -126,10 +130,20 @@ pub(super) fn slowlog(call: &mut Call<'_, '_>) -> Flow {
             "RESET",
             "    Empty the slow log.",
         ]),
-        _ => call.subcommand_error(&["get", "len", "reset", "help"]),
+        _ => call.subcommand_error("slowlog"),
     }
     Flow::Done
 }
+
+/// The subcommands of LATENCY.
+pub(super) const LATENCY: Subcommands = &[
+    ("doctor", 2),
+    ("help", 2),
+    ("histogram", -2),
+    ("history", 3),
+    ("latest", 2),
+    ("reset", -2),
+];
 
 /// Latencies are not sampled: there is never anything to tell.
 pub(super) fn latency(call: &mut Call<'_, '_>) -> Flow {
@@ -148,10 +162,13 @@ pub(super) fn latency(call: &mut Call<'_, '_>) -> Flow {
             "RESET [<event> ...]",
             "    Forget what there is not.",
         ]),
-        _ => call.subcommand_error(&["latest", "history", "reset", "histogram", "doctor", "help"]),
+        _ => call.subcommand_error("latency"),
     }
     Flow::Done
 }
+
+/// The subcommands of ACL.
+pub(super) const ACL: Subcommands = &[("help", 2), ("users", 2), ("whoami", 2)];
 
 /// There is one user, with or without a password.
 pub(super) fn acl(call: &mut Call<'_, '_>) -> Flow {
@@ -169,7 +186,7 @@ pub(super) fn acl(call: &mut Call<'_, '_>) -> Flow {
             "WHOAMI",
             "    Return the current connection's user name.",
         ]),
-        _ => call.subcommand_error(&["whoami", "users", "help"]),
+        _ => call.subcommand_error("acl"),
     }
     Flow::Done
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
 use super::pubsub::{InboxFull, Kind, notice};
+use crate::commands::subcommands::Subcommands;
 
 const HELP: &[&str] = &[
     "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -144,6 +145,16 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     }
 }
 
+/// The subcommands of PUBSUB.
+pub(super) const SUBCOMMANDS: Subcommands = &[
+    ("channels", -2),
+    ("help", 2),
+    ("numpat", 2),
+    ("numsub", -2),
+    ("shardchannels", -2),
+    ("shardnumsub", -2),
+];
+
 pub(super) fn pubsub(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
     let shared = call.shared.clone();
@@ -158,14 +169,7 @@ pub(super) fn pubsub(call: &mut Call<'_, '_>) -> Flow {
         (b"shardnumsub", names) => counts(call, Kind::Shard, names),
         (b"numpat", []) => call.reply.integer(shared.hub.count(Kind::Pattern) as i64),
         (b"help", []) => call.help(HELP),
-        _ => call.subcommand_error(&[
-            "channels",
-            "shardchannels",
-            "numsub",
-            "shardnumsub",
-            "numpat",
-            "help",
-        ]),
+        _ => call.subcommand_error("pubsub"),
     }
     Flow::Done
 }

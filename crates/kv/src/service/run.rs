@@ -6,12 +6,12 @@ use std::time::Duration;
 use tidewire::Cx;
 
 use super::batch::Batch;
-use super::call::{Call, Flow, arity_error, unknown_command};
+use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
 use super::session::Replies;
 use super::slowlog::{Slow, shortened};
 use super::table::{Entry, What, When};
-use crate::commands::{BRIEF, FAST};
+use crate::commands::{BRIEF, Error, FAST};
 use crate::reply::{Proto, Reply};
 use crate::store::Ran;
 
@@ -45,7 +45,10 @@ impl RespConn {
             return self.reject(None, &unknown_command(args), reply, cx);
         };
         if !entry.takes(args.len()) {
-            return self.reject(Some(entry), &arity_error(entry.name), reply, cx);
+            return self.reject(Some(entry), &Error::arity(entry.name), reply, cx);
+        }
+        if let Err(error) = entry.check_subcommand(args) {
+            return self.reject(Some(entry), &error, reply, cx);
         }
         if (!self.session.is_plain() || batch.shared.may_be_paused())
             && let Some(outcome) = self.intercept(entry, batch, args, reply, cx)
@@ -54,7 +57,9 @@ impl RespConn {
         }
         let outcome = self.run_now(entry, batch, args, reply, cx);
         if self.session.replies != Replies::On && outcome != Outcome::Later {
-            self.silence(reply, start);
+            // Confirmations of subscriptions are messages, and those are always heard.
+            let kept = if entry.confirms() { reply.len() } else { start };
+            self.silence(reply, kept);
         }
         outcome
     }
@@ -183,9 +188,9 @@ impl RespConn {
             What::Session(spec) => spec.when,
             What::Data(_) => When::Usual,
         };
-        if !self.session.authenticated && when != When::Always {
-            let text = "NOAUTH Authentication required.";
-            return Some(self.reject(Some(entry), text, reply, cx));
+        if !self.session.authenticated && !matches!(when, When::First | When::Always) {
+            let error = Error::new("NOAUTH Authentication required.");
+            return Some(self.reject(Some(entry), &error, reply, cx));
         }
         let among_messages =
             matches!(when, When::Subscribed) || matches!(entry.name, "quit" | "reset");
@@ -195,15 +200,18 @@ impl RespConn {
                  RESET are allowed in this context",
                 entry.name
             );
-            return Some(self.reject(Some(entry), &text, reply, cx));
+            return Some(self.reject(Some(entry), &Error::text(text), reply, cx));
         }
-        if self.session.is_queuing()
-            && matches!(when, When::Usual | When::Subscribed | When::Outside)
-        {
-            if when == When::Outside {
-                let text = "ERR Command not allowed inside a transaction";
-                return Some(self.reject(Some(entry), text, reply, cx));
+        let queues = self.session.is_queuing()
+            && matches!(when, When::Usual | When::Subscribed | When::First);
+        if batch.shared.may_be_paused() {
+            let now_ms = cx.link.now().as_nanos() / 1_000_000;
+            let writes = !queues && self.writes(entry);
+            if batch.shared.holds_back(now_ms, writes) {
+                return Some(Outcome::Later);
             }
+        }
+        if queues {
             return match self.queue(entry, batch, args, cx) {
                 Ok(()) => {
                     let start = reply.len();
@@ -211,15 +219,8 @@ impl RespConn {
                     self.silence(reply, start);
                     Some(Outcome::Done)
                 }
-                Err(why) => Some(self.reject(Some(entry), why, reply, cx)),
+                Err(why) => Some(self.reject(Some(entry), &Error::new(why), reply, cx)),
             };
-        }
-        if batch.shared.may_be_paused() && when == When::Usual && entry.name != "client" {
-            let now_ms = cx.link.now().as_nanos() / 1_000_000;
-            let writes = self.writes(entry);
-            if batch.shared.holds_back(now_ms, writes) {
-                return Some(Outcome::Later);
-            }
         }
         None
     }
@@ -245,12 +246,12 @@ impl RespConn {
     fn reject(
         &mut self,
         entry: Option<&Entry>,
-        text: &str,
+        error: &Error,
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
         let start = reply.len();
-        reply.error(text);
+        reply.error(&error.0);
         count_error(&reply.bytes()[start..], cx);
         if let Some(entry) = entry {
             cx.local.stats.command(entry.id).rejected.add(1);

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{client, command, config, hello, info, misc, multi, pubsub_commands};
-use crate::commands::{self, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::commands::subcommands::{self, Subcommands};
+use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 
 /// Runs a command that is about the connection or the server.
 pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
@@ -15,7 +16,7 @@ pub(crate) struct SessionSpec {
     /// As for commands about keys: with the name; negative is at least.
     pub(crate) arity: i16,
     pub(crate) when: When,
-    pub(crate) subcommands: bool,
+    pub(crate) subcommands: Subcommands,
     pub(crate) run: Run,
 }
 
@@ -26,16 +27,16 @@ pub(crate) enum When {
     Usual,
     /// Also among messages in RESP2.
     Subscribed,
+    /// Also before authentication; queued by MULTI.
+    First,
     /// Also before authentication, and never queued.
     Always,
     /// Never queued.
     Transaction,
-    /// Never within a transaction.
-    Outside,
 }
 
 macro_rules! session {
-    ($($name:literal $arity:literal $when:ident $subcommands:literal $run:path;)*) => {
+    ($($name:literal $arity:literal $when:ident $subcommands:expr, $run:path;)*) => {
         &[$(SessionSpec {
             name: $name,
             arity: $arity,
@@ -47,39 +48,39 @@ macro_rules! session {
 }
 
 const SESSION: &[SessionSpec] = session! {
-    "hello" -1 Always false hello::hello;
-    "auth" -2 Always false hello::auth;
-    "quit" -1 Always false hello::quit;
-    "reset" 1 Always false hello::reset;
-    "ping" -1 Subscribed false hello::ping;
-    "echo" 2 Usual false hello::echo;
-    "select" 2 Usual false hello::select;
-    "client" -2 Usual true client::run;
-    "command" -1 Usual true command::run;
-    "info" -1 Usual false info::run;
-    "config" -2 Usual true config::run;
-    "multi" 1 Transaction false multi::multi;
-    "exec" 1 Transaction false multi::unreachable;
-    "discard" 1 Transaction false multi::discard;
-    "watch" -2 Transaction false multi::watch;
-    "unwatch" 1 Usual false multi::unwatch;
-    "subscribe" -2 Subscribed false pubsub_commands::subscribe;
-    "unsubscribe" -1 Subscribed false pubsub_commands::unsubscribe;
-    "psubscribe" -2 Subscribed false pubsub_commands::psubscribe;
-    "punsubscribe" -1 Subscribed false pubsub_commands::punsubscribe;
-    "ssubscribe" -2 Subscribed false pubsub_commands::ssubscribe;
-    "sunsubscribe" -1 Subscribed false pubsub_commands::sunsubscribe;
-    "publish" 3 Usual false pubsub_commands::publish;
-    "spublish" 3 Usual false pubsub_commands::spublish;
-    "pubsub" -2 Usual true pubsub_commands::pubsub;
-    "time" 1 Usual false misc::time;
-    "lastsave" 1 Usual false misc::lastsave;
-    "wait" 3 Usual false misc::wait;
-    "debug" -2 Usual true misc::debug;
-    "slowlog" -2 Usual true misc::slowlog;
-    "latency" -2 Usual true misc::latency;
-    "acl" -2 Usual true misc::acl;
-    "role" 1 Usual false misc::role;
+    "hello" -1 First &[], hello::hello;
+    "auth" -2 First &[], hello::auth;
+    "quit" -1 Always &[], hello::quit;
+    "reset" 1 Always &[], hello::reset;
+    "ping" -1 Subscribed &[], hello::ping;
+    "echo" 2 Usual &[], hello::echo;
+    "select" 2 Usual &[], hello::select;
+    "client" -2 Usual client::SUBCOMMANDS, client::run;
+    "command" -1 Usual command::SUBCOMMANDS, command::run;
+    "info" -1 Usual &[], info::run;
+    "config" -2 Usual config::SUBCOMMANDS, config::run;
+    "multi" 1 Transaction &[], multi::multi;
+    "exec" 1 Transaction &[], multi::unreachable;
+    "discard" 1 Transaction &[], multi::discard;
+    "watch" -2 Transaction &[], multi::watch;
+    "unwatch" 1 Usual &[], multi::unwatch;
+    "subscribe" -2 Subscribed &[], pubsub_commands::subscribe;
+    "unsubscribe" -1 Subscribed &[], pubsub_commands::unsubscribe;
+    "psubscribe" -2 Subscribed &[], pubsub_commands::psubscribe;
+    "punsubscribe" -1 Subscribed &[], pubsub_commands::punsubscribe;
+    "ssubscribe" -2 Subscribed &[], pubsub_commands::ssubscribe;
+    "sunsubscribe" -1 Subscribed &[], pubsub_commands::sunsubscribe;
+    "publish" 3 Usual &[], pubsub_commands::publish;
+    "spublish" 3 Usual &[], pubsub_commands::spublish;
+    "pubsub" -2 Usual pubsub_commands::SUBCOMMANDS, pubsub_commands::pubsub;
+    "time" 1 Usual &[], misc::time;
+    "lastsave" 1 Usual &[], misc::lastsave;
+    "wait" 3 Usual &[], misc::wait;
+    "debug" -2 Usual &[], misc::debug;
+    "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
+    "latency" -2 Usual misc::LATENCY, misc::latency;
+    "acl" -2 Usual misc::ACL, misc::acl;
+    "role" 1 Usual &[], misc::role;
 };
 
 /// A command in the table.
@@ -87,6 +88,8 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) arity: i16,
     pub(crate) id: u16,
+    /// None for a command that is one.
+    subcommands: Subcommands,
     pub(crate) what: What,
 }
 
@@ -108,6 +111,25 @@ impl Entry {
         } else {
             n >= self.arity.unsigned_abs() as usize
         }
+    }
+
+    /// What is wrong with the subcommand of a call that has enough arguments, if anything.
+    #[inline]
+    pub(crate) fn check_subcommand(&self, args: &[&[u8]]) -> Result<(), Error> {
+        if self.subcommands.is_empty() {
+            return Ok(());
+        }
+        subcommands::check(self.name, self.subcommands, args).map(|_| ())
+    }
+
+    /// Whether what it answers are messages about subscriptions.
+    pub(crate) fn confirms(&self) -> bool {
+        matches!(self.what, What::Session(spec) if spec.name.ends_with("subscribe"))
+    }
+
+    /// Whether it is several commands.
+    pub(crate) fn has_subcommands(&self) -> bool {
+        !self.subcommands.is_empty()
     }
 }
 
@@ -271,6 +293,12 @@ impl Table {
                 name,
                 arity,
                 id,
+                subcommands: match what {
+                    What::Session(spec) => spec.subcommands,
+                    What::Data(Spec { name: "object", .. }) => commands::keys::OBJECT,
+                    What::Data(Spec { name: "memory", .. }) => commands::keys::MEMORY_COMMANDS,
+                    What::Data(_) => &[],
+                },
                 what,
             });
             let mut at = hash(name.as_bytes());
@@ -308,13 +336,6 @@ impl Table {
 
     pub(crate) fn name(&self, id: u16) -> &'static str {
         self.entries[usize::from(id)].name
-    }
-
-    pub(crate) fn has_subcommands(&self, id: u16) -> bool {
-        match self.entries[usize::from(id)].what {
-            What::Session(spec) => spec.subcommands,
-            What::Data(spec) => matches!(spec.name, "object" | "memory"),
-        }
     }
 }
 

@@ -54,7 +54,7 @@ fn keys<'x, 'y>(
     let n = integer(args[at])?;
     if n < 1 {
         let text = format!("ERR at least 1 input key is needed for '{name}' command");
-        return Err(Error(text.into()));
+        return Err(Error::text(text));
     }
     let n = usize::try_from(n).unwrap_or(usize::MAX);
     if n > args.len() - at - 1 {
