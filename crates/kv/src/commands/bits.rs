@@ -109,11 +109,12 @@ fn masked(bytes: &[u8], from: usize, to: usize) -> impl Iterator<Item = u8> {
 }
 
 fn bitcount(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let (start, end, unit) = match args.len() {
-        2 => (0, -1, false),
-        4 | 5 => (integer(args[2])?, integer(args[3])?, in_bits(args.get(4))?),
-        _ => return Err(Error::SYNTAX),
-    };
+    if args.len() > 5 {
+        return Err(Error::SYNTAX);
+    }
+    let start = args.get(2).map_or(Ok(0), |arg| integer(arg))?;
+    let unit = in_bits(args.get(4))?;
+    let end = args.get(3).map_or(Ok(-1), |arg| integer(arg))?;
     let bytes = ctx.db.string(args[1])?.unwrap_or_default();
     let both_from_end_reversed = start < 0 && end < 0 && start > end;
     let ones: u64 = match bits(start, end, unit, bytes.len()) {

@@ -105,6 +105,8 @@ fn persist(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn ttl(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    // A miss counts; a use it is not.
+    ctx.db.look(args[1]);
     let answer = match (ctx.db.deadline_ms(args[1]), ctx.name) {
         (None, _) => -2,
         (Some(None), _) => -1,

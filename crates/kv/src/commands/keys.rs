@@ -1,10 +1,10 @@
 //! Commands about keys of any type, and about whole databases.
 
 use super::parse::{integer, is, parse_integer};
+use super::scan::{Scan, pattern};
 use super::subcommands::{self, Subcommands};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Deadline, Value, ValueRef};
-use crate::types::glob;
+use crate::store::{Deadline, Kind, Value, ValueRef};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("del", -2, WRITE, Keys::REST, del),
@@ -16,10 +16,10 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("renamenx", 3, WRITE | FAST, Keys::TWO, rename),
     Spec::new("copy", -3, WRITE | MEMORY, Keys::TWO, copy),
     Spec::new("move", 3, WRITE | FAST, Keys::ONE, move_),
-    Spec::new("randomkey", 1, READ, Keys::All, randomkey),
-    Spec::new("keys", 2, READ, Keys::All, keys),
-    Spec::new("scan", -2, READ, Keys::All, scan),
-    Spec::new("dbsize", 1, READ | FAST, Keys::All, dbsize),
+    Spec::new("randomkey", 1, READ, Keys::Walk, randomkey),
+    Spec::new("keys", 2, READ, Keys::Walk, keys),
+    Spec::new("scan", -2, READ, Keys::Walk, scan),
+    Spec::new("dbsize", 1, READ | FAST, Keys::Walk, dbsize),
     Spec::new("flushdb", -1, WRITE, Keys::All, flush),
     Spec::new("flushall", -1, WRITE, Keys::All, flush),
     Spec::new("swapdb", 3, WRITE | FAST, Keys::All, swapdb),
@@ -50,7 +50,7 @@ fn del(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 fn exists(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let n = args[1..]
         .iter()
-        .filter(|key| ctx.db.value(key).is_some())
+        .filter(|key| ctx.db.look(key).is_some())
         .count();
     ctx.reply.integer(n as i64);
     Ok(())
@@ -63,7 +63,8 @@ fn touch(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn kind(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let name = ctx.db.kind(args[1]).map_or("none", |kind| kind.name());
+    let value = ctx.db.look(args[1]);
+    let name = value.map_or("none", |value| value.kind().name());
     ctx.reply.simple(name);
     Ok(())
 }
@@ -174,18 +175,23 @@ fn randomkey(ctx: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
     Ok(())
 }
 
+/// Goes from shard to shard, holding one lock at a time, and that shortly.
 fn keys(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    /// Keys that are looked at under one lock.
+    const SLICE: usize = 1024;
+    let pattern = pattern(args[1])?;
     let mut found = Vec::new();
     let mut cursor = 0;
     loop {
-        cursor = ctx.db.scan(cursor, 1024, &mut |key, _| {
-            if glob::matches(args[1], key) {
+        cursor = ctx.db.scan(cursor, SLICE, &mut |key, _| {
+            if pattern.as_ref().is_none_or(|pattern| pattern.matches(key)) {
                 found.push(key.to_vec());
             }
         });
         if cursor == 0 {
             break;
         }
+        ctx.db.leave();
     }
     ctx.reply.array(found.len());
     found.iter().for_each(|key| ctx.reply.bulk(key));
@@ -193,11 +199,8 @@ fn keys(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn scan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let cursor = std::str::from_utf8(args[1])
-        .ok()
-        .and_then(|s| s.parse::<u64>().ok());
-    let cursor = cursor.ok_or(Error::new("ERR invalid cursor"))?;
-    let (mut count, mut pattern, mut kind) = (10, None, None);
+    let cursor = Scan::cursor(args[1])?;
+    let (mut count, mut matching, mut kind) = (10, None, None);
     for option in args[2..].chunks(2) {
         let &[name, value] = option else {
             return Err(Error::SYNTAX);
@@ -208,24 +211,24 @@ fn scan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
                 return Err(Error::SYNTAX);
             }
         } else if is(name, "match") {
-            pattern = Some(value);
+            matching = pattern(value)?;
         } else if is(name, "type") {
-            kind = Some(value);
+            let known = Kind::ALL.into_iter().find(|kind| is(value, kind.name()));
+            let unknown = || Error::quoting("ERR unknown type name '", value, "'");
+            kind = Some(known.ok_or_else(unknown)?);
         } else {
             return Err(Error::SYNTAX);
         }
     }
     let mut found = Vec::new();
     let next = ctx.db.scan(cursor, count as usize, &mut |key, value| {
-        let is_kind = kind.is_none_or(|kind| is(kind, value.kind().name()));
-        if is_kind && pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
+        let is_kind = kind.is_none_or(|kind| kind == value.kind());
+        if is_kind && matching.as_ref().is_none_or(|glob| glob.matches(key)) {
             found.push(key.to_vec());
         }
     });
-    ctx.reply.array(2);
-    ctx.reply.bulk(next.to_string().as_bytes());
-    ctx.reply.array(found.len());
-    found.iter().for_each(|key| ctx.reply.bulk(key));
+    ctx.db.drop_expired();
+    Scan::reply(ctx, next, &found);
     Ok(())
 }
 

@@ -2,18 +2,30 @@
 
 use super::parse::{integer, is};
 use super::{Ctx, Error};
-use crate::types::glob;
+use crate::types::glob::Glob;
+
+/// The pattern that is given; `None` for a star alone, which even an empty text matches.
+///
+/// # Errors
+/// It is too long.
+pub(super) fn pattern(arg: &[u8]) -> Result<Option<Glob>, Error> {
+    if arg == b"*" {
+        return Ok(None);
+    }
+    let glob = Glob::new(arg).ok_or(Error::new("ERR pattern is longer than 65536 bytes"))?;
+    Ok(Some(glob))
+}
 
 /// What a scan of a collection was asked for.
-pub(super) struct Scan<'a> {
+pub(super) struct Scan {
     pub(super) cursor: u64,
     pub(super) count: usize,
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Glob>,
     /// Only fields, not their values.
     pub(super) no_values: bool,
 }
 
-impl<'a> Scan<'a> {
+impl Scan {
     /// Where to go on; it is wrong even if there is no such key, which options are not.
     pub(super) fn cursor(arg: &[u8]) -> Result<u64, Error> {
         let cursor = std::str::from_utf8(arg).ok().and_then(|s| s.parse().ok());
@@ -21,7 +33,7 @@ impl<'a> Scan<'a> {
     }
 
     /// From a cursor and `[MATCH pattern] [COUNT n] [NOVALUES]`.
-    pub(super) fn parse(cursor: u64, options: &[&'a [u8]]) -> Result<Scan<'a>, Error> {
+    pub(super) fn parse(cursor: u64, options: &[&[u8]]) -> Result<Scan, Error> {
         let mut scan = Scan {
             cursor,
             count: 10,
@@ -38,7 +50,7 @@ impl<'a> Scan<'a> {
                 return Err(Error::SYNTAX);
             };
             if is(name, "match") {
-                scan.pattern = Some(value);
+                scan.pattern = pattern(value)?;
             } else if is(name, "count") {
                 let count = integer(value)?;
                 if count < 1 {
@@ -54,7 +66,8 @@ impl<'a> Scan<'a> {
 
     pub(super) fn shows(&self, element: &[u8]) -> bool {
         self.pattern
-            .is_none_or(|pattern| glob::matches(pattern, element))
+            .as_ref()
+            .is_none_or(|pattern| pattern.matches(element))
     }
 
     /// The reply: the next cursor and what was found.

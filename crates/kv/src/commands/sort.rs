@@ -1,5 +1,5 @@
 //! SORT and SORT_RO. What is sorted may be ordered by, and answered with, values of other keys, whose
-//! names are made from its elements: so the command uses any key.
+//! names are made from its elements: then the command uses any key, and holds all locks while it runs.
 
 use std::cmp::Ordering;
 
@@ -9,8 +9,8 @@ use crate::store::{Value, ValueRef};
 use crate::types::{End, List, score};
 
 pub(crate) const SPECS: &[Spec] = &[
-    Spec::new("sort", -2, WRITE | MEMORY, Keys::All, sort),
-    Spec::new("sort_ro", -2, READ, Keys::All, sort),
+    Spec::new("sort", -2, WRITE | MEMORY, Keys::Sort, sort),
+    Spec::new("sort_ro", -2, READ, Keys::Sort, sort),
 ];
 
 #[derive(Default)]

@@ -41,6 +41,12 @@ pub enum Keys {
     None,
     /// It may use any key there is.
     All,
+    /// It goes through the keys by itself, with the lock of one shard at a time: what it sees is not
+    /// one moment, unless it runs in a transaction.
+    Walk,
+    /// The first argument and the one behind STORE; any key if others are named by patterns, as SORT
+    /// does it.
+    Sort,
     /// From one argument to another, in steps.
     Range {
         /// The first key.
@@ -96,7 +102,9 @@ impl Keys {
     pub fn each<'x>(&self, args: &[&'x [u8]], mut key: impl FnMut(&'x [u8])) -> bool {
         match *self {
             Keys::None => {}
+            Keys::Walk => {}
             Keys::All => return false,
+            Keys::Sort => return each_of_sort(args, key),
             Keys::Range { first, last, step } => {
                 let first = usize::from(first);
                 let last = if last < 0 {
@@ -123,6 +131,33 @@ impl Keys {
         }
         true
     }
+}
+
+/// The keys of SORT; false if its patterns may name any.
+fn each_of_sort<'x>(args: &[&'x [u8]], mut key: impl FnMut(&'x [u8])) -> bool {
+    let Some((first, mut rest)) = args.get(1..).and_then(<[_]>::split_first) else {
+        return true;
+    };
+    key(first);
+    let (mut into, mut known) = (None, true);
+    while let [option, behind @ ..] = rest {
+        let word = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+        let arguments = match behind {
+            [_, _, ..] if word("limit") => 2,
+            [destination, ..] if word("store") => {
+                into = Some(*destination);
+                1
+            }
+            [pattern, ..] if word("by") || word("get") => {
+                known &= !pattern.contains(&b'*');
+                1
+            }
+            _ => 0,
+        };
+        rest = &behind[arguments..];
+    }
+    into.into_iter().for_each(key);
+    known
 }
 
 impl Spec {

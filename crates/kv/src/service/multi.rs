@@ -1,5 +1,6 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 
+use std::collections::HashSet;
 use std::iter;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,6 +31,8 @@ pub(crate) struct Transaction {
     /// Where each argument ends.
     ends: Vec<u32>,
     watches: Vec<Watch>,
+    /// The databases and keys of `watches`.
+    watched: HashSet<(u16, Box<[u8]>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,10 +109,9 @@ pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
     let db = call.session.db;
     let transaction = call.session.transaction.get_or_insert_default();
     for key in &call.args[1..] {
-        if !transaction.watches.iter().any(|watch| watch.is(db, key)) {
-            transaction
-                .watches
-                .push(call.shared.store.watch(db, key, now_ms));
+        if transaction.watched.insert((db, Box::from(*key))) {
+            let watch = call.shared.store.watch(db, key, now_ms);
+            transaction.watches.push(watch);
         }
     }
     call.card

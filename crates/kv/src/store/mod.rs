@@ -238,7 +238,13 @@ impl Store {
     #[must_use]
     pub fn watch(&self, db: u16, key: &[u8], now_ms: u64) -> Watch {
         let hash = self.hash(key);
-        self.lock(self.shard_of(hash)).watch(db, key, hash, now_ms)
+        let mut shard = self.lock(self.shard_of(hash));
+        if shard.is_due(db, key, hash, now_ms) {
+            // Its removal later would look like a change.
+            self.drop_key(&mut shard, db, hash, key, Gone::Expired);
+            self.tell(&mut shard);
+        }
+        shard.watch(db, key)
     }
 
     /// Ends a watch. No runner of the caller may hold locks.
@@ -288,9 +294,13 @@ impl Store {
     fn mask(&self, spec: &Spec, args: &[&[u8]]) -> u64 {
         let mut mask = 0;
         if !spec.keys.each(args, |key| mask |= self.mask_of(key)) {
-            mask = u64::MAX >> (64 - self.shards.len());
+            mask = self.mask_of_all();
         }
         mask
+    }
+
+    fn mask_of_all(&self) -> u64 {
+        u64::MAX >> (64 - self.shards.len())
     }
 
     #[inline]

@@ -82,6 +82,10 @@ impl<'s> Runner<'s> {
         }
         let mask = self.mask(spec, args);
         if !self.in_transaction {
+            if spec.keys == Keys::Walk {
+                // It takes one lock at a time, in any order.
+                self.guards.release();
+            }
             self.guards.hold(mask);
         }
         let blocked = self.call(spec, db, args, reply, None);
@@ -144,6 +148,8 @@ impl<'s> Runner<'s> {
                 changes: 0,
                 ready: &mut self.ready,
                 no_touch: self.no_touch,
+                in_transaction: self.in_transaction,
+                met_expired: Vec::new(),
             },
             reply,
             now_ms: self.now_ms,
@@ -241,6 +247,9 @@ impl<'s> Runner<'s> {
         let mut mask = 0;
         for (spec, args) in commands {
             mask |= store.mask(spec, args);
+            if spec.keys == Keys::Walk {
+                mask |= store.mask_of_all();
+            }
         }
         for watch in &watches {
             mask |= store.mask_of(&watch.place.1);

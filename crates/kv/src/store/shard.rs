@@ -170,15 +170,13 @@ impl Shard {
 }
 
 impl Shard {
-    pub(crate) fn watch(&mut self, db: u16, key: &[u8], hash: u64, now_ms: u64) -> Watch {
+    pub(crate) fn watch(&mut self, db: u16, key: &[u8]) -> Watch {
         let place = (db, Box::from(key));
-        let was_due = self.is_due(db, key, hash, now_ms);
         let watched = self.watched.entry(place.clone()).or_default();
         watched.watchers += 1;
         Watch {
             version: watched.version,
             place,
-            was_due,
         }
     }
 
@@ -191,14 +189,14 @@ impl Shard {
         }
     }
 
-    /// Whether a watched key has not changed. One that was past its time already may go.
+    /// Whether a watched key has not changed, and its time has not come.
     pub(crate) fn is_as_watched(&self, watch: &Watch, hash: u64, now_ms: u64) -> bool {
         let (db, key) = (watch.place.0, &watch.place.1);
         let version = self.watched.get(&watch.place).map(|w| w.version);
-        version == Some(watch.version) && (watch.was_due || !self.is_due(db, key, hash, now_ms))
+        version == Some(watch.version) && !self.is_due(db, key, hash, now_ms)
     }
 
-    fn is_due(&self, db: u16, key: &[u8], hash: u64, now_ms: u64) -> bool {
+    pub(crate) fn is_due(&self, db: u16, key: &[u8], hash: u64, now_ms: u64) -> bool {
         let entry = self.table(db).find(hash, key);
         entry.is_some_and(|entry| entry.deadline_ms().is_some_and(|at| at <= now_ms))
     }

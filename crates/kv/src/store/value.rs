@@ -49,6 +49,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All there are.
+    pub const ALL: [Kind; 5] = [Kind::Str, Kind::List, Kind::Hash, Kind::Set, Kind::ZSet];
+
     /// The name that TYPE answers.
     #[must_use]
     pub fn name(self) -> &'static str {

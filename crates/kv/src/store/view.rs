@@ -37,6 +37,10 @@ pub struct View<'a, 's> {
     pub(crate) ready: &'a mut Vec<(u16, Vec<u8>)>,
     /// The client asked not to be counted as a user of the keys it reads.
     pub(crate) no_touch: bool,
+    /// All locks that its commands need are held, and are kept.
+    pub(crate) in_transaction: bool,
+    /// Keys past their time that a scan has met.
+    pub(crate) met_expired: Vec<Vec<u8>>,
 }
 
 impl View<'_, '_> {
@@ -81,6 +85,14 @@ impl View<'_, '_> {
             entry.set_clock(clock);
         }
         Some(entry.value())
+    }
+
+    /// The value of a key. Counts a hit or a miss, but not a use: for commands that ask about keys.
+    pub fn look(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
+        let no_touch = mem::replace(&mut self.no_touch, true);
+        let exists = self.value(key).is_some();
+        self.no_touch = no_touch;
+        exists.then(|| self.peek_value(key)).flatten()
     }
 
     /// The string of a key. Counts a hit or a miss.

@@ -10,14 +10,4 @@ use super::shard::Place;
 pub struct Watch {
     pub(crate) place: Place,
     pub(crate) version: u64,
-    /// It was past its time already, so that its removal changes nothing.
-    pub(crate) was_due: bool,
-}
-
-impl Watch {
-    /// Whether it watches this key.
-    #[must_use]
-    pub fn is(&self, db: u16, key: &[u8]) -> bool {
-        self.place.0 == db && *self.place.1 == *key
-    }
 }

@@ -1,5 +1,7 @@
-//! What commands do with whole databases. They hold the locks of all shards.
+//! What commands do with whole databases. Those that change them hold the locks of all shards; the
+//! others go from shard to shard with one lock at a time, unless they run in a transaction.
 
+use super::effect::Gone;
 use super::shard::Shard;
 use super::value::ValueRef;
 use super::view::View;
@@ -9,25 +11,40 @@ impl View<'_, '_> {
         self.guards.store().shards.len()
     }
 
+    /// A shard, with its lock and no other unless more are held already.
+    fn enter(&mut self, at: usize) -> &Shard {
+        self.guards.hold(1 << at);
+        self.guards.peek(at)
+    }
+
+    /// Lets others have the lock of a walk for a moment; those of a transaction are kept.
+    pub fn leave(&mut self) {
+        if !self.in_transaction {
+            self.guards.release();
+        }
+    }
+
     /// The number of keys, those past their time included as long as they are not removed.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn len(&mut self) -> usize {
+        let db = self.db;
         (0..self.shards())
-            .map(|at| self.guards.peek(at).table(self.db).len())
+            .map(|at| self.enter(at).table(db).len())
             .sum()
     }
 
     /// Whether there are no keys.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub fn is_empty(&mut self) -> bool {
         self.len() == 0
     }
 
     /// Shows the keys of some buckets from `cursor` on, about `count` of them and at most ten times
     /// as many buckets; returns where to go on, 0 at the end. From 0 to 0, every key that is there
-    /// all the time is shown at least once, whatever happens in between.
+    /// all the time is shown at least once, whatever happens in between. Keys past their time are
+    /// not shown, but remembered for [`drop_expired`](View::drop_expired).
     pub fn scan(
-        &self,
+        &mut self,
         cursor: u64,
         count: usize,
         visit: &mut dyn FnMut(&[u8], ValueRef<'_>),
@@ -37,18 +54,24 @@ impl View<'_, '_> {
         let mut within = cursor / shards;
         let mut shown = 0;
         let mut buckets_left = count.saturating_mul(10);
+        let (db, now_ms) = (self.db, self.now_ms);
+        let mut expired = std::mem::take(&mut self.met_expired);
+        expired.clear();
         while buckets_left > 0 {
-            let table = self.guards.peek(at).table(self.db);
+            let table = self.enter(at).table(db);
             buckets_left -= usize::from(table.len() > 0);
             within = table.scan(within, &mut |entry| {
-                if entry.deadline_ms().is_none_or(|at| at > self.now_ms) {
+                if entry.deadline_ms().is_none_or(|at| at > now_ms) {
                     shown += 1;
                     visit(entry.key(), entry.value());
+                } else {
+                    expired.push(entry.key().to_vec());
                 }
             });
             if within == 0 {
                 at += 1;
                 if at as u64 == shards {
+                    self.met_expired = expired;
                     return 0;
                 }
             }
@@ -56,31 +79,49 @@ impl View<'_, '_> {
                 break;
             }
         }
+        self.met_expired = expired;
         within * shards + at as u64
     }
 
+    /// Removes the keys past their time that the last scan has met.
+    pub fn drop_expired(&mut self) {
+        let store = self.guards.store();
+        let (db, now_ms) = (self.db, self.now_ms);
+        for key in std::mem::take(&mut self.met_expired) {
+            let hash = store.hash(&key);
+            let at = store.shard_of(hash);
+            self.guards.hold(1 << at);
+            let shard = self.guards.shard(at);
+            // It may have been set anew in between.
+            if shard.is_due(db, &key, hash, now_ms) {
+                store.drop_key(shard, db, hash, &key, Gone::Expired);
+            }
+        }
+    }
+
     /// A key, by chance; `None` if there are none.
-    pub fn random_key(&self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
+    pub fn random_key(&mut self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
         /// Keys past their time that are passed over before one is good enough to be removed.
         const TRIES: usize = 100;
-        for _ in 0..TRIES {
+        let (db, now_ms) = (self.db, self.now_ms);
+        let lens: Vec<usize> = (0..self.shards())
+            .map(|at| self.enter(at).table(db).len())
+            .collect();
+        let len: usize = lens.iter().sum();
+        for _ in 0..if len == 0 { 0 } else { TRIES } {
             // A shard by the number of its keys, so that every key has the same chance.
-            let len = self.len();
-            if len == 0 {
-                return None;
-            }
             let mut nth = rng.usize(..len);
-            for at in 0..self.shards() {
-                let table = self.guards.peek(at).table(self.db);
-                if nth >= table.len() {
-                    nth -= table.len();
-                    continue;
-                }
-                let entry = table.random(rng)?;
-                if entry.deadline_ms().is_none_or(|at| at > self.now_ms) {
-                    return Some(entry.key().to_vec());
-                }
-                break;
+            let chosen = lens.iter().position(|len| {
+                let is_here = nth < *len;
+                nth = nth.saturating_sub(*len);
+                is_here
+            });
+            // It may have been emptied in between.
+            let entry = self.enter(chosen?).table(db).random(rng);
+            if let Some(entry) = entry
+                && entry.deadline_ms().is_none_or(|at| at > now_ms)
+            {
+                return Some(entry.key().to_vec());
             }
         }
         None
