@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tidewire::{Cx, Permit};
 
@@ -13,6 +14,7 @@ use super::batch::Batch;
 use super::conn::{RespConn, flush};
 use super::message::Message;
 use super::run::Outcome;
+use super::table::table;
 use crate::commands::Spec;
 use crate::reply::Reply;
 use crate::store::{Blocked, Deliver, Nothing, Store, Waiter};
@@ -21,6 +23,8 @@ use crate::store::{Blocked, Deliver, Nothing, Store, Waiter};
 #[derive(Debug)]
 pub(crate) struct Wait {
     waiter: Arc<Waiter>,
+    /// How long the command ran before it had to wait; `None` if it was not timed.
+    pub(crate) took: Option<Duration>,
 }
 
 /// Why a wait is over without a key.
@@ -74,7 +78,7 @@ impl RespConn {
         }
         self.waits += 1;
         self.card().wait.store(self.waits, Relaxed);
-        self.wait = Some(Box::new(Wait { waiter }));
+        self.wait = Some(Box::new(Wait { waiter, took: None }));
         Outcome::Waits
     }
 
@@ -99,7 +103,14 @@ impl RespConn {
 
     /// Answers, and goes on with the commands behind.
     pub(crate) fn end_wait(&mut self, reply: &mut Reply, cx: &mut Cx<'_, RespConn>) {
-        self.wait = None;
+        // What it took is the work, not the wait.
+        if let Some(wait) = self.wait.take()
+            && let Some(took) = wait.took
+            && let Some(entry) = table().find(wait.waiter.spec.name.as_bytes())
+        {
+            let args: Vec<&[u8]> = wait.waiter.args.iter().map(|arg| &arg[..]).collect();
+            self.note_time(entry, &args, took, cx);
+        }
         self.card().wait.store(0, Relaxed);
         cx.link.clear_timer();
         flush(reply, &mut cx.link, &cx.local.stats);

@@ -1,6 +1,7 @@
 //! COMMAND: what commands there are, for clients that ask before they send.
 
 use super::call::{Call, Flow};
+use super::key_specs;
 use super::table::{Entry, table};
 use crate::commands::subcommands::Subcommands;
 use crate::reply::Reply;
@@ -126,9 +127,10 @@ fn details(reply: &mut Reply, entry: &Entry) {
     for category in categories {
         reply.simple(&format!("@{category}"));
     }
-    // Tips, key specifications, subcommands.
+    // Tips.
     reply.array(0);
-    reply.array(0);
+    key_specs::write(reply, entry);
+    // Subcommands.
     reply.array(0);
 }
 

@@ -15,6 +15,7 @@ mod config;
 mod conn;
 mod hello;
 mod info;
+mod key_specs;
 mod local;
 mod message;
 mod misc;

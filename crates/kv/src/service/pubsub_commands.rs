@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::call::{Call, Flow};
 use super::pubsub::{InboxFull, Kind, notice};
 use crate::commands::subcommands::Subcommands;
+use crate::types::glob::{self, Glob};
 
 const HELP: &[&str] = &[
     "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -20,11 +21,18 @@ const HELP: &[&str] = &[
     "    Return the number of subscribers of shard channels.",
 ];
 
+const TOO_LONG: &str = "ERR pattern is longer than 65536 bytes";
+
 pub(super) fn subscribe(call: &mut Call<'_, '_>) -> Flow {
     join(call, Kind::Channel, "subscribe")
 }
 
 pub(super) fn psubscribe(call: &mut Call<'_, '_>) -> Flow {
+    let mut names = call.args[1..].iter();
+    if names.any(|name| name.len() > glob::LONGEST) {
+        call.reply.error(TOO_LONG);
+        return Flow::Done;
+    }
     join(call, Kind::Pattern, "psubscribe")
 }
 
@@ -175,7 +183,12 @@ pub(super) fn pubsub(call: &mut Call<'_, '_>) -> Flow {
 }
 
 fn names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) {
-    let names = call.shared.hub.names(kind, pattern);
+    let glob = match pattern.map(Glob::new) {
+        None => None,
+        Some(Some(glob)) => Some(glob),
+        Some(None) => return call.reply.error(TOO_LONG),
+    };
+    let names = call.shared.hub.names(kind, glob.as_ref());
     call.reply.array(names.len());
     for name in names {
         call.reply.bulk(&name);

@@ -91,11 +91,13 @@ impl RespConn {
             }
         };
         batch.db = self.session.db;
-        if let Some(begun) = begun
-            && outcome == Outcome::Done
-        {
+        if let Some(begun) = begun {
             let took = cx.link.clock() - begun;
-            self.note_time(entry, args, took, cx);
+            match (outcome, &mut self.wait) {
+                (Outcome::Done, _) => self.note_time(entry, args, took, cx),
+                (Outcome::Waits, Some(wait)) => wait.took = Some(took),
+                _ => {}
+            }
         }
         if outcome != Outcome::Later {
             self.card().command.store(entry.id.into(), Relaxed);
@@ -120,7 +122,7 @@ impl RespConn {
     }
 
     /// Counts the time of a call, and keeps it if it was slow.
-    fn note_time(
+    pub(crate) fn note_time(
         &mut self,
         entry: &Entry,
         args: &[&[u8]],

@@ -116,7 +116,7 @@ impl Entry {
     /// What is wrong with the subcommand of a call that has enough arguments, if anything.
     #[inline]
     pub(crate) fn check_subcommand(&self, args: &[&[u8]]) -> Result<(), Error> {
-        if self.subcommands.is_empty() {
+        if self.subcommands.is_empty() || args.len() < 2 {
             return Ok(());
         }
         subcommands::check(self.name, self.subcommands, args).map(|_| ())
@@ -150,7 +150,7 @@ impl Entry {
             .filter(|(bit, _)| spec.flags & bit != 0)
             .map(|(_, name)| *name)
             .collect();
-        if matches!(spec.keys, Keys::Counted { .. }) {
+        if matches!(spec.keys, Keys::Counted { .. } | Keys::Sort) {
             flags.push("movablekeys");
         }
         flags
@@ -222,7 +222,7 @@ impl Entry {
                 ..
             }) => ((*first).into(), (*last).into(), (*step).into()),
             What::Data(Spec {
-                keys: Keys::Counted { first: true, .. },
+                keys: Keys::Counted { first: true, .. } | Keys::Sort,
                 ..
             }) => (1, 1, 1),
             What::Session(SessionSpec { name: "watch", .. }) => (1, -1, 1),
@@ -246,7 +246,7 @@ impl Entry {
     /// Whether calls of it may name keys.
     pub(crate) fn may_have_keys(&self) -> bool {
         match self.what {
-            What::Data(spec) => !matches!(spec.keys, Keys::None | Keys::All),
+            What::Data(spec) => !matches!(spec.keys, Keys::None | Keys::All | Keys::Walk),
             What::Session(_) => self.name == "watch",
         }
     }

@@ -5,26 +5,26 @@
 
 use fastrand::Rng;
 
-use crate::templates::{SINCE_7_2, TEMPLATES};
+use crate::templates::{ONLY_REDIS, SINCE_7_2, TEMPLATES};
 
 pub(crate) type Args = Vec<Vec<u8>>;
 
 /// A random command that the peer has.
 pub(crate) fn command(rng: &mut Rng, is_7_2: bool) -> Args {
-    let later = if is_7_2 { SINCE_7_2.len() } else { 0 };
-    let at = rng.usize(..TEMPLATES.len() + later);
+    let own = if is_7_2 { SINCE_7_2 } else { ONLY_REDIS };
+    let at = rng.usize(..TEMPLATES.len() + own.len());
     let template = TEMPLATES
         .get(at)
-        .unwrap_or_else(|| &SINCE_7_2[at - TEMPLATES.len()]);
+        .unwrap_or_else(|| &own[at - TEMPLATES.len()]);
     let mut args = Vec::new();
     expand(template, rng, &mut args);
-    if rng.u8(..) < 5 && !UNSPOILT.contains(&&args[0][..]) {
+    if rng.u8(..) < 5 && (is_7_2 || !UNSPOILT.contains(&&args[0][..])) {
         spoil(&mut args, rng);
     }
     args
 }
 
-/// What is wrong with these depends on the version, and whether the key is looked for before.
+/// Redis 7.0 looks for the keys of these before it looks at their arguments; 7.2 and ours do not.
 const UNSPOILT: [&[u8]; 6] = [
     b"BITCOUNT",
     b"BITPOS",
@@ -150,7 +150,7 @@ fn member(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A number. Redis reads hexadecimal ones, and bounds as C does; Valkey does not.
+/// A number as both read it; see also [`odd_score`].
 fn float(rng: &mut Rng) -> Vec<u8> {
     const ODD: &[&str] = &[
         "inf",
@@ -182,6 +182,35 @@ fn float(rng: &mut Rng) -> Vec<u8> {
         0 => any(rng, ODD),
         1 => format!("{}", f64::from(rng.i32(-1000..1000)) / 8.0).into_bytes(),
         _ => rng.i32(-3..6).to_string().into_bytes(),
+    }
+}
+
+/// A score as C reads them, and Redis; Valkey has another reader.
+fn odd_score(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &[
+        "0x10",
+        "-0X1.8p1",
+        "0x",
+        "0x.8",
+        "0x1p-1074",
+        "0x1p-1080",
+        "0x1p1030",
+        "",
+        " 1",
+        "\t2",
+        " ",
+        "1 ",
+        "1e999",
+        "-1e999",
+        "1e-999",
+        "+0x3",
+        "0x1p",
+        "infinity",
+        "nan",
+    ];
+    match rng.u8(..4) {
+        0 => format!("{:#x}", rng.u8(..)).into_bytes(),
+        _ => any(rng, ODD),
     }
 }
 
@@ -289,11 +318,17 @@ fn word(class: u8, rng: &mut Rng, args: &mut Args) {
         b'x' if rng.u8(..) == 0 => b"1e400".to_vec(),
         b'x' => float(rng),
         b'f' => long_float(rng),
+        b'X' => odd_score(rng),
         // A weight.
         b'w' if rng.u8(..) < 16 => any(rng, &["x", "inf", "-inf", "nan", ""]),
         b'w' => (f64::from(rng.i8(..)) / 8.0).to_string().into_bytes(),
         b'b' => match rng.u8(..6) {
-            0 => any(rng, &["-inf", "+inf", "inf", "(inf", "(-inf", "[1"]),
+            0 => any(
+                rng,
+                &[
+                    "-inf", "+inf", "inf", "(inf", "(-inf", "[1", "", "(", "1e999", "-1e999",
+                ],
+            ),
             1 => [b"(".to_vec(), float(rng)].concat(),
             _ => float(rng),
         },
@@ -303,12 +338,11 @@ fn word(class: u8, rng: &mut Rng, args: &mut Args) {
             3 | 4 => b"+".to_vec(),
             n => [vec![if n < 8 { b'[' } else { b'(' }], member(rng)].concat(),
         },
-        // Not only stars, which do not match an empty text in Redis.
         b'g' => any(
             rng,
             &[
-                "*", "a*", "?", "[a-c]", "[^a]", "*1", "h?", "\\a", "m*5", "[", "", "a", "[]",
-                "\\", "[a-", "a**",
+                "*", "**", "***", "a*", "*a*b*", "?*", "?", "[a-c]", "[^a]", "*1", "h?", "\\a",
+                "m*5", "[", "", "a", "[]", "\\", "[a-", "a**",
             ],
         ),
         // Too big a timeout is said to be negative by Redis 7.0.

@@ -154,10 +154,22 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "BZMPOP $c $Z (MIN|MAX) [COUNT $n]",
 ];
 
+/// What Redis does as ours, and Valkey does not: it reads scores with another reader.
+pub(crate) const ONLY_REDIS: &[&str] = &[
+    "ZADD $z {$X $m}",
+    "ZINCRBY $z $X $m",
+    "ZCOUNT $z $X $X",
+    "ZRANGE $z $X $X BYSCORE",
+    "ZREMRANGEBYSCORE $z $X $X",
+    "(ZUNION|ZINTER) 2 $z $z WEIGHTS $X $w WITHSCORES",
+];
+
 /// Commands and options that Redis 7.2 added, or does otherwise: 7.0 counts keys that SET gave a time
 /// long past, and sorts an empty text as a number.
 pub(crate) const SINCE_7_2: &[&str] = &[
     "(ZRANK|ZREVRANK) $z $m WITHSCORE",
+    "BITCOUNT $t $d",
+    "SCAN 0 COUNT 100000 TYPE (foo|STRING|stream|x)",
     "DBSIZE",
     "(SORT|SORT_RO) ($l|$s|$z) [LIMIT $d $d] [(ASC|DESC)]",
     "(SORT|SORT_RO) ($l|$s|$z) BY (h*->a|*|t*->) [LIMIT $d $d] [GET #] [GET (t*|h*->a|x)] [DESC]",

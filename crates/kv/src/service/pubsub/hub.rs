@@ -1,12 +1,12 @@
 //! Which loops have subscribers of what.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 
 use super::inbox::{Inbox, Published};
-use crate::types::glob;
+use crate::types::glob::Glob;
 
 /// What one subscribes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,20 @@ pub(crate) enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InboxFull;
 
-/// Where the subscribers of one channel or pattern are.
-type Places<M> = Vec<(Arc<Inbox<M>>, usize)>;
+/// A channel or pattern that has subscribers.
+struct Name<M> {
+    /// `None` for a channel.
+    glob: Option<Glob>,
+    /// How many there are on which loops, by the addresses of their inboxes.
+    places: BTreeMap<usize, (Arc<Inbox<M>>, usize)>,
+}
 
 /// Channels or patterns that have subscribers.
-type ByName<M> = HashMap<Box<[u8]>, Places<M>>;
+type ByName<M> = HashMap<Box<[u8]>, Name<M>>;
+
+fn address<M>(inbox: &Arc<Inbox<M>>) -> usize {
+    Arc::as_ptr(inbox) as usize
+}
 
 /// The subscriptions of all loops.
 pub(crate) struct Hub<M> {
@@ -47,11 +56,13 @@ impl<M> Hub<M> {
     /// is not for it.
     pub(crate) fn subscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) -> u64 {
         let mut maps = self.maps.write().unwrap_or_else(PoisonError::into_inner);
-        let places = maps[kind as usize].entry(name.into()).or_default();
-        match places.iter_mut().find(|(at, _)| Arc::ptr_eq(at, inbox)) {
-            Some((_, subscribers)) => *subscribers += 1,
-            None => places.push((inbox.clone(), 1)),
-        }
+        let new = || Name {
+            glob: (kind == Kind::Pattern).then(|| Glob::new(name)).flatten(),
+            places: BTreeMap::new(),
+        };
+        let name = maps[kind as usize].entry(name.into()).or_insert_with(new);
+        let place = name.places.entry(address(inbox));
+        place.or_insert_with(|| (inbox.clone(), 0)).1 += 1;
         // Nobody publishes while the lock is held.
         inbox.sequence()
     }
@@ -59,16 +70,16 @@ impl<M> Hub<M> {
     /// One subscriber fewer.
     pub(crate) fn unsubscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) {
         let mut maps = self.maps.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(places) = maps[kind as usize].get_mut(name) else {
+        let Some(known) = maps[kind as usize].get_mut(name) else {
             return;
         };
-        if let Some(at) = places.iter().position(|(at, _)| Arc::ptr_eq(at, inbox)) {
-            places[at].1 -= 1;
-            if places[at].1 == 0 {
-                places.swap_remove(at);
+        if let Some((_, subscribers)) = known.places.get_mut(&address(inbox)) {
+            *subscribers -= 1;
+            if *subscribers == 0 {
+                known.places.remove(&address(inbox));
             }
         }
-        if places.is_empty() {
+        if known.places.is_empty() {
             maps[kind as usize].remove(name);
         }
     }
@@ -85,21 +96,22 @@ impl<M> Hub<M> {
         overfill: bool,
     ) -> Result<usize, InboxFull> {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        let mut inboxes: Vec<&Arc<Inbox<M>>> = Vec::new();
+        let mut inboxes: BTreeMap<usize, &Arc<Inbox<M>>> = BTreeMap::new();
         let mut receivers = 0;
         let named = if sharded { Kind::Shard } else { Kind::Channel };
         let by_name = maps[named as usize].get(channel).into_iter();
-        let by_pattern = maps[Kind::Pattern as usize]
-            .iter()
-            .filter(|(pattern, _)| !sharded && glob::matches(pattern, channel))
-            .map(|(_, places)| places);
-        for (inbox, subscribers) in by_name.chain(by_pattern).flatten() {
-            receivers += subscribers;
-            if !inboxes.iter().any(|known| Arc::ptr_eq(known, inbox)) {
-                inboxes.push(inbox);
+        let by_pattern = maps[Kind::Pattern as usize].values();
+        let by_pattern = by_pattern.filter(|name| {
+            let glob = name.glob.as_ref();
+            !sharded && glob.is_some_and(|glob| glob.matches(channel))
+        });
+        for name in by_name.chain(by_pattern) {
+            for (&at, (inbox, subscribers)) in &name.places {
+                receivers += subscribers;
+                inboxes.insert(at, inbox);
             }
         }
-        if !overfill && inboxes.iter().any(|inbox| inbox.is_full()) {
+        if !overfill && inboxes.values().any(|inbox| inbox.is_full()) {
             return Err(InboxFull);
         }
         if !inboxes.is_empty() {
@@ -108,7 +120,7 @@ impl<M> Hub<M> {
                 payload: Bytes::copy_from_slice(payload),
                 sharded,
             });
-            for inbox in inboxes {
+            for inbox in inboxes.into_values() {
                 inbox.push(message.clone());
             }
         }
@@ -116,11 +128,11 @@ impl<M> Hub<M> {
     }
 
     /// The names that have subscribers and match.
-    pub(crate) fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+    pub(crate) fn names(&self, kind: Kind, pattern: Option<&Glob>) -> Vec<Box<[u8]>> {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
         let names = maps[kind as usize].keys();
         names
-            .filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name)))
+            .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
             .cloned()
             .collect()
     }
@@ -128,8 +140,8 @@ impl<M> Hub<M> {
     /// How many subscribers a name has.
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        let places = maps[kind as usize].get(name);
-        places.map_or(0, |places| places.iter().map(|(_, n)| n).sum())
+        let known = maps[kind as usize].get(name);
+        known.map_or(0, |known| known.places.values().map(|(_, n)| n).sum())
     }
 
     /// How many names have subscribers.

@@ -8,12 +8,22 @@ use tidewire::{ConnId, LoopHandle};
 use super::frame::Frame;
 use super::hub::{Hub, Kind};
 use super::inbox::Inbox;
+use crate::types::glob::Glob;
 
 /// Messages handed out before the loop's other work gets its turn.
 const TURN_DELIVERIES: usize = 10_000;
 
-/// Each name's subscribers, and the number of the last message that was before their time.
-type ByName = HashMap<Box<[u8]>, BTreeMap<ConnId, u64>>;
+/// Each name's subscribers.
+type ByName = HashMap<Box<[u8]>, Listeners>;
+
+/// Who listens to one name.
+#[derive(Default)]
+struct Listeners {
+    /// `None` for a channel.
+    glob: Option<Glob>,
+    /// Each with the number of the last message that was before its time.
+    since: BTreeMap<ConnId, u64>,
+}
 
 /// Who on this loop listens to what.
 pub(crate) struct Subscribers<M> {
@@ -46,7 +56,12 @@ impl<M> Subscribers<M> {
             .get_or_insert_with(|| Arc::new(Inbox::new(at.clone())));
         let since = hub.subscribe(kind, name, inbox);
         let names = &mut self.by_kind[kind as usize];
-        names.entry(name.into()).or_default().insert(conn, since);
+        let new = || Listeners {
+            glob: (kind == Kind::Pattern).then(|| Glob::new(name)).flatten(),
+            since: BTreeMap::new(),
+        };
+        let listeners = names.entry(name.into()).or_insert_with(new);
+        listeners.since.insert(conn, since);
     }
 
     /// Ends a subscription.
@@ -55,12 +70,12 @@ impl<M> Subscribers<M> {
         let Some(subscribers) = names.get_mut(name) else {
             return;
         };
-        if subscribers.remove(&conn).is_some()
+        if subscribers.since.remove(&conn).is_some()
             && let Some(inbox) = &self.inbox
         {
             hub.unsubscribe(kind, name, inbox);
         }
-        if subscribers.is_empty() {
+        if subscribers.since.is_empty() {
             names.remove(name);
         }
     }
@@ -73,14 +88,14 @@ impl<M> Subscribers<M> {
         };
         let mut deliveries = 0;
         while let Some((sequence, message)) = inbox.pop() {
-            let mut hand_out = |subscribers: &BTreeMap<ConnId, u64>, pattern: Option<&[u8]>| {
+            let mut hand_out = |listeners: &Listeners, pattern: Option<&[u8]>| {
                 let mut frame = Frame::new(&message, pattern);
-                for (&conn, &since) in subscribers {
+                for (&conn, &since) in &listeners.since {
                     if since < sequence {
                         to(conn, &mut frame);
                     }
                 }
-                deliveries += subscribers.len();
+                deliveries += listeners.since.len();
             };
             let named = if message.sharded {
                 Kind::Shard
@@ -91,9 +106,10 @@ impl<M> Subscribers<M> {
                 hand_out(subscribers, None);
             }
             if !message.sharded {
-                for (pattern, subscribers) in &self.by_kind[Kind::Pattern as usize] {
-                    if crate::types::glob::matches(pattern, &message.channel) {
-                        hand_out(subscribers, Some(pattern));
+                for (pattern, listeners) in &self.by_kind[Kind::Pattern as usize] {
+                    let glob = listeners.glob.as_ref();
+                    if glob.is_some_and(|glob| glob.matches(&message.channel)) {
+                        hand_out(listeners, Some(pattern));
                     }
                 }
             }

@@ -1,0 +1,101 @@
+//! Key specifications: how COMMAND tells clients and proxies where the keys of a command are.
+
+use super::table::{Entry, What};
+use crate::commands::Keys;
+use crate::reply::Reply;
+
+/// Where keys begin, and how the others are found from there.
+enum Find {
+    /// At an argument; the last relative to it, or from the end if negative; the step.
+    Range(u8, i64, u8),
+    /// At an argument that says how many follow.
+    Number(u8),
+    /// By what the arguments say, for a reason that is told.
+    Unknown(&'static str),
+}
+
+/// Writes the key specifications of a command, the tenth of its details.
+pub(super) fn write(reply: &mut Reply, entry: &Entry) {
+    let keys = match entry.what {
+        What::Data(spec) => spec.keys,
+        What::Session(_) if entry.name == "watch" => Keys::REST,
+        What::Session(_) => Keys::None,
+    };
+    let by_pattern = Find::Unknown("BY and GET name keys made from elements of the first one");
+    let found = match keys {
+        Keys::None | Keys::All | Keys::Walk => Vec::new(),
+        Keys::Range { first, last, step } => {
+            let last = i64::from(last);
+            let relative = if last < 0 {
+                last
+            } else {
+                last - i64::from(first)
+            };
+            vec![Find::Range(first, relative, step)]
+        }
+        Keys::Counted { at, first: false } => vec![Find::Number(at)],
+        Keys::Counted { at, first: true } => vec![Find::Range(1, 0, 1), Find::Number(at)],
+        Keys::Sort if entry.is_write() => {
+            let into = Find::Unknown("STORE can stand anywhere behind the first key");
+            vec![Find::Range(1, 0, 1), by_pattern, into]
+        }
+        Keys::Sort => vec![Find::Range(1, 0, 1), by_pattern],
+    };
+    // Of several only the destination is written to: the first, or what is named at last.
+    let reads_some = matches!(keys, Keys::Counted { first: true, .. } | Keys::Sort);
+    let n = found.len();
+    reply.set(n);
+    for (at, find) in found.into_iter().enumerate() {
+        let destination = if keys == Keys::Sort { 2 } else { 0 };
+        let writes = entry.is_write() && (!reads_some || at == destination);
+        one(reply, &find, writes);
+    }
+}
+
+fn one(reply: &mut Reply, find: &Find, writes: bool) {
+    let flags: &[&str] = if writes {
+        &["RW", "access", "update"]
+    } else {
+        &["RO", "access"]
+    };
+    if let Find::Unknown(why) = find {
+        reply.map(4);
+        reply.bulk(b"notes");
+        reply.bulk(why.as_bytes());
+    } else {
+        reply.map(3);
+    }
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    let (begin, rest): (&[(&str, i64)], (&str, &[(&str, i64)])) = match *find {
+        Find::Range(first, last, step) => (
+            &[("index", first.into())],
+            (
+                "range",
+                &[("lastkey", last), ("keystep", step.into()), ("limit", 0)],
+            ),
+        ),
+        Find::Number(at) => (
+            &[("index", at.into())],
+            (
+                "keynum",
+                &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)],
+            ),
+        ),
+        Find::Unknown(_) => (&[], ("unknown", &[])),
+    };
+    let kind = if begin.is_empty() { "unknown" } else { "index" };
+    for (name, (kind, fields)) in [("begin_search", (kind, begin)), ("find_keys", rest)] {
+        reply.bulk(name.as_bytes());
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(kind.as_bytes());
+        reply.bulk(b"spec");
+        reply.map(fields.len());
+        for (field, value) in fields {
+            reply.bulk(field.as_bytes());
+            reply.integer(*value);
+        }
+    }
+}
