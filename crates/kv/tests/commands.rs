@@ -450,3 +450,29 @@ fn sorting() {
     ];
     check(&store(), NOW, &cases);
 }
+
+#[test]
+fn the_few_keys_that_may_be_evicted_are_found_among_many() {
+    for policy in [Policy::VolatileTtl, Policy::VolatileLru] {
+        let store = Store::new(Settings {
+            shards: 1,
+            policy,
+            ..Settings::default()
+        });
+        for n in 0..100_000 {
+            assert_eq!(at(&store, NOW, Proto::Resp2, &format!("SET k{n} v")), "+OK");
+        }
+        for n in 0..3 {
+            let line = format!("SET volatile{n} {} EX 100", "v".repeat(4000));
+            assert_eq!(at(&store, NOW, Proto::Resp2, &line), "+OK");
+        }
+        store.set_maxmemory(store.used_memory() - 7000);
+        assert_eq!(
+            at(&store, NOW, Proto::Resp2, "SET k0 w"),
+            "+OK",
+            "{policy:?}"
+        );
+        assert!(store.stats().evicted >= 1);
+        assert!(store.keyspace(0).keys >= 100_000);
+    }
+}

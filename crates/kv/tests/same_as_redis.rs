@@ -157,10 +157,11 @@ fn scan_refuses_types_that_there_are_not_and_removes_what_has_expired() {
     let mut c = world.client();
     world.check(&mut c, "SCAN 0 TYPE foo", "-ERR unknown type name 'foo'|");
     for n in 0..20 {
-        world.check(&mut c, &format!("SET {n} v PX 5"), "+OK|");
+        world.check(&mut c, &format!("SET {n} v PX 900"), "+OK|");
     }
     world.check(&mut c, "SET stays v", "+OK|");
-    world.sim.run_for(Duration::from_millis(100));
+    world.check(&mut c, "DEBUG SET-ACTIVE-EXPIRE 0", "+OK|");
+    world.sim.run_for(Duration::from_secs(1));
     world.check(&mut c, "DBSIZE", ":21|");
     world.check(&mut c, "SCAN 0 COUNT 1000", "*2|$1|0|*1|$5|stays|");
     world.check(&mut c, "DBSIZE", ":1|");

@@ -16,7 +16,7 @@ const STEPS: usize = 16;
 const MISSES: usize = 64;
 /// Candidates that are compared for one key to go.
 const SAMPLE: usize = 16;
-/// Buckets that are looked at for them.
+/// Buckets that are looked at for them, and more only if there is none.
 const BUCKETS: usize = 64;
 
 impl Store {
@@ -101,7 +101,10 @@ fn candidate(
     let start = rng.usize(..table.buckets());
     let mut best: Option<(u64, &Entry)> = None;
     let mut seen = 0;
-    for i in 0..BUCKETS.min(table.buckets()) {
+    // Those that may go can be few among many: then the walk goes on to the first. All walks that it
+    // takes to evict them all cost about as much as one through the whole table for each doubling of
+    // their number.
+    for i in 0..table.buckets() {
         table.visit((start + i) % table.buckets(), &mut |entry| {
             if policy.is_volatile() && !entry.expires() {
                 return;
@@ -119,7 +122,7 @@ fn candidate(
                 best = Some((worth, entry));
             }
         });
-        if seen >= SAMPLE {
+        if seen >= SAMPLE || i + 1 >= BUCKETS && seen > 0 {
             break;
         }
     }
