@@ -32,6 +32,7 @@ struct State {
     queued: usize,
     auto: bool,
     full: bool,
+    busy_for_cursors: bool,
     run_max: usize,
     streams: Vec<(String, Vec<Record>, u64)>,
     producers: Vec<(StreamId, String, Mark)>,
@@ -100,6 +101,7 @@ impl SteppedLog {
                 queued: 0,
                 auto: false,
                 full: false,
+                busy_for_cursors: false,
                 run_max: usize::MAX,
                 streams: Vec::new(),
                 producers: Vec::new(),
@@ -170,6 +172,12 @@ impl SteppedLog {
     /// From now on the disk is full, or no longer.
     pub fn disk_full(&self, yes: bool) {
         self.state().full = yes;
+        self.wake();
+    }
+
+    /// From now on the queue has no room for cursors, or it has again.
+    pub fn busy_for_cursors(&self, yes: bool) {
+        self.state().busy_for_cursors = yes;
         self.wake();
     }
 
@@ -501,6 +509,9 @@ impl Log for SteppedLog {
 
     fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
         let key = (stream.to_owned(), name.to_owned());
+        if self.state().busy_for_cursors {
+            return Err(Refused::Busy);
+        }
         self.state().cursors.insert(key, position);
         Ok(())
     }

@@ -65,6 +65,7 @@ fn from_client() -> impl Strategy<Value = Vec<u8>> {
                     _ => Begin::Cursor,
                 },
                 follow,
+                may_be_absent: follow && credit % 2 == 0,
                 credit,
                 stream: &stream,
                 cursor: &cursor,
@@ -100,6 +101,7 @@ fn from_server() -> impl Strategy<Value = Vec<u8>> {
                     keepalive_ms: m,
                     window_bytes: n,
                     last_id: Some(n).filter(|_| flag),
+                    forgotten: flag,
                 }),
                 1 => ServerFrame::Ack {
                     id: n,
@@ -112,7 +114,10 @@ fn from_server() -> impl Strategy<Value = Vec<u8>> {
                     text: &text,
                     closes: flag,
                 }),
-                3 => ServerFrame::End { next: n },
+                3 => ServerFrame::End {
+                    next: n,
+                    short: flag,
+                },
                 4 => ServerFrame::Unknown(99),
                 _ => ServerFrame::Batch(tidewire_ingest::native::codec::Batch {
                     first: n,

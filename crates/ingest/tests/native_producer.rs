@@ -595,6 +595,7 @@ fn without_tokens_other_hosts_are_refused() {
         begin: Begin::Tail,
         credit: 1 << 20,
         follow: false,
+        may_be_absent: false,
         stream: "",
         cursor: "",
         token: "",
@@ -704,7 +705,12 @@ fn a_torn_message_is_not_stored() {
     let bytes = messages(1..=6);
     world.send(a, &bytes[..bytes.len() - 1]);
     world.sim.finish(a.peer);
-    assert_eq!(world.frames(&mut a), [Frame::Ack(5)]);
+    let refused = Frame::Refusal {
+        id: 6,
+        reason: Reason::Malformed,
+        retry_after_ms: 0,
+    };
+    assert_eq!(world.frames(&mut a), [Frame::Ack(5), refused]);
     assert!(world.ended(a));
     assert_eq!(world.stored("a"), [1, 2, 3, 4, 5]);
     assert_eq!(world.counters().truncated, 1);

@@ -58,9 +58,18 @@ fn hello(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
                 Begin::Cursor => "cursor".to_owned(),
             };
             format!(
-                "hello=subscribe begin={begin} follow={} credit={} stream={:?} cursor={:?} \
+                "hello=subscribe begin={begin} follow={}{} credit={} stream={:?} cursor={:?} \
                  token={:?}",
-                s.follow, s.credit, s.stream, s.cursor, s.token
+                s.follow,
+                if s.may_be_absent {
+                    " may_be_absent=true"
+                } else {
+                    ""
+                },
+                s.credit,
+                s.stream,
+                s.cursor,
+                s.token
             )
         }
     };
@@ -77,13 +86,14 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
     let fields = match frame {
         ServerFrame::Welcome(w) => format!(
             "frame=welcome level={} payload_max={} window_messages={} keepalive_ms={} \
-             window_bytes={} last_id={}",
+             window_bytes={} last_id={}{}",
             level(w.level),
             w.payload_max,
             w.window_messages,
             w.keepalive_ms,
             w.window_bytes,
-            w.last_id.map_or("none".to_owned(), |id| id.to_string())
+            w.last_id.map_or("none".to_owned(), |id| id.to_string()),
+            if w.forgotten { " forgotten=true" } else { "" },
         ),
         ServerFrame::Ack { id, keep_alive } => {
             format!("frame=ack id={id} keep_alive={keep_alive}")
@@ -100,8 +110,12 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             )
         }
         ServerFrame::ReaderWelcome(w) => format!(
-            "frame=reader-welcome first={} next={} start={} body_max={}",
-            w.first, w.next, w.start, w.body_max
+            "frame=reader-welcome first={} next={} start={} body_max={}{}",
+            w.first,
+            w.next,
+            w.start,
+            w.body_max,
+            if w.skipped { " skipped=true" } else { "" }
         ),
         ServerFrame::Batch(b) => format!(
             "frame=batch first={} timestamp_us={} count={} producer={:?} messages={}",
@@ -111,7 +125,10 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             b.producer,
             hex(b.messages)
         ),
-        ServerFrame::End { next } => format!("frame=end next={next}"),
+        ServerFrame::End { next, short } => {
+            let short = if short { " short=true" } else { "" };
+            format!("frame=end next={next}{short}")
+        }
         ServerFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
     };
     let mut again = Vec::new();

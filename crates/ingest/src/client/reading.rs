@@ -25,6 +25,8 @@ pub struct Subscribing {
     pub begin: Begin,
     /// Waits at the tail for more; default: ends there.
     pub follow: bool,
+    /// Waits for a stream that does not exist, when following; default: that is an error.
+    pub wait: bool,
     /// The name of a cursor kept by the server: to begin at, and to move. With one, the end without
     /// `follow` is where the tail was when the reader was welcomed first.
     pub cursor: String,
@@ -40,6 +42,7 @@ impl Default for Subscribing {
             stream: String::new(),
             begin: Begin::Position(0),
             follow: false,
+            wait: false,
             cursor: String::new(),
             token: String::new(),
             credit: 4 << 20,
@@ -59,9 +62,9 @@ impl Default for Subscribing {
 /// reading.connected();
 /// assert!(reading.output().starts_with(b"TIDE"));
 /// let mut bytes = Vec::new();
-/// let welcome = ReaderWelcome { first: 0, next: 0, start: 0, body_max: 1000 };
+/// let welcome = ReaderWelcome { first: 0, next: 0, start: 0, body_max: 1000, skipped: false };
 /// ServerFrame::ReaderWelcome(welcome).encode(&mut bytes);
-/// ServerFrame::End { next: 0 }.encode(&mut bytes);
+/// ServerFrame::End { next: 0, short: false }.encode(&mut bytes);
 /// assert_eq!(reading.received(&bytes), Ok((40, Some(Heard::Welcome(welcome)))));
 /// assert_eq!(reading.received(&bytes[40..]), Ok((16, Some(Heard::End))));
 /// ```
@@ -148,6 +151,7 @@ impl Reading {
         let subscribe = Subscribe {
             begin,
             follow: self.wants.follow || !self.wants.cursor.is_empty(),
+            may_be_absent: self.wants.wait && self.wants.follow,
             credit: self.wants.credit.max(1),
             stream: &self.wants.stream,
             cursor: &self.wants.cursor,

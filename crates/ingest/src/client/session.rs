@@ -38,7 +38,7 @@ const BODY_MAX: usize = 1024;
 /// let mut from_server = Vec::new();
 /// let welcome = Welcome {
 ///     level: Level::Durable, payload_max: 1000, window_messages: 10, window_bytes: 1000,
-///     keepalive_ms: 1000, last_id: Some(41),
+///     keepalive_ms: 1000, last_id: Some(41), forgotten: false,
 /// };
 /// ServerFrame::Welcome(welcome).encode(&mut from_server);
 /// session.received(&from_server, now, |_| {}).unwrap();

@@ -20,7 +20,10 @@ use super::tokens;
 const PROTECTED: &str = "this server has no tokens, so it serves only clients on its own host";
 
 /// The stream of those who name none.
-const DEFAULT_STREAM: &str = "default";
+pub(super) const DEFAULT_STREAM: &str = "default";
+
+/// What is said of bytes at the end that are no whole frame.
+pub(super) const CUT_SHORT: &str = "the connection ended in the middle of a frame";
 
 /// One connection of an [`IngestService`](super::IngestService).
 pub struct IngestConn {
@@ -135,7 +138,7 @@ impl IngestConn {
         }
         self.role = Role::Reader(Box::new(Reader::new(stream, hello)));
         if let Role::Reader(reader) = &mut self.role {
-            reader.locate(hello.begin, &self.shared, cx);
+            reader.begin(hello, &self.shared, cx);
         }
         Ok(())
     }
@@ -194,7 +197,8 @@ impl IngestConn {
         match &mut self.role {
             Role::Hello => cx.link.resume(),
             Role::Producer(producer) => producer.room(cx),
-            Role::Settling(_) | Role::Reader(_) => {}
+            Role::Reader(reader) => reader.commit_again(&self.shared, cx),
+            Role::Settling(_) => {}
         }
     }
 
@@ -236,17 +240,21 @@ impl Protocol for IngestConn {
             cx.local.tally.add(Count::truncated, 1);
         }
         match &mut self.role {
-            Role::Hello | Role::Settling(_) => cx.link.finish(),
-            Role::Producer(producer) => producer.peer_finished(cx),
-            Role::Reader(reader) => reader.peer_finished(&self.shared, cx),
+            Role::Hello if unread == 0 => cx.link.finish(),
+            Role::Hello => refuse(cx, 0, Reason::Malformed, 0, CUT_SHORT),
+            // It is welcomed first.
+            Role::Settling(producer) => producer.finishes_early(),
+            Role::Producer(producer) => producer.peer_finished(unread, cx),
+            Role::Reader(reader) => reader.peer_finished(unread, &self.shared, cx),
         }
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         match &mut self.role {
             Role::Hello => {
-                cx.local.tally.add(Count::hello_timeouts, 1);
-                cx.link.finish_because("no hello in time");
+                let within = self.shared.settings.hello_within;
+                let text = format!("no hello within {within:?}");
+                refuse(cx, 0, Reason::TooSlow, 0, &text);
             }
             Role::Producer(producer) => producer.expired(cx),
             Role::Settling(_) | Role::Reader(_) => {}

@@ -68,6 +68,10 @@ counters! {
     refused_gone,
     /// Refused: the log is damaged there.
     refused_damaged,
+    /// Refused: behind the end of the stream.
+    refused_beyond_end,
+    /// Refused: no such stream to read.
+    refused_no_stream,
 }
 
 impl Count {
@@ -86,6 +90,9 @@ impl Count {
             Reason::TooMany => Count::refused_too_many,
             Reason::Gone => Count::refused_gone,
             Reason::Damaged => Count::refused_damaged,
+            Reason::BeyondEnd => Count::refused_beyond_end,
+            Reason::NoStream => Count::refused_no_stream,
+            Reason::TooSlow => Count::hello_timeouts,
         }
     }
 }

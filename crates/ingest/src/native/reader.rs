@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidewire::{Cx, Input, Next};
-use tidewire_log::{Begin, Committed, Credit, Range, ReadError};
+use tidewire_log::{Begin, Committed, Credit, Range, ReadError, Refused};
 
 use super::codec::{
     self, Malformed, Read, ReaderFrame, ReaderWelcome, Reason, ServerFrame, Subscribe,
     batch_overhead, encode_batch_head,
 };
-use super::conn::{IngestConn, reason_of, refuse, send};
+use super::conn::{CUT_SHORT, DEFAULT_STREAM, IngestConn, reason_of, refuse, send};
 use super::counters::Count;
 use super::pool::{Answer, Job, Want};
 use super::service::Shared;
@@ -36,6 +36,12 @@ pub(super) struct Reader {
     state: State,
     /// It has finished sending.
     finished: bool,
+    /// The position asked for by number or by a cursor, if that is not just the oldest.
+    asked: Option<u64>,
+    /// Where the cursor is to stand as soon as the queue of the log has room.
+    uncommitted: Option<u64>,
+    /// It ends when that is done; whether short of the tail.
+    ends: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,23 +76,35 @@ impl Reader {
             position: 0,
             state: State::Held,
             finished: false,
+            asked: None,
+            uncommitted: None,
+            ends: None,
         }
     }
 
     /// Finds out where to begin.
-    pub(super) fn locate(
+    pub(super) fn begin(
         &mut self,
-        begin: codec::Begin,
+        hello: &Subscribe<'_>,
         shared: &Shared,
         cx: &mut Cx<'_, IngestConn>,
     ) {
-        let begin = match begin {
-            codec::Begin::Position(at) => Begin::Position(at),
+        let exists = *self.stream == *DEFAULT_STREAM || shared.log.range(&self.stream).is_some();
+        if !exists && !hello.may_be_absent {
+            let text = format!("there is no stream {:?}", self.stream);
+            return refuse(cx, 0, Reason::NoStream, 0, &text);
+        }
+        let begin = match hello.begin {
+            codec::Begin::Position(at) => {
+                self.asked = Some(at).filter(|&at| at > 0);
+                Begin::Position(at)
+            }
             codec::Begin::Tail => Begin::Tail,
             codec::Begin::Timestamp(at) => Begin::Timestamp(at),
             codec::Begin::Cursor => {
                 let name = self.cursor.as_deref().unwrap_or_default();
-                Begin::Position(shared.log.cursor(&self.stream, name).unwrap_or(0))
+                self.asked = shared.log.cursor(&self.stream, name);
+                Begin::Position(self.asked.unwrap_or(0))
             }
         };
         // What it says before it is welcomed has to wait.
@@ -133,6 +151,9 @@ impl Reader {
     }
 
     fn welcome(&mut self, range: Range, start: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        if let Some(asked) = self.asked.filter(|&asked| asked > range.next) {
+            return self.beyond_end(asked, range.next, cx);
+        }
         cx.link.resume();
         self.position = start;
         let read_max = shared.settings.read_max.clamp(1, 1 << 30);
@@ -147,9 +168,16 @@ impl Reader {
                 next: range.next,
                 start,
                 body_max: u32::try_from(body).unwrap_or(u32::MAX),
+                skipped: self.asked.is_some_and(|asked| asked < start),
             }),
         );
         self.go_on(shared, cx);
+    }
+
+    /// Refuses a position that no record has had yet.
+    fn beyond_end(&self, asked: u64, next: u64, cx: &mut Cx<'_, IngestConn>) {
+        let text = format!("position {asked} was asked for, and {next} is the next one");
+        refuse(cx, next, Reason::BeyondEnd, 0, &text);
     }
 
     /// Asks for the next records, if they may be sent.
@@ -163,7 +191,11 @@ impl Reader {
                 self.ask(Want::Records(self.position, Credit(most)), shared, cx);
             }
             // No more will be given.
-            _ if self.finished => cx.link.finish(),
+            _ if self.finished => {
+                let range = shared.log.range(&self.stream);
+                let short = range.is_some_and(|range| range.next > self.position);
+                self.end(short, cx);
+            }
             _ => {}
         }
     }
@@ -175,10 +207,19 @@ impl Reader {
             self.state = State::AtTail;
             self.follow(shared, cx);
         } else {
-            let next = self.position;
-            send(cx, &ServerFrame::End { next });
-            cx.link.finish();
+            self.end(false, cx);
         }
+    }
+
+    /// Ends reading: at the tail, or short of it.
+    fn end(&mut self, short: bool, cx: &mut Cx<'_, IngestConn>) {
+        if self.uncommitted.is_some() {
+            self.ends = Some(short);
+            return;
+        }
+        let next = self.position;
+        send(cx, &ServerFrame::End { next, short });
+        cx.link.finish();
     }
 
     /// The log has moved: goes on if there is anything new.
@@ -265,15 +306,28 @@ impl Reader {
     }
 
     /// Moves the cursor; false if the connection ends over it.
-    fn commit(&self, position: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> bool {
+    fn commit(&mut self, position: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> bool {
         let Some(cursor) = &self.cursor else {
             let text = "the hello named no cursor";
             refuse(cx, self.position, Reason::Malformed, 0, text);
             return false;
         };
+        let next = shared.log.range(&self.stream).map_or(0, |range| range.next);
+        if position > next {
+            self.beyond_end(position, next, cx);
+            return false;
+        }
+        // First armed, so that room that is made meanwhile is not missed.
+        cx.local.bell.arm();
+        self.uncommitted = None;
         match shared.log.set_cursor(&self.stream, cursor, position) {
             Ok(()) => {
                 cx.local.tally.add(Count::cursors, 1);
+                true
+            }
+            Err(Refused::Busy) => {
+                self.uncommitted = Some(position);
+                cx.local.crowded.push(cx.link.id());
                 true
             }
             Err(refused) => {
@@ -284,7 +338,27 @@ impl Reader {
         }
     }
 
-    pub(super) fn peer_finished(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    /// The queue of the log may have room for where the cursor is to stand.
+    pub(super) fn commit_again(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        if let Some(position) = self.uncommitted {
+            self.commit(position, shared, cx);
+        }
+        if self.uncommitted.is_none()
+            && let Some(short) = self.ends.take()
+        {
+            self.end(short, cx);
+        }
+    }
+
+    pub(super) fn peer_finished(
+        &mut self,
+        unread: usize,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) {
+        if unread > 0 {
+            return refuse(cx, self.position, Reason::Malformed, 0, CUT_SHORT);
+        }
         self.finished = true;
         match self.state {
             State::AtTail => {

@@ -49,6 +49,7 @@ pub(crate) fn subscribe() -> Subscribe<'static> {
     Subscribe {
         begin: Begin::Position(0),
         follow: false,
+        may_be_absent: false,
         credit: u64::MAX,
         stream: "",
         cursor: "",
@@ -107,6 +108,8 @@ pub(crate) enum Frame {
         messages: Vec<(u64, Vec<u8>)>,
     },
     End(u64),
+    /// An end short of the tail.
+    Short(u64),
 }
 
 /// All whole frames in `bytes`.
@@ -148,7 +151,8 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
                     messages,
                 }
             }
-            ServerFrame::End { next } => Frame::End(next),
+            ServerFrame::End { next, short: false } => Frame::End(next),
+            ServerFrame::End { next, .. } => Frame::Short(next),
             ServerFrame::Unknown(kind) => panic!("a frame of kind {kind}"),
         });
     }

@@ -58,6 +58,15 @@ impl<'a> Fields<'a> {
         self.0 = rest;
         std::str::from_utf8(text).map_err(|_| Malformed("a string is not UTF-8"))
     }
+
+    /// A string that people will read: nothing in it may be obeyed by a terminal.
+    pub(super) fn name(&mut self) -> Result<&'a str, Malformed> {
+        let name = self.string()?;
+        if name.chars().any(char::is_control) {
+            return Err(Malformed("a name has control characters"));
+        }
+        Ok(name)
+    }
 }
 
 /// Adds a string; longer ones must have been refused before.

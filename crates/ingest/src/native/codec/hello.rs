@@ -17,6 +17,7 @@ const SUBSCRIBE: u8 = 2;
 const SPARSE: u8 = 1;
 const ADOPT: u8 = 2;
 const FOLLOW: u8 = 1;
+const MAY_BE_ABSENT: u8 = 2;
 
 /// What an acknowledgement means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +68,8 @@ pub struct Subscribe<'a> {
     pub begin: Begin,
     /// Go on at the tail instead of ending.
     pub follow: bool,
+    /// A stream that does not exist is waited for; only with `follow`.
+    pub may_be_absent: bool,
     /// Bytes of batch frames that may be sent before more credit is given.
     pub credit: u64,
     /// The stream; empty for `default`. Strings have at most 255 bytes.
@@ -80,7 +83,7 @@ pub struct Subscribe<'a> {
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At this position, or the oldest kept if that is later.
+    /// At this position, or the oldest kept if that is later. The welcome says where that is.
     Position(u64),
     /// Behind the last record.
     Tail,
@@ -133,7 +136,9 @@ impl<'a> Hello<'a> {
                     Begin::Timestamp(at) => (3, at),
                     Begin::Cursor => (4, 0),
                 };
-                out.extend_from_slice(&[begin, if s.follow { FOLLOW } else { 0 }, 0, 0]);
+                let flags = if s.follow { FOLLOW } else { 0 }
+                    | if s.may_be_absent { MAY_BE_ABSENT } else { 0 };
+                out.extend_from_slice(&[begin, flags, 0, 0]);
                 out.extend_from_slice(&s.credit.to_le_bytes());
                 out.extend_from_slice(&at.to_le_bytes());
             }
@@ -203,8 +208,8 @@ fn produce<'a>(fields: &mut Fields<'a>) -> Result<Produce<'a>, Malformed> {
         window_messages: fields.u32()?,
         window_bytes: fields.u64()?,
         first_id: fields.u64()?,
-        stream: fields.string()?,
-        producer: fields.string()?,
+        stream: fields.name()?,
+        producer: fields.name()?,
         token: fields.string()?,
     };
     if produce.adopt && level != Some(Level::Received) {
@@ -215,7 +220,7 @@ fn produce<'a>(fields: &mut Fields<'a>) -> Result<Produce<'a>, Malformed> {
 
 fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
     let begin = fields.u8()?;
-    let flags = flags(fields, FOLLOW)?;
+    let flags = flags(fields, FOLLOW | MAY_BE_ABSENT)?;
     let credit = fields.u64()?;
     let at = fields.u64()?;
     let begin = match begin {
@@ -228,13 +233,17 @@ fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
     let subscribe = Subscribe {
         begin,
         follow: flags & FOLLOW != 0,
+        may_be_absent: flags & MAY_BE_ABSENT != 0,
         credit,
-        stream: fields.string()?,
-        cursor: fields.string()?,
+        stream: fields.name()?,
+        cursor: fields.name()?,
         token: fields.string()?,
     };
     if begin == Begin::Cursor && subscribe.cursor.is_empty() {
         return Err(Malformed("the cursor has no name"));
+    }
+    if subscribe.may_be_absent && !subscribe.follow {
+        return Err(Malformed("only who follows can wait for a stream"));
     }
     Ok(subscribe)
 }

@@ -73,6 +73,12 @@ reasons! {
     Gone = 11, "gone";
     /// The log cannot be read there.
     Damaged = 12, "damaged";
+    /// The position, or that of the cursor, is behind the end of the stream.
+    BeyondEnd = 13, "beyond the end";
+    /// There is no stream of this name to read.
+    NoStream = 14, "no such stream";
+    /// The hello did not come in time.
+    TooSlow = 15, "too slow";
 }
 
 impl fmt::Display for Reason {

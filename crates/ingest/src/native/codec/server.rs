@@ -14,8 +14,10 @@ const READER_WELCOME: u8 = 4;
 const BATCH: u8 = 5;
 const END: u8 = 6;
 
-/// The only flag there is; what it says depends on the kind.
+/// What a flag says depends on the kind.
 const FLAG: u8 = 1;
+/// Of a welcome to a producer: it was known once.
+const FORGOTTEN: u8 = 2;
 
 /// What a server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub enum ServerFrame<'a> {
     End {
         /// Where reading would go on.
         next: u64,
+        /// It is not the tail: the reader has finished sending, and its credit is used up.
+        short: bool,
     },
     /// A kind that this version does not know; to be skipped.
     Unknown(u8),
@@ -59,6 +63,9 @@ pub struct Welcome {
     pub window_bytes: u64,
     /// The producer's mark; `None` if it has none.
     pub last_id: Option<u64>,
+    /// It has none because it was away for longer than it is remembered: what it sends again is stored
+    /// again.
+    pub forgotten: bool,
 }
 
 /// What was refused and why.
@@ -87,6 +94,8 @@ pub struct ReaderWelcome {
     pub start: u64,
     /// Largest body of a batch frame, in bytes.
     pub body_max: u32,
+    /// What was asked for begins earlier: the records up to `start` have been removed.
+    pub skipped: bool,
 }
 
 /// Records of one producer, one behind the other.
@@ -123,7 +132,7 @@ pub fn encode_batch_head(
     out: &mut Vec<u8>,
 ) {
     let body = batch_overhead(producer) - FRAME_HEADER + messages_len;
-    put_header(BATCH, false, body, out);
+    put_header(BATCH, 0, body, out);
     out.extend_from_slice(&first.to_le_bytes());
     out.extend_from_slice(&timestamp_us.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
@@ -138,7 +147,9 @@ impl<'a> ServerFrame<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             ServerFrame::Welcome(welcome) => {
-                put_header(WELCOME, welcome.last_id.is_some(), 32, out);
+                let flags =
+                    flag(welcome.last_id.is_some()) | if welcome.forgotten { FORGOTTEN } else { 0 };
+                put_header(WELCOME, flags, 32, out);
                 out.extend_from_slice(&[welcome.level as u8, 0, 0, 0]);
                 out.extend_from_slice(&welcome.payload_max.to_le_bytes());
                 out.extend_from_slice(&welcome.window_messages.to_le_bytes());
@@ -147,12 +158,12 @@ impl<'a> ServerFrame<'a> {
                 out.extend_from_slice(&welcome.last_id.unwrap_or(0).to_le_bytes());
             }
             ServerFrame::Ack { id, keep_alive } => {
-                put_header(ACK, *keep_alive, 8, out);
+                put_header(ACK, flag(*keep_alive), 8, out);
                 out.extend_from_slice(&id.to_le_bytes());
             }
             ServerFrame::Refusal(refusal) => {
                 let text = cut(refusal.text);
-                put_header(REFUSAL, refusal.closes, 17 + text.len(), out);
+                put_header(REFUSAL, flag(refusal.closes), 17 + text.len(), out);
                 out.extend_from_slice(&refusal.id.to_le_bytes());
                 out.extend_from_slice(&refusal.reason.code().to_le_bytes());
                 out.extend_from_slice(&[0, 0]);
@@ -160,7 +171,7 @@ impl<'a> ServerFrame<'a> {
                 put_string(text, out);
             }
             ServerFrame::ReaderWelcome(welcome) => {
-                put_header(READER_WELCOME, false, 32, out);
+                put_header(READER_WELCOME, flag(welcome.skipped), 32, out);
                 for position in [welcome.first, welcome.next, welcome.start] {
                     out.extend_from_slice(&position.to_le_bytes());
                 }
@@ -178,11 +189,11 @@ impl<'a> ServerFrame<'a> {
                 );
                 out.extend_from_slice(batch.messages);
             }
-            ServerFrame::End { next } => {
-                put_header(END, false, 8, out);
+            ServerFrame::End { next, short } => {
+                put_header(END, flag(*short), 8, out);
                 out.extend_from_slice(&next.to_le_bytes());
             }
-            ServerFrame::Unknown(kind) => put_header(*kind, false, 0, out),
+            ServerFrame::Unknown(kind) => put_header(*kind, 0, 0, out),
         }
     }
 
@@ -203,12 +214,13 @@ impl<'a> ServerFrame<'a> {
         let Some(body) = rest.get(..len) else {
             return Ok(Read::Partial(FRAME_HEADER + len));
         };
-        let frame = body_of(*kind, flags & FLAG != 0, Fields(body))?;
+        let frame = body_of(*kind, *flags, Fields(body))?;
         Ok(Read::Whole(frame, FRAME_HEADER + len))
     }
 }
 
-fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'_>, Malformed> {
+fn body_of(kind: u8, flags: u8, mut fields: Fields<'_>) -> Result<ServerFrame<'_>, Malformed> {
+    let flag = flags & FLAG != 0;
     Ok(match kind {
         WELCOME => {
             let [level, _, _, _] = fields.array()?;
@@ -219,6 +231,7 @@ fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'
                 keepalive_ms: fields.u32()?,
                 window_bytes: fields.u64()?,
                 last_id: Some(fields.u64()?).filter(|_| flag),
+                forgotten: flags & FORGOTTEN != 0,
             })
         }
         ACK => ServerFrame::Ack {
@@ -241,6 +254,7 @@ fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'
                 next: fields.u64()?,
                 start: fields.u64()?,
                 body_max: fields.u32()?,
+                skipped: flag,
             };
             // The reserved field may say anything, but it is there.
             fields.u32()?;
@@ -255,14 +269,19 @@ fn body_of(kind: u8, flag: bool, mut fields: Fields<'_>) -> Result<ServerFrame<'
         }),
         END => ServerFrame::End {
             next: fields.u64()?,
+            short: flag,
         },
         _ => ServerFrame::Unknown(kind),
     })
 }
 
-fn put_header(kind: u8, flag: bool, body: usize, out: &mut Vec<u8>) {
+fn flag(yes: bool) -> u8 {
+    if yes { FLAG } else { 0 }
+}
+
+fn put_header(kind: u8, flags: u8, body: usize, out: &mut Vec<u8>) {
     let len = u32::try_from(body).expect("a frame below 4 GiB");
-    out.extend_from_slice(&[kind, if flag { FLAG } else { 0 }, 0, 0]);
+    out.extend_from_slice(&[kind, flags, 0, 0]);
     out.extend_from_slice(&len.to_le_bytes());
 }
 

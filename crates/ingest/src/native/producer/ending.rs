@@ -8,7 +8,7 @@ use tidewire_log::Progress;
 use super::put::Put;
 use super::{Ending, Producer};
 use crate::native::codec::Reason;
-use crate::native::conn::{IngestConn, millis, refuse};
+use crate::native::conn::{CUT_SHORT, IngestConn, millis, refuse};
 
 impl Producer {
     /// Refuses a message, and all behind it until it comes again.
@@ -73,8 +73,26 @@ impl Producer {
         self.end(unacked, Reason::LogFailed, text, cx);
     }
 
-    pub(in crate::native) fn peer_finished(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    /// The client has finished sending before it was welcomed.
+    pub(in crate::native) fn finishes_early(&mut self) {
         self.ending = Ending::Finished;
+    }
+
+    /// The client has finished sending, with so many bytes behind its last whole message.
+    pub(in crate::native) fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, IngestConn>) {
+        if self.has_refused() {
+            return;
+        }
+        // What follows a refused message is dropped, whole or not.
+        self.ending = if unread > 0 && self.refused.is_none() {
+            Ending::Refused {
+                id: self.ids.next().unwrap_or(u64::MAX),
+                reason: Reason::Malformed,
+                text: CUT_SHORT.to_owned(),
+            }
+        } else {
+            Ending::Finished
+        };
         self.finish_if_settled(cx);
     }
 

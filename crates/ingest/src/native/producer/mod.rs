@@ -176,10 +176,12 @@ impl Producer {
                 keepalive_ms: millis(self.keepalive),
                 window_bytes: self.window_bytes,
                 last_id: mark.appended,
+                forgotten: false,
             }),
         );
         self.adopt_gap(cx);
         cx.link.resume();
+        self.finish_if_settled(cx);
         true
     }
 
