@@ -8,7 +8,7 @@ use super::{Place, Shown};
 use crate::exit::Failure;
 
 pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
-    let disk = place.open()?;
+    let disk = place.look()?;
     let report = tools::check(&disk).map_err(|e| place.failed(&e))?;
     let (segments, batches, records) = (report.segments, report.batches, report.records);
     writeln!(
@@ -16,6 +16,10 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         "good        {segments} segments, {batches} batches, {records} records; durable through batch {}",
         report.durable_through
     )?;
+    if disk.is_written() {
+        let note = "by a process that writes it now: what it is writing looks like a torn tail";
+        writeln!(out, "in use      {note}")?;
+    }
     let mut damaged = 0;
     for problem in &report.problems {
         let kind = match problem.acknowledged {

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 const BEGINNING: usize = 60;
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
-    let disk = args.place.open()?;
+    let disk = args.place.look()?;
     let (mut wrote, mut damaged, mut batches) = (Ok(()), None, 0);
     let dumped = tools::dump(&disk, args.from, |item| {
         batches += u64::from(matches!(item, Item::Batch { .. }));

@@ -8,7 +8,7 @@ use super::{Place, Shown, size, time};
 use crate::exit::Failure;
 
 pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
-    let disk = place.open()?;
+    let disk = place.look()?;
     let info = tools::info(&disk).map_err(|e| place.failed(&e))?;
     let bytes: u64 = info.segments.iter().map(|segment| segment.bytes).sum();
     let (segments, batches, records) = (info.segments.len(), info.batches, info.records);
@@ -19,6 +19,9 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         size(bytes)
     )?;
     writeln!(out, "durable     through batch {}", info.durable_through)?;
+    if disk.is_written() {
+        writeln!(out, "in use      by a process that writes it now")?;
+    }
     for segment in &info.segments {
         let (from, to) = segment.batches;
         let newest = time(segment.newest_us);
@@ -56,4 +59,14 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         "damaged: {problem}; what is behind it is not counted here. `tidewire log check` shows \
          everything that is wrong"
     ))))
+}
+
+/// A line for each stream.
+pub(super) fn streams(place: &Place, out: &mut impl Write) -> Shown {
+    let disk = place.look()?;
+    let info = tools::info(&disk).map_err(|e| place.failed(&e))?;
+    for stream in &info.streams {
+        writeln!(out, "{} {} {:?}", stream.first, stream.next, stream.name)?;
+    }
+    Ok(None)
 }

@@ -1,4 +1,5 @@
-//! `tidewire log`: what is in the directory of a log that no server has open.
+//! `tidewire log`: what is in the directory of a log, beside the server that has it open, on a
+//! read-only file system, or where the log is left. Only a repair changes anything.
 
 mod check;
 mod dump;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use tidewire_log::OpenError;
+use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
 
 use crate::exit::Failure;
@@ -19,6 +21,8 @@ use crate::exit::Failure;
 pub(crate) enum Log {
     /// Shows segments, streams, producers and cursors.
     Info(Place),
+    /// Lists the streams: first position, the one behind the last, name.
+    Streams(Place),
     /// Reads everything and shows what is not as it was written; status 2 if any of that was
     /// acknowledged.
     Check(Place),
@@ -43,6 +47,7 @@ pub(crate) fn run(log: Log) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = match log {
         Log::Info(place) => info::run(&place, &mut out),
+        Log::Streams(place) => info::streams(&place, &mut out),
         Log::Check(place) => check::run(&place, &mut out),
         Log::Dump(args) => dump::run(&args, &mut out),
         Log::Repair(args) => repair::run(&args, &mut out),
@@ -80,15 +85,17 @@ impl From<Failure> for Ended {
 }
 
 impl Place {
+    /// The log, to be looked at: nothing is made, whoever has it open is not disturbed.
+    fn look(&self) -> Result<ReadOnlyDisk, Failure> {
+        ReadOnlyDisk::open(&self.data)
+            .map_err(|e| Failure::usage(format!("cannot look into the log: {e}; see --data")))
+    }
+
     /// The log, for this process alone.
     fn open(&self) -> Result<RealDisk, Failure> {
+        // Opening a directory without a log would make one.
+        self.look()?;
         let shown = self.data.display();
-        // Opening it as a log would make it.
-        if !self.data.is_dir() {
-            return Err(Failure::usage(format!(
-                "{shown} is no directory of a log; see --data"
-            )));
-        }
         RealDisk::open(&self.data).map_err(|e| {
             let advice = match e.kind() {
                 io::ErrorKind::WouldBlock => {

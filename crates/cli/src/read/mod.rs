@@ -1,14 +1,18 @@
 //! `tidewire read`: the records of a stream, to standard output.
 
+mod directory;
+mod output;
 mod show;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidewire_ingest::client::{Begin, Error, Reader, Subscribing};
+use tidewire_ingest::client::{Begin, Broken, Error, Reader, Subscribing};
+use tidewire_ingest::native::codec::Reason;
 
+use self::output::Output;
 use self::show::Form;
 pub(crate) use self::show::time;
 use crate::exit::Failure;
@@ -21,6 +25,10 @@ pub(crate) struct Args {
     /// The server
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
     to: String,
+    /// Reads the directory of a log instead of asking a server: beside the server that has it open, or
+    /// where the log is left. Nothing is changed there; what is written last may not be durable yet
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["to", "follow", "cursor", "token_file"])]
+    data: Option<PathBuf>,
     /// The stream
     #[arg(long, default_value = "default", value_name = "NAME")]
     stream: String,
@@ -35,10 +43,14 @@ pub(crate) struct Args {
     /// Waits at the tail for more, instead of ending there
     #[arg(long, short)]
     follow: bool,
+    /// Waits for a stream that does not exist yet, instead of ending with an error
+    #[arg(long, requires = "follow")]
+    wait: bool,
     /// Ends after so many records
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Goes on where this cursor, kept by the server, was left, and moves it behind what was written
+    /// and, of a pipe, taken out at its other end
     #[arg(
         long,
         default_value = "",
@@ -142,10 +154,14 @@ impl std::convert::From<Error> for Ended {
 
 /// Reads it.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(directory) = &args.data {
+        return directory::run(args, directory);
+    }
     let subscribing = Subscribing {
         stream: args.stream.clone(),
         begin: args.begin(),
         follow: args.follow,
+        wait: args.wait,
         cursor: args.cursor.clone(),
         token: token(args.token_file.as_deref())?,
         ..Subscribing::default()
@@ -154,19 +170,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let reader = patiently(args.retry, connect).map_err(|e| {
         let advice = match e.last() {
             Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
+            Error::Broken {
+                source:
+                    Broken::Refused {
+                        reason: Reason::NoStream,
+                        ..
+                    },
+                ..
+            } => "; see --stream, and --wait for one that is to come",
             _ => "",
         };
         Failure::usage(format!("nothing was read: {e}{advice}"))
     })?;
-    if let Some(From::Position(at)) = args.from
-        && reader.place() > at
-    {
+    if reader.welcome().skipped {
         eprintln!(
-            "tidewire: the records before {} are gone, beginning there",
+            "tidewire: the records before {} have been removed, beginning there",
             reader.place()
         );
     }
-    match copy(args, reader) {
+    conclude(copy(args, reader))
+}
+
+fn conclude(result: Result<(), Ended>) -> Result<(), Failure> {
+    match result {
         Ok(()) | Err(Ended::Unread) => Ok(()),
         Err(Ended::Output(e)) => Err(Failure::usage(format!("cannot write what was read: {e}"))),
         Err(Ended::Input(e)) => Err(Failure::wrong(e.to_string())),
@@ -174,12 +200,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn copy(args: &Args, mut reader: Reader) -> Result<(), Ended> {
+    let mut out = Output::stdout(!args.cursor.is_empty())?;
+    let ended = records(args, &mut reader, &mut out);
+    if !args.cursor.is_empty() {
+        // What was taken counts, however it ended. The server has closed if that was its doing.
+        out.drained();
+        let moved = move_cursor(&mut out, &mut reader).and_then(|()| Ok(reader.close()?));
+        return ended.and(moved);
+    }
+    ended
+}
+
+fn records(args: &Args, reader: &mut Reader, out: &mut Output) -> Result<(), Ended> {
     let form = args.form();
-    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
         if !reader.is_ready() {
-            settle(args, &mut out, &mut reader)?;
+            out.flush()?;
+            move_cursor(out, reader)?;
         }
         let record = match reader.read() {
             Ok(Some(record)) => record,
@@ -189,21 +227,17 @@ fn copy(args: &Args, mut reader: Reader) -> Result<(), Ended> {
                 return Err(e.into());
             }
         };
-        form.write(&record, &mut out)?;
+        form.write(&record, out)?;
+        out.ended(record.position + 1);
         left -= 1;
     }
-    settle(args, &mut out, &mut reader)?;
-    if !args.cursor.is_empty() {
-        reader.close()?;
-    }
-    Ok(())
+    Ok(out.flush()?)
 }
 
-/// What was read is written; then the cursor may move.
-fn settle(args: &Args, out: &mut impl Write, reader: &mut Reader) -> Result<(), Ended> {
-    out.flush()?;
-    if !args.cursor.is_empty() {
-        reader.commit_cursor(reader.place())?;
+/// The cursor moves behind what was taken.
+fn move_cursor(out: &mut Output, reader: &mut Reader) -> Result<(), Ended> {
+    match out.taken() {
+        Some(next) => Ok(reader.commit_cursor(next)?),
+        None => Ok(()),
     }
-    Ok(())
 }

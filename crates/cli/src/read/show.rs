@@ -1,12 +1,13 @@
 //! How a record is written.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use tidewire_ingest::client::Record;
+use tidewire_ingest::client::{Record, printable};
 
 /// A form of writing records, a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ impl Form {
             Form::Text => {
                 let (position, id) = (record.position, record.id);
                 let producer = match &record.producer[..] {
-                    [] => "-".into(),
-                    name => String::from_utf8_lossy(name),
+                    [] => Cow::Borrowed("-"),
+                    name => Cow::Owned(printable(&String::from_utf8_lossy(name))),
                 };
                 let at = time(record.timestamp_us);
                 let payload = record.payload.utf8_chunks();
@@ -118,6 +119,21 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&lines(Form::Json, b"\xff")).unwrap();
         assert_eq!(json["payload_base64"], "/w==");
         assert!(json.get("payload").is_none());
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let record = Record {
+            position: 0,
+            id: 1,
+            producer: "\x1b[2Jx".into(),
+            timestamp_us: 0,
+            payload: "hi".into(),
+        };
+        let mut out = Vec::new();
+        Form::Text.write(&record, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(" \\u{1b}[2Jx 1 hi"), "{text}");
     }
 
     #[test]

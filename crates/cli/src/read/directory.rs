@@ -1,0 +1,90 @@
+//! Reading the directory of a log, without a server or beside one.
+
+use std::io::Write;
+use std::path::Path;
+
+use tidewire_ingest::client::{Begin, Record};
+use tidewire_ingest::native::codec::parser;
+use tidewire_log::{Begin as Place, Credit, Frames, View};
+
+use super::output::Output;
+use super::{Args, Ended, conclude};
+use crate::exit::Failure;
+
+/// Bytes read at a time.
+const AT_ONCE: Credit = Credit(1 << 20);
+
+pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
+    let nothing = |why: String| Failure::usage(format!("nothing was read: {why}"));
+    let view = View::open(directory).map_err(|e| nothing(format!("{e}; see --data")))?;
+    let Some(range) = view.range(&args.stream) else {
+        return Err(nothing(format!(
+            "there is no stream {:?} in {}; `tidewire log streams` lists those there are",
+            args.stream,
+            directory.display()
+        )));
+    };
+    let place = match args.begin() {
+        Begin::Position(at) if at > range.next => {
+            let next = range.next;
+            return Err(nothing(format!(
+                "position {at} is behind the end, {next} is the next one"
+            )));
+        }
+        Begin::Position(at) => Place::Position(at),
+        Begin::Tail => Place::Tail,
+        Begin::Timestamp(us) => Place::Timestamp(us),
+        Begin::Cursor => unreachable!("a directory is not read by a cursor"),
+    };
+    let damaged = |e: tidewire_log::ReadError| Failure::wrong(e.to_string());
+    let mut at = view.locate(&args.stream, place).map_err(damaged)?;
+    if matches!(place, Place::Position(asked) if asked > 0 && asked < at) {
+        eprintln!("tidewire: the records before {at} have been removed, beginning there");
+    }
+    let mut left = args.count.unwrap_or(u64::MAX);
+    let mut out = Output::stdout(false).map_err(|e| conclude(Err(e.into())).unwrap_err())?;
+    while left > 0 {
+        let read = match view.read(&args.stream, at, AT_ONCE) {
+            Ok(read) => read,
+            Err(e) => {
+                let _ = out.flush();
+                return Err(damaged(e));
+            }
+        };
+        if read.runs.is_empty() {
+            break;
+        }
+        at = read.next;
+        for run in read.runs {
+            if let Err(ended) = show(args, run, &mut left, &mut out) {
+                return conclude(Err(ended));
+            }
+        }
+    }
+    conclude(out.flush().map_err(Ended::from))?;
+    match view.problem() {
+        Some(damage) if damage.batch <= view.durable_through() => Err(Failure::wrong(format!(
+            "damaged: {damage}; what is behind it was not read. See `tidewire log check`"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn show(args: &Args, run: Frames, left: &mut u64, out: &mut Output) -> Result<(), Ended> {
+    let batch = parser(u32::MAX).parse(&run.bytes);
+    for (frame, position) in batch.frames().zip(run.first..) {
+        if *left == 0 {
+            break;
+        }
+        *left -= 1;
+        let record = Record {
+            position,
+            id: u64::from_le_bytes(frame.id),
+            producer: run.producer.as_bytes().to_vec().into(),
+            timestamp_us: run.timestamp_us,
+            payload: frame.payload.to_vec().into(),
+        };
+        args.form().write(&record, out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Standard output, and how much of it was taken: a pipe holds more than its reader has read, and a
+//! cursor may not move past what nobody took.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Where records go. Remembers which records end where, until they are taken.
+pub(super) struct Output {
+    out: BufWriter<Counted>,
+    /// Bytes of all records so far.
+    written: u64,
+    /// For records that may not be taken yet: how many bytes there were behind each, and the position
+    /// after it.
+    ends: VecDeque<(u64, u64)>,
+    /// The position after the last record that was taken.
+    taken: Option<u64>,
+    /// Whether ends are remembered.
+    tracks: bool,
+}
+
+/// Counts what the system has taken over.
+struct Counted {
+    file: File,
+    written: u64,
+    is_pipe: bool,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.file.write(bytes)?;
+        self.written += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Counted {
+    /// Bytes that were taken, as far as can be known: a file has what was written to it.
+    fn taken(&self) -> u64 {
+        let unread = match self.is_pipe {
+            true => rustix::io::ioctl_fionread(&self.file).unwrap_or(self.written),
+            false => 0,
+        };
+        self.written.saturating_sub(unread)
+    }
+
+    /// Waits until more was taken, for a moment; whether anybody is still there to take it.
+    fn is_read(&self) -> bool {
+        let mut fds = [PollFd::new(&self.file, PollFlags::empty())];
+        let moment = Timespec::try_from(MOMENT).ok();
+        let _ = poll(&mut fds, moment.as_ref());
+        !fds[0].revents().contains(PollFlags::ERR)
+    }
+}
+
+/// How often it is looked whether the rest was taken.
+const MOMENT: Duration = Duration::from_millis(5);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(bytes)?;
+        self.written += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Output {
+    /// Standard output; `tracks` what is taken of it.
+    pub(super) fn stdout(tracks: bool) -> io::Result<Output> {
+        // Past the standard library's own buffer, which would hold the last line back.
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let is_pipe = file.metadata()?.file_type().is_fifo();
+        Ok(Output {
+            out: BufWriter::with_capacity(
+                64 << 10,
+                Counted {
+                    file,
+                    written: 0,
+                    is_pipe,
+                },
+            ),
+            written: 0,
+            ends: VecDeque::new(),
+            taken: None,
+            tracks,
+        })
+    }
+
+    /// The record before position `next` is written whole.
+    pub(super) fn ended(&mut self, next: u64) {
+        if self.tracks {
+            // A pipe holds a bounded number of bytes, and a record has at least one; of a file all
+            // was taken.
+            if self.ends.len() >= ENDS_MAX {
+                self.look();
+            }
+            self.ends.push_back((self.written, next));
+        }
+    }
+
+    /// The position after the last record that was taken; `None` if none was.
+    pub(super) fn taken(&mut self) -> Option<u64> {
+        self.look();
+        self.taken
+    }
+
+    fn look(&mut self) {
+        let taken = self.out.get_ref().taken();
+        while let Some((end, next)) = self.ends.front().copied()
+            && end <= taken
+        {
+            self.taken = Some(next);
+            self.ends.pop_front();
+        }
+    }
+
+    /// Waits until all that was written is taken, or nobody is there any more to take it.
+    pub(super) fn drained(&mut self) {
+        self.look();
+        while !self.ends.is_empty() && self.out.get_ref().is_read() {
+            self.look();
+        }
+        self.look();
+    }
+}
+
+/// Records that may be remembered before it is looked which were taken.
+const ENDS_MAX: usize = 1 << 16;

@@ -1,0 +1,151 @@
+//! Looking at what is stored: beside a server, in a directory that may not be written, where there is
+//! nothing; and a cursor that stands where the output was taken.
+
+mod common;
+#[path = "common/durable.rs"]
+mod with_log;
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use common::{Running, run, stderr, stdout, tidewire};
+use with_log::{Place, Server, assert_code, lines, spawn};
+
+fn names(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_log_is_looked_at_beside_its_server() {
+    let place = Place::new();
+    let data = place.path("data");
+    let server = Server::start(&place);
+    assert_code(&server.send(&["--producer", "p"], &lines(5)), 0);
+    assert_code(&server.send(&["--stream", "other"], "x\n"), 0);
+    let before = names(&data);
+    for args in [
+        &["log", "info"][..],
+        &["log", "check"],
+        &["log", "dump", "--records"],
+        &["log", "streams"],
+        &["read", "--raw"],
+    ] {
+        let output = run(&[args, &["--data", &data]].concat());
+        assert_code(&output, 0);
+        let shown = stdout(&output);
+        match args[1] {
+            "info" => assert!(shown.contains("in use"), "{shown}"),
+            "streams" => assert_eq!(shown, "0 5 \"default\"\n0 1 \"other\"\n"),
+            "--raw" => assert_eq!(shown, lines(5)),
+            _ => {}
+        }
+    }
+    assert_eq!(names(&data), before, "something was made");
+    // And the server was not disturbed.
+    assert_code(&server.send(&["--producer", "p"], "6\n"), 0);
+    server.stop();
+
+    // Not even the right to write is needed.
+    let files = names(&data);
+    for name in &files {
+        fs::set_permissions(Path::new(&data).join(name), Permissions::from_mode(0o444)).unwrap();
+    }
+    fs::set_permissions(&data, Permissions::from_mode(0o555)).unwrap();
+    let output = run(&["read", "--raw", "--from", "5", "--data", &data]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "6\n");
+    assert_code(&run(&["log", "check", "--data", &data]), 0);
+    assert_eq!(names(&data), files);
+    fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn nothing_is_made_where_there_is_no_log() {
+    let place = Place::new();
+    let empty = place.path("empty");
+    fs::create_dir(&empty).unwrap();
+    for command in ["info", "check", "dump", "streams", "repair"] {
+        let output = run(&["log", command, "--data", &empty]);
+        assert_code(&output, 1);
+        assert!(
+            stderr(&output).contains("no log there"),
+            "{}",
+            stderr(&output)
+        );
+        assert_code(&run(&["log", command, "--data", &place.path("none")]), 1);
+    }
+    assert_code(&run(&["read", "--data", &empty]), 1);
+    assert_eq!(names(&empty), Vec::<String>::new());
+    assert!(!Path::new(&place.path("none")).exists());
+}
+
+#[test]
+fn what_does_not_exist_is_an_error() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_code(&server.send(&[], "1\n2\n"), 0);
+    for (args, why) in [
+        (&["--stream", "typo"][..], "no stream \"typo\""),
+        (&["--stream", "typo", "--follow"], "--wait"),
+        (&["--from", "3"], "2 is the next one"),
+    ] {
+        for place in [&["--to", &server.to][..], &["--data", &place.path("data")]] {
+            if args.contains(&"--follow") && place[0] == "--data" {
+                continue;
+            }
+            let output = run(&[&["read"], place, args].concat());
+            assert_code(&output, 1);
+            assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        }
+    }
+    assert_eq!(server.read(&["--raw", "--from", "2"]), "");
+    let mut waiting = Running::start(&[
+        "read", "--to", &server.to, "--raw", "--follow", "--wait", "--stream", "later",
+    ]);
+    assert_code(&server.send(&["--stream", "later"], "now\n"), 0);
+    assert_eq!(waiting.line(), "now");
+    server.stop();
+}
+
+/// `read --cursor | head -5` once moved the cursor over all that the pipe held.
+#[test]
+fn a_cursor_stands_where_the_output_was_taken() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_code(&server.send(&[], &lines(100_000)), 0);
+    let args = ["read", "--to", &server.to, "--raw", "--cursor", "c"];
+    let mut child = spawn(tidewire(&args));
+    let mut pipe = BufReader::with_capacity(100, child.stdout.take().unwrap());
+    let mut line = String::new();
+    for n in 1..=5 {
+        line.clear();
+        pipe.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("line {n}\n"));
+    }
+    // What `head` took and did not show is lost to it; no more than that is.
+    let took = pipe.buffer().to_vec();
+    drop(pipe);
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+    let whole = 5 + took.iter().filter(|&&byte| byte == b'\n').count();
+    let rest = server.read(&["--raw", "--cursor", "c"]);
+    let first = rest.lines().next().unwrap();
+    assert_eq!(first, format!("line {}", whole + 1));
+    assert_eq!(rest.lines().count(), 100_000 - whole);
+    // All of that was taken.
+    assert_eq!(server.read(&["--raw", "--cursor", "c"]), "");
+    server.stop();
+}
