@@ -14,7 +14,7 @@ use crate::layer::{Around, Inner, Layer, Wrap};
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::mailbox::LoopHandle;
-use crate::peer::Peer;
+use crate::peer::{Origin, Peer};
 use crate::protocol::{Cx, Next, Protocol, Service};
 use crate::state::{ConnId, State};
 use crate::turn::Turn;
@@ -26,7 +26,8 @@ use crate::woken::{Conns, Inside, Slots};
 /// after a TLS handshake, after the header of the PROXY protocol. What it is told of the peer is what
 /// the layer found out, and a refusal closes the connection with its reason. The inner service's state
 /// on each loop, its messages, handles and wake-ups are as they are without the layer:
-/// [`Service::woken`] finds the inner protocols.
+/// [`Service::woken`] finds the inner protocols. A dialled connection that ends before the inner
+/// service has accepted it has failed: [`Service::dial_failed`] is called, with the reason.
 ///
 /// ```
 /// use std::time::Duration;
@@ -135,6 +136,7 @@ pub struct LayeredConn<S: Service, L: Layer> {
     layer: Option<L>,
     within: Within<S::Conn>,
     shared: Arc<Shared<S>>,
+    origin: Origin,
 }
 
 /// The inner protocol.
@@ -181,6 +183,7 @@ impl<S: Service, L: Layer> LayeredConn<S, L> {
             layer,
             within,
             shared,
+            ..
         } = self;
         let layer = layer.as_mut()?;
         let result = f(layer, &mut Around { within, shared, cx });
@@ -327,8 +330,23 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         match self.within {
             Within::Alone(protocol) => protocol.closed(why, &mut turn.of()),
             Within::Layer(inner) => inner.closed(why, turn),
-            Within::Nothing => {}
+            // As good as not connected.
+            Within::Nothing => {
+                if let (Origin::Dialled(token), None) = (self.origin, refusal(why)) {
+                    let error = io::Error::new(io::ErrorKind::ConnectionAborted, why.to_string());
+                    let service = &self.shared.service;
+                    service.dial_failed(token, &error, &mut turn.of());
+                }
+            }
         }
+    }
+}
+
+/// Of the inner service itself, which so knows of it.
+fn refusal(why: Closed) -> Option<Refusal> {
+    match why {
+        Closed::Refused(why) => Some(why),
+        _ => None,
     }
 }
 
@@ -356,6 +374,7 @@ impl<W: Wrap, S: Service> Service for Layered<W, S> {
             layer,
             within,
             shared: self.shared.clone(),
+            origin: from.origin,
         })
     }
 

@@ -1,0 +1,160 @@
+//! Certificates with their keys, which can be replaced while connections come in; authorities.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::{TlsError, ring};
+
+/// A certificate with those that lead to an authority, and its private key. Cheap to clone.
+#[derive(Clone)]
+pub struct Certificate(pub(crate) Arc<CertifiedKey>);
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate(a chain of {})", self.0.cert.len())
+    }
+}
+
+impl Certificate {
+    /// From PEM: the chain, the server's or client's own certificate first, and the key (PKCS#8,
+    /// PKCS#1 or SEC1).
+    ///
+    /// # Errors
+    /// [`TlsError::Pem`] if either is missing or broken, [`TlsError::Key`] if they do not go together.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| TlsError::Pem {
+            what: "private key",
+            reason: e.to_string(),
+        })?;
+        Certificate::from_der(certificates(chain)?, key)
+    }
+
+    /// From DER.
+    ///
+    /// # Errors
+    /// [`TlsError::Key`] if the key is not the certificate's.
+    pub fn from_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Certificate, TlsError> {
+        let made = CertifiedKey::from_der(chain, key, &ring());
+        Ok(Certificate(Arc::new(made.map_err(TlsError::Key)?)))
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |reason: String| TlsError::Pem {
+        what: "certificate",
+        reason,
+    };
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|e| wrong(e.to_string()))?;
+    if all.is_empty() {
+        return Err(wrong("there is none".into()));
+    }
+    Ok(all)
+}
+
+/// What a server shows: one certificate for everybody, or others for certain names. Clones share it,
+/// so that it can be replaced while the server runs: connections that come afterwards see the new
+/// one, those that are there are left alone.
+///
+/// ```
+/// # fn renewed() -> (String, String) {
+/// #   let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// #   (made.cert.pem(), made.signing_key.serialize_pem()) }
+/// use tidewire_tls::{Certificate, Certificates, Server};
+///
+/// # let (chain, key) = renewed();
+/// let certificates = Certificates::from(Certificate::from_pem(chain.as_bytes(), key.as_bytes())?);
+/// let server = Server::new(&certificates);
+/// // Later, on any thread; nothing changes if the new one is no good.
+/// # let (chain, key) = renewed();
+/// certificates.replace(Certificate::from_pem(chain.as_bytes(), key.as_bytes())?);
+/// # drop(server);
+/// # Ok::<(), tidewire_tls::TlsError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Certificates(Arc<RwLock<Shown>>);
+
+#[derive(Debug)]
+struct Shown {
+    usual: Certificate,
+    /// By name, in lower case.
+    named: HashMap<Box<str>, Certificate>,
+}
+
+impl From<Certificate> for Certificates {
+    fn from(usual: Certificate) -> Certificates {
+        let named = HashMap::new();
+        Certificates(Arc::new(RwLock::new(Shown { usual, named })))
+    }
+}
+
+impl From<&Certificate> for Certificates {
+    fn from(usual: &Certificate) -> Certificates {
+        Certificates::from(usual.clone())
+    }
+}
+
+impl From<&Certificates> for Certificates {
+    fn from(same: &Certificates) -> Certificates {
+        same.clone()
+    }
+}
+
+impl Certificates {
+    /// Replaces the usual certificate.
+    pub fn replace(&self, usual: Certificate) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).usual = usual;
+    }
+
+    /// Shows this one to clients that ask for the server by exactly this name, instead of the usual
+    /// one.
+    pub fn replace_named(&self, name: &str, certificate: Certificate) {
+        let mut shown = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let name = name.to_ascii_lowercase().into_boxed_str();
+        shown.named.insert(name, certificate);
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let shown = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let named = hello
+            .server_name()
+            .and_then(|name| shown.named.get(&*name.to_ascii_lowercase()));
+        Some(named.unwrap_or(&shown.usual).0.clone())
+    }
+}
+
+/// Authorities whose word is taken. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Roots(pub(crate) Arc<RootCertStore>);
+
+impl Roots {
+    /// From PEM: one certificate or several.
+    ///
+    /// # Errors
+    /// [`TlsError::Pem`] if there is none, [`TlsError::Root`] if one cannot be used.
+    pub fn from_pem(pem: &[u8]) -> Result<Roots, TlsError> {
+        let mut store = RootCertStore::empty();
+        for certificate in certificates(pem)? {
+            store.add(certificate).map_err(TlsError::Root)?;
+        }
+        Ok(Roots(Arc::new(store)))
+    }
+}
+
+impl From<RootCertStore> for Roots {
+    fn from(store: RootCertStore) -> Roots {
+        Roots(Arc::new(store))
+    }
+}

@@ -1,0 +1,193 @@
+//! One connection's layer: records outside, plaintext inside.
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
+
+use rustls::Connection;
+use tidewire::{Around, Input, Layer, Link, Next, Service};
+
+use crate::words;
+
+/// How long a handshake may take unless something else is set.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// Plaintext that is encrypted ahead of what the connection takes; bytes.
+const AHEAD: usize = 64 << 10;
+
+/// TLS on one connection.
+pub struct Records {
+    /// Boxed, because it is large and a connection's slot is not.
+    tls: Box<Connection>,
+    deadline: Duration,
+    /// The peer has said that it sends no more.
+    heard_farewell: bool,
+    /// So have we.
+    said_farewell: bool,
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Records({:?})", self.tls.protocol_version())
+    }
+}
+
+/// Lets rustls write to a link.
+struct Outwards<'a, 'b>(&'a mut Link<'b>);
+
+impl Write for Outwards<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Records {
+    pub(crate) fn new(mut tls: Connection, deadline: Duration) -> Records {
+        tls.set_buffer_limit(Some(AHEAD));
+        Records {
+            tls: Box::new(tls),
+            deadline,
+            heard_farewell: false,
+            said_farewell: false,
+        }
+    }
+
+    /// Reads records; how many bytes that took.
+    fn records_in(&mut self, input: &mut Input<'_>) -> Result<usize, rustls::Error> {
+        let mut bytes = input.bytes();
+        let all = bytes.len();
+        // Refuses while enough plaintext waits inside.
+        let _ = self.tls.read_tls(&mut bytes);
+        let took = all - bytes.len();
+        input.consume(took);
+        self.tls.process_new_packets()?;
+        Ok(took)
+    }
+
+    /// Once it is known who the peer is, the inner service is asked.
+    fn accept<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        if at.is_accepted() || self.tls.is_handshaking() || at.link().is_closing() {
+            return;
+        }
+        let peer = at.peer().clone();
+        let mut identity = peer.identity().clone();
+        if let Connection::Server(tls) = &*self.tls {
+            identity.server_name = tls.server_name().map(Into::into);
+        }
+        identity.alpn = self.tls.alpn_protocol().map(Into::into);
+        let shown = self.tls.peer_certificates().unwrap_or_default();
+        identity.certificates = shown.iter().map(|c| c.as_ref().into()).collect();
+        // A refusal closes by itself.
+        let _ = at.accept(peer.with_identity(identity));
+    }
+
+    fn plaintext_in<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) -> bool {
+        let mut some = false;
+        while at.wants_input() {
+            let mut reader = self.tls.reader();
+            let took = match reader.fill_buf() {
+                Ok([]) if !self.heard_farewell => {
+                    self.heard_farewell = true;
+                    at.peer_finished();
+                    return true;
+                }
+                Ok(plain) => {
+                    at.received(plain);
+                    plain.len()
+                }
+                // Nothing there now.
+                Err(_) => 0,
+            };
+            if took == 0 {
+                break;
+            }
+            reader.consume(took);
+            some = true;
+        }
+        some
+    }
+
+    fn plaintext_out<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) -> bool {
+        let tls = &mut self.tls;
+        // Less than all when rustls has enough: its records go out first.
+        at.take_output(|_, plain| tls.writer().write(plain).unwrap_or(0)) > 0
+    }
+
+    fn records_out<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        while self.tls.wants_write() {
+            if self.tls.write_tls(&mut Outwards(at.link())).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn fail<S: Service>(&mut self, error: &rustls::Error, at: &mut Around<'_, '_, S, Self>) {
+        let why = words::why(error);
+        tracing::debug!(peer = %at.peer().endpoint, %error, "{why}");
+        self.records_out(at); // the alert
+        at.link().finish_because(why);
+    }
+}
+
+impl Layer for Records {
+    fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        at.link().set_timer_after(self.deadline);
+    }
+
+    fn received<S: Service>(
+        &mut self,
+        input: &mut Input<'_>,
+        at: &mut Around<'_, '_, S, Self>,
+    ) -> Next {
+        while !at.link().is_closing() && (!at.is_accepted() || at.wants_input()) {
+            match self.records_in(input) {
+                Ok(0) => break,
+                Ok(_) => self.pump(at),
+                Err(e) => {
+                    // What came whole before it counts.
+                    self.pump(at);
+                    self.fail(&e, at);
+                    break;
+                }
+            }
+        }
+        Next::More
+    }
+
+    /// Moves what can move: plaintext in, plaintext out, records out.
+    fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        self.accept(at);
+        loop {
+            let moved = self.plaintext_in(at) | self.plaintext_out(at);
+            self.records_out(at);
+            if !moved {
+                break;
+            }
+        }
+        if at.is_done() && !self.said_farewell {
+            self.said_farewell = true;
+            self.tls.send_close_notify();
+            self.records_out(at);
+        }
+    }
+
+    fn peer_finished<S: Service>(&mut self, _: usize, at: &mut Around<'_, '_, S, Self>) {
+        self.pump(at);
+        if !at.is_accepted() {
+            at.link()
+                .abort_because("the peer ended within the TLS handshake");
+        } else if !self.heard_farewell && !at.is_done() {
+            // Somebody may have cut the stream short: the end is not the peer's word.
+            at.link()
+                .abort_because("the stream ended without TLS's farewell");
+        }
+    }
+
+    fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        at.link().abort_because("the TLS handshake took too long");
+    }
+}

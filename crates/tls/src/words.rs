@@ -1,0 +1,61 @@
+//! Why TLS failed, in words for whoever reads the log.
+
+use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
+
+/// A reason for [`Closed::ByProtocol`](tidewire::Closed::ByProtocol).
+pub(crate) fn why(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidCertificate(bad) => certificate(bad),
+        Error::NoCertificatesPresented => "the peer shows no certificate, and one is required",
+        Error::AlertReceived(alert) => told(*alert),
+        Error::NoApplicationProtocol => "no application protocol in common",
+        Error::PeerIncompatible(_) => "no TLS version or cipher in common",
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => "not TLS, or broken",
+        Error::InappropriateHandshakeMessage { .. } => "a TLS handshake out of order",
+        Error::DecryptError => "a TLS record that was damaged or forged",
+        Error::PeerSentOversizedRecord => "a TLS record larger than allowed",
+        Error::PeerMisbehaved(_) => "the peer breaks the rules of TLS",
+        _ => "TLS failed",
+    }
+}
+
+fn certificate(bad: &Bad) -> &'static str {
+    match bad {
+        Bad::Expired | Bad::ExpiredContext { .. } => "the peer's certificate has expired",
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+            "the peer's certificate is not valid yet"
+        }
+        Bad::UnknownIssuer => "the peer's certificate is of an authority that is not trusted",
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+            "the peer's certificate is for another name"
+        }
+        Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
+            "the peer's certificate is for another purpose"
+        }
+        Bad::Revoked => "the peer's certificate was revoked",
+        Bad::BadSignature => "the peer's certificate is signed wrongly",
+        Bad::BadEncoding => "the peer's certificate cannot be read",
+        _ => "the peer's certificate is no good",
+    }
+}
+
+/// What the peer said before it left.
+fn told(alert: Alert) -> &'static str {
+    match alert {
+        Alert::UnknownCA => "the peer does not trust the authority of our certificate",
+        Alert::CertificateExpired => "the peer says that our certificate has expired",
+        Alert::CertificateRequired => "the peer requires a certificate of us",
+        Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown => {
+            "the peer does not accept our certificate"
+        }
+        Alert::CertificateRevoked => "the peer says that our certificate was revoked",
+        Alert::AccessDenied => "the peer denies us access",
+        Alert::UnrecognisedName => "the peer does not know the server name asked for",
+        Alert::NoApplicationProtocol => "the peer has no application protocol in common with us",
+        Alert::ProtocolVersion | Alert::InsufficientSecurity | Alert::HandshakeFailure => {
+            "the peer has no TLS version or cipher in common with us"
+        }
+        Alert::UserCanceled => "the peer has changed its mind",
+        _ => "the peer ended TLS with an alert",
+    }
+}

@@ -1,0 +1,209 @@
+//! Authorities and certificates, and services that use a connection in every way.
+#![allow(dead_code, unreachable_pub)]
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
+use tidewire::{Closed, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, Turn};
+use tidewire_tls::rustls::RootCertStore;
+use tidewire_tls::{Certificate, Roots};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        // Authorities of one name would be taken for each other.
+        let serial = NEXT.fetch_add(1, SeqCst).to_string();
+        params.distinguished_name.push(DnType::CommonName, serial);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    pub fn roots(&self) -> Roots {
+        Roots::from_pem(self.pem().as_bytes()).unwrap()
+    }
+
+    /// The same for rustls itself.
+    pub fn store(&self) -> RootCertStore {
+        let mut store = RootCertStore::empty();
+        store.add(self.0.der().clone()).unwrap();
+        store
+    }
+
+    pub fn certificate(&self, name: &str) -> Certificate {
+        self.valid_until(name, 4000)
+    }
+
+    /// The year in which it expires.
+    pub fn valid_until(&self, name: &str, year: i32) -> Certificate {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(year, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let signed = params.signed_by(&key, &self.0).unwrap();
+        Certificate::from_pem(signed.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
+    }
+}
+
+/// What happened on one side.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Happened>>);
+
+#[derive(Clone, Default)]
+pub struct Happened {
+    pub peers: Vec<Peer>,
+    pub got: Vec<u8>,
+    pub closed: Vec<String>,
+    pub failed: Vec<String>,
+    pub written: usize,
+}
+
+impl Log {
+    pub fn get(&self) -> Happened {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn note(&self, f: impl FnOnce(&mut Happened)) {
+        f(&mut self.0.lock().unwrap());
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Habit {
+    Echo,
+    /// Writes while there is room.
+    Flood,
+    /// Reads nothing.
+    Deaf,
+    /// Turns everybody away.
+    Refuses,
+}
+
+/// Says `text`, and that it has said all; then takes what comes, or sends it back.
+#[derive(Clone)]
+pub struct Talk {
+    pub habit: Habit,
+    pub text: Arc<[u8]>,
+    pub log: Log,
+}
+
+impl Talk {
+    pub fn new(habit: Habit) -> Talk {
+        Talk {
+            habit,
+            text: Arc::from([]),
+            log: Log::default(),
+        }
+    }
+
+    pub fn says(text: impl Into<Arc<[u8]>>) -> Talk {
+        Talk {
+            text: text.into(),
+            ..Talk::new(Habit::Flood)
+        }
+    }
+}
+
+pub struct Talking {
+    talk: Talk,
+    said: usize,
+}
+
+impl Service for Talk {
+    type Conn = Talking;
+    fn on_loop(&self, _: LoopHandle<()>) {}
+
+    fn accept(&self, from: &Peer, (): &mut ()) -> Result<Talking, Refusal> {
+        self.log.note(|l| l.peers.push(from.clone()));
+        if self.habit == Habit::Refuses {
+            return Err(Refusal::ByService("not you"));
+        }
+        Ok(Talking {
+            talk: self.clone(),
+            said: 0,
+        })
+    }
+
+    fn dial_failed(&self, _: u64, error: &io::Error, _: &mut Turn<'_, Talking>) {
+        self.log.note(|l| l.failed.push(error.to_string()));
+    }
+}
+
+impl Talking {
+    fn go_on(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.talk.habit != Habit::Flood {
+            return;
+        }
+        let endless = self.talk.text.is_empty();
+        while !cx.link.full() && !cx.link.has_finished_writing() {
+            let rest = &self.talk.text[self.said.min(self.talk.text.len())..];
+            if endless {
+                cx.link.write(&[7; 1000]);
+                self.said += 1000;
+            } else if rest.is_empty() {
+                cx.link.finish_writing();
+            } else {
+                let n = rest.len().min(1234);
+                cx.link.write(&rest[..n]);
+                self.said += n;
+            }
+        }
+        let written = self.said;
+        self.talk.log.note(|l| l.written = written);
+    }
+}
+
+impl Protocol for Talking {
+    type Local = ();
+    type Message = ();
+
+    fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.talk.habit == Habit::Deaf {
+            cx.link.pause();
+        }
+        self.go_on(cx);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if self.talk.habit == Habit::Echo {
+            if cx.link.full() {
+                return Next::AfterDrain;
+            }
+            let n = input.len();
+            cx.link.forward(input, n);
+            return Next::More;
+        }
+        self.talk
+            .log
+            .note(|l| l.got.extend_from_slice(input.bytes()));
+        input.consume(input.len());
+        Next::More
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        self.go_on(cx);
+    }
+
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        assert_eq!(unread, 0);
+        if cx.link.has_finished_writing() || self.talk.habit != Habit::Flood {
+            cx.link.finish();
+        }
+    }
+
+    fn closed(self, why: Closed, _: &mut Turn<'_, Self>) {
+        self.talk.log.note(|l| l.closed.push(why.to_string()));
+    }
+}

@@ -1,0 +1,226 @@
+//! TLS over real sockets, on every engine, against rustls's own stream and openssl.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Authority, Habit, Talk};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+use tidewire::{Builder, Closed, Counters, EngineChoice, Layered, Listen, Running, StartError};
+use tidewire_tls::{Certificates, Server, rustls};
+
+const NAME: &str = "it.example";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs `f` with an echo server on every engine that works here.
+fn on_every_engine(server: impl Fn() -> Server, f: impl Fn(SocketAddr, &Talk, &Running)) {
+    for engine in [
+        EngineChoice::Threads,
+        EngineChoice::Epoll,
+        EngineChoice::Uring,
+    ] {
+        let talk = Talk::new(Habit::Echo);
+        let mut builder = Builder::new();
+        builder.engine(engine).loops(2);
+        let tls = server().build().unwrap();
+        let id = builder.service(Layered::new(tls, talk.clone()));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        let running = match builder.start() {
+            Ok(running) => running,
+            Err(e @ StartError::Engine { .. }) => {
+                eprintln!("skipped: {e}");
+                continue;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        f(running.addrs()[0].tcp().unwrap(), &talk, &running);
+        running.stop(Duration::from_secs(10));
+    }
+}
+
+fn until(running: &Running, done: impl Fn(&Counters) -> bool) {
+    let start = Instant::now();
+    while !done(&running.counters()) {
+        assert!(start.elapsed() < PATIENCE, "{}", running.counters());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn client(authority: &Authority) -> Arc<ClientConfig> {
+    let store: RootCertStore = authority.store();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(addr: SocketAddr, config: &Arc<ClientConfig>) -> Stream {
+    let name = ServerName::try_from(NAME).unwrap();
+    let socket = TcpStream::connect(addr).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
+}
+
+fn exchange(stream: &mut Stream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+    let mut back = vec![0; bytes.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back == bytes);
+}
+
+/// Up to the farewell.
+fn end(mut stream: Stream) {
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    assert_eq!(stream.read(&mut [0; 16]).expect("a clean end"), 0);
+}
+
+#[test]
+fn rustls_streams_are_served() {
+    let authority = Authority::new();
+    let config = client(&authority);
+    on_every_engine(
+        || Server::new(authority.certificate(NAME)),
+        |addr, _, running| {
+            let mut streams: Vec<Stream> = (0..5).map(|_| connect(addr, &config)).collect();
+            for round in 0..10u8 {
+                for stream in &mut streams {
+                    let bytes: Vec<u8> = (0..50_000).map(|i| (i % 251) as u8 ^ round).collect();
+                    exchange(stream, &bytes);
+                }
+            }
+            streams.into_iter().for_each(end);
+            until(running, |c| c.closed_for(Closed::Finished) == 5);
+        },
+    );
+}
+
+/// A stream that ends without TLS's farewell may have been cut short by anybody.
+#[test]
+fn an_end_without_a_farewell_is_not_the_peers_word() {
+    let authority = Authority::new();
+    let config = client(&authority);
+    on_every_engine(
+        || Server::new(authority.certificate(NAME)),
+        |addr, talk, running| {
+            let mut stream = connect(addr, &config);
+            exchange(&mut stream, b"hello");
+            stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+            until(running, |c| c.closed_for(Closed::ByProtocol("")) == 1);
+            assert_eq!(
+                talk.log.get().closed,
+                ["the stream ended without TLS's farewell"]
+            );
+        },
+    );
+}
+
+#[test]
+fn sessions_are_resumed_unless_told_otherwise() {
+    let authority = Authority::new();
+    for on in [true, false] {
+        on_every_engine(
+            || Server::new(authority.certificate(NAME)).resumption(on),
+            |addr, _, _| {
+                let config = client(&authority);
+                let kinds = [(); 2].map(|()| {
+                    let mut stream = connect(addr, &config);
+                    exchange(&mut stream, b"hello");
+                    let kind = stream.conn.handshake_kind();
+                    end(stream);
+                    kind
+                });
+                let second = if on {
+                    HandshakeKind::Resumed
+                } else {
+                    HandshakeKind::Full
+                };
+                assert_eq!(kinds, [Some(HandshakeKind::Full), Some(second)]);
+            },
+        );
+    }
+}
+
+#[test]
+fn certificates_are_replaced_without_a_restart() {
+    let authority = Authority::new();
+    let config = client(&authority);
+    let certificates = Certificates::from(authority.certificate(NAME));
+    on_every_engine(
+        || Server::new(&certificates).resumption(false),
+        |addr, _, _| {
+            let shown = |stream: &Stream| stream.conn.peer_certificates().unwrap()[0].to_vec();
+            let mut before = connect(addr, &config);
+            exchange(&mut before, b"before");
+            certificates.replace(authority.certificate(NAME));
+            let mut after = connect(addr, &config);
+            exchange(&mut after, b"after");
+            assert_ne!(shown(&before), shown(&after));
+            exchange(&mut before, b"still there");
+            end(before);
+            end(after);
+        },
+    );
+}
+
+#[test]
+fn openssl_is_served() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return eprintln!("skipped: there is no openssl here");
+    }
+    let authority = Authority::new();
+    let file = std::env::temp_dir().join(format!("tidewire-tls-{}.pem", std::process::id()));
+    std::fs::write(&file, authority.pem()).unwrap();
+    on_every_engine(
+        || Server::new(authority.certificate(NAME)).alpn(["echo"]),
+        |addr, talk, running| {
+            for version in ["-tls1_2", "-tls1_3"] {
+                let mut child = Command::new("openssl")
+                    .args(["s_client", "-quiet", "-verify_return_error", version])
+                    .args([
+                        "-servername",
+                        NAME,
+                        "-verify_hostname",
+                        NAME,
+                        "-alpn",
+                        "echo",
+                    ])
+                    .args(["-connect", &addr.to_string(), "-CAfile"])
+                    .arg(&file)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                let mut stdin = child.stdin.take().unwrap();
+                let mut stdout = BufReader::new(child.stdout.take().unwrap());
+                for n in 0..20 {
+                    let line = format!("hello {n} {}\n", "x".repeat(n * 100));
+                    stdin.write_all(line.as_bytes()).unwrap();
+                    let mut back = String::new();
+                    stdout.read_line(&mut back).unwrap();
+                    assert_eq!(back, line);
+                }
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            until(running, |c| c.open == 0);
+            for peer in &talk.log.get().peers {
+                assert_eq!(peer.identity().server_name.as_deref(), Some(NAME));
+                assert_eq!(peer.identity().alpn.as_deref(), Some(&b"echo"[..]));
+            }
+        },
+    );
+    std::fs::remove_file(file).unwrap();
+}

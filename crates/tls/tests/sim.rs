@@ -1,0 +1,244 @@
+//! TLS on the simulated network: every split, small buffers, both ends.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Authority, Habit, Happened, Talk};
+use tidewire::sim::{Conditions, Outcome, PlainState, Sim};
+use tidewire::{Closed, Counters, Dial, Layered, Limits, Refusal};
+use tidewire_tls::{Certificates, Client, Server, TlsClient, TlsServer};
+
+const NAME: &str = "it.example";
+
+struct Ends {
+    outcome: Outcome,
+    server: Happened,
+    client: Happened,
+    server_counters: Counters,
+}
+
+/// One connection under these conditions, until nothing is left to happen.
+fn meet(
+    mut sim: Sim,
+    (tls, service): (Server, Talk),
+    (client_tls, client): (Client, Talk),
+) -> Ends {
+    let (server_log, client_log) = (service.log.clone(), client.log.clone());
+    let limits = || Limits {
+        output_low: 3000,
+        output_high: 20_000,
+        linger: Duration::from_secs(1000),
+        ..Limits::default()
+    };
+    let tls: TlsServer = tls.build().unwrap();
+    let client_tls: TlsClient = client_tls.build().unwrap();
+    let server_at = sim.add_loop();
+    let served = sim.service(
+        server_at,
+        Layered::with_limits(tls, service, limits()),
+        limits(),
+    );
+    let addr = sim.listen(served);
+    let at = sim.add_loop();
+    let client = sim.service(
+        at,
+        Layered::with_limits(client_tls, client, limits()),
+        limits(),
+    );
+    sim.dial(client, Dial::to(addr).token(1));
+    let outcome = sim.run_until_idle(Duration::from_secs(3600));
+    Ends {
+        outcome,
+        server: server_log.get(),
+        client: client_log.get(),
+        server_counters: sim.counters(server_at),
+    }
+}
+
+fn usual(authority: &Authority) -> (Server, Client) {
+    let client = Client::new(&authority.roots()).server_name(NAME).unwrap();
+    (Server::new(authority.certificate(NAME)), client)
+}
+
+/// Whatever the network does, what was said comes back whole, both half-closes arrive, and the ends
+/// are in order.
+#[test]
+fn an_echo_survives_every_network() {
+    let authority = Authority::new();
+    let said: Vec<u8> = (0..60_000u32).map(|i| (i % 251) as u8).collect();
+    for seed in 0..40 {
+        let (server, client) = usual(&authority);
+        let talk = Talk::says(said.clone());
+        let ends = meet(
+            Sim::new(seed),
+            (server, Talk::new(Habit::Echo)),
+            (client, talk),
+        );
+        assert_eq!(ends.outcome, Outcome::Idle, "seed {seed}");
+        if Conditions::from_seed(seed).refuse_one_in != 0 && !ends.client.failed.is_empty() {
+            continue; // the network refused
+        }
+        assert!(
+            ends.client.got == said,
+            "seed {seed}: {} bytes, {:?} {:?}",
+            ends.client.got.len(),
+            ends.client.closed,
+            ends.server.closed
+        );
+        assert_eq!(ends.client.closed, ["finished"], "seed {seed}");
+        assert_eq!(ends.server.closed, ["finished"], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_the_writer() {
+    let authority = Authority::new();
+    let (server, client) = usual(&authority);
+    let ends = meet(
+        Sim::under(1, Conditions::calm()),
+        (server, Talk::new(Habit::Flood)),
+        (client, Talk::new(Habit::Deaf)),
+    );
+    let written = ends.server.written;
+    assert!(
+        (20_000..1 << 20).contains(&written),
+        "{written} bytes were queued"
+    );
+    assert_eq!(ends.server.closed, ["stalled"]);
+}
+
+/// What the client says of why it failed, and how often the server closed for a reason.
+fn refused(server: Server, client: Client) -> String {
+    let ends = meet(
+        Sim::under(1, Conditions::calm()),
+        (server, Talk::new(Habit::Echo)),
+        (client, Talk::says(*b"hello")),
+    );
+    assert!(ends.server.closed.is_empty() || ends.client.failed.is_empty());
+    assert_eq!(ends.server_counters.closed_for(Closed::ByProtocol("")), 1);
+    [ends.client.failed, ends.client.closed].concat().join(", ")
+}
+
+#[test]
+fn certificates_that_are_no_good_are_refused_with_a_clear_word() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let client = || Client::new(&authority.roots()).server_name(NAME).unwrap();
+    let expired = Server::new(authority.valid_until(NAME, 2001));
+    assert_eq!(
+        refused(expired, client()),
+        "the peer's certificate has expired"
+    );
+    let elsewhere = Server::new(authority.certificate("other.example"));
+    assert_eq!(
+        refused(elsewhere, client()),
+        "the peer's certificate is for another name"
+    );
+    let foreign = Server::new(other.certificate(NAME));
+    let why = refused(foreign, client());
+    assert_eq!(
+        why,
+        "the peer's certificate is of an authority that is not trusted"
+    );
+
+    let server = || Server::new(authority.certificate(NAME));
+    let asks = server().require_client_certificates(&other.roots());
+    assert_eq!(
+        refused(asks.clone(), client()),
+        "the peer requires a certificate of us"
+    );
+    let foreign = client().certificate(&authority.certificate("me"));
+    assert!(refused(asks, foreign).contains("certificate"));
+    let why = refused(server().alpn(["a"]), client().alpn(["b"]));
+    assert!(why.contains("no application protocol in common"), "{why}");
+}
+
+#[test]
+fn the_service_learns_who_it_is() {
+    let authority = Authority::new();
+    let (server, client) = usual(&authority);
+    let server = server
+        .require_client_certificates(&authority.roots())
+        .alpn(["b", "c"]);
+    let shown = authority.certificate("me.example");
+    let ends = meet(
+        Sim::under(1, Conditions::calm()),
+        (server, Talk::new(Habit::Echo)),
+        (
+            client.certificate(&shown).alpn(["a", "c"]),
+            Talk::says(*b"hello"),
+        ),
+    );
+    assert_eq!(ends.client.got, b"hello");
+    let (seen, sees) = (
+        ends.server.peers[0].identity(),
+        ends.client.peers[0].identity(),
+    );
+    assert_eq!(seen.server_name.as_deref(), Some(NAME));
+    assert_eq!(seen.alpn.as_deref(), Some(&b"c"[..]));
+    assert_eq!((seen.certificates.len(), sees.certificates.len()), (1, 1));
+    assert_ne!(seen.certificates, sees.certificates);
+    assert_eq!(sees.alpn, seen.alpn);
+}
+
+#[test]
+fn a_service_that_refuses_is_heard() {
+    let authority = Authority::new();
+    let (server, client) = usual(&authority);
+    let ends = meet(
+        Sim::under(1, Conditions::calm()),
+        (server, Talk::new(Habit::Refuses)),
+        (client, Talk::says(*b"hello")),
+    );
+    assert_eq!(ends.server_counters.refused_for(Refusal::ByService("")), 1);
+    assert!(ends.client.got.is_empty());
+}
+
+#[test]
+fn names_have_certificates_of_their_own() {
+    let authority = Authority::new();
+    let certificates = Certificates::from(authority.certificate("usual.example"));
+    certificates.replace_named("IT.example", authority.certificate(NAME));
+    for name in ["usual.example", NAME] {
+        let client = Client::new(&authority.roots()).server_name(name).unwrap();
+        let ends = meet(
+            Sim::under(1, Conditions::calm()),
+            (Server::new(&certificates), Talk::new(Habit::Echo)),
+            (client, Talk::says(*b"hello")),
+        );
+        assert_eq!(ends.client.got, b"hello", "{:?}", ends.client.failed);
+    }
+}
+
+/// Not TLS, silence, an end in the middle: each is cut, by its own reason, and nothing is left.
+#[test]
+fn what_is_not_tls_is_cut() {
+    let authority = Authority::new();
+    for (bytes, finishes, within) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], false, 1),
+        (&[0x16, 3, 1][..], false, 11),
+        (&[][..], true, 1),
+    ] {
+        let mut sim = Sim::under(1, Conditions::calm());
+        let at = sim.add_loop();
+        let (server, _) = usual(&authority);
+        let layered = Layered::new(server.build().unwrap(), Talk::new(Habit::Echo));
+        let service = sim.service(at, layered, Limits::default());
+        let addr = sim.listen(service);
+        let peer = sim.plain(addr);
+        sim.send(peer, bytes);
+        if finishes {
+            sim.finish(peer);
+        }
+        sim.run_for(Duration::from_secs(within));
+        let state = sim.state(peer);
+        assert!(
+            matches!(state, PlainState::Failed(_) | PlainState::Ended),
+            "{state:?}"
+        );
+        sim.close(peer, false);
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(sim.counters(at).closed_for(Closed::ByProtocol("")), 1);
+        assert_eq!(sim.counters(at).open, 0);
+    }
+}
