@@ -161,7 +161,7 @@ impl Sink for LogSink {
             Err(Refused::Busy | Refused::DiskFull { .. }) => Accepted::Busy,
             Err(Refused::TooLarge) if batch.messages() > 1 => Accepted::Fewer,
             Err(Refused::TooLarge) => Accepted::Refused("too large for the log"),
-            Err(Refused::TooMany) => Accepted::Refused("too many streams"),
+            Err(Refused::TooMany | Refused::Beyond) => Accepted::Refused("too many streams"),
             Err(Refused::Failed) => Accepted::Refused("the log has failed"),
         }
     }

@@ -204,7 +204,7 @@ impl SteppedLog {
                 let last = records.iter().rev().find(|r| r.producer == *name);
                 let mark = Mark {
                     appended: last.map(|r| r.id),
-                    ticket: Ticket(0),
+                    ..Mark::default()
                 };
                 state.producers.push((*stream, name.clone(), mark));
             }
@@ -395,6 +395,7 @@ impl Log for SteppedLog {
                 *mark = Mark {
                     appended: Some(run.last_id),
                     ticket,
+                    ..Mark::default()
                 };
             }
             state.queued += run.frames.len();

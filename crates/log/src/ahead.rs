@@ -39,6 +39,6 @@ pub(crate) fn load<D: Disk>(disk: &D, next_batch: u64) -> Option<State> {
         return None;
     }
     (u64_at(&bytes, 0) > next_batch)
-        .then(|| State::decode(&bytes[12..]))
+        .then(|| State::decode(&bytes[12..], false))
         .flatten()
 }

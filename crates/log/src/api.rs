@@ -89,6 +89,9 @@ pub enum Refused {
     /// again.
     #[error("too many streams, producers or cursors")]
     TooMany,
+    /// A cursor that would stand beyond the end of its stream.
+    #[error("the position is beyond the end of the stream")]
+    Beyond,
     /// A write or a sync has failed; nothing is taken any more. See [`Progress::failure`].
     #[error("the log has failed")]
     Failed,
@@ -125,6 +128,10 @@ pub struct Mark {
     /// The last batch appended for it since the log was opened; [`Ticket`] 0 if there was none.
     /// When `committed` has reached it, `appended` is committed.
     pub ticket: Ticket,
+    /// Nothing is known of it, but something was: it was idle for too long, or there were too many,
+    /// and what it sends again is stored again. The last 100,000 that were forgotten are remembered
+    /// as such.
+    pub forgotten: bool,
 }
 
 /// The positions a reader may ask for.
@@ -139,7 +146,7 @@ pub struct Range {
 /// Where to begin reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At this position, or at the oldest kept if that is later.
+    /// At this position, or at the oldest kept if that is later. Beyond the end it is refused.
     Position(u64),
     /// After the last committed record.
     Tail,
@@ -186,9 +193,29 @@ pub enum ReadError {
         /// The oldest position kept.
         first: u64,
     },
-    /// The stored bytes are not what was written, or could not be read: file, offset and reason.
+    /// Nothing was ever appended there.
+    #[error("position {asked} is beyond the end, the next record will have {next}")]
+    Beyond {
+        /// What was asked for.
+        asked: u64,
+        /// The position that the next record will have.
+        next: u64,
+    },
+    /// The records were lost in damage that a repair has marked. The stream goes on behind it.
+    #[error("the records from position {asked} up to before {next} were lost in damage")]
+    Missing {
+        /// What was asked for.
+        asked: u64,
+        /// The first position behind the gap: go on there.
+        next: u64,
+    },
+    /// The stored bytes are not what was written: file, offset and reason.
     #[error("{0}")]
     Damaged(Arc<str>),
+    /// The system could not open or read a file, which says nothing about what is in it: file and
+    /// reason. Trying again later may help.
+    #[error("{0}")]
+    Failed(Arc<str>),
 }
 
 /// Called, from any thread, when [`Log::progress`] has moved, room was made in the queue or on the
@@ -257,11 +284,12 @@ pub trait Log: Send + Sync + 'static {
     /// The position that `begin` means on this stream now; 0 for a stream that does not exist.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`]. May block on the disk for [`Begin::Timestamp`].
+    /// [`ReadError::Beyond`], [`ReadError::Damaged`], [`ReadError::Failed`]. May block on the disk for [`Begin::Timestamp`].
     fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError>;
 
     /// Committed records of a stream from a position on, up to `credit`. **Blocks** on the disk:
-    /// not for a loop.
+    /// not for a loop. Where records are lost it ends, and says [`ReadError::Missing`] when it is
+    /// called there.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -278,6 +306,7 @@ pub trait Log: Send + Sync + 'static {
     /// the next commit.
     ///
     /// # Errors
+    /// [`Refused::Beyond`] for a position that no record has had yet and the next one will not have;
     /// [`Refused::TooMany`] at the limit of cursors, and from a home that keeps none;
     /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].
     fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::Range;
+use crate::format::Missing;
 use crate::gather::{NOTE_BYTES, Note};
 use crate::recovery::Found;
 use crate::state::State;
@@ -74,6 +75,8 @@ pub(crate) struct Segment {
     /// The highest timestamp in it.
     pub(crate) newest_us: u64,
     pub(crate) index: Index,
+    /// Positions that a repair has found to be lost.
+    pub(crate) gaps: Vec<Missing>,
 }
 
 /// A stream as readers see it.
@@ -83,6 +86,8 @@ pub(crate) struct Stream {
     pub(crate) next: u64,
     /// The segments that hold records of it, by the first position in each.
     pub(crate) segments: BTreeMap<u64, u64>,
+    /// Positions that are lost: the first, and the one after the last.
+    gaps: BTreeMap<u64, u64>,
 }
 
 impl Stream {
@@ -96,6 +101,28 @@ impl Stream {
             next: self.next,
         }
     }
+
+    /// Where a position leads: past the gap it is in, and how far reading may go from there without
+    /// meeting the next one.
+    pub(crate) fn passage(&self, position: u64) -> Passage {
+        if let Some((_, &next)) = self.gaps.range(..=position).next_back()
+            && next > position
+        {
+            return Passage::Missing { next };
+        }
+        let gap = self.gaps.range(position..).next();
+        let end = gap.map_or(self.next, |(&first, _)| first);
+        Passage::Until(end)
+    }
+}
+
+/// What is at a position of a stream, and behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// Nothing up to this one: what was there is lost.
+    Missing { next: u64 },
+    /// Records without a gap up to this one, if the position is below it.
+    Until(u64),
 }
 
 /// Everything committed.
@@ -128,7 +155,7 @@ impl Catalog {
         self.names.insert(name, self.streams.len() as u32);
         self.streams.push(Stream {
             next,
-            segments: BTreeMap::new(),
+            ..Stream::default()
         });
     }
 
@@ -138,6 +165,11 @@ impl Catalog {
             if let Some(stream) = self.streams.get_mut(id as usize) {
                 stream.segments.insert(extent.first, number);
                 stream.next = stream.next.max(extent.next);
+            }
+        }
+        for gap in &segment.gaps {
+            if let Some(stream) = self.streams.get_mut(gap.stream as usize) {
+                stream.gaps.insert(gap.first, gap.next);
             }
         }
         self.segments.insert(number, segment);
@@ -166,6 +198,11 @@ impl Catalog {
             for (&id, extent) in &segment.index.extents {
                 if let Some(stream) = self.streams.get_mut(id as usize) {
                     stream.segments.remove(&extent.first);
+                }
+            }
+            for gap in &segment.gaps {
+                if let Some(stream) = self.streams.get_mut(gap.stream as usize) {
+                    stream.gaps.remove(&gap.first);
                 }
             }
         }

@@ -146,11 +146,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
     }
 
     fn mark(&self, producer: ProducerId) -> Mark {
-        let gather = self.shared.gather();
-        gather
-            .state
-            .find(producer.0)
-            .map_or(Mark::default(), |producer| producer.mark)
+        self.shared.gather().state.mark(producer.0)
     }
 
     fn append(&self, run: Run<'_>) -> Result<Ticket, Refused> {

@@ -106,17 +106,18 @@ pub(crate) struct Gather {
     pub(crate) parked: bool,
     /// The log is to be closed.
     pub(crate) closing: bool,
-    /// The wall clock as the writer last saw it, in microseconds since the Unix epoch.
-    pub(crate) now_us: u64,
+    /// The log's own clock as the writer last saw it: for how many microseconds the log has been
+    /// open, in all its openings.
+    pub(crate) lived_us: u64,
     /// All batches up to this one are committed.
     pub(crate) settled: Ticket,
     /// When producers were last made to expire because there were too many.
-    pressed_us: u64,
+    pressed_us: Option<u64>,
     ticket: Ticket,
 }
 
 impl Gather {
-    pub(crate) fn new(state: State, settings: &Settings) -> Gather {
+    pub(crate) fn new(state: State, settings: &Settings, lived_us: u64) -> Gather {
         Gather {
             state,
             group: Group::new(settings),
@@ -125,9 +126,9 @@ impl Gather {
             refused: false,
             parked: false,
             closing: false,
-            now_us: 0,
+            lived_us,
             settled: Ticket(0),
-            pressed_us: 0,
+            pressed_us: None,
             ticket: Ticket(0),
         }
     }
@@ -177,8 +178,9 @@ impl Gather {
             producer.mark = Mark {
                 appended: producer.mark.appended.max(Some(run.last_id)),
                 ticket,
+                forgotten: false,
             };
-            producer.seen_us = producer.seen_us.max(run.timestamp_us);
+            producer.seen_us = producer.seen_us.max(self.lived_us);
         }
         self.ticket = ticket;
         let stream = &mut self.state.streams[stream_number as usize];
@@ -247,10 +249,10 @@ impl Gather {
         name: &str,
         settings: &Settings,
     ) -> Result<ProducerId, Refused> {
-        let now_us = self.now_us;
+        let lived_us = self.lived_us;
         if let Some(id) = self.state.producer(stream.0, name) {
             if let Some(producer) = self.state.find_mut(id) {
-                producer.seen_us = producer.seen_us.max(now_us);
+                producer.seen_us = producer.seen_us.max(lived_us);
             }
             return Ok(ProducerId(id));
         }
@@ -258,11 +260,13 @@ impl Gather {
             return Err(Refused::TooMany);
         }
         // Looking at all of them takes a while: once a second is enough.
-        let is_due = now_us >= self.pressed_us.saturating_add(1_000_000) || self.pressed_us == 0;
+        let is_due = self
+            .pressed_us
+            .is_none_or(|pressed| lived_us >= pressed.saturating_add(1_000_000));
         if self.state.producers() >= settings.producers_max && is_due {
-            self.pressed_us = now_us;
+            self.pressed_us = Some(lived_us);
             let hour = Duration::from_secs(3600).min(settings.producer_idle);
-            let since = now_us.saturating_sub(hour.as_micros() as u64);
+            let since = lived_us.saturating_sub(hour.as_micros() as u64);
             self.state.expire(since, self.settled);
         }
         if self.state.producers() >= settings.producers_max {
@@ -270,9 +274,9 @@ impl Gather {
         }
         let id = self.state.next_producer().ok_or(Refused::TooMany)?;
         self.admit_definition(name, settings)?;
-        self.state.add_producer(id, stream.0, now_us, name);
+        self.state.add_producer(id, stream.0, lived_us, name);
         self.group
-            .put(|to| put_producer(to, id, stream.0, now_us, name));
+            .put(|to| put_producer(to, id, stream.0, lived_us, name));
         self.defined();
         Ok(ProducerId(id))
     }
@@ -288,6 +292,9 @@ impl Gather {
         let is_named = (1..=255).contains(&name.len());
         if !is_named || self.state.cursors_with(stream, name) > settings.cursors_max {
             return Err(Refused::TooMany);
+        }
+        if position > self.state.streams[stream as usize].next {
+            return Err(Refused::Beyond);
         }
         self.admit_definition(name, settings)?;
         self.state.set_cursor(stream, name, position);

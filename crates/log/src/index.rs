@@ -9,12 +9,13 @@ use std::io::{self, IoSlice};
 
 use crate::catalog::{Entry, Extent, Index, Segment};
 use crate::disk::{Disk, DiskFile};
-use crate::format::{SegmentHeader, index_name, u32_at, u64_at};
+use crate::format::{Missing, SegmentHeader, index_name, u32_at, u64_at};
 use crate::recovery::contents;
 
-const MAGIC: [u8; 8] = *b"tideidx1";
+const MAGIC: [u8; 8] = *b"tideidx2";
 /// Before the extents.
-const HEADER: usize = 48;
+const HEADER: usize = 68;
+const GAP: usize = 20;
 const EXTENT: usize = 24;
 const ENTRY: usize = 32;
 
@@ -24,6 +25,9 @@ pub(crate) struct Saved {
     pub(crate) header: SegmentHeader,
     /// The number of the batch after the last one in the segment.
     pub(crate) next_batch: u64,
+    /// Of its last batch: which opening wrote it, and the log's own clock.
+    pub(crate) epoch: u32,
+    pub(crate) lived_us: u64,
     pub(crate) view: Segment,
 }
 
@@ -36,10 +40,21 @@ impl Saved {
             self.next_batch,
             self.view.used,
             self.view.newest_us,
+            self.lived_us,
         ];
         longs
             .into_iter()
             .for_each(|long| bytes.extend_from_slice(&long.to_le_bytes()));
+        let words = [self.header.version, self.epoch];
+        words
+            .into_iter()
+            .for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        bytes.extend_from_slice(&(self.view.gaps.len() as u32).to_le_bytes());
+        for gap in &self.view.gaps {
+            bytes.extend_from_slice(&gap.stream.to_le_bytes());
+            bytes.extend_from_slice(&gap.first.to_le_bytes());
+            bytes.extend_from_slice(&gap.next.to_le_bytes());
+        }
         for (stream, extent) in &self.view.index.extents {
             bytes.extend_from_slice(&stream.to_le_bytes());
             bytes.extend_from_slice(&(extent.entries.len() as u32).to_le_bytes());
@@ -66,10 +81,17 @@ impl Saved {
         if body.len() < HEADER || body[..8] != MAGIC || crc32c::crc32c(body) != u32_at(crc, 0) {
             return None;
         }
-        let [log, number, next_batch, used, newest_us] =
-            [8, 16, 24, 32, 40].map(|at| u64_at(body, at));
+        let [log, number, next_batch, used, newest_us, lived_us] =
+            [8, 16, 24, 32, 40, 48].map(|at| u64_at(body, at));
+        let (version, epoch) = (u32_at(body, 56), u32_at(body, 60));
         let mut index = Index::default();
-        let mut rest = &body[HEADER..];
+        let gaps = GAP.checked_mul(u32_at(body, 64) as usize)?;
+        let (gaps, mut rest) = body[HEADER..].split_at_checked(gaps)?;
+        let gaps = gaps.chunks_exact(GAP).map(|gap| Missing {
+            stream: u32_at(gap, 0),
+            first: u64_at(gap, 4),
+            next: u64_at(gap, 12),
+        });
         while !rest.is_empty() {
             let (head, after) = rest.split_at_checked(EXTENT)?;
             let length = ENTRY.checked_mul(u32_at(head, 4) as usize)?;
@@ -93,10 +115,17 @@ impl Saved {
             used,
             newest_us,
             index,
+            gaps: gaps.collect(),
         };
         Some(Saved {
-            header: SegmentHeader { log, number },
+            header: SegmentHeader {
+                version,
+                log,
+                number,
+            },
             next_batch,
+            epoch,
+            lived_us,
             view,
         })
     }
@@ -146,10 +175,21 @@ mod tests {
             used: 40 << 20,
             newest_us: 39,
             index,
+            gaps: vec![Missing {
+                stream: 1,
+                first: 20,
+                next: 30,
+            }],
         };
         let saved = Saved {
-            header: SegmentHeader { log: 9, number: 4 },
+            header: SegmentHeader {
+                version: 2,
+                log: 9,
+                number: 4,
+            },
             next_batch: 44,
+            epoch: 3,
+            lived_us: 77,
             view,
         };
         let bytes = saved.encode();

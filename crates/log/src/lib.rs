@@ -9,6 +9,7 @@
 mod ahead;
 mod api;
 mod catalog;
+mod claims;
 pub mod disk;
 mod embedded;
 mod format;
@@ -35,6 +36,6 @@ pub use embedded::EmbeddedLog;
 pub use recovery::{Cut, Damage, OpenError, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
-pub use settings::{Settings, Verify};
+pub use settings::{PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
 pub use view::View;
 pub use writer::{Now, Step, Writer};

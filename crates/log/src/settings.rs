@@ -17,12 +17,17 @@ pub enum Verify {
     Tail,
 }
 
+/// The default of [`Settings::segment_bytes`].
+pub const SEGMENT_BYTES: u64 = 128 << 20;
+/// The default of [`Settings::producer_idle`].
+pub const PRODUCER_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The settings of the embedded log. The defaults suit one machine with one disk.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// When groups count as committed. Default: [`Policy::Sync`].
     pub policy: Policy,
-    /// Length of a segment in bytes, 4 KiB to 1 GiB. Default 128 MiB. A segment is made longer if
+    /// Length of a segment in bytes, 4 KiB to 1 GiB. Default: [`SEGMENT_BYTES`], 128 MiB. A segment is made longer if
     /// one group and the checkpoint need it.
     pub segment_bytes: u64,
     /// Most bytes that a group gathers while the one before is written; then
@@ -39,7 +44,10 @@ pub struct Settings {
     /// Most named cursors over all streams; then [`Refused::TooMany`](crate::Refused::TooMany).
     /// Default 10,000.
     pub cursors_max: usize,
-    /// How long a producer may be idle before its mark is forgotten. Default 7 days.
+    /// How long a producer may be idle before its mark is forgotten; then what it sends again is
+    /// stored again, and [`Mark::forgotten`](crate::Mark::forgotten) says so. Only time in which the
+    /// log is open counts, by the monotonic clock: setting the wall clock forgets nobody, and
+    /// neither does a log that is closed for months. Default: [`PRODUCER_IDLE`], 30 days.
     pub producer_idle: Duration,
     /// Oldest segments are removed while the log is larger than this. Default: no limit.
     pub retention_bytes: Option<u64>,
@@ -61,13 +69,13 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             policy: Policy::Sync,
-            segment_bytes: 128 << 20,
+            segment_bytes: SEGMENT_BYTES,
             group_bytes: 16 << 20,
             payload_max: 1 << 20,
             streams_max: 1_000,
             producers_max: 100_000,
             cursors_max: 10_000,
-            producer_idle: Duration::from_secs(7 * 24 * 3600),
+            producer_idle: PRODUCER_IDLE,
             retention_bytes: None,
             retention_age: None,
             verify: Verify::All,
@@ -128,6 +136,12 @@ pub struct Mistakes {
     pub trust_index: bool,
     /// Removes old segments before what replaces them is durable.
     pub delete_early: bool,
+    /// Leaves the last group without a claim when the log falls silent.
+    pub claim_never: bool,
+    /// Claims a group before it is synced.
+    pub claim_early: bool,
+    /// Takes names that were seen, or seen to be gone, for durable.
+    pub trust_names: bool,
 }
 
 impl Mistakes {

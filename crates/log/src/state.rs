@@ -2,10 +2,10 @@
 //! keeps it up to date, a checkpoint writes it down, recovery builds it again from the newest
 //! checkpoint and what follows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::format::{RunView, u32_at, u64_at};
+use crate::format::{Missing, RunView, u32_at, u64_at};
 use crate::{Mark, Ticket};
 
 #[derive(Debug, Default)]
@@ -16,6 +16,19 @@ pub(crate) struct State {
     producers: BTreeMap<u32, Producer>,
     last_producer: u32,
     cursors: usize,
+    /// Those that were forgotten, by a hash of their names, the oldest first.
+    forgotten: VecDeque<u64>,
+}
+
+/// Most producers that are remembered as forgotten.
+const FORGOTTEN_MAX: usize = 100_000;
+
+/// Of a producer's name in a stream (FNV-1a).
+fn hash_of(stream: &str, name: &str) -> u64 {
+    let bytes = stream.bytes().chain([0xff]).chain(name.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[derive(Debug)]
@@ -36,6 +49,8 @@ pub(crate) struct Producer {
     pub(crate) stream: u32,
     pub(crate) name: Arc<str>,
     pub(crate) mark: Mark,
+    /// When it was last heard of, by the log's own clock, which counts the time that the log is
+    /// open: setting the wall clock, or leaving the log closed for a month, makes nobody idle.
     pub(crate) seen_us: u64,
 }
 
@@ -101,15 +116,33 @@ impl State {
     /// are not committed yet, stay.
     pub(crate) fn expire(&mut self, since_us: u64, settled: Ticket) {
         let streams = &mut self.streams;
+        let forgotten = &mut self.forgotten;
         self.producers.retain(|_, producer| {
             let keep = producer.seen_us >= since_us || producer.mark.ticket > settled;
             if !keep {
-                streams[producer.stream as usize]
-                    .producers
-                    .remove(&producer.name);
+                let stream = &mut streams[producer.stream as usize];
+                stream.producers.remove(&producer.name);
+                if producer.mark.appended.is_some() {
+                    forgotten.push_back(hash_of(&stream.name, &producer.name));
+                }
             }
             keep
         });
+        let surplus = forgotten.len().saturating_sub(FORGOTTEN_MAX);
+        forgotten.drain(..surplus);
+    }
+
+    /// What is known of a producer.
+    pub(crate) fn mark(&self, producer: u32) -> Mark {
+        let Some(producer) = self.producers.get(&producer) else {
+            return Mark::default();
+        };
+        let mark = producer.mark;
+        let hash = || hash_of(&self.streams[producer.stream as usize].name, &producer.name);
+        Mark {
+            forgotten: mark.appended.is_none() && self.forgotten.contains(&hash()),
+            ..mark
+        }
     }
 
     pub(crate) fn cursor(&self, stream: &str, name: &str) -> Option<u64> {
@@ -142,7 +175,8 @@ impl State {
     }
 
     /// Applies a run that follows what is known; the reason why it does not, otherwise.
-    pub(crate) fn replay(&mut self, run: &RunView<'_>) -> Result<(), String> {
+    /// `lived_us` is the log's own clock at the time.
+    pub(crate) fn replay(&mut self, run: &RunView<'_>, lived_us: u64) -> Result<(), String> {
         match *run {
             RunView::Records(run) => {
                 let Some(stream) = self.streams.get_mut(run.stream as usize) else {
@@ -159,7 +193,7 @@ impl State {
                         return Err(format!("records of the unknown producer {}", run.producer));
                     };
                     producer.mark.appended = producer.mark.appended.max(Some(run.last_id));
-                    producer.seen_us = producer.seen_us.max(run.timestamp_us);
+                    producer.seen_us = producer.seen_us.max(lived_us);
                 }
             }
             RunView::Stream { id, name, .. } => {
@@ -191,8 +225,21 @@ impl State {
                 }
                 self.set_cursor(stream, name, position);
             }
-            RunView::Checkpoint { bytes, .. } => {
-                *self = State::decode(bytes).ok_or("a checkpoint that makes no sense")?;
+            RunView::Checkpoint { bytes, before, .. } => {
+                *self = State::decode(bytes, before).ok_or("a checkpoint that makes no sense")?;
+            }
+            RunView::Missing { bytes, .. } => {
+                let (_, lost) = Missing::decode(bytes).ok_or("a gap that makes no sense")?;
+                for lost in lost {
+                    let Some(stream) = self.streams.get_mut(lost.stream as usize) else {
+                        return Err(format!("a gap in the unknown stream {}", lost.stream));
+                    };
+                    if lost.first != stream.next {
+                        let next = stream.next;
+                        return Err(format!("a gap at {} where {next} is the next", lost.first));
+                    }
+                    stream.next = lost.next;
+                }
             }
         }
         Ok(())
@@ -224,17 +271,22 @@ impl State {
                 put_name(to, name);
             }
         }
+        put_u32(to, self.forgotten.len() as u32);
+        self.forgotten.iter().for_each(|&hash| put_u64(to, hash));
     }
 
     /// About how many bytes [`State::encode`] appends; never fewer.
     pub(crate) fn encoded_len(&self) -> u64 {
         let named = |fixed: u64, count: usize| (fixed + 256) * count as u64;
-        16 + named(16, self.streams.len())
+        20 + named(16, self.streams.len())
             + named(25, self.producers.len())
             + named(12, self.cursors)
+            + 8 * (self.forgotten.len() + self.producers.len()) as u64
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
+    /// The state in a checkpoint. In the form of version 1 times are of the wall clock: then
+    /// everybody counts as just seen.
+    pub(crate) fn decode(bytes: &[u8], before: bool) -> Option<State> {
         let mut from = Cut(bytes);
         let mut state = State::default();
         for _ in 0..from.u32()? {
@@ -250,6 +302,7 @@ impl State {
             if stream as usize >= state.streams.len() {
                 return None;
             }
+            let seen_us = if before { 0 } else { seen_us };
             state.add_producer(id, stream, seen_us, from.name()?);
             state.find_mut(id)?.mark.appended = has_mark.then_some(last_id);
         }
@@ -261,6 +314,10 @@ impl State {
                 return None;
             }
             state.set_cursor(stream, name, position);
+        }
+        let forgotten = if before { 0 } else { from.u32()? };
+        for _ in 0..forgotten {
+            state.forgotten.push_back(from.u64()?);
         }
         from.0.is_empty().then_some(state)
     }

@@ -15,7 +15,6 @@ const PARK_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) fn spawn<D: Disk>(writer: Writer<D>) -> io::Result<JoinHandle<()>> {
     let start = Instant::now();
-    writer.shared().gather().now_us = now(start).unix_us;
     Builder::new()
         .name("tidewire-log".into())
         .spawn(move || drive(writer, start))

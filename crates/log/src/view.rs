@@ -87,7 +87,7 @@ impl<D: Disk> View<D> {
             payload_max: 512,
             ..Settings::default()
         };
-        let gather = Gather::new(loaded.state, &settings);
+        let gather = Gather::new(loaded.state, &settings, loaded.lived_us);
         View {
             shared: Shared::new(disk, settings, gather, catalog),
             streams,

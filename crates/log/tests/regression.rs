@@ -222,3 +222,43 @@ fn no_flipped_bit_is_read_as_if_it_were_right() {
     }
     assert!(found > 8 * 40, "{found}");
 }
+
+/// What an outside run has found: a sync of the directory failed when retention had removed a
+/// segment, the next process went on, and after a power cut the removed segment was there again and
+/// the one after it was not: "expected a segment that begins with batch 4914, found 4930".
+#[test]
+fn a_segment_whose_removal_a_failed_sync_has_hidden_does_not_come_back() {
+    let limits = Settings {
+        retention_bytes: Some(12 << 10),
+        ..settings()
+    };
+    for seed in 0..30 {
+        let (mut driven, _) = open(&SimDisk::new(seed), limits.clone());
+        for _ in 0..12 {
+            driven.commit(&[2; 900]);
+        }
+        let removed = driven.disk.names()[0].clone();
+        // The next sync of the directory that follows a removal.
+        for nth in 1..6 {
+            let disk = driven.disk.fork();
+            let (mut next, _) = open(&disk.kill(), limits.clone());
+            next.disk.set_faults(Faults {
+                sync_directory: Some(nth),
+                ..Faults::default()
+            });
+            for _ in 0..40 {
+                let _ = next.append(&[3; 900]);
+                next.step(Duration::from_secs(1));
+            }
+            assert!(next.log.progress().failure.is_some());
+            let (mut after, _) = open(&next.disk.kill(), limits.clone());
+            for _ in 0..12 {
+                after.commit(&[4; 900]);
+            }
+            let committed = after.log.range("s").unwrap();
+            let found = EmbeddedLog::open(after.disk.crash(), limits.clone());
+            let (log, _, _) = found.unwrap_or_else(|error| panic!("{removed}, {nth}: {error}"));
+            assert_eq!(log.range("s").unwrap().next, committed.next);
+        }
+    }
+}

@@ -328,6 +328,7 @@ pub(super) fn reason_of(refused: Refused) -> Reason {
     match refused {
         Refused::TooMany => Reason::TooMany,
         Refused::TooLarge => Reason::TooLarge,
+        Refused::Beyond => Reason::Malformed,
         Refused::Failed => Reason::LogFailed,
         Refused::Busy | Refused::DiskFull { .. } => Reason::DiskFull,
     }

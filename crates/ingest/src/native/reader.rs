@@ -140,10 +140,18 @@ impl Reader {
                 self.write(read, cx);
                 self.go_on(shared, cx);
             }
+            // The records that follow say their position: that is how the reader learns of it.
+            Answer::Records(Err(ReadError::Missing { asked, next })) => {
+                tracing::warn!(stream = %self.stream, from = asked, next, "a gap where records were lost is passed over");
+                self.position = next;
+                self.go_on(shared, cx);
+            }
             Answer::Place(Err(error)) | Answer::Records(Err(error)) => {
                 let reason = match &error {
-                    ReadError::Gone { .. } => Reason::Gone,
-                    ReadError::Damaged(_) => Reason::Damaged,
+                    ReadError::Gone { .. } | ReadError::Beyond { .. } => Reason::Gone,
+                    ReadError::Missing { .. } | ReadError::Damaged(_) | ReadError::Failed(_) => {
+                        Reason::Damaged
+                    }
                 };
                 refuse(cx, self.position, reason, 0, &error.to_string());
             }

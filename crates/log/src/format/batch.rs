@@ -1,7 +1,8 @@
 //! The header of a batch, and what makes a batch valid.
 
 use super::{
-    ALIGN, BATCH_HEADER, BATCH_MAGIC, Fault, RunView, Runs, checksum_fault, u32_at, u64_at,
+    ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BATCH_MAGIC, Fault, RunView, Runs, checksum_fault,
+    is_batch, u32_at, u64_at,
 };
 
 /// What a batch is, besides a group of runs.
@@ -13,15 +14,24 @@ impl Flags {
     pub(crate) const CHECKPOINT: Flags = Flags(1);
     /// Written when the log was closed.
     pub(crate) const CLOSING: Flags = Flags(2);
+    /// Written by a repair in place of batches that are lost; says which, and which positions.
+    pub(crate) const GAP: Flags = Flags(4);
+    /// All that this version knows.
+    const KNOWN: u32 = 7;
 
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
+/// The last byte of [`BATCH_MAGIC`] and the length of the header, by version.
+const VERSIONS: [(u8, usize); 2] = [(b'2', BATCH_HEADER), (b'1', BATCH_HEADER_BEFORE)];
+
 /// The beginning of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
+    /// Length of the header.
+    pub(crate) header: usize,
     /// The random number of the log.
     pub(crate) log: u64,
     /// The segment it was written to.
@@ -39,12 +49,19 @@ pub(crate) struct BatchHeader {
     /// Over what [`RunView::covered`] names, run after run.
     pub(crate) body_crc: u32,
     pub(crate) flags: Flags,
+    /// Which opening of the log wrote it, counted from 1; 0 in version 1. Never goes back, so what
+    /// was cut off once and has come back is recognised.
+    pub(crate) epoch: u32,
+    /// For how long the log had been open in all its openings, in microseconds; 0 in version 1.
+    pub(crate) lived_us: u64,
 }
 
 impl BatchHeader {
+    /// Always in the newest version.
     pub(crate) fn encode(&self) -> [u8; BATCH_HEADER] {
         let mut bytes = [0; BATCH_HEADER];
-        bytes[..4].copy_from_slice(&BATCH_MAGIC);
+        bytes[..3].copy_from_slice(&BATCH_MAGIC);
+        bytes[3] = VERSIONS[0].0;
         let longs = [
             self.log,
             self.segment,
@@ -61,10 +78,12 @@ impl BatchHeader {
             self.records,
             self.body_crc,
             self.flags.0,
+            self.epoch,
         ];
         for (index, word) in words.into_iter().enumerate() {
             bytes[48 + index * 4..][..4].copy_from_slice(&word.to_le_bytes());
         }
+        bytes[72..80].copy_from_slice(&self.lived_us.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -73,24 +92,32 @@ impl BatchHeader {
     /// The header at the start of `bytes`, which are at `offset` of segment `segment`; whether the
     /// rest of the batch is there is not looked at.
     pub(crate) fn decode(bytes: &[u8], offset: u64, segment: u64) -> Result<BatchHeader, Fault> {
-        let Some(bytes) = bytes.get(..BATCH_HEADER) else {
-            return Err(Fault::new(offset, "a batch header", "the end of the file"));
-        };
-        if bytes.iter().all(|&byte| byte == 0) {
+        let end = || Fault::new(offset, "a batch header", "the end of the file");
+        if bytes.len() < BATCH_HEADER_BEFORE {
+            return Err(end());
+        }
+        let looked_at = &bytes[..BATCH_HEADER.min(bytes.len())];
+        if looked_at.iter().all(|&byte| byte == 0) {
             return Err(Fault::new(offset, "a batch header", "zeros"));
         }
-        if bytes[..4] != BATCH_MAGIC {
+        let version = VERSIONS.into_iter().find(|&(last, _)| last == bytes[3]);
+        let Some((_, length)) = version.filter(|_| is_batch(bytes)) else {
             return Err(Fault::new(
                 offset,
                 "the first bytes of a batch",
                 "something else",
             ));
-        }
+        };
+        let bytes = bytes.get(..length).ok_or_else(end)?;
         let (stored, computed) = (u32_at(bytes, 4), crc32c::crc32c(&bytes[8..]));
         if stored != computed {
             return Err(checksum_fault(offset, "a batch header", stored, computed));
         }
+        let is_newest = length == BATCH_HEADER;
         let header = BatchHeader {
+            header: length,
+            epoch: if is_newest { u32_at(bytes, 68) } else { 0 },
+            lived_us: if is_newest { u64_at(bytes, 72) } else { 0 },
             log: u64_at(bytes, 8),
             segment: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
@@ -110,8 +137,12 @@ impl BatchHeader {
                 found,
             ));
         }
+        if header.flags.0 & !Flags::KNOWN != 0 {
+            let found = format!("{:#x}", header.flags.0);
+            return Err(Fault::new(offset, "flags that this version knows", found));
+        }
         let length = header.length as usize;
-        if length < BATCH_HEADER || !length.is_multiple_of(ALIGN) {
+        if length < header.header || !length.is_multiple_of(ALIGN) {
             let found = format!("a length of {length}");
             return Err(Fault::new(
                 offset,
@@ -125,8 +156,8 @@ impl BatchHeader {
     /// The runs of this batch, which begins `bytes` at `offset`; whether they are valid, the
     /// iterator says.
     pub(crate) fn runs<'a>(&self, bytes: &'a [u8], offset: u64) -> Result<Runs<'a>, Fault> {
-        match bytes.get(BATCH_HEADER..self.length as usize) {
-            Some(body) => Ok(Runs::new(body, offset + BATCH_HEADER as u64, self.runs)),
+        match bytes.get(self.header..self.length as usize) {
+            Some(body) => Ok(Runs::new(body, offset + self.header as u64, self.runs)),
             None => {
                 let expected = format!("a batch of {} bytes", self.length);
                 Err(Fault::new(

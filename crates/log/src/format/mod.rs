@@ -12,21 +12,26 @@ mod run;
 
 pub(crate) use batch::{BatchHeader, Flags};
 pub(crate) use run::{
-    Records, RunView, Runs, put_checkpoint, put_cursor, put_producer, put_stream,
+    Missing, Records, RunView, Runs, put_checkpoint, put_cursor, put_missing, put_producer,
+    put_stream,
 };
 
 use std::fmt;
 
 /// First bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"tidelog\n";
-/// The version of the format.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that is written.
+pub(crate) const VERSION: u32 = 2;
+/// The version before, which is read as well; nothing is added to a segment of it.
+pub(crate) const VERSION_BEFORE: u32 = 1;
 /// Length of a segment's header.
 pub(crate) const SEGMENT_HEADER: usize = 64;
-/// First bytes of a batch.
-pub(crate) const BATCH_MAGIC: [u8; 4] = *b"TWb1";
+/// First bytes of a batch, without the version.
+const BATCH_MAGIC: [u8; 3] = *b"TWb";
 /// Length of a batch's header.
-pub(crate) const BATCH_HEADER: usize = 72;
+pub(crate) const BATCH_HEADER: usize = 80;
+/// Length of a batch's header in version 1.
+pub(crate) const BATCH_HEADER_BEFORE: usize = 72;
 /// Length of the header of a run of records.
 pub(crate) const RECORDS_HEADER: usize = 48;
 /// Length of what every run begins with: its kind and its length.
@@ -57,6 +62,8 @@ impl Fault {
 /// The beginning of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// The version of the format: that which is written, or the one before.
+    pub(crate) version: u32,
     /// The random number of the log it belongs to.
     pub(crate) log: u64,
     /// The number of its first batch, which is also its name.
@@ -67,7 +74,7 @@ impl SegmentHeader {
     pub(crate) fn encode(self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.log.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..SEGMENT_HEADER - 4]);
@@ -96,10 +103,18 @@ impl SegmentHeader {
             return Err(checksum_fault(0, "a segment header", stored, computed));
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
-            return Err(Fault::new(8, format!("format version {VERSION}"), version));
+        if !(VERSION_BEFORE..=VERSION).contains(&version) {
+            let found = format!("version {version}, which a later Tidewire has written");
+            let expected = format!("format version {VERSION} or {VERSION_BEFORE}");
+            return Err(Fault::new(8, expected, found));
+        }
+        let needs = u32_at(bytes, 12);
+        if needs != 0 {
+            let found = format!("{needs:#x}, which a later Tidewire has written");
+            return Err(Fault::new(12, "no features that must be known", found));
         }
         let header = SegmentHeader {
+            version,
             log: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
         };
@@ -144,6 +159,11 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Whether a batch may begin like this.
+pub(crate) fn is_batch(bytes: &[u8]) -> bool {
+    bytes.starts_with(&BATCH_MAGIC)
 }
 
 /// How many bytes are missing to a multiple of [`ALIGN`].

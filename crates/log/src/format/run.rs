@@ -4,9 +4,12 @@ use super::{Fault, RECORDS_HEADER, RUN_PREFIX, checksum_fault, u32_at, u64_at};
 
 const RECORDS: u8 = 1;
 const STREAM: u8 = 2;
-const PRODUCER: u8 = 3;
+const PRODUCER_BEFORE: u8 = 3;
 const CURSOR: u8 = 4;
-const CHECKPOINT: u8 = 5;
+const CHECKPOINT_BEFORE: u8 = 5;
+const PRODUCER: u8 = 6;
+const CHECKPOINT: u8 = 7;
+const MISSING: u8 = 8;
 
 /// Where the checksum is in the header of a run of records.
 const RECORDS_CRC: usize = 44;
@@ -105,6 +108,7 @@ pub(crate) enum RunView<'a> {
     Producer {
         id: u32,
         stream: u32,
+        /// By the log's own clock; 0 in version 1, which had it by the wall clock.
         seen_us: u64,
         name: &'a str,
         whole: &'a [u8],
@@ -117,7 +121,44 @@ pub(crate) enum RunView<'a> {
         whole: &'a [u8],
     },
     /// Everything that is known after this batch.
-    Checkpoint { bytes: &'a [u8], whole: &'a [u8] },
+    Checkpoint {
+        bytes: &'a [u8],
+        /// In the form of version 1.
+        before: bool,
+        whole: &'a [u8],
+    },
+    /// What is lost.
+    Missing { bytes: &'a [u8], whole: &'a [u8] },
+}
+
+/// Positions of a stream that are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Missing {
+    pub(crate) stream: u32,
+    /// The first position that is lost, and the one after the last.
+    pub(crate) first: u64,
+    pub(crate) next: u64,
+}
+
+/// Length of one of those.
+const MISSING_ENTRY: usize = 20;
+
+impl Missing {
+    /// What the content of such a run tells: the last batch that is lost, and the positions.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(u64, Vec<Missing>)> {
+        let (through, rest) = bytes.split_at_checked(8)?;
+        if !rest.len().is_multiple_of(MISSING_ENTRY) {
+            return None;
+        }
+        let lost = rest.chunks_exact(MISSING_ENTRY).map(|entry| Missing {
+            stream: u32_at(entry, 0),
+            first: u64_at(entry, 4),
+            next: u64_at(entry, 12),
+        });
+        let lost = lost.collect::<Vec<_>>();
+        let makes_sense = lost.iter().all(|lost| lost.first < lost.next);
+        makes_sense.then_some((u64_at(through, 0), lost))
+    }
 }
 
 impl<'a> RunView<'a> {
@@ -128,7 +169,8 @@ impl<'a> RunView<'a> {
             RunView::Stream { whole, .. }
             | RunView::Producer { whole, .. }
             | RunView::Cursor { whole, .. }
-            | RunView::Checkpoint { whole, .. } => whole,
+            | RunView::Checkpoint { whole, .. }
+            | RunView::Missing { whole, .. } => whole,
         }
     }
 
@@ -139,6 +181,10 @@ impl<'a> RunView<'a> {
             let name = std::str::from_utf8(body.get(from..)?).ok()?;
             (1..=255).contains(&name.len()).then_some(name)
         };
+        if whole[1..4] != [0; 3] {
+            // Flags that no version has written yet.
+            return None;
+        }
         match whole[0] {
             RECORDS => {
                 let (run, _) = Records::decode(whole)?;
@@ -150,11 +196,11 @@ impl<'a> RunView<'a> {
                 id: u32_at(body, 0),
                 whole,
             }),
-            PRODUCER => Some(RunView::Producer {
+            kind @ (PRODUCER | PRODUCER_BEFORE) => Some(RunView::Producer {
                 name: name(16)?,
                 id: u32_at(body, 0),
                 stream: u32_at(body, 4),
-                seen_us: u64_at(body, 8),
+                seen_us: if kind == PRODUCER { u64_at(body, 8) } else { 0 },
                 whole,
             }),
             CURSOR => Some(RunView::Cursor {
@@ -163,7 +209,12 @@ impl<'a> RunView<'a> {
                 position: u64_at(body, 4),
                 whole,
             }),
-            CHECKPOINT => Some(RunView::Checkpoint { bytes: body, whole }),
+            kind @ (CHECKPOINT | CHECKPOINT_BEFORE) => Some(RunView::Checkpoint {
+                bytes: body,
+                before: kind == CHECKPOINT_BEFORE,
+                whole,
+            }),
+            MISSING => Some(RunView::Missing { bytes: body, whole }),
             _ => None,
         }
     }
@@ -259,6 +310,22 @@ pub(crate) fn put_cursor(to: &mut Vec<u8>, stream: u32, position: u64, name: &st
     to.extend_from_slice(&stream.to_le_bytes());
     to.extend_from_slice(&position.to_le_bytes());
     to.extend_from_slice(name.as_bytes());
+}
+
+/// Appends what is lost: batches up to `through`, and positions.
+pub(crate) fn put_missing(to: &mut Vec<u8>, through: u64, lost: &[Missing]) {
+    to.extend_from_slice(&prefix(MISSING, (8 + MISSING_ENTRY * lost.len()) as u32));
+    to.extend_from_slice(&through.to_le_bytes());
+    for Missing {
+        stream,
+        first,
+        next,
+    } in lost
+    {
+        to.extend_from_slice(&stream.to_le_bytes());
+        to.extend_from_slice(&first.to_le_bytes());
+        to.extend_from_slice(&next.to_le_bytes());
+    }
 }
 
 /// Appends a checkpoint whose content `put` appends.

@@ -10,6 +10,7 @@ mod window;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use crate::catalog::Passage;
 use crate::disk::Disk;
 use crate::shared::Shared;
 use crate::{Begin, Committed, Credit, Frames, Range, ReadError};
@@ -96,12 +97,15 @@ impl<D: Disk> Shared<D> {
             runs: Vec::new(),
             next: from,
         };
-        let Some((stream, range)) = self
+        let found = self
             .catalog()
             .find(stream)
-            .map(|(id, stream)| (id, stream.range()))
-        else {
-            return Ok(nothing);
+            .map(|(id, stream)| (id, stream.range(), stream.passage(from)));
+        let Some((stream, range, passage)) = found else {
+            return match from {
+                0 => Ok(nothing),
+                asked => Err(ReadError::Beyond { asked, next: 0 }),
+            };
         };
         if from < range.first {
             return Err(ReadError::Gone {
@@ -109,15 +113,24 @@ impl<D: Disk> Shared<D> {
                 first: range.first,
             });
         }
-        if from >= range.next {
+        if from > range.next {
+            let next = range.next;
+            return Err(ReadError::Beyond { asked: from, next });
+        }
+        if from == range.next {
             return Ok(nothing);
         }
+        let end = match passage {
+            Passage::Until(end) => end,
+            Passage::Missing { next } => return Err(ReadError::Missing { asked: from, next }),
+        };
         let mut hint = self.readers.hint(stream, from);
         loop {
             let was_hinted = hint.is_some();
-            match self.collect(stream, from, range.next, credit.0, hint.take()) {
+            match self.collect(stream, from, end, credit.0, hint.take()) {
                 Ok(read) => return Ok(read),
                 Err(Trouble::Damaged(why)) => return Err(ReadError::Damaged(why)),
+                Err(Trouble::Failed(why)) => return Err(ReadError::Failed(why)),
                 // The place where a reader stopped is gone; where it wants to go on may not be.
                 Err(Trouble::Gone) if was_hinted => {}
                 Err(Trouble::Gone) => {
@@ -197,6 +210,10 @@ impl<D: Disk> Shared<D> {
             .find(stream)
             .map_or(Range { first: 0, next: 0 }, |(_, stream)| stream.range());
         match begin {
+            Begin::Position(asked) if asked > range.next => {
+                let next = range.next;
+                Err(ReadError::Beyond { asked, next })
+            }
             Begin::Position(position) => Ok(position.max(range.first)),
             Begin::Tail => Ok(range.next),
             Begin::Timestamp(time_us) => self.locate_time(stream, time_us),
@@ -218,6 +235,7 @@ impl<D: Disk> Shared<D> {
         match self.search(stream, range, Place::new(entry), time_us) {
             Ok(position) => Ok(position),
             Err(Trouble::Damaged(why)) => Err(ReadError::Damaged(why)),
+            Err(Trouble::Failed(why)) => Err(ReadError::Failed(why)),
             Err(Trouble::Gone) => Ok(self.catalog().streams[stream as usize].range().first),
         }
     }

@@ -133,11 +133,13 @@ impl<'a, D: Disk> Walk<'a, D> {
         let offset = self.place.batch_end;
         if offset < self.window.end {
             let segment = self.window.segment;
-            let header = self.window.at(offset, BATCH_HEADER)?;
+            // The last one may be as short as its header, which was shorter in version 1.
+            let left = usize::try_from(self.window.end - offset).unwrap_or(usize::MAX);
+            let header = self.window.at(offset, BATCH_HEADER.min(left))?;
             let header = BatchHeader::decode(header, offset, segment);
             let header = header.map_err(|fault| self.window.damaged(fault))?;
             self.place.batch_end = offset + u64::from(header.length);
-            self.place.offset = offset + BATCH_HEADER as u64;
+            self.place.offset = offset + header.header as u64;
             return Ok(());
         }
         let shared = self.window.shared;

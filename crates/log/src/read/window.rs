@@ -26,6 +26,8 @@ pub(super) struct Window<'a, D: Disk> {
 pub(super) enum Trouble {
     Gone,
     Damaged(Arc<str>),
+    /// The system has not read it: that says nothing about what is there.
+    Failed(Arc<str>),
 }
 
 impl<'a, D: Disk> Window<'a, D> {
@@ -52,7 +54,7 @@ impl<'a, D: Disk> Window<'a, D> {
                     .open(&name)
                     .map_err(|error| match error.kind() {
                         io::ErrorKind::NotFound => Trouble::Gone,
-                        _ => Trouble::Damaged(format!("{name}: cannot be opened: {error}").into()),
+                        _ => Trouble::Failed(format!("{name}: cannot be opened: {error}").into()),
                     })?;
                 if files.len() == FILES_MAX {
                     files.pop_front();
@@ -98,8 +100,8 @@ impl<'a, D: Disk> Window<'a, D> {
             (self.base, self.filled) = (offset, 0);
             let read = self.file.read_at(&mut self.bytes[..want], offset);
             let count = read.map_err(|error| {
-                let found = format!("an error of the system: {error}");
-                self.damaged(Fault::new(offset, format!("{length} bytes"), found))
+                let name = segment_name(self.segment);
+                Trouble::Failed(format!("{name}: reading at byte {offset}: {error}").into())
             })?;
             self.filled = count;
             if count < length {

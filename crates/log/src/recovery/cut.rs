@@ -7,10 +7,11 @@ use std::io::{self, IoSlice};
 
 use super::load::{Loaded, contents, significant};
 use super::walk::{Walked, unread};
-use super::{Cut, OpenError, remove, rename_anew, walk_segment};
+use super::{Cut, OpenError, free_name, rename_anew, walk_segment};
 use crate::Policy;
+use crate::claims::ClaimsFile;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{SEGMENT_HEADER, SegmentHeader, segment_name};
+use crate::format::{SEGMENT_HEADER, SegmentHeader, index_name, segment_name};
 use crate::settings::Settings;
 use crate::writer::Active;
 
@@ -23,27 +24,14 @@ pub(super) fn settle<D: Disk>(
     settings: &Settings,
     mut loaded: Loaded<D::File>,
 ) -> Result<(Loaded<D::File>, Option<Cut>), OpenError> {
-    let cut = loaded.fault.take().map(|at| Cut {
-        at,
-        bytes: loaded.beyond_bytes,
-        whole_batches: loaded.claims.found,
-        removed: loaded
-            .beyond
-            .iter()
-            .map(|&number| segment_name(number))
-            .collect(),
-    });
-    for &number in loaded.beyond.iter().rev() {
+    let fault = loaded.fault.take();
+    let mut kept_in = Vec::new();
+    for &number in loaded.beyond.iter().chain(&loaded.stale).rev() {
         // From the back and one at a time: a crash must not leave a later segment without the
         // earlier ones, which would look as if retention had removed those.
-        remove(disk, number)
-            .and_then(|()| disk.sync_directory())
-            .map_err(|error| {
-                OpenError::io(
-                    format!("removing {} behind a torn tail", segment_name(number)),
-                    error,
-                )
-            })?;
+        kept_in.extend(set_aside(disk, number).map_err(|error| {
+            OpenError::io(format!("setting {} aside", segment_name(number)), error)
+        })?);
     }
     let is_os = settings.policy == Policy::Os;
     let claimed = loaded.claims.through;
@@ -65,11 +53,19 @@ pub(super) fn settle<D: Disk>(
             .map_err(|error| OpenError::io(what("opening"), error))?;
         let mut bytes = Vec::new();
         contents(disk, &name, &mut bytes).map_err(|error| OpenError::io(what("reading"), error))?;
+        if is_last && fault.is_some() {
+            kept_in.extend(keep_tail(
+                disk,
+                found.number,
+                &bytes[found.view.used as usize..],
+            ));
+        }
         let is_cut = is_last
             && clear(&file, &bytes, found.view.used)
                 .map_err(|error| OpenError::io(what("clearing the torn tail of"), error))?;
         if !is_claimed && !is_os {
-            if found.number > claimed {
+            let trusted = settings.mistakes.makes(|mistakes| mistakes.trust_names);
+            if found.number > claimed && !trusted {
                 rename_anew(disk, found.number)
                     .map_err(|error| OpenError::io(what("renaming"), error))?;
             }
@@ -85,6 +81,7 @@ pub(super) fn settle<D: Disk>(
             let length = reserved(&file, settings, bytes.len() as u64);
             loaded.active = Some(Active {
                 number: found.number,
+                version: found.version,
                 file,
                 used: found.view.used,
                 length,
@@ -93,12 +90,68 @@ pub(super) fn settle<D: Disk>(
             });
         }
     }
+    loaded.claims_file = match ClaimsFile::open(disk, loaded.claimed.said) {
+        Ok(file) => Some(file),
+        // The writer makes it before it takes anything.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => None,
+        Err(error) => return Err(OpenError::io("opening the file of claims", error)),
+    };
     disk.sync_directory()
         .map_err(|error| OpenError::io("syncing the log's directory", error))?;
     if !is_os {
         loaded.durable = loaded.next_batch - 1;
     }
+    kept_in.sort();
+    let cut = fault.map(|at| Cut {
+        at,
+        bytes: loaded.beyond_bytes,
+        whole_batches: loaded.claims.found,
+        kept_in,
+    });
     Ok((loaded, cut))
+}
+
+/// Gives a segment a name that the log does not look at; its content may be asked for. With the
+/// new name, or nothing if it had no content and is gone.
+fn set_aside<D: Disk>(disk: &D, number: u64) -> io::Result<Option<String>> {
+    let name = segment_name(number);
+    // It is made anew when it is missing, and there may be none.
+    let _ = disk.remove(&index_name(number));
+    let mut bytes = Vec::new();
+    contents(disk, &name, &mut bytes)?;
+    let kept = if significant(&bytes) == 0 {
+        disk.remove(&name)?;
+        None
+    } else {
+        let kept = free_name(&disk.list()?, &format!("{name}.cut"));
+        disk.rename(&name, &kept)?;
+        Some(kept)
+    };
+    disk.sync_directory()?;
+    Ok(kept)
+}
+
+/// Most files with torn tails that are kept; those of further ones are not.
+const TAILS_MAX: usize = 8;
+
+/// Keeps what is about to be cut off in a file of its own, if there is room for it: nothing depends
+/// on it.
+fn keep_tail<D: Disk>(disk: &D, number: u64, rest: &[u8]) -> Option<String> {
+    let rest = &rest[..significant(rest) as usize];
+    let names = disk.list().ok()?;
+    let kept = names.iter().filter(|name| name.contains(".tail")).count();
+    if rest.is_empty() || kept >= TAILS_MAX {
+        return None;
+    }
+    let name = free_name(&names, &format!("{}.tail", segment_name(number)));
+    let written = disk.create(&name).and_then(|file| {
+        file.write_at(&[IoSlice::new(rest)], 0)?;
+        file.sync_data()
+    });
+    if written.is_err() {
+        let _ = disk.remove(&name);
+    }
+    written.ok().map(|()| name)
 }
 
 /// Overwrites with zeros what is behind the good part, so that no later batch can be taken for one

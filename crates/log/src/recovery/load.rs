@@ -5,6 +5,7 @@ use std::io;
 use super::walk::{Walked, unread};
 use super::{Claims, Damage, OpenError, scan_claims, walk_segment};
 use crate::catalog::Segment;
+use crate::claims::{self, CLAIMS, Claimed, ClaimsFile};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name,
@@ -30,18 +31,29 @@ pub(crate) struct Loaded<F> {
     pub(crate) fault: Option<Damage>,
     /// The segments behind that.
     pub(crate) beyond: Vec<u64>,
+    /// Segments that are none of the log any more: retention had removed them or an earlier opening
+    /// had set them aside, and their names have come back.
+    pub(crate) stale: Vec<u64>,
+    /// What the claims file says.
+    pub(crate) claimed: Claimed,
+    /// Of the last batch: which opening wrote it, and the log's own clock.
+    pub(crate) epoch: u32,
+    pub(crate) lived_us: u64,
     /// Bytes in those, and behind the good part of the last good one, that are not zero.
     pub(crate) beyond_bytes: u64,
     /// Set when the log was made ready for writing.
     pub(crate) active: Option<Active<F>>,
     pub(crate) durable: u64,
     pub(crate) unsynced: Vec<u64>,
+    pub(crate) claims_file: Option<ClaimsFile<F>>,
 }
 
 /// A segment of which at least the header is good.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) number: u64,
+    /// The version of the format that its header says.
+    pub(crate) version: u32,
     /// Batches up to before this one are in it or before.
     pub(crate) next_batch: u64,
     pub(crate) view: Segment,
@@ -73,9 +85,19 @@ pub(crate) fn load<D: Disk>(
     verify: Verify,
     manner: Manner,
 ) -> Result<Loaded<D::File>, OpenError> {
-    let numbers = super::segments(disk)
+    let claimed_by = || {
+        let claimed = claims::read(disk);
+        claimed.map_err(|error| OpenError::io("reading the file of claims", error))
+    };
+    let claimed = claimed_by()?;
+    let mut numbers = super::segments(disk)
         .map_err(|error| OpenError::io("listing the log's directory", error))?;
-    let mut load = Load::new(&numbers, manner);
+    // If the log is written meanwhile, what was claimed before must be there now, and what was
+    // removed before may be there no more.
+    let oldest = claimed_by()?.said.map_or(0, |said| said.oldest);
+    let stale = numbers.extract_if(.., |number| *number < oldest).collect();
+    let mut load = Load::new(&numbers, manner, claimed, oldest);
+    load.stale = stale;
     let mut bytes = Vec::new();
     let durable = match (verify, numbers.last()) {
         (Verify::Tail, Some(&last)) => claim_of(disk, last),
@@ -115,6 +137,8 @@ fn claim_of<D: Disk>(disk: &D, number: u64) -> u64 {
 
 struct Load {
     manner: Manner,
+    claimed: Claimed,
+    stale: Vec<u64>,
     /// The last good segment was read.
     knows_state: bool,
     log: Option<u64>,
@@ -126,19 +150,23 @@ struct Load {
 }
 
 impl Load {
-    fn new(numbers: &[u64], manner: Manner) -> Load {
+    fn new(numbers: &[u64], manner: Manner, claimed: Claimed, oldest: u64) -> Load {
+        let mut walked = Walked::default();
         let first = numbers.first().copied().unwrap_or(1);
-        let mut walked = Walked {
-            next_batch: first,
-            ..Walked::default()
-        };
         if first > 1 {
             // Segments before it were removed, which is done only when this one's first batch is
             // durable.
             walked.claims.add(first);
         }
+        walked.next_batch = first;
+        if let Some(said) = claimed.said {
+            walked.claims.add(said.through);
+            walked.next_batch = oldest.max(1);
+        }
         Load {
             manner,
+            claimed,
+            stale: Vec::new(),
             knows_state: true,
             log: None,
             walked,
@@ -170,6 +198,9 @@ impl Load {
         let (Ok(length), Some(saved)) = (header, Saved::load(disk, number)) else {
             return false;
         };
+        if saved.epoch < self.walked.epoch {
+            return false;
+        }
         let is_ours = SegmentHeader::decode(&bytes, number) == Ok(saved.header)
             && self.log.is_none_or(|log| log == saved.header.log)
             && saved.next_batch == next
@@ -178,8 +209,11 @@ impl Load {
             self.knows_state = false;
             self.log = Some(saved.header.log);
             self.walked.next_batch = next;
+            self.walked.epoch = saved.epoch;
+            self.walked.lived_us = self.walked.lived_us.max(saved.lived_us);
             self.segments.push(Found {
                 number,
+                version: saved.header.version,
                 next_batch: next,
                 view: saved.view,
             });
@@ -213,7 +247,7 @@ impl Load {
                 format!("one that begins with batch {number}"),
             );
             if number < expected {
-                return self.refuse(bytes, number, fault);
+                return self.comes_again(bytes, number, fault);
             }
             self.fault = Some(self.damage(number, fault));
             return self.beyond(bytes, number);
@@ -242,6 +276,7 @@ impl Load {
         let is_followed = next == Some(next_batch);
         let found = Found {
             number,
+            version: header.version,
             next_batch,
             view,
         };
@@ -276,6 +311,18 @@ impl Load {
         Ok(())
     }
 
+    /// A segment whose batches stand in an earlier one. That was written later: this one was set
+    /// aside as a torn tail, and a failed sync has hidden that its name was still there.
+    fn comes_again(&mut self, bytes: &[u8], number: u64, fault: Fault) -> Result<(), OpenError> {
+        let is_ours = SegmentHeader::decode(bytes, number)
+            .is_ok_and(|header| self.log.is_none_or(|log| log == header.log));
+        if !is_ours && self.manner == Manner::Strict {
+            return self.refuse(bytes, number, fault);
+        }
+        self.stale.push(number);
+        Ok(())
+    }
+
     /// All segments must be of the log that the first one is of.
     fn foreign(&mut self, header: SegmentHeader) -> Option<Fault> {
         let log = *self.log.get_or_insert(header.log);
@@ -295,9 +342,49 @@ impl Load {
         self.beyond(bytes, number)
     }
 
-    fn finish<F>(self) -> Result<Loaded<F>, OpenError> {
+    /// What the claims file says is there.
+    fn missing_end(&mut self) {
+        let next_batch = self.walked.next_batch;
+        let said = self.claimed.said.unwrap_or_default();
+        if self.fault.is_some() || said.through.max(said.newest) < next_batch {
+            return;
+        }
+        let last = self.segments.last();
+        let (number, offset) = match last.filter(|_| said.newest < next_batch) {
+            Some(last) => (last.number, last.view.used),
+            None => (said.newest, 0),
+        };
+        let through = said.through.max(said.newest);
+        let expected = format!("batches up to {through}, as the file of claims says");
+        let found = match offset {
+            0 => "no such file",
+            _ => "the end of the log",
+        };
+        self.fault = Some(self.damage(number, Fault::new(offset, expected, found)));
+    }
+
+    fn finish<F>(mut self) -> Result<Loaded<F>, OpenError> {
+        self.missing_end();
         let next_batch = self.walked.next_batch;
         let claimed = self.walked.claims.through;
+        if let (Some(log), Some(said)) = (self.log, self.claimed.said)
+            && said.log != log
+            && self.manner == Manner::Strict
+        {
+            let fault = Fault::new(
+                8,
+                format!("the claims of log {log:016x}"),
+                format!(
+                    "those of log {:016x}; remove this file if the segments are the right ones",
+                    said.log
+                ),
+            );
+            let damage = Damage {
+                file: CLAIMS.to_owned(),
+                ..self.damage(0, fault)
+            };
+            return Err(OpenError::Damaged { damage, claimed });
+        }
         if self.manner == Manner::Strict
             && claimed >= next_batch
             && let Some(damage) = self.fault
@@ -315,9 +402,14 @@ impl Load {
             fault: self.fault,
             beyond: self.beyond,
             beyond_bytes: self.beyond_bytes,
+            stale: self.stale,
+            claimed: self.claimed,
+            epoch: self.walked.epoch,
+            lived_us: self.walked.lived_us,
             active: None,
             durable: claimed,
             unsynced: Vec::new(),
+            claims_file: None,
         })
     }
 }

@@ -13,11 +13,13 @@ mod walk;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ahead;
 use crate::catalog::Catalog;
+use crate::claims::{CLAIMS, CLAIMS_MOVED};
 use crate::disk::Disk;
-use crate::format::{index_name, number_of, segment_name};
+use crate::format::{number_of, segment_name};
 use crate::gather::Gather;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -37,11 +39,16 @@ pub struct Recovery {
     pub records: u64,
     /// The last batch that another one says was durable.
     pub durable_through: u64,
-    /// What was cut off as never acknowledged, if anything.
+    /// What was cut off as a torn tail, if anything.
     pub cut: Option<Cut>,
+    /// The file of claims was unreadable: what it said of the end of the log is not known.
+    pub claims_lost: bool,
 }
 
 /// A torn tail: what was being written when the process or the power went.
+///
+/// Nothing on the disk says that it was acknowledged as durable. It may have been all the same, if
+/// the process was killed less than a second after its last group and the disk has damaged it since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The first thing that is wrong; what is cut off begins with its batch.
@@ -50,8 +57,9 @@ pub struct Cut {
     pub bytes: u64,
     /// Batches behind it that were whole, but follow one that is not.
     pub whole_batches: u64,
-    /// The segments that were removed with it.
-    pub removed: Vec<String>,
+    /// The files in which what was cut off is kept, as far as there was room for it; `tidewire log
+    /// dump FILE` shows one.
+    pub kept_in: Vec<String>,
 }
 
 /// Something that is not what was written.
@@ -99,7 +107,8 @@ pub enum OpenError {
     /// Records that were acknowledged as durable are not there any more.
     #[error(
         "{damage}; batches up to {claimed} were durable, so this is damage and not a torn tail. \
-         Nothing was changed. `tidewire log check` shows everything that is wrong"
+         Nothing was changed. `tidewire log check` shows everything that is wrong, `tidewire log \
+         repair` keeps all that is not"
     )]
     Damaged {
         /// Where, and what.
@@ -159,21 +168,30 @@ pub(crate) fn open<D: Disk>(
         records: loaded.records,
         durable_through: loaded.claims.through,
         cut,
+        claims_lost: loaded.claimed.is_damaged,
     };
+    let said = loaded.claimed.said.unwrap_or_default();
     let log = loaded
         .log
+        .or(loaded.claimed.said.map(|said| said.log))
         .or(settings.identity)
         .unwrap_or_else(|| fastrand::u64(..));
-    let gather = Gather::new(loaded.state, &settings);
+    let lived_us = loaded.lived_us.max(said.lived_us);
+    let gather = Gather::new(loaded.state, &settings, lived_us);
     let shared = Arc::new(Shared::new(disk, settings, gather, catalog));
-    let writer = Writer::new(Recovered {
+    let mut writer = Writer::new(Recovered {
         shared,
         log,
+        epoch: loaded.epoch.max(said.epoch).saturating_add(1),
+        lived_us,
+        claims: loaded.claims_file,
         active: loaded.active,
         next_batch: loaded.next_batch,
         durable: loaded.durable,
         unsynced: loaded.unsynced,
     });
+    writer.claim_recovered()?;
+    writer.prepare_spare(Duration::ZERO);
     Ok((writer, recovery))
 }
 
@@ -183,6 +201,9 @@ fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
     for name in &names {
         if let Some(number) = number_of(name, MOVED) {
             disk.rename(name, &segment_name(number))?;
+        }
+        if name == CLAIMS_MOVED {
+            disk.rename(name, CLAIMS)?;
         }
         let is_orphan = |number| !names.contains(&segment_name(number));
         if name == SPARE || number_of(name, "idx").is_some_and(is_orphan) {
@@ -199,9 +220,11 @@ fn rename_anew<D: Disk>(disk: &D, number: u64) -> io::Result<()> {
     disk.rename(&moved, &name)
 }
 
-/// Removes a segment and its index.
-fn remove<D: Disk>(disk: &D, number: u64) -> io::Result<()> {
-    // It is made anew when it is missing, and there may be none.
-    let _ = disk.remove(&index_name(number));
-    disk.remove(&segment_name(number))
+/// A name that no file has: what was kept earlier stays.
+pub(crate) fn free_name(names: &[String], wanted: &str) -> String {
+    let candidates = (2..).map(|count| format!("{wanted}.{count}"));
+    std::iter::once(wanted.to_owned())
+        .chain(candidates)
+        .find(|name| !names.contains(name))
+        .expect("there are more numbers than files")
 }

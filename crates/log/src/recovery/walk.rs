@@ -3,8 +3,8 @@
 
 use crate::catalog::{Index, Segment};
 use crate::format::{
-    ALIGN, BATCH_HEADER, BATCH_MAGIC, BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER,
-    SegmentHeader,
+    ALIGN, BATCH_HEADER_BEFORE, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER,
+    SegmentHeader, is_batch,
 };
 use crate::gather::Note;
 use crate::state::State;
@@ -54,6 +54,10 @@ pub(crate) struct Walked {
     pub(crate) claims: Claims,
     /// The number of the next batch.
     pub(crate) next_batch: u64,
+    /// Of the last batch.
+    pub(crate) epoch: u32,
+    /// The log's own clock at the last batch.
+    pub(crate) lived_us: u64,
     pub(crate) batches: u64,
     pub(crate) records: u64,
 }
@@ -128,7 +132,13 @@ fn take_batch(
             found,
         )));
     }
+    if batch.epoch < walked.epoch {
+        let expected = format!("a batch of opening {} or later", walked.epoch);
+        let found = format!("one of opening {}", batch.epoch);
+        return Err(Bad::Torn(Fault::new(offset, expected, found)));
+    }
     let is_first = offset == SEGMENT_HEADER as u64;
+    let is_gap = batch.flags.has(Flags::GAP);
     if is_first != batch.flags.has(Flags::CHECKPOINT) {
         return Err(Bad::Torn(Fault::new(
             offset,
@@ -140,10 +150,32 @@ fn take_batch(
     replay(&batch, rest, offset, &mut walked.state).map_err(Bad::Nonsense)?;
     index(&batch, rest, offset, walked.state.streams.len(), view).map_err(Bad::Nonsense)?;
     walked.claims.add(batch.durable_through);
-    walked.next_batch += 1;
+    walked.epoch = batch.epoch;
+    walked.lived_us = walked.lived_us.max(batch.lived_us);
+    let last = if is_gap {
+        lost_through(&batch, rest, offset)?
+    } else {
+        batch.number
+    };
+    walked.next_batch = last + 1;
     walked.batches += 1;
     walked.records += u64::from(batch.records);
     Ok(batch)
+}
+
+/// The last batch in whose place a gap stands.
+fn lost_through(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<u64, Bad> {
+    for run in batch.runs(rest, offset)? {
+        let (_, run) = run?;
+        if let RunView::Missing { bytes, .. } = run
+            && let Some((through, _)) = Missing::decode(bytes)
+            && (batch.number..u64::MAX).contains(&through)
+        {
+            return Ok(through);
+        }
+    }
+    let fault = Fault::new(offset, "a gap that says where it ends", "none");
+    Err(Bad::Nonsense(fault))
 }
 
 /// Applies a batch to the state; if it has a checkpoint, that alone tells everything.
@@ -156,7 +188,7 @@ fn replay(batch: &BatchHeader, rest: &[u8], offset: u64, state: &mut State) -> R
         checkpoints += u32::from(is_checkpoint);
         if is_checkpoint == has_checkpoint {
             state
-                .replay(&run)
+                .replay(&run, batch.lived_us)
                 .map_err(|why| Fault::new(at, "a run that fits what is before", why))?;
         }
     }
@@ -180,8 +212,16 @@ fn index(
 ) -> Result<(), Fault> {
     view.newest_us = view.newest_us.max(batch.written_us);
     for run in batch.runs(rest, offset)? {
-        let (at, RunView::Records(run)) = run? else {
-            continue;
+        let (at, run) = run?;
+        let run = match run {
+            RunView::Records(run) => run,
+            RunView::Missing { bytes, .. } => {
+                let lost = Missing::decode(bytes).map(|(_, lost)| lost);
+                let known = |lost: &Missing| (lost.stream as usize) < streams;
+                view.gaps.extend(lost.into_iter().flatten().filter(known));
+                continue;
+            }
+            _ => continue,
         };
         if run.stream as usize >= streams {
             let found = format!("records of the unknown stream {}", run.stream);
@@ -205,10 +245,10 @@ fn index(
 /// if its batch is torn.
 pub(crate) fn scan_claims(bytes: &[u8], number: u64, log: Option<u64>, claims: &mut Claims) {
     let mut offset = 0;
-    while offset + BATCH_HEADER <= bytes.len() {
+    while offset + BATCH_HEADER_BEFORE <= bytes.len() {
         let rest = &bytes[offset..];
         offset += ALIGN;
-        if rest[..4] != BATCH_MAGIC {
+        if !is_batch(rest) {
             continue;
         }
         let Ok(batch) = BatchHeader::decode(rest, 0, number) else {
@@ -232,5 +272,6 @@ pub(crate) fn unread() -> Segment {
         used: SEGMENT_HEADER as u64,
         newest_us: 0,
         index: Index::default(),
+        gaps: Vec::new(),
     }
 }

@@ -3,7 +3,8 @@
 use super::recovery::{FIRST, names, open, segments};
 use super::{append, frames, ids, settle, settle_at, small};
 use crate::disk::sim::{Faults, SimDisk, Survival};
-use crate::{EmbeddedLog, Log, ProducerId, Refused, Settings, Step};
+use crate::{EmbeddedLog, Log, Now, ProducerId, Refused, Settings, Step};
+use std::time::Duration;
 
 #[test]
 fn a_failed_sync_is_final_and_not_forgotten_by_the_next_process() {
@@ -114,7 +115,7 @@ fn a_full_disk_refuses_reads_on_and_resumes_with_room() {
 #[test]
 fn idle_producers_expire_and_live_ones_do_not() {
     let settings = Settings {
-        producer_idle: std::time::Duration::from_secs(100),
+        producer_idle: Duration::from_secs(100),
         producers_max: 3,
         ..small()
     };
@@ -126,22 +127,114 @@ fn idle_producers_expire_and_live_ones_do_not() {
     assert_eq!(log.producer(stream, "d"), Err(Refused::TooMany));
     append(&log, stream, a, 1..=1).expect("room");
     append(&log, stream, b, 1..=1).expect("room");
-    settle_at(&mut writer, 2);
-    let late = crate::Run {
-        stream,
-        producer: b,
-        frames: &frames([2]),
-        count: 1,
-        last_id: 2,
-        timestamp_us: 150_000_000,
-    };
-    log.append(late).expect("room");
-    settle_at(&mut writer, 180);
+    settle_at(&mut writer, 60);
+    append(&log, stream, b, 2..=2).expect("room");
+    settle_at(&mut writer, 121);
     assert_eq!(log.mark(a).appended, None);
     assert_eq!(log.mark(b).appended, Some(2));
     assert_eq!(append(&log, stream, c, 1..=1), Err(Refused::TooMany));
     let d = log.producer(stream, "d").expect("room again");
     assert!(![a, b, c].contains(&d), "numbers are never used again");
+}
+
+#[test]
+fn the_wall_clock_alone_forgets_nobody() {
+    let settings = Settings {
+        producer_idle: Duration::from_secs(100),
+        ..small()
+    };
+    let mut disk = SimDisk::new(3);
+    // Years pass by the wall clock, minutes while the log is open.
+    for opening in 0..4 {
+        let (log, mut writer, _) =
+            EmbeddedLog::open(disk.clone(), settings.clone()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        let producer = log.producer(stream, "p").expect("a producer");
+        let known = log.mark(producer).appended;
+        assert_eq!(known, (opening > 0).then_some(opening), "{opening}");
+        append(&log, stream, producer, opening + 1..=opening + 1).expect("room");
+        let quiet = log.producer(stream, "quiet").expect("a producer");
+        if opening == 0 {
+            append(&log, stream, quiet, 1..=1).expect("room");
+        }
+        for seconds in [0, 40, 80] {
+            let now = Now {
+                monotonic: Duration::from_secs(seconds),
+                unix_us: (opening * 400 + seconds) * 86_400_000_000,
+            };
+            for _ in 0..10 {
+                writer.step(now);
+            }
+        }
+        assert_eq!(log.mark(quiet).appended, Some(1), "{opening}");
+        drop((log, writer));
+        disk = disk.kill();
+    }
+}
+
+#[test]
+fn a_producer_that_is_idle_in_all_openings_together_is_forgotten_and_told_so() {
+    let settings = Settings {
+        producer_idle: Duration::from_secs(100),
+        ..small()
+    };
+    let mut disk = SimDisk::new(3);
+    for opening in 0..3 {
+        let (log, mut writer, _) =
+            EmbeddedLog::open(disk.clone(), settings.clone()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        let other = log.producer(stream, "other").expect("a producer");
+        if opening == 0 {
+            let producer = log.producer(stream, "p").expect("a producer");
+            append(&log, stream, producer, 1..=1).expect("room");
+        }
+        for seconds in [0, 61, 70] {
+            append(&log, stream, other, seconds + 1..=seconds + 1).expect("room");
+            settle_at(&mut writer, seconds);
+        }
+        if opening == 2 {
+            let producer = log.producer(stream, "p").expect("a producer");
+            let mark = log.mark(producer);
+            assert_eq!((mark.appended, mark.forgotten), (None, true));
+            let new = log.producer(stream, "new").expect("a producer");
+            assert!(!log.mark(new).forgotten, "nobody knew it");
+        }
+        drop((log, writer));
+        disk = disk.kill();
+    }
+}
+
+#[test]
+fn times_never_go_back_in_a_stream_also_over_openings() {
+    let disk = SimDisk::new(3);
+    let mut disk = disk;
+    // The clock is right, an hour ahead, and set back.
+    for (id, clock) in [
+        (1, 1_000_000),
+        (2, 3_601_000_000),
+        (3, 2_000_000),
+        (4, 3_000_000),
+    ] {
+        let (log, mut writer, _) = open(&disk).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        let run = crate::Run {
+            stream,
+            producer: ProducerId::ANONYMOUS,
+            frames: &frames([id]),
+            count: 1,
+            last_id: id,
+            timestamp_us: clock,
+        };
+        log.append(run).expect("room");
+        settle(&mut writer);
+        let read = log.read("s", 0, crate::Credit(10_000)).expect("reading");
+        let times: Vec<_> = read.runs.iter().map(|run| run.timestamp_us).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        let since = log.locate("s", crate::Begin::Timestamp(3_601_000_000));
+        assert_eq!(since, Ok(1.min(id - 1).max(u64::from(id == 1))));
+        drop((log, writer));
+        disk = disk.kill();
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use super::{append, frames, ids, settle, small};
+use super::{append, frames, ids, settle, settle_at, small};
 use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
 use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Settings};
@@ -165,7 +165,7 @@ fn a_closed_log_claims_all_of_itself() {
     let disk = disk.kill();
     disk.flip(FIRST, (at + frames.len() - 1) as u64, 0);
     let (damage, claimed) = damage(open(&disk));
-    assert_eq!((damage.file.as_str(), claimed), (FIRST, 1));
+    assert_eq!((&*damage.file, damage.batch, claimed), (FIRST, 1, 2));
 }
 
 /// Batches written without a sync between, so that none claims another.
@@ -237,6 +237,64 @@ pub(super) fn names(disk: &SimDisk) -> Vec<String> {
         .collect()
 }
 
+/// The bug of the issue: after a kill nothing claimed the last group, and damage to it was cut off
+/// as never acknowledged.
+#[test]
+fn after_a_second_of_silence_the_last_group_is_claimed() {
+    let disk = SimDisk::new(3);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    for id in 1..=3 {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
+        settle(&mut writer);
+    }
+    let last = frames(3..=3);
+    let bytes = disk.contents(FIRST).expect("a segment");
+    let at = bytes
+        .windows(last.len())
+        .position(|part| part == last)
+        .expect("the record") as u64;
+    let busy = disk.fork();
+    settle_at(&mut writer, 1);
+    let operations = disk.operations();
+    settle_at(&mut writer, 50);
+    assert_eq!(disk.operations(), operations, "once is enough");
+    drop((log, writer));
+    let disk = disk.kill();
+    disk.flip(FIRST, at + 13, 0);
+    let (damage, claimed) = damage(open(&disk));
+    assert_eq!((&*damage.file, damage.batch, claimed), (FIRST, 3, 3));
+    // Killed before that, nobody can tell, and what is cut off is kept.
+    busy.flip(FIRST, at + 13, 0);
+    let (_log, _writer, recovery) = open(&busy).expect("nothing claims it");
+    let cut = recovery.cut.expect("a cut");
+    let kept = busy.contents(&cut.kept_in[0]).expect("what was cut off");
+    assert!(kept.windows(8).any(|part| part == 3_u64.to_le_bytes()));
+}
+
+#[test]
+fn a_stray_later_segment_is_set_aside_and_not_deleted() {
+    let (whole, _) = batches(3);
+    let bytes = whole.contents(FIRST).expect("a segment");
+    for stray in [&bytes[..], b"notes of somebody"] {
+        let disk = whole.fork();
+        let name = "00000000000000009999.seg";
+        drop(disk.create(name).expect("a file"));
+        overwrite(&disk, name, 0, stray);
+        let opened = open(&disk);
+        if let Ok((log, _writer, recovery)) = opened {
+            assert_eq!(ids(&log, "s", 0, 1000), (1..=9).collect::<Vec<_>>());
+            let kept = recovery.cut.expect("a cut").kept_in;
+            assert_eq!(kept, [format!("{name}.cut")]);
+            assert_eq!(disk.contents(&kept[0]).as_deref(), Some(stray));
+        } else {
+            // A whole header under another's name is refused, and nothing is changed.
+            damage(opened);
+            assert_eq!(disk.contents(name).as_deref(), Some(stray));
+        }
+    }
+}
+
 #[test]
 fn a_segment_that_is_missing_refuses() {
     let whole = segments();
@@ -252,8 +310,21 @@ fn a_segment_that_is_missing_refuses() {
     }
     let disk = whole.fork();
     disk.remove(&names[0]).expect("removing");
-    let (log, _writer, _) = open(&disk).expect("as after retention");
-    assert!(log.range("s").expect("a stream").first > 0);
+    let (first, _) = damage(open(&disk));
+    assert!(
+        first.expected.contains("segment that begins with batch 1"),
+        "{first}"
+    );
+    let disk = whole.fork();
+    let last = names.last().expect("several");
+    disk.remove(last).expect("removing");
+    let (gone, _) = damage(open(&disk));
+    assert_eq!((&*gone.file, &*gone.found), (&**last, "no such file"));
+    let disk = whole.fork();
+    names
+        .iter()
+        .for_each(|name| disk.remove(name).expect("removing"));
+    assert_eq!(damage(open(&disk)).0.found, "no such file");
     let disk = whole.fork();
     let file = disk.open(&names[1]).expect("a file");
     file.truncate(file.len().expect("a length") - 300)
@@ -357,14 +428,18 @@ fn a_torn_first_batch_of_a_segment_takes_its_checkpoint_with_it() {
         disk.flip(&last, 64 + 72 + 48, 0),
         "a byte of its first record"
     );
+    // It was acknowledged, and the file of claims says so.
+    let (told, claimed) = damage(open(&disk));
+    assert_eq!((&told.file, claimed), (&last, told.batch));
     for verify in [crate::Verify::All, crate::Verify::Tail] {
         let settings = Settings { verify, ..small() };
         let disk = disk.fork();
+        disk.remove("claims").expect("removing");
         let (log, mut writer, recovery) =
             EmbeddedLog::open(disk.clone(), settings).expect("nobody was told of it");
         assert_eq!(
-            recovery.cut.expect("a cut").removed,
-            std::slice::from_ref(&last)
+            recovery.cut.expect("a cut").kept_in,
+            [format!("{last}.cut")]
         );
         assert_eq!(
             log.producer(stream, "p")

@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::format::{
-    ALIGN, BATCH_MAGIC, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name,
+    ALIGN, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, is_batch, segment_name,
 };
 use crate::recovery::{contents, segments};
 use crate::view::steady;
@@ -166,7 +166,7 @@ impl Check {
     fn find(&self, bytes: &[u8], from: usize, number: u64) -> Option<(usize, BatchHeader)> {
         (from..bytes.len()).step_by(ALIGN).find_map(|offset| {
             let rest = &bytes[offset..];
-            if !rest.starts_with(&BATCH_MAGIC) {
+            if !is_batch(rest) {
                 return None;
             }
             let batch = BatchHeader::decode(rest, offset as u64, number).ok()?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::disk::Disk;
 use crate::format::{
-    BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER, SegmentHeader, segment_name,
+    BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, segment_name,
 };
 use crate::recovery::{contents, segments};
 use crate::state::State;
@@ -91,6 +91,13 @@ pub enum Item<'a> {
         producers: usize,
         /// Its length in bytes.
         length: usize,
+    },
+    /// Batches from the one it is in up to this one are lost, as a repair found.
+    Missing {
+        /// The last batch that is lost.
+        through: u64,
+        /// What is known to be lost with them: stream, first position, position after the last.
+        positions: Vec<(u32, u64, u64)>,
     },
     /// Not what was written. The rest of the segment is not shown.
     Problem(Damage),
@@ -232,8 +239,8 @@ fn item_of<'a>(run: &RunView<'a>, offset: u64) -> Result<Item<'a>, Fault> {
             name,
             position,
         },
-        RunView::Checkpoint { bytes, .. } => {
-            let state = State::decode(bytes)
+        RunView::Checkpoint { bytes, before, .. } => {
+            let state = State::decode(bytes, before)
                 .ok_or_else(|| Fault::new(offset, "a checkpoint", "one that makes no sense"))?;
             let streams = state.streams.iter();
             Item::Checkpoint {
@@ -242,6 +249,17 @@ fn item_of<'a>(run: &RunView<'a>, offset: u64) -> Result<Item<'a>, Fault> {
                     .collect(),
                 producers: state.producers(),
                 length: bytes.len(),
+            }
+        }
+        RunView::Missing { bytes, .. } => {
+            let (through, lost) = Missing::decode(bytes)
+                .ok_or_else(|| Fault::new(offset, "a gap", "one that makes no sense"))?;
+            Item::Missing {
+                through,
+                positions: lost
+                    .into_iter()
+                    .map(|lost| (lost.stream, lost.first, lost.next))
+                    .collect(),
             }
         }
     })

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 
 use crate::disk::{Disk, DiskFile};
 use crate::format::segment_name;
-use crate::recovery::{Manner, contents, load, significant};
+use crate::recovery::{Manner, contents, free_name, load, significant};
 use crate::{Damage, OpenError, Verify};
 
 /// What cutting a log off at its first damage would lose.
@@ -136,13 +136,4 @@ fn keep_tail<D: Disk>(disk: &D, number: u64, used: u64, kept: &str) -> io::Resul
     file.write_at(&[IoSlice::new(&rest[..significant(rest) as usize])], 0)?;
     file.sync_data()?;
     disk.sync_directory()
-}
-
-/// A name that no file has: what an earlier repair kept stays.
-fn free_name(names: &[String], wanted: &str) -> String {
-    let candidates = (2..).map(|count| format!("{wanted}.{count}"));
-    std::iter::once(wanted.to_owned())
-        .chain(candidates)
-        .find(|name| !names.contains(name))
-        .expect("there are more numbers than files")
 }

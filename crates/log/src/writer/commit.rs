@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Failed, Writer};
+use super::claim::SILENCE;
+use super::{Failed, Now, Writer};
 use crate::Policy;
 use crate::disk::{Disk, DiskFile};
 use crate::format::segment_name;
@@ -10,8 +11,13 @@ use crate::format::segment_name;
 impl<D: Disk> Writer<D> {
     /// Makes everything written durable. After an error nobody knows what is, and asking again
     /// would prove nothing.
-    pub(super) fn sync(&mut self) -> Result<(), Failed> {
+    pub(super) fn sync(&mut self, now: Now) -> Result<(), Failed> {
         self.sync_due = None;
+        let mistakes = self.shared.settings.mistakes;
+        if mistakes.makes(|mistakes| mistakes.claim_early) {
+            self.durable = self.next_batch - 1;
+            self.claim(now)?;
+        }
         for number in std::mem::take(&mut self.unsynced) {
             self.sync_finished(number)?;
         }
@@ -34,6 +40,12 @@ impl<D: Disk> Writer<D> {
             active.unsynced = false;
         }
         self.durable = self.next_batch - 1;
+        if self.is_newest_unsaid() {
+            // Before anybody is told of what is in it: a segment that is gone must be missed.
+            self.claim(now)?;
+        } else {
+            self.claim_due = Some(now.monotonic + SILENCE);
+        }
         Ok(())
     }
 
@@ -93,14 +105,14 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Before another segment is begun: everything in this one is committed.
-    pub(super) fn finish_segment(&mut self) -> Result<(), Failed> {
+    pub(super) fn finish_segment(&mut self, now: Now) -> Result<(), Failed> {
         if self.shared.settings.policy == Policy::Os {
             self.unsynced
                 .extend(self.active.as_ref().map(|active| active.number));
             // The names stay in order even so: a log that begins late is one that was shortened.
             self.sync_names()?;
         } else {
-            self.sync()?;
+            self.sync(now)?;
         }
         if !self.pending.is_empty() {
             self.commit();

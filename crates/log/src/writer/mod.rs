@@ -3,6 +3,7 @@
 //! The one idea: it is a state machine that is driven by steps and given the time. A thread drives
 //! it in production, a test on a simulated disk. It alone changes files after the log was opened.
 
+mod claim;
 mod commit;
 mod retention;
 mod segments;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use crate::ahead;
 use crate::catalog::BatchNotes;
+use crate::claims::ClaimsFile;
 use crate::disk::Disk;
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
@@ -50,6 +52,16 @@ pub struct Writer<D: Disk> {
     taken: Group,
     /// The random number of the log.
     log: u64,
+    /// Which opening of the log this is.
+    epoch: u32,
+    /// The log's own clock: what it showed when the log was opened, and what the monotonic one
+    /// showed at the first step.
+    lived_us: u64,
+    began: Option<Duration>,
+    /// `None` while there is no room for it.
+    claims: Option<ClaimsFile<D::File>>,
+    /// When to claim what is durable, if no group comes before.
+    claim_due: Option<Duration>,
     /// The segment that is written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
     spare: Option<Spare<D::File>>,
@@ -76,6 +88,9 @@ pub struct Writer<D: Disk> {
 pub(crate) struct Recovered<D: Disk> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) log: u64,
+    pub(crate) epoch: u32,
+    pub(crate) lived_us: u64,
+    pub(crate) claims: Option<ClaimsFile<D::File>>,
     pub(crate) active: Option<Active<D::File>>,
     pub(crate) next_batch: u64,
     pub(crate) durable: u64,
@@ -91,16 +106,24 @@ impl<D: Disk> Writer<D> {
         let Recovered {
             shared,
             log,
+            epoch,
+            lived_us,
+            claims,
             active,
             next_batch,
             durable,
             unsynced,
         } = recovered;
         let taken = Group::new(&shared.settings);
-        let mut writer = Writer {
+        Writer {
             shared,
             taken,
             log,
+            epoch,
+            lived_us,
+            began: None,
+            claims,
+            claim_due: None,
             active,
             spare: None,
             spare_due: Duration::ZERO,
@@ -113,9 +136,7 @@ impl<D: Disk> Writer<D> {
             names_changed: false,
             housekeeping_due: Duration::ZERO,
             failed: false,
-        };
-        writer.prepare_spare(Duration::ZERO);
-        writer
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<D>> {
@@ -128,6 +149,7 @@ impl<D: Disk> Writer<D> {
         if self.failed {
             return Step::Idle;
         }
+        self.began.get_or_insert(now.monotonic);
         let worked = self.try_step(now).unwrap_or_else(|failed| {
             self.fail(failed);
             true
@@ -136,7 +158,12 @@ impl<D: Disk> Writer<D> {
             return Step::Worked;
         }
         let spare_due = self.spare.is_none().then_some(self.spare_due);
-        let due = [spare_due, self.sync_due, Some(self.housekeeping_due)];
+        let due = [
+            spare_due,
+            self.sync_due,
+            self.claim_due,
+            Some(self.housekeeping_due),
+        ];
         due.into_iter()
             .flatten()
             .min()
@@ -151,11 +178,15 @@ impl<D: Disk> Writer<D> {
             }
         }
         if self.sync_due.is_some_and(|due| now.monotonic >= due) {
-            self.sync()?;
+            self.sync(now)?;
             self.commit();
             return Ok(true);
         }
         if self.write_group(now)? {
+            return Ok(true);
+        }
+        if self.claim_due.is_some_and(|due| now.monotonic >= due) {
+            self.claim_in_silence(now)?;
             return Ok(true);
         }
         if now.monotonic >= self.housekeeping_due {
@@ -170,7 +201,7 @@ impl<D: Disk> Writer<D> {
     /// Takes what has gathered, if anything, and writes it.
     fn write_group(&mut self, now: Now) -> Result<bool, Failed> {
         let mut gather = self.shared.gather();
-        gather.now_us = now.unix_us;
+        gather.lived_us = self.lived(now);
         if gather.group.is_empty() {
             return Ok(false);
         }
@@ -183,7 +214,7 @@ impl<D: Disk> Writer<D> {
         // The checkpoint tells what is so after this group, and others append as soon as the lock
         // is released.
         let checkpoint = (!fits).then(|| {
-            self.expire_in(&mut gather, now);
+            self.expire_in(&mut gather);
             segments::checkpoint(&gather.state)
         });
         if self
@@ -222,7 +253,7 @@ impl<D: Disk> Writer<D> {
                 if mistakes.makes(|mistakes| mistakes.ack_before_sync) {
                     self.commit();
                 }
-                self.sync()?;
+                self.sync(now)?;
                 self.commit();
             }
             Policy::Interval(interval) => {
@@ -253,7 +284,7 @@ impl<D: Disk> Writer<D> {
         }
         // Two at most: one that gathered before the gate was shut, and none after.
         while self.write_group(now)? {}
-        self.sync()?;
+        self.sync(now)?;
         self.commit();
         let last = self.next_batch - 1;
         let has_room = self
@@ -262,9 +293,10 @@ impl<D: Disk> Writer<D> {
             .is_some_and(|active| active.left() >= 128);
         if has_room && self.durable == last && !self.ends_closed() {
             self.write_closing(now)?;
-            self.sync()?;
+            self.sync(now)?;
             self.commit();
         }
+        self.claim(now)?;
         self.drop_spare();
         Ok(())
     }

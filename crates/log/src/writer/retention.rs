@@ -8,15 +8,16 @@ use crate::gather::Gather;
 impl<D: Disk> Writer<D> {
     /// Forgets idle producers.
     pub(super) fn expire(&self, now: Now) {
-        self.expire_in(&mut self.shared.gather(), now);
+        let mut gather = self.shared.gather();
+        gather.lived_us = self.lived(now);
+        self.expire_in(&mut gather);
     }
 
-    pub(super) fn expire_in(&self, gather: &mut Gather, now: Now) {
+    pub(super) fn expire_in(&self, gather: &mut Gather) {
         let idle = self.shared.settings.producer_idle.as_micros() as u64;
         let settled = gather.settled;
-        gather
-            .state
-            .expire(now.unix_us.saturating_sub(idle), settled);
+        let since = gather.lived_us.saturating_sub(idle);
+        gather.state.expire(since, settled);
     }
 
     /// Removes the oldest segments that the limits do not allow to stay.
@@ -29,7 +30,13 @@ impl<D: Disk> Writer<D> {
         while let Some((number, next)) = self.surplus(now, early) {
             if next > self.durable && !early {
                 // Its checkpoint is all that will tell of what the removed segment told.
-                self.sync()?;
+                self.sync(now)?;
+            }
+            // First said, then done: if a sync of the directory fails, nobody knows whether the name
+            // is gone for good, and it may come back when others after it are gone.
+            let mistakes = self.shared.settings.mistakes;
+            if !mistakes.makes(|mistakes| mistakes.trust_names) {
+                self.claim_from(next, self.lived(now))?;
             }
             self.shared
                 .change_catalog(|catalog| catalog.remove_segment(number));

@@ -11,8 +11,8 @@ use super::{Failed, Now, Writer};
 use crate::catalog::{BatchNotes, Index, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
-    BATCH_HEADER, BatchHeader, Flags, SEGMENT_HEADER, SegmentHeader, padding, put_checkpoint,
-    segment_name,
+    BATCH_HEADER, BatchHeader, Flags, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
+    put_checkpoint, segment_name,
 };
 use crate::gather::Gate;
 use crate::index::Saved;
@@ -25,6 +25,8 @@ pub(crate) const SPARE: &str = "spare";
 #[derive(Debug)]
 pub(crate) struct Active<F> {
     pub(crate) number: u64,
+    /// The version of the format; if it is not the newest, nothing is added.
+    pub(crate) version: u32,
     pub(crate) file: F,
     /// Where the next batch goes.
     pub(crate) used: u64,
@@ -38,7 +40,12 @@ pub(crate) struct Active<F> {
 
 impl<F> Active<F> {
     pub(crate) fn left(&self) -> u64 {
-        self.length.saturating_sub(self.used)
+        if self.version == VERSION {
+            self.length.saturating_sub(self.used)
+        } else {
+            // What this version writes, an earlier one must not take for a torn tail.
+            0
+        }
     }
 }
 
@@ -76,7 +83,7 @@ impl<D: Disk> Writer<D> {
 
     /// Begins the next segment with the group in hand and a checkpoint.
     pub(super) fn roll(&mut self, checkpoint: &[u8], now: Now) -> Result<(), Failed> {
-        self.finish_segment()?;
+        self.finish_segment(now)?;
         let number = self.next_batch;
         let name = segment_name(number);
         self.shared.zeros.end();
@@ -99,6 +106,7 @@ impl<D: Disk> Writer<D> {
         self.names_changed = true;
         let active = Active {
             number,
+            version: VERSION,
             file: spare.file,
             used: 0,
             length,
@@ -110,6 +118,7 @@ impl<D: Disk> Writer<D> {
             used: 0,
             newest_us: 0,
             index: Index::default(),
+            gaps: Vec::new(),
         };
         self.shared
             .change_catalog(|catalog| catalog.add_segment(number, empty));
@@ -122,13 +131,14 @@ impl<D: Disk> Writer<D> {
             self.retain(now)?;
         }
         let header = SegmentHeader {
+            version: VERSION,
             log: self.log,
             number,
         }
         .encode();
         self.write(&header, Some(checkpoint), Flags::CHECKPOINT, now)?;
         if let Some(before) = before {
-            self.seal(&before);
+            self.seal(&before, now);
         }
         Ok(())
     }
@@ -141,6 +151,7 @@ impl<D: Disk> Writer<D> {
         flags: Flags,
         now: Now,
     ) -> Result<(), Failed> {
+        let lived_us = self.lived(now);
         let active = self.active.as_mut().expect("a segment is in use");
         let group = &mut self.taken;
         let checkpoint_run = checkpoint.unwrap_or_default();
@@ -159,6 +170,9 @@ impl<D: Disk> Writer<D> {
             records: group.records,
             body_crc: crc32c::crc32c_append(group.body_crc, checkpoint_run),
             flags,
+            header: BATCH_HEADER,
+            epoch: self.epoch,
+            lived_us,
         };
         group.bytes[..BATCH_HEADER].copy_from_slice(&header.encode());
         let parts = [front, &group.bytes, checkpoint_run, pad].map(IoSlice::new);
@@ -185,9 +199,13 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Gives back the room that a finished segment did not use, and saves its index.
-    fn seal(&self, segment: &Active<D::File>) {
+    fn seal(&self, segment: &Active<D::File>, now: Now) {
         let (log, number) = (self.log, segment.number);
-        let header = SegmentHeader { log, number };
+        let header = SegmentHeader {
+            version: segment.version,
+            log,
+            number,
+        };
         let view = self.shared.catalog().segments.get(&number).cloned();
         let next_batch = self
             .active
@@ -200,6 +218,8 @@ impl<D: Disk> Writer<D> {
             let _ = Saved {
                 header,
                 next_batch,
+                epoch: self.epoch,
+                lived_us: self.lived(now),
                 view,
             }
             .save(&self.shared.disk);
@@ -207,10 +227,13 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Reserves the next segment; if there is no room, tries again later.
-    pub(super) fn prepare_spare(&mut self, monotonic: Duration) {
+    pub(crate) fn prepare_spare(&mut self, monotonic: Duration) {
         let checkpoint = self.shared.gather().state.encoded_len();
         let length = self.shared.settings.segment_length(checkpoint);
-        match reserve(&self.shared.disk, length) {
+        let reserved = self
+            .have_claims()
+            .and_then(|()| reserve(&self.shared.disk, length));
+        match reserved {
             Ok(file) => {
                 self.spare = Some(Spare { file, length });
                 // Opened once more: each open file is told of a lost write once, and the one that

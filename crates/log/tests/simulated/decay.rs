@@ -1,17 +1,18 @@
 //! Bits that flip: never a wrong byte, never a committed record skipped in silence.
 
-use tidewire_log::Policy;
+use fastrand::Rng;
+use tidewire_log::{Policy, Settings};
 
 use crate::seeds::{Verdict, all, ensure};
 use crate::settings;
-use crate::world::{End, World};
+use crate::world::{End, Kind, World};
 
 #[test]
 fn damage_below_a_claimed_position_is_refused_with_file_and_offset() {
     all(
         "decay::damage_below_a_claimed_position_is_refused_with_file_and_offset",
         700,
-        closed,
+        |seed| closed(seed, |random| settings::draw(random, Policy::Sync)),
     );
 }
 
@@ -20,26 +21,38 @@ fn damage_under_an_open_log_is_never_read() {
     all("decay::damage_under_an_open_log_is_never_read", 400, open);
 }
 
-/// Bits flip while the log is closed.
-fn closed(seed: u64) -> Verdict {
-    let mut world = aged(seed)?;
+/// Bits flip, and segments go, while the log is closed.
+pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
+    let mut world = aged(seed, settings)?;
+    if world.random.bool() {
+        world.fall_silent()?;
+    }
     let end = *world
         .random
         .choice(&[End::Close, End::Kill, End::Crash])
         .expect("three");
     world.end(end)?;
-    let Some(flip) = world.flip() else {
+    let harm = match world.random.u8(0..4) {
+        0 => world.remove_segment(),
+        _ => world.flip(),
+    };
+    let Some(harm) = harm else {
         return Ok(());
     };
     match world.try_open() {
         // What nothing on the disk claims may be cut back as a torn tail.
-        Ok(_) => world.verify_damaged(&flip.file),
+        Ok(_) => world.verify_damaged(&harm.file),
         Err(text) => {
-            ensure(text.contains(&flip.file) && text.contains("byte"), || {
-                format!("{flip:?}, the log says: {text}")
+            let says = match harm.kind {
+                Kind::Flip { .. } => text.contains(&harm.file),
+                // Or the one that was expected after it.
+                Kind::Removal => text.contains(".seg"),
+            };
+            ensure(says && text.contains("byte"), || {
+                format!("{harm:?}, the log says: {text}")
             })?;
-            // It has changed nothing: with the bit turned back everything is there.
-            world.turn(&flip);
+            // It has changed nothing: with the harm undone everything is there.
+            world.undo(harm);
             world.reopen()
         }
     }
@@ -47,16 +60,16 @@ fn closed(seed: u64) -> Verdict {
 
 /// Bits flip while the log is open.
 fn open(seed: u64) -> Verdict {
-    let mut world = aged(seed)?;
+    let mut world = aged(seed, |random| settings::draw(random, Policy::Sync))?;
     match world.flip() {
-        Some(flip) => world.verify_damaged(&flip.file),
+        Some(harm) => world.verify_damaged(&harm.file),
         None => Ok(()),
     }
 }
 
 /// A log with a past, with everything in it committed.
-fn aged(seed: u64) -> Verdict<World> {
-    let mut world = World::new(seed, |random| settings::draw(random, Policy::Sync))?;
+fn aged(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict<World> {
+    let mut world = World::new(seed, settings)?;
     if world.random.bool() {
         world.grow()?;
     }

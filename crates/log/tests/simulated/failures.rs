@@ -17,12 +17,57 @@ fn a_failed_write_or_sync_is_final_and_loses_nothing_committed() {
     );
 }
 
+#[test]
+fn nor_does_one_while_old_segments_are_removed() {
+    all(
+        "failures::nor_does_one_while_old_segments_are_removed",
+        500,
+        |seed| {
+            run(seed, |random| {
+                settings::draw_with_retention(random, Policy::Sync)
+            })
+        },
+    );
+}
+
+#[test]
+fn what_a_failed_sync_of_the_directory_hides_is_made_durable_anew() {
+    all(
+        "failures::what_a_failed_sync_of_the_directory_hides_is_made_durable_anew",
+        700,
+        |seed| {
+            directory(seed, |random| {
+                settings::draw_with_retention(random, Policy::Sync)
+            })
+        },
+    );
+}
+
 /// Several lives of one log, in each of which something fails.
 pub(crate) fn run(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
+    lives(seed, settings, 5)
+}
+
+/// As above, where it is always a sync of the directory.
+pub(crate) fn directory(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
+    lives(seed, settings, 0)
+}
+
+/// `kinds`: out of how many kinds of faults one is a failed write, one a failed sync of the
+/// directory, and the rest failed syncs of files; 0 for syncs of the directory alone.
+fn lives(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings, kinds: u8) -> Verdict {
     let mut world = World::new(seed, settings)?;
     for _ in 0..world.random.u8(1..4) {
         let nth = Some(world.random.u64(1..20));
-        let faults = match world.random.u8(0..5) {
+        let kind = match kinds {
+            0 => 1,
+            kinds => world.random.u8(0..kinds),
+        };
+        if kinds == 0 {
+            // So that segments come and go.
+            world.grow()?;
+        }
+        let faults = match kind {
             0 => Faults {
                 write: nth,
                 ..Faults::default()

@@ -25,6 +25,9 @@ pub(crate) struct Stream {
     pub(crate) written: usize,
     pub(crate) committed: usize,
     pub(crate) claimed: usize,
+    /// How many are claimed in the file of claims: all that was committed when the log had been
+    /// silent for a second, was opened or was closed.
+    pub(crate) silent: usize,
     /// How many must survive a power loss; set when the log is closed.
     pub(crate) proven: usize,
     /// The oldest position seen since the log was last opened.
@@ -39,6 +42,7 @@ impl Stream {
             written: 0,
             committed: 0,
             claimed: 0,
+            silent: 0,
             proven: 0,
             first: 0,
         }
@@ -50,6 +54,7 @@ impl Stream {
         self.written = kept;
         self.committed = kept;
         self.claimed = self.claimed.min(kept);
+        self.silent = self.silent.min(kept);
     }
 
     /// The last id of a producer.
@@ -148,6 +153,13 @@ impl Model {
             self.streams[run.stream].committed = run.end;
         }
         Ok(())
+    }
+
+    /// A second has passed without a group.
+    pub(crate) fn silent(&mut self) {
+        for stream in &mut self.streams {
+            stream.silent = stream.committed;
+        }
     }
 
     /// The log is being opened again: tickets start over.

@@ -154,7 +154,7 @@ impl Producer {
                 self.refuse(run.first, Reason::DiskFull, retry_after, cx)
             }
             Some(Err(Refused::TooLarge)) if run.count > 1 => Put::Halve,
-            Some(Err(refused @ (Refused::TooLarge | Refused::TooMany))) => {
+            Some(Err(refused @ (Refused::TooLarge | Refused::TooMany | Refused::Beyond))) => {
                 let text = refused.to_string();
                 Put::Over(self.end_after(run.first, reason_of(refused), text, cx))
             }

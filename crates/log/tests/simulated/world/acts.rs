@@ -1,8 +1,9 @@
 //! What producers, readers and the wear of time do to a log.
 
+use tidewire_log::disk::Disk;
 use tidewire_log::{Begin, Log, ProducerId, Refused, Run, Ticket};
 
-use super::{Flip, Producer, World};
+use super::{Harm, Kind, Producer, World};
 use crate::model::{Record, Stream};
 use crate::reading;
 use crate::seeds::{Verdict, Violation, ensure, trace};
@@ -145,9 +146,14 @@ impl World {
         let Some(stream) = self.random.choice(&self.model.streams) else {
             return Ok(());
         };
-        let stream = stream.name.clone();
         let name = format!("cursor {}", self.random.u8(0..3));
-        let position = self.random.u64(0..1000);
+        let next = stream.records.len() as u64;
+        let stream = stream.name.clone();
+        let position = self.random.u64(0..=next);
+        let beyond = self.log().set_cursor(&stream, &name, next + 1);
+        ensure(beyond != Ok(()), || {
+            format!("{stream}: a cursor beyond {next}")
+        })?;
         match self.log().set_cursor(&stream, &name, position) {
             Ok(()) => {
                 self.cursors.set(stream, name, position);
@@ -158,7 +164,7 @@ impl World {
     }
 
     /// Turns over a bit of some file, mostly of a byte that is in use; `None` if there is no file.
-    pub(crate) fn flip(&mut self) -> Option<Flip> {
+    pub(crate) fn flip(&mut self) -> Option<Harm> {
         let names = self.disk.names();
         let file = self.random.choice(&names)?.clone();
         let bytes = self.disk.contents(&file).expect("it is listed");
@@ -172,19 +178,33 @@ impl World {
             Some(used) if self.random.u8(0..8) > 0 => *used,
             _ => self.random.usize(0..bytes.len().max(1)),
         };
-        let flip = Flip {
-            file,
-            offset: offset as u64,
-            bit: self.random.u8(0..8),
-        };
-        trace(|| format!("{flip:?}"));
-        self.turn(&flip);
-        Some(flip)
+        let (offset, bit) = (offset as u64, self.random.u8(0..8));
+        let before = self.disk.fork();
+        self.disk.flip(&file, offset, bit);
+        let kind = Kind::Flip { offset, bit };
+        trace(|| format!("{kind:?} in {file}"));
+        Some(Harm { file, kind, before })
     }
 
-    /// Turns a bit over, or back.
-    pub(crate) fn turn(&self, flip: &Flip) {
-        self.disk.flip(&flip.file, flip.offset, flip.bit);
+    /// Removes a segment, mostly the newest; `None` if there is none.
+    pub(crate) fn remove_segment(&mut self) -> Option<Harm> {
+        let names = self.disk.names();
+        let segments = names.iter().filter(|name| name.ends_with(".seg"));
+        let segments = segments.collect::<Vec<_>>();
+        let file = match self.random.u8(0..4) {
+            0 => self.random.choice(&segments)?.to_string(),
+            _ => segments.last()?.to_string(),
+        };
+        let before = self.disk.fork();
+        self.disk.remove(&file).expect("it is listed");
+        let kind = Kind::Removal;
+        trace(|| format!("{kind:?} of {file}"));
+        Some(Harm { file, kind, before })
+    }
+
+    /// Makes it undone.
+    pub(crate) fn undo(&mut self, harm: Harm) {
+        self.disk = harm.before;
     }
 
     fn batch(&mut self, producer: usize) -> Vec<Record> {
@@ -228,7 +248,7 @@ impl World {
             Refused::Busy => true,
             Refused::DiskFull { .. } => self.may_be_full,
             Refused::Failed => self.log().progress().failure.is_some(),
-            Refused::TooLarge | Refused::TooMany => false,
+            Refused::TooLarge | Refused::TooMany | Refused::Beyond => false,
         };
         ensure(fine, || format!("refused: {refused}"))
     }

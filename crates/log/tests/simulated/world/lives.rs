@@ -4,6 +4,7 @@ use tidewire_log::disk::sim::{Faults, Survival};
 use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, Ticket};
 
 use super::{End, Open, World};
+use crate::model::Stream;
 use crate::reading;
 use crate::seeds::{Verdict, Violation, ensure, trace};
 
@@ -140,7 +141,23 @@ impl World {
             })?;
             producer.next_id = held.map_or(1, |id| id + 1);
         }
-        self.cursors.reopened(&open.log)
+        self.cursors.reopened(&open.log)?;
+        if self.settings.policy != Policy::Os {
+            self.model.silent();
+        }
+        Ok(())
+    }
+
+    /// Lets time pass without any group, until all is claimed.
+    pub(crate) fn fall_silent(&mut self) -> Verdict {
+        for _ in 0..20 {
+            self.step()?;
+            self.now_us += 1_000_000;
+        }
+        let is_claimed = |stream: &Stream| stream.silent == stream.committed;
+        ensure(self.model.streams.iter().all(is_claimed), || {
+            "not claimed after 20 seconds of silence".to_owned()
+        })
     }
 
     /// Like [`World::verify`] on a disk whose file `flipped` is damaged: what is read is right or
@@ -148,7 +165,11 @@ impl World {
     pub(crate) fn verify_damaged(&mut self, flipped: &str) -> Verdict {
         for stream in &self.model.streams {
             let found = reading::range(self.log(), &stream.name);
-            let allowed = stream.claimed as u64..=stream.records.len() as u64;
+            let claimed = match flipped {
+                "claims" => stream.claimed,
+                _ => stream.claimed.max(stream.silent),
+            };
+            let allowed = claimed as u64..=stream.records.len() as u64;
             ensure(allowed.contains(&found.next), || {
                 format!(
                     "{}: {found:?}, expected the end in {allowed:?}",

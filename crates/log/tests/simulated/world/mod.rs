@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_log::{EmbeddedLog, Log, Now, ProducerId, Settings, StreamId, Writer};
+use tidewire_log::{EmbeddedLog, Log, Now, Policy, ProducerId, Settings, Step, StreamId, Writer};
 
 use crate::cursors::Cursors;
 use crate::model::Model;
@@ -26,12 +26,19 @@ pub(crate) enum End {
     Crash,
 }
 
-/// A bit that was turned over.
+/// A bit that was turned over, or a file that is gone.
 #[derive(Debug)]
-pub(crate) struct Flip {
+pub(crate) struct Harm {
     pub(crate) file: String,
-    offset: u64,
-    bit: u8,
+    pub(crate) kind: Kind,
+    before: SimDisk,
+}
+
+/// What was done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Flip { offset: u64, bit: u8 },
+    Removal,
 }
 
 pub(crate) struct World {
@@ -48,6 +55,8 @@ pub(crate) struct World {
     producers: Vec<Producer>,
     open: Option<Open>,
     now_us: u64,
+    /// When the log's progress was last seen to move.
+    moved_us: u64,
     /// Makes every payload different from every other.
     nonce: u64,
 }
@@ -84,6 +93,7 @@ impl World {
             producers: Vec::new(),
             open: None,
             now_us: 1_000_000_000,
+            moved_us: 1_000_000_000,
             nonce: 0,
         };
         world.reopen()?;
@@ -144,9 +154,19 @@ impl World {
         self.now_us += self.random.u64(0..2000);
         let now = self.now();
         let open = self.open.as_mut().expect("the log is open");
+        let before = open.log.progress();
         let did = open.writer.step(now);
-        trace(|| format!("step: {did:?}, {:?}", open.log.progress()));
-        self.observe()
+        let after = open.log.progress();
+        trace(|| format!("step: {did:?}, {after:?}"));
+        if (before.written, before.committed) != (after.written, after.committed) {
+            self.moved_us = self.now_us;
+        }
+        self.observe()?;
+        let is_silent = did != Step::Worked && self.now_us >= self.moved_us + 1_000_000;
+        if is_silent && after.failure.is_none() && self.settings.policy != Policy::Os {
+            self.model.silent();
+        }
+        Ok(())
     }
 
     /// Lets up to 20 seconds pass.

@@ -1,0 +1,242 @@
+//! The claims file: what is known to be durable, said outside the segments.
+//!
+//! The one idea: a batch claims those before it, so the last one has no claim until another follows,
+//! and nothing in a directory misses a segment that is gone. This file says both: up to which batch
+//! all was durable, and which segments there are. It never says more than is so: it is written after
+//! what it tells of was synced, and before anybody is told of the first batch of a segment.
+//!
+//! It has two slots, written in turns and synced, so a torn write leaves the one before. Both are
+//! blocks that were written before: that takes no room and little time.
+
+use std::io::{self, IoSlice};
+
+use crate::disk::{Disk, DiskFile};
+use crate::format::{u32_at, u64_at};
+use crate::recovery::contents;
+
+/// The file's name.
+pub(crate) const CLAIMS: &str = "claims";
+/// Its name while its directory entry is made anew.
+pub(crate) const CLAIMS_MOVED: &str = "claims.moved";
+
+const MAGIC: [u8; 8] = *b"tideclm\n";
+/// Length of what a slot says.
+const SAID: usize = 64;
+/// How far apart the slots are: no disk tears both with one write.
+const SLOT: usize = 4096;
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// The random number of the log.
+    pub(crate) log: u64,
+    /// How many were said before.
+    pub(crate) sequence: u64,
+    /// Batches up to this one were durable.
+    pub(crate) through: u64,
+    /// The newest segment with a batch that was durable; 0 if there was none.
+    pub(crate) newest: u64,
+    /// The oldest segment that was not to be removed; 0 if there was none.
+    pub(crate) oldest: u64,
+    /// The log's own clock.
+    pub(crate) lived_us: u64,
+    /// Which opening has written it.
+    pub(crate) epoch: u32,
+}
+
+impl Said {
+    fn encode(self) -> [u8; SAID] {
+        let mut bytes = [0; SAID];
+        bytes[..8].copy_from_slice(&MAGIC);
+        let longs = [
+            self.log,
+            self.sequence,
+            self.through,
+            self.newest,
+            self.oldest,
+            self.lived_us,
+        ];
+        for (index, long) in longs.into_iter().enumerate() {
+            bytes[8 + index * 8..][..8].copy_from_slice(&long.to_le_bytes());
+        }
+        bytes[56..60].copy_from_slice(&self.epoch.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Said> {
+        let bytes = bytes.get(..SAID)?;
+        if bytes[..8] != MAGIC || crc32c::crc32c(&bytes[..60]) != u32_at(bytes, 60) {
+            return None;
+        }
+        let [log, sequence, through, newest, oldest, lived_us] =
+            [8, 16, 24, 32, 40, 48].map(|at| u64_at(bytes, at));
+        Some(Said {
+            log,
+            sequence,
+            through,
+            newest,
+            oldest,
+            lived_us,
+            epoch: u32_at(bytes, 56),
+        })
+    }
+
+    fn slot(self) -> u64 {
+        (self.sequence % 2) * SLOT as u64
+    }
+}
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    /// The newest that is whole; `None` in a log of version 1, and in one that was never opened to
+    /// the end.
+    pub(crate) said: Option<Said>,
+    /// There is something else, and nothing that is whole.
+    pub(crate) is_damaged: bool,
+}
+
+/// Reads the file, if there is one.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
+    let mut bytes = Vec::new();
+    match contents(disk, CLAIMS, &mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claimed::default()),
+        read => read?,
+    }
+    let slots = bytes.chunks(SLOT).take(2);
+    let said = slots
+        .filter_map(Said::decode)
+        .max_by_key(|said| said.sequence);
+    Ok(Claimed {
+        said,
+        is_damaged: said.is_none() && bytes.iter().any(|&byte| byte != 0),
+    })
+}
+
+/// The file, open for writing.
+#[derive(Debug)]
+pub(crate) struct ClaimsFile<F> {
+    file: F,
+    said: Said,
+}
+
+impl<F: DiskFile> ClaimsFile<F> {
+    /// Opens the file, or makes it; the name is durable once the directory was synced. `before` is
+    /// what it says.
+    ///
+    /// What it says is written once more, and so is its name: after a failed sync in an earlier
+    /// process both may be in memory only.
+    ///
+    /// # Errors
+    /// What the system says; `StorageFull` only if there is no file yet.
+    pub(crate) fn open<D: Disk<File = F>>(
+        disk: &D,
+        before: Option<Said>,
+    ) -> io::Result<ClaimsFile<F>> {
+        let file = match disk.open(CLAIMS) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return ClaimsFile::create(disk);
+            }
+            file => file?,
+        };
+        if file.len()? < 2 * SLOT as u64 {
+            // Its making was interrupted.
+            drop(file);
+            disk.remove(CLAIMS)?;
+            return ClaimsFile::create(disk);
+        }
+        disk.rename(CLAIMS, CLAIMS_MOVED)?;
+        disk.rename(CLAIMS_MOVED, CLAIMS)?;
+        let said = before.unwrap_or_default();
+        if before.is_some() {
+            file.write_at(&[IoSlice::new(&said.encode())], said.slot())?;
+            file.sync_data()?;
+        }
+        Ok(ClaimsFile { file, said })
+    }
+
+    fn create<D: Disk<File = F>>(disk: &D) -> io::Result<ClaimsFile<F>> {
+        let file = disk.create(CLAIMS)?;
+        let written = file
+            .write_at(&[IoSlice::new(&[0; 2 * SLOT])], 0)
+            .and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            drop(file);
+            disk.remove(CLAIMS)?;
+            return Err(error);
+        }
+        Ok(ClaimsFile {
+            file,
+            said: Said::default(),
+        })
+    }
+
+    /// What was said last.
+    pub(crate) fn said(&self) -> Said {
+        self.said
+    }
+
+    /// Says this, durably; its sequence is taken care of.
+    ///
+    /// # Errors
+    /// What the system says. It is not known then what the file will say.
+    pub(crate) fn say(&mut self, said: Said) -> io::Result<()> {
+        let said = Said {
+            sequence: self.said.sequence + 1,
+            ..said
+        };
+        self.file
+            .write_at(&[IoSlice::new(&said.encode())], said.slot())?;
+        self.file.sync_data()?;
+        self.said = said;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::SimDisk;
+
+    #[test]
+    fn the_newest_slot_that_is_whole_is_what_is_said() {
+        let disk = SimDisk::new(1);
+        assert_eq!(read(&disk).unwrap(), Claimed::default());
+        let mut claims = ClaimsFile::open(&disk, None).unwrap();
+        assert_eq!(read(&disk).unwrap(), Claimed::default());
+        for through in 1..6 {
+            let said = Said {
+                log: 9,
+                through,
+                newest: 1,
+                oldest: 1,
+                lived_us: 5,
+                epoch: 2,
+                sequence: 0,
+            };
+            claims.say(said).unwrap();
+            assert_eq!(read(&disk).unwrap().said, Some(claims.said()));
+            assert_eq!(claims.said().through, through);
+        }
+        for slot in [0, SLOT] {
+            for at in slot..slot + SAID {
+                let disk = disk.fork();
+                assert!(disk.flip(CLAIMS, at as u64, 3));
+                let said = read(&disk).unwrap().said.unwrap();
+                assert_eq!(said.through, if slot == 0 { 5 } else { 4 });
+            }
+        }
+        disk.flip(CLAIMS, 10, 0);
+        disk.flip(CLAIMS, SLOT as u64 + 10, 0);
+        let damaged = Claimed {
+            said: None,
+            is_damaged: true,
+        };
+        assert_eq!(read(&disk).unwrap(), damaged);
+    }
+}

@@ -1,0 +1,97 @@
+//! Claiming what is durable, where no batch that follows does it.
+
+use std::io;
+use std::time::Duration;
+
+use super::{Failed, Now, Writer};
+use crate::OpenError;
+use crate::claims::{ClaimsFile, Said};
+use crate::disk::Disk;
+
+/// How long after the last group what is durable is claimed. Until then a damaged last group cannot
+/// be told from a torn one.
+pub(super) const SILENCE: Duration = Duration::from_millis(500);
+
+impl<D: Disk> Writer<D> {
+    /// The log's own clock, in microseconds: for how long it has been open, in all its openings.
+    pub(super) fn lived(&self, now: Now) -> u64 {
+        let began = self.began.unwrap_or(now.monotonic);
+        let open = now.monotonic.saturating_sub(began).as_micros() as u64;
+        self.lived_us.saturating_add(open)
+    }
+
+    /// Says what is durable.
+    pub(super) fn claim(&mut self, now: Now) -> Result<(), Failed> {
+        let oldest = self.shared.catalog().segments.keys().next().copied();
+        self.claim_from(oldest.unwrap_or(0), self.lived(now))
+    }
+
+    /// Says what is durable because no group follows that would.
+    pub(super) fn claim_in_silence(&mut self, now: Now) -> Result<(), Failed> {
+        let mistakes = self.shared.settings.mistakes;
+        if mistakes.makes(|mistakes| mistakes.claim_never) {
+            self.claim_due = None;
+            return Ok(());
+        }
+        self.claim(now)
+    }
+
+    /// Says what is durable, and which segment is the oldest that is to stay.
+    pub(super) fn claim_from(&mut self, oldest: u64, lived_us: u64) -> Result<(), Failed> {
+        self.say(oldest, lived_us)
+            .map_err(|error| Failed(format!("writing the file of claims: {error}")))
+    }
+
+    fn say(&mut self, oldest: u64, lived_us: u64) -> io::Result<()> {
+        self.claim_due = None;
+        let newest = self.active.as_ref().map(|active| active.number);
+        let durable = self.durable;
+        let (log, epoch) = (self.log, self.epoch);
+        let Some(claims) = &mut self.claims else {
+            return Ok(());
+        };
+        let said = claims.said();
+        let newest = newest.filter(|&newest| newest <= durable);
+        let says = Said {
+            log,
+            sequence: said.sequence,
+            through: durable,
+            newest: newest.unwrap_or(said.newest),
+            oldest,
+            lived_us,
+            epoch,
+        };
+        if says == (Said { lived_us, ..said }) {
+            return Ok(());
+        }
+        claims.say(says)
+    }
+
+    /// Whether the segment in use is durable and nothing says so yet.
+    pub(super) fn is_newest_unsaid(&self) -> bool {
+        let said = self.claims.as_ref().map(ClaimsFile::said);
+        let (Some(said), Some(active)) = (said, &self.active) else {
+            return false;
+        };
+        active.number > said.newest && active.number <= self.durable
+    }
+
+    /// Says what recovery has found or made durable.
+    pub(crate) fn claim_recovered(&mut self) -> Result<(), OpenError> {
+        let oldest = self.shared.catalog().segments.keys().next().copied();
+        self.say(oldest.unwrap_or(0), self.lived_us)
+            .map_err(|error| OpenError::io("writing the file of claims", error))
+    }
+
+    /// Makes the file of claims, if there was no room for it when the log was opened.
+    pub(super) fn have_claims(&mut self) -> io::Result<()> {
+        if self.claims.is_some() {
+            return Ok(());
+        }
+        let claims = ClaimsFile::open(&self.shared.disk, None)?;
+        self.shared.disk.sync_directory()?;
+        self.claims = Some(claims);
+        let oldest = self.shared.catalog().segments.keys().next().copied();
+        self.say(oldest.unwrap_or(0), self.lived_us)
+    }
+}
