@@ -92,10 +92,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn range(&self) -> Range {
-        let first = self
-            .segments
-            .first_key_value()
-            .map_or(self.next, |(&first, _)| first);
+        let record = self.segments.first_key_value().map(|(&first, _)| first);
+        let gap = self.gaps.first_key_value().map(|(&first, _)| first);
+        let first = record.into_iter().chain(gap).min().unwrap_or(self.next);
         Range {
             first,
             next: self.next,

@@ -72,12 +72,16 @@ impl Said {
         }
         let [log, sequence, through, newest, oldest, lived_us] =
             [8, 16, 24, 32, 40, 48].map(|at| u64_at(bytes, at));
+        if newest > through || (newest > 0 && oldest > newest) {
+            return None;
+        }
         Some(Said {
             log,
             sequence,
             through,
             newest,
-            oldest,
+            // Without a newest one it says nothing.
+            oldest: oldest.min(newest),
             lived_us,
             epoch: u32_at(bytes, 56),
         })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::format::{Missing, RunView, u32_at, u64_at};
 use crate::{Mark, Ticket};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) streams: Vec<Stream>,
     numbers: HashMap<Arc<str>, u32>,
@@ -31,7 +31,7 @@ fn hash_of(stream: &str, name: &str) -> u64 {
     })
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) name: Arc<str>,
     /// The position of the next record to be appended.
@@ -44,7 +44,7 @@ pub(crate) struct Stream {
     cursors: BTreeMap<Box<str>, u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Producer {
     pub(crate) stream: u32,
     pub(crate) name: Arc<str>,
@@ -98,6 +98,11 @@ impl State {
                 seen_us,
             },
         );
+    }
+
+    /// All producers, by number.
+    pub(crate) fn all_producers(&self) -> impl Iterator<Item = (u32, &Producer)> {
+        self.producers.iter().map(|(&id, producer)| (id, producer))
     }
 
     pub(crate) fn producers(&self) -> usize {

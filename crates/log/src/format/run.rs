@@ -175,7 +175,7 @@ impl<'a> RunView<'a> {
     }
 
     /// `whole` is the run with its prefix.
-    fn decode(whole: &'a [u8]) -> Option<RunView<'a>> {
+    pub(crate) fn decode(whole: &'a [u8]) -> Option<RunView<'a>> {
         let body = &whole[RUN_PREFIX..];
         let name = |from: usize| {
             let name = std::str::from_utf8(body.get(from..)?).ok()?;

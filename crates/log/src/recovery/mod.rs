@@ -25,8 +25,8 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
-pub(crate) use load::{Found, Loaded, Manner, contents, load, significant};
-pub(crate) use walk::{Claims, scan_claims, walk_segment};
+pub(crate) use load::{Found, Loaded, Manner, contents, load};
+pub(crate) use walk::{Claims, Walked, scan_claims, take_batch, unread, walk_segment};
 
 /// What was found when the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,6 +134,9 @@ impl OpenError {
 /// anew.
 const MOVED: &str = "moved";
 
+/// What a repair is about to put in the place of a segment.
+pub(crate) const REPAIR: &str = "repair.new";
+
 /// The numbers of all segments, in order.
 pub(crate) fn segments<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
     let names = disk.list()?;
@@ -206,7 +209,7 @@ fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
             disk.rename(name, CLAIMS)?;
         }
         let is_orphan = |number| !names.contains(&segment_name(number));
-        if name == SPARE || number_of(name, "idx").is_some_and(is_orphan) {
+        if [SPARE, REPAIR].contains(&&**name) || number_of(name, "idx").is_some_and(is_orphan) {
             disk.remove(name)?;
         }
     }

@@ -36,9 +36,18 @@ pub(crate) struct SegmentEnd {
 }
 
 /// Why a batch cannot be taken.
-enum Bad {
+#[derive(Debug)]
+pub(crate) enum Bad {
     Torn(Fault),
     Nonsense(Fault),
+}
+
+impl From<Bad> for Fault {
+    fn from(bad: Bad) -> Fault {
+        match bad {
+            Bad::Torn(fault) | Bad::Nonsense(fault) => fault,
+        }
+    }
 }
 
 impl From<Fault> for Bad {
@@ -103,7 +112,8 @@ pub(crate) fn walk_segment(
     }
 }
 
-fn take_batch(
+/// Takes the batch that begins `rest`, at `offset` of its segment, if it is the next one and whole.
+pub(crate) fn take_batch(
     rest: &[u8],
     offset: u64,
     segment: SegmentHeader,
@@ -254,7 +264,8 @@ pub(crate) fn scan_claims(bytes: &[u8], number: u64, log: Option<u64>, claims: &
         let Ok(batch) = BatchHeader::decode(rest, 0, number) else {
             continue;
         };
-        if log.is_some_and(|log| log != batch.log) {
+        // Nobody claims what was not written yet.
+        if log.is_some_and(|log| log != batch.log) || batch.durable_through >= batch.number {
             continue;
         }
         claims.add(batch.durable_through);

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::disk::Disk;
 use crate::format::{
-    BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, segment_name,
+    ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, is_batch,
+    segment_name, u64_at,
 };
 use crate::recovery::{contents, segments};
 use crate::state::State;
@@ -99,7 +100,7 @@ pub enum Item<'a> {
         /// What is known to be lost with them: stream, first position, position after the last.
         positions: Vec<(u32, u64, u64)>,
     },
-    /// Not what was written. The rest of the segment is not shown.
+    /// Not what was written. What follows is the next batch of the file that is whole.
     Problem(Damage),
 }
 
@@ -129,62 +130,91 @@ pub fn dump<D: Disk>(
             read => read.map_err(|error| OpenError::io(format!("reading {file}"), error))?,
         }
         let mut next = number;
-        match segment(&bytes, number, from_batch, &mut next, &mut show) {
-            Ok(ControlFlow::Continue(())) => {}
-            Ok(ControlFlow::Break(())) => return Ok(()),
-            Err(Fault {
-                offset,
-                expected,
-                found,
-            }) => {
-                let damage = Damage {
-                    file,
-                    offset,
-                    batch: next,
-                    expected,
-                    found,
-                };
-                if show(Item::Problem(damage)).is_break() {
-                    return Ok(());
-                }
-            }
+        if segment(&bytes, &file, number, from_batch, &mut show).is_break() {
+            return Ok(());
         }
     }
     Ok(())
 }
 
+/// Shows everything in one file, which may be one that a repair or an opening has kept (`.cut`,
+/// `.tail`): whatever is whole in it, and where something is not.
+///
+/// # Errors
+/// [`OpenError::Io`]; damage is an [`Item::Problem`].
+pub fn dump_file<D: Disk>(
+    disk: &D,
+    file: &str,
+    mut show: impl FnMut(Item<'_>) -> ControlFlow<()>,
+) -> Result<(), OpenError> {
+    let mut bytes = Vec::new();
+    contents(disk, file, &mut bytes)
+        .map_err(|error| OpenError::io(format!("reading {file}"), error))?;
+    let digits = file.get(..20).and_then(|digits| digits.parse().ok());
+    let number = digits.unwrap_or_else(|| bytes.get(24..32).map_or(0, |_| u64_at(&bytes, 24)));
+    let _ = segment(&bytes, file, number, 0, &mut show);
+    Ok(())
+}
+
+/// Shows a segment, or a part of one without its header; where a batch is bad it goes on with the
+/// next one that is whole.
 fn segment(
     bytes: &[u8],
+    file: &str,
     number: u64,
     from_batch: u64,
-    next: &mut u64,
     show: &mut impl FnMut(Item<'_>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Fault> {
-    let header = SegmentHeader::decode(bytes, number)?;
-    let file = segment_name(number);
-    if show(Item::Segment {
-        file: &file,
-        log: header.log,
-        first_batch: number,
-    })
-    .is_break()
-    {
-        return Ok(ControlFlow::Break(()));
-    }
+) -> ControlFlow<()> {
+    let mut next = number;
+    let problem = |fault: Fault, batch: u64| {
+        Item::Problem(Damage {
+            file: file.to_owned(),
+            offset: fault.offset,
+            batch,
+            expected: fault.expected,
+            found: fault.found,
+        })
+    };
     let mut offset = SEGMENT_HEADER;
-    while let Some(rest) = bytes
-        .get(offset..)
-        .filter(|rest| rest.iter().any(|&byte| byte != 0))
-    {
-        let batch = BatchHeader::decode(rest, offset as u64, number)?;
-        batch.verify(rest, offset as u64)?;
-        if batch.number >= from_batch && runs(&batch, rest, offset as u64, show)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        *next = batch.number + 1;
-        offset += batch.length as usize;
+    match SegmentHeader::decode(bytes, number) {
+        Ok(header) => show(Item::Segment {
+            file,
+            log: header.log,
+            first_batch: number,
+        })?,
+        // A tail that was cut off begins with a batch.
+        Err(_) if is_batch(bytes) => offset = 0,
+        Err(fault) => show(problem(fault, next))?,
     }
-    Ok(ControlFlow::Continue(()))
+    let mut is_bad = false;
+    while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+        let whole = BatchHeader::decode(rest, offset as u64, number)
+            .and_then(|batch| batch.verify(rest, offset as u64).map(|()| batch));
+        match whole {
+            Ok(batch) => {
+                if batch.number >= from_batch
+                    && let Err(fault) = runs(&batch, rest, offset as u64, show)?
+                {
+                    show(problem(fault, batch.number))?;
+                }
+                is_bad = false;
+                next = batch.number + 1;
+                offset += batch.length as usize;
+            }
+            Err(_) if rest.iter().all(|&byte| byte == 0) => break,
+            Err(fault) => {
+                if !std::mem::replace(&mut is_bad, true) {
+                    show(problem(fault, next))?;
+                }
+                let later = (offset + ALIGN..bytes.len()).step_by(ALIGN);
+                let Some(at) = later.into_iter().find(|&at| is_batch(&bytes[at..])) else {
+                    break;
+                };
+                offset = at;
+            }
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 fn runs(
@@ -192,7 +222,7 @@ fn runs(
     rest: &[u8],
     offset: u64,
     show: &mut impl FnMut(Item<'_>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Fault> {
+) -> ControlFlow<(), Result<(), Fault>> {
     let item = Item::Batch {
         offset,
         number: batch.number,
@@ -202,16 +232,20 @@ fn runs(
         records: batch.records,
         closing: batch.flags.has(Flags::CLOSING),
     };
-    if show(item).is_break() {
-        return Ok(ControlFlow::Break(()));
+    show(item)?;
+    let shown = batch.runs(rest, offset).map(|mut runs| {
+        runs.try_for_each(|run| {
+            match run.and_then(|(offset, run)| item_of(&run, offset)) {
+                Ok(item) => show(item).map_break(|()| None),
+                Err(fault) => ControlFlow::Break(Some(fault)),
+            }
+        })
+    });
+    match shown {
+        Err(fault) | Ok(ControlFlow::Break(Some(fault))) => ControlFlow::Continue(Err(fault)),
+        Ok(ControlFlow::Break(None)) => ControlFlow::Break(()),
+        Ok(ControlFlow::Continue(())) => ControlFlow::Continue(Ok(())),
     }
-    for run in batch.runs(rest, offset)? {
-        let (offset, run) = run?;
-        if show(item_of(&run, offset)?).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-    Ok(ControlFlow::Continue(()))
 }
 
 fn item_of<'a>(run: &RunView<'a>, offset: u64) -> Result<Item<'a>, Fault> {

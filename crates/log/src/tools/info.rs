@@ -96,11 +96,13 @@ impl<F> Loaded<F> {
     /// The streams, by number.
     pub(crate) fn streams(&self) -> Vec<StreamInfo> {
         let firsts = |id: u32| {
-            let extents = self.segments.iter().filter_map(move |found| {
-                let extent = found.view.index.extents.get(&id)?;
-                Some(extent.first)
+            let firsts = self.segments.iter().flat_map(move |found| {
+                let extent = found.view.index.extents.get(&id);
+                let gaps = found.view.gaps.iter().filter(move |gap| gap.stream == id);
+                let record = extent.map(|extent| extent.first);
+                record.into_iter().chain(gaps.map(|gap| gap.first))
             });
-            extents.min()
+            firsts.min()
         };
         let streams = self.state.streams.iter().zip(0..);
         let info = streams.map(|(stream, id)| StreamInfo {

@@ -10,8 +10,9 @@ mod check;
 mod dump;
 mod info;
 mod repair;
+mod salvage;
 
 pub use check::{Problem, Report, check};
-pub use dump::{Item, dump};
+pub use dump::{Item, dump, dump_file};
 pub use info::{CursorInfo, Info, SegmentInfo, StreamInfo, info};
-pub use repair::{Loss, RepairError, Repaired, loss, repair};
+pub use repair::{Gap, Loss, RepairError, Repaired, loss, repair};

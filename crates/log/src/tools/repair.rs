@@ -1,139 +1,306 @@
-//! Going on after damage: by cutting the log off where it begins.
+//! Going on after damage: everything that is whole is kept, and what is lost is marked.
 //!
-//! The one idea: whoever cuts must know what is lost. [`loss`] says it, [`repair`] takes what was
-//! said and refuses if it is not what would be lost now. Nothing is destroyed: what is cut off is
-//! kept in files beside the log.
+//! The one idea: whoever repairs must know what is lost. [`loss`] says it, [`repair`] takes what was
+//! said and refuses if it is not what would be lost now. Nothing is destroyed: each file that is
+//! changed is kept beside the log as it was.
 
 use std::io::{self, IoSlice};
 
+use super::salvage::{self, Lost, Piece, Plan};
 use crate::disk::{Disk, DiskFile};
-use crate::format::segment_name;
-use crate::recovery::{Manner, contents, free_name, load, significant};
-use crate::{Damage, OpenError, Verify};
+use crate::format::{
+    BATCH_HEADER, BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
+    index_name, padding, put_checkpoint, put_missing, put_producer, put_stream, segment_name,
+};
+use crate::recovery::{REPAIR, Walked, contents, free_name, take_batch, unread};
+use crate::{Damage, OpenError};
 
-/// What cutting a log off at its first damage would lose.
+/// What repairing a log would lose, because it is lost already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where the log would end, and why.
-    pub damage: Damage,
-    /// The last batch that is known to have been durable. Those from the one in `damage` up to here
-    /// were acknowledged and would be lost, if it is not above.
+    /// What is missing, in the order of the log.
+    pub gaps: Vec<Gap>,
+    /// The last batch that is known to have been durable.
     pub durable_through: u64,
-    /// How many batches behind it are whole and would be lost with it.
-    pub whole_batches: u64,
-    /// How many bytes that are not zero would be cut off.
-    pub bytes: u64,
-    /// The files they would be kept in.
+    /// How many batches are whole and stay.
+    pub batches: u64,
+    /// How many records are in those.
+    pub records: u64,
+    /// The files that are changed or replaced would be kept under these names.
     pub kept_in: Vec<String>,
 }
 
-/// A log that was cut off.
+/// Batches that are lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first thing that is wrong, and where.
+    pub damage: Damage,
+    /// The first batch that is lost, and the last.
+    pub batches: (u64, u64),
+    /// The positions that are lost: stream, first, and the one after the last. At the end of the
+    /// log it is not known how many records the lost batches had; their positions are given again.
+    pub positions: Vec<(String, u64, u64)>,
+    /// Whether the first of the batches is known to have been durable. Others may have been.
+    pub acknowledged: bool,
+}
+
+/// A log that was repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// The files in which what was cut off is kept.
+    /// The files as they were before; `tidewire log dump FILE` shows what is in one.
     pub kept_in: Vec<String>,
 }
 
-/// Why a log was not repaired. Nothing was changed unless it says so.
+/// Why a log was not repaired. It can be tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// The log is not what it was when the loss was told.
-    #[error("cutting would not lose what was agreed to; ask again what would be lost")]
+    /// The log is not what it was when the loss was told. Nothing was changed.
+    #[error("repairing would not lose what was agreed to; ask again what would be lost")]
     Changed,
-    /// The system says so.
+    /// The system says so, or what would be written does not hold together.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
-/// What [`repair`] would lose; `None` if everything is as it was written.
+/// What [`repair`] would lose; `None` if everything is as it was written, or if only a torn tail is
+/// not, which opening the log cuts off.
 ///
 /// # Errors
 /// [`OpenError::Io`].
 pub fn loss<D: Disk>(disk: &D) -> Result<Option<Loss>, OpenError> {
-    Ok(plan(disk)?.map(|plan| plan.loss))
+    let plan = salvage::plan(disk)?;
+    loss_of(disk, &plan)
 }
 
-struct Plan {
-    loss: Loss,
-    /// The segment that is cut, and where.
-    cut: Option<(u64, u64)>,
-    /// The segments that go as a whole.
-    beyond: Vec<u64>,
-}
-
-fn plan<D: Disk>(disk: &D) -> Result<Option<Plan>, OpenError> {
-    let loaded = load(disk, Verify::All, Manner::Lenient)?;
-    let Some(damage) = loaded.fault else {
+fn loss_of<D: Disk>(disk: &D, plan: &Plan) -> Result<Option<Loss>, OpenError> {
+    let is_needed = plan.segments.values().any(|mended| mended.rewrite);
+    if !is_needed && plan.dropped.is_empty() {
         return Ok(None);
-    };
-    // If it is in a segment that begins well, that one is shortened.
-    let last = loaded.segments.last();
-    let cut = last
-        .filter(|found| segment_name(found.number) == damage.file)
-        .map(|found| (found.number, found.view.used));
+    }
     let names = disk
         .list()
         .map_err(|error| OpenError::io("listing the log's directory", error))?;
-    let tail = cut.map(|(number, _)| free_name(&names, &format!("{}.tail", segment_name(number))));
-    let whole = loaded.beyond.iter();
-    let whole = whole.map(|&number| free_name(&names, &format!("{}.cut", segment_name(number))));
-    let loss = Loss {
-        damage,
-        durable_through: loaded.claims.through,
-        whole_batches: loaded.claims.found,
-        bytes: loaded.beyond_bytes,
-        kept_in: tail.into_iter().chain(whole).collect(),
-    };
-    Ok(Some(Plan {
-        loss,
-        cut,
-        beyond: loaded.beyond,
+    let kept_in = changed(plan)
+        .map(segment_name)
+        .filter(|name| names.contains(name))
+        .map(|name| free_name(&names, &format!("{name}.cut")));
+    let gaps = plan.gaps.iter().map(|lost| Gap {
+        damage: lost.damage.clone(),
+        batches: (lost.first, lost.through),
+        positions: lost
+            .positions
+            .iter()
+            .map(|lost| (plan.stream(lost.stream), lost.first, lost.next))
+            .collect(),
+        acknowledged: lost.first <= plan.durable_through,
+    });
+    Ok(Some(Loss {
+        gaps: gaps.collect(),
+        durable_through: plan.durable_through,
+        batches: plan.batches,
+        records: plan.records,
+        kept_in: kept_in.collect(),
     }))
 }
 
-/// Cuts a log off at its first damage, after keeping what is cut off in files beside it.
+/// The numbers of the files that do not stay as they are.
+fn changed(plan: &Plan) -> impl Iterator<Item = u64> {
+    let rewritten = plan.segments.iter().filter(|(_, mended)| mended.rewrite);
+    let rewritten = rewritten.map(|(&number, _)| number);
+    rewritten.chain(plan.dropped.iter().copied())
+}
+
+impl Plan {
+    fn stream(&self, id: u32) -> String {
+        let known = self.streams.get(&id).cloned();
+        known.unwrap_or_else(|| format!("lost-stream-{id}"))
+    }
+}
+
+/// Repairs a log that no process has open: keeps everything that is whole, and puts a mark where
+/// something is missing, which readers are told of. It may be broken off at any point and begun
+/// again. It needs room for two copies of the largest damaged segment.
 ///
 /// # Errors
-/// [`RepairError::Changed`] if `agreed` is not what [`loss`] says now; what the system says, after
-/// which it can be tried again.
+/// [`RepairError::Changed`] if `agreed` is not what [`loss`] says now; what the system says.
 pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError> {
-    let Some(plan) = plan(disk)?.filter(|plan| plan.loss == *agreed) else {
+    let plan = salvage::plan(disk)?;
+    if loss_of(disk, &plan)?.as_ref() != Some(agreed) {
         return Err(RepairError::Changed);
+    }
+    let mut rewriting = Rewriting {
+        walked: Walked::default(),
+        plan: &plan,
     };
-    let mut kept_in = plan.loss.kept_in.iter();
-    if let Some((number, used)) = plan.cut
-        && let Some(kept) = kept_in.next()
-    {
-        keep_tail(disk, number, used, kept)
-            .map_err(|error| OpenError::io("keeping what is to be cut off", error))?;
-    }
-    for (&number, kept) in plan.beyond.iter().zip(kept_in).rev() {
+    rewriting.walked.next_batch = plan.segments.keys().next().copied().unwrap_or(1);
+    let mut bytes = Vec::new();
+    for (&number, mended) in &plan.segments {
         let name = segment_name(number);
-        disk.rename(&name, kept)
-            .map_err(|error| OpenError::io(format!("renaming {name}"), error))?;
+        match contents(disk, &name, &mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bytes.clear(),
+            read => read.map_err(|error| OpenError::io(format!("reading {name}"), error))?,
+        }
+        let whole = rewriting.segment(number, &bytes)?;
+        if mended.rewrite {
+            replace(disk, &name, number, &bytes, &whole)
+                .map_err(|error| OpenError::io(format!("replacing {name}"), error))?;
+        }
     }
-    disk.sync_directory()
-        .map_err(|error| OpenError::io("syncing the log's directory", error))?;
-    if let Some((number, used)) = plan.cut {
+    for &number in &plan.dropped {
         let name = segment_name(number);
-        disk.open(&name)
-            .and_then(|file| {
-                file.truncate(used)?;
-                file.sync_data()
-            })
-            .map_err(|error| OpenError::io(format!("cutting {name}"), error))?;
+        set_aside(disk, &name)
+            .map_err(|error| OpenError::io(format!("setting {name} aside"), error))?;
     }
     Ok(Repaired {
-        kept_in: plan.loss.kept_in,
+        kept_in: agreed.kept_in.clone(),
     })
 }
 
-fn keep_tail<D: Disk>(disk: &D, number: u64, used: u64, kept: &str) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    contents(disk, &segment_name(number), &mut bytes)?;
-    let rest = &bytes[used as usize..];
-    let file = disk.create(kept)?;
-    file.write_at(&[IoSlice::new(&rest[..significant(rest) as usize])], 0)?;
-    file.sync_data()?;
+/// Has a file hold something else, and another one what it held. At no moment is neither there.
+fn replace<D: Disk>(
+    disk: &D,
+    name: &str,
+    number: u64,
+    before: &[u8],
+    after: &[u8],
+) -> io::Result<()> {
+    let names = disk.list()?;
+    if names.iter().any(|there| there == name) {
+        write(disk, &free_name(&names, &format!("{name}.cut")), before)?;
+    }
+    if names.iter().any(|there| there == REPAIR) {
+        disk.remove(REPAIR)?;
+    }
+    write(disk, REPAIR, after)?;
+    disk.sync_directory()?;
+    // It would tell of what was there before.
+    let _ = disk.remove(&index_name(number));
+    disk.rename(REPAIR, name)?;
     disk.sync_directory()
+}
+
+fn write<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = disk.create(name)?;
+    file.write_at(&[IoSlice::new(bytes)], 0)?;
+    file.sync_data()
+}
+
+fn set_aside<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
+    let names = disk.list()?;
+    if names.iter().any(|there| there == name) {
+        disk.rename(name, &free_name(&names, &format!("{name}.cut")))?;
+        disk.sync_directory()?;
+    }
+    Ok(())
+}
+
+/// Goes over the log once more as it will be, so that what is written is known to hold together.
+struct Rewriting<'a> {
+    walked: Walked,
+    plan: &'a Plan,
+}
+
+impl Rewriting<'_> {
+    fn segment(&mut self, number: u64, bytes: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let header = SegmentHeader {
+            version: VERSION,
+            log: self.plan.log,
+            number,
+        };
+        let mut out = header.encode().to_vec();
+        let mut view = unread();
+        for &piece in &self.plan.segments[&number].pieces {
+            let from = out.len();
+            match piece {
+                Piece::Copy { from, to } => out.extend_from_slice(&bytes[from..to]),
+                Piece::Gap(index) => {
+                    let lost = &self.plan.gaps[index];
+                    let gap = self.gap(number, lost, from == SEGMENT_HEADER)?;
+                    out.extend_from_slice(&gap);
+                }
+            }
+            let mut at = from;
+            while at < out.len() {
+                let walked = &mut self.walked;
+                let taken = take_batch(&out[at..], at as u64, header, walked, &mut view);
+                let batch = taken.map_err(|bad| broken(number, bad.into()))?;
+                at += batch.length as usize;
+            }
+        }
+        Ok(out)
+    }
+
+    /// The batch that stands in the place of those that are lost.
+    fn gap(&self, segment: u64, lost: &Lost, is_first: bool) -> Result<Vec<u8>, OpenError> {
+        let mut runs: Vec<Vec<u8>> = Vec::new();
+        for &id in &lost.streams {
+            let mut run = Vec::new();
+            put_stream(&mut run, id, &self.plan.stream(id));
+            runs.push(run);
+        }
+        for id in &lost.producers {
+            if let Some((stream, name)) = self.plan.producers.get(id) {
+                let mut run = Vec::new();
+                put_producer(&mut run, *id, *stream, self.walked.lived_us, name);
+                runs.push(run);
+            }
+        }
+        let mut run = Vec::new();
+        put_missing(&mut run, lost.through, &lost.positions);
+        runs.push(run);
+        let mut flags = Flags::GAP;
+        if is_first {
+            flags = Flags(flags.0 | Flags::CHECKPOINT.0);
+            let mut state = self.walked.state.clone();
+            for run in &runs {
+                let view = RunView::decode(run).expect("just encoded");
+                let lived_us = self.walked.lived_us;
+                state.replay(&view, lived_us).map_err(|why| {
+                    broken(segment, Fault::new(0, "a gap that fits what is before", why))
+                })?;
+            }
+            let mut run = Vec::new();
+            put_checkpoint(&mut run, |to| state.encode(to));
+            runs.push(run);
+        }
+        let body = runs.concat();
+        let pad = padding(body.len());
+        let header = BatchHeader {
+            header: BATCH_HEADER,
+            log: self.plan.log,
+            segment,
+            number: lost.first,
+            durable_through: 0,
+            written_us: 0,
+            length: (BATCH_HEADER + body.len() + pad) as u32,
+            runs: runs.len() as u32,
+            records: 0,
+            body_crc: crc32c::crc32c(&body),
+            flags,
+            epoch: self.walked.epoch,
+            lived_us: self.walked.lived_us,
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(&body);
+        bytes.resize(bytes.len() + pad, 0);
+        Ok(bytes)
+    }
+}
+
+fn broken(number: u64, fault: Fault) -> OpenError {
+    let Fault {
+        offset,
+        expected,
+        found,
+    } = fault;
+    let (file, batch) = (segment_name(number), 0);
+    let damage = Damage {
+        file,
+        offset,
+        batch,
+        expected,
+        found,
+    };
+    let text = format!("what would be written does not hold together: {damage}");
+    OpenError::io("repairing", io::Error::other(text))
 }

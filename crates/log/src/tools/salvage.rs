@@ -1,0 +1,595 @@
+//! What can be saved of a damaged log: every batch that is whole, and exactly what is missing
+//! between them.
+//!
+//! The one idea: a walk over everything that, where a batch is bad, goes on with the next one that is
+//! whole, and finds out what was lost from what follows: a run of records says its position, a
+//! checkpoint says everything. What stands in the place of the lost batches is a batch of its own, a
+//! **gap**.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::claims;
+use crate::disk::Disk;
+use crate::format::{
+    ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
+    is_batch, segment_name,
+};
+use crate::recovery::{Walked, contents, scan_claims, segments, take_batch, unread};
+use crate::state::State;
+use crate::{Damage, OpenError};
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) log: u64,
+    /// The segments that stay or are made, by number.
+    pub(super) segments: BTreeMap<u64, Mended>,
+    /// Segments without anything whole, among those that stay.
+    pub(super) dropped: Vec<u64>,
+    pub(super) gaps: Vec<Lost>,
+    /// Names of streams, by number, as far as anything tells them.
+    pub(super) streams: BTreeMap<u32, String>,
+    /// The same of producers: stream and name.
+    pub(super) producers: BTreeMap<u32, (u32, String)>,
+    /// What is saved.
+    pub(super) batches: u64,
+    pub(super) records: u64,
+    pub(super) durable_through: u64,
+}
+
+/// A segment as it is to be.
+#[derive(Debug, Default)]
+pub(super) struct Mended {
+    pub(super) pieces: Vec<Piece>,
+    /// Not what its file holds.
+    pub(super) rewrite: bool,
+}
+
+/// A part of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Whole batches, at these bytes of the file.
+    Copy { from: usize, to: usize },
+    /// One of [`Plan::gaps`].
+    Gap(usize),
+}
+
+/// Batches that are lost.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) damage: Damage,
+    pub(super) first: u64,
+    pub(super) through: u64,
+    pub(super) positions: Vec<Missing>,
+    /// Streams and producers that were defined in it.
+    pub(super) streams: BTreeSet<u32>,
+    pub(super) producers: BTreeSet<u32>,
+}
+
+/// A whole batch that makes no sense where it is: the walk begins again without it.
+struct Senseless(u64, usize);
+
+/// Most times that it does; there are no more in a log that was ever written by one.
+const RESTARTS_MAX: usize = 10_000;
+
+pub(super) fn plan<D: Disk>(disk: &D) -> Result<Plan, OpenError> {
+    let mut senseless = BTreeSet::new();
+    loop {
+        let mut salvage = Salvage::new(disk, &senseless)?;
+        match salvage.everything()? {
+            Some(Senseless(number, offset)) if senseless.len() < RESTARTS_MAX => {
+                senseless.insert((number, offset));
+            }
+            _ => return Ok(salvage.plan),
+        }
+    }
+}
+
+struct Salvage<'a, D> {
+    disk: &'a D,
+    senseless: &'a BTreeSet<(u64, usize)>,
+    plan: Plan,
+    walked: Walked,
+    /// The first thing that was wrong since the last whole batch.
+    fault: Option<Damage>,
+    /// Segments of which nothing is whole, since the last whole batch.
+    empty: Vec<u64>,
+    /// The segment with the last whole batch or gap.
+    last: Option<u64>,
+    /// Of the batch that should be the next one, if these are whole.
+    heads: Option<Heads>,
+}
+
+impl<'a, D: Disk> Salvage<'a, D> {
+    fn new(disk: &'a D, senseless: &'a BTreeSet<(u64, usize)>) -> Result<Self, OpenError> {
+        Ok(Salvage {
+            disk,
+            senseless,
+            plan: Plan::default(),
+            walked: Walked::default(),
+            fault: None,
+            empty: Vec::new(),
+            last: None,
+            heads: None,
+        })
+    }
+
+    fn everything(&mut self) -> Result<Option<Senseless>, OpenError> {
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |error| OpenError::io(what, error)
+        };
+        let said = claims::read(self.disk)
+            .map_err(io("reading the file of claims"))?
+            .said;
+        let mut numbers = segments(self.disk).map_err(io("listing the log's directory"))?;
+        let said_or_none = said.unwrap_or_default();
+        numbers.retain(|number| *number >= said_or_none.oldest);
+        let first = numbers.first().copied().unwrap_or(1);
+        self.walked.next_batch = said.map_or(first, |said| said.oldest.max(1));
+        self.walked.claims.add(said_or_none.through.max(said_or_none.newest));
+        if first > 1 {
+            self.walked.claims.add(first);
+        }
+        let mut bytes = Vec::new();
+        self.plan.log = match said {
+            Some(said) => said.log,
+            None => self.identity(&numbers)?,
+        };
+        for &number in &numbers {
+            let name = segment_name(number);
+            contents(self.disk, &name, &mut bytes)
+                .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
+            if let Some(senseless) = self.segment(&bytes, number) {
+                return Ok(Some(senseless));
+            }
+        }
+        self.end();
+        self.plan.durable_through = self.walked.claims.through;
+        self.plan.batches = self.walked.batches;
+        self.plan.records = self.walked.records;
+        self.remember_names();
+        Ok(None)
+    }
+
+    /// The log's random number: what the first header says that is whole.
+    fn identity(&self, numbers: &[u64]) -> Result<u64, OpenError> {
+        let mut bytes = Vec::new();
+        let mut of_batch = None;
+        for &number in numbers {
+            let name = segment_name(number);
+            contents(self.disk, &name, &mut bytes)
+                .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
+            if let Ok(header) = SegmentHeader::decode(&bytes, number) {
+                return Ok(header.log);
+            }
+            of_batch = of_batch.or_else(|| {
+                let mut offsets = (SEGMENT_HEADER..bytes.len()).step_by(ALIGN);
+                offsets.find_map(|at| {
+                    let rest = &bytes[at..];
+                    let batch = is_batch(rest).then(|| BatchHeader::decode(rest, 0, number));
+                    Some(batch?.ok()?.log)
+                })
+            });
+        }
+        Ok(of_batch.unwrap_or(0))
+    }
+
+    fn wrong(&mut self, number: u64, fault: Fault) {
+        let batch = self.walked.next_batch;
+        let Fault {
+            offset,
+            expected,
+            found,
+        } = fault;
+        self.fault.get_or_insert_with(|| Damage {
+            file: segment_name(number),
+            offset,
+            batch,
+            expected,
+            found,
+        });
+    }
+
+    fn segment(&mut self, bytes: &[u8], number: u64) -> Option<Senseless> {
+        if number < self.walked.next_batch && self.last.is_some() {
+            // What is in it stands in an earlier one: opening the log sets it aside.
+            self.plan.dropped.push(number);
+            return None;
+        }
+        let header = SegmentHeader {
+            version: VERSION,
+            log: self.plan.log,
+            number,
+        };
+        let mut is_whole = true;
+        // Something that opening the log would refuse, whether it was acknowledged or not.
+        let mut is_refused = false;
+        match SegmentHeader::decode(bytes, number) {
+            Ok(found) if found.log == header.log => {}
+            Ok(found) => {
+                let expected = format!("a segment of log {:016x}", header.log);
+                let found = format!("one of log {:016x}", found.log);
+                self.wrong(number, Fault::new(16, expected, found));
+                self.plan.dropped.push(number);
+                return None;
+            }
+            Err(fault) => {
+                is_refused = fault.offset != 0;
+                self.wrong(number, fault);
+                is_whole = false;
+            }
+        }
+        if number > self.walked.next_batch {
+            let expected = format!("a segment that begins with batch {}", self.walked.next_batch);
+            let found = format!("one that begins with batch {number}");
+            self.wrong(number, Fault::new(0, expected, found));
+        }
+        let mut offset = SEGMENT_HEADER;
+        let mut has_begun = false;
+        let mut view = unread();
+        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+            let (at, batch) = match self.find(bytes, offset, number) {
+                Ok(found) => found,
+                Err(fault) => {
+                    if rest.iter().any(|&byte| byte != 0) {
+                        self.wrong(number, fault);
+                        self.look_at_heads(rest, offset, number);
+                        let log = Some(self.plan.log);
+                        scan_claims(rest, number, log, &mut self.walked.claims);
+                        is_refused |= self.is_senseless(rest, offset, number);
+                    }
+                    break;
+                }
+            };
+            if at > offset {
+                self.look_at_heads(rest, offset, number);
+            }
+            if !has_begun {
+                self.begin(number, is_whole);
+                has_begun = true;
+            }
+            if batch.number > self.walked.next_batch {
+                self.gap(number, batch.number - 1);
+            }
+            let rest = &bytes[at..];
+            self.bridge(&batch, rest);
+            // In the file that is written a gap may be in front of it, or nothing.
+            let place = match self.plan.segments[&number].pieces.is_empty() {
+                true => SEGMENT_HEADER,
+                false => at.max(SEGMENT_HEADER + ALIGN),
+            };
+            match take_batch(rest, place as u64, header, &mut self.walked, &mut view) {
+                Ok(_) => self.copy(number, at, at + batch.length as usize),
+                Err(_) => return Some(Senseless(number, at)),
+            }
+            self.fault = None;
+            self.heads = None;
+            offset = at + batch.length as usize;
+        }
+        match self.plan.segments.get_mut(&number).filter(|_| has_begun) {
+            Some(mended) => mended.rewrite |= is_refused,
+            None if is_refused => self.plan.dropped.push(number),
+            None => self.empty.push(number),
+        }
+        None
+    }
+
+    /// Whether a batch is exactly what was written, and does not belong there.
+    fn is_senseless(&self, rest: &[u8], at: usize, number: u64) -> bool {
+        let batch = BatchHeader::decode(rest, at as u64, number);
+        batch.is_ok_and(|batch| batch.log != self.plan.log)
+            || self.senseless.contains(&(number, at))
+    }
+
+    fn look_at_heads(&mut self, rest: &[u8], offset: usize, number: u64) {
+        let heads = Heads::of(rest, offset as u64, number);
+        let next = self.walked.next_batch;
+        self.heads = heads.filter(|heads| heads.number == next).or(self.heads.take());
+    }
+
+    /// The next whole batch of a segment from an offset on; what is wrong there, if there is none.
+    /// Notes what is wrong before it.
+    fn find(
+        &mut self,
+        bytes: &[u8],
+        from: usize,
+        number: u64,
+    ) -> Result<(usize, BatchHeader), Fault> {
+        let mut first = None;
+        for at in (from..bytes.len()).step_by(ALIGN) {
+            let rest = &bytes[at..];
+            if at > from && !is_batch(rest) {
+                continue;
+            }
+            match self.whole(rest, at, number) {
+                Ok(batch) => {
+                    if let Some(fault) = first {
+                        self.wrong(number, fault);
+                    }
+                    return Ok((at, batch));
+                }
+                Err(fault) => first = first.or(Some(fault)),
+            }
+        }
+        Err(first.unwrap_or_else(|| Fault::new(from as u64, "a batch", "the end of the file")))
+    }
+
+    fn whole(&self, rest: &[u8], at: usize, number: u64) -> Result<BatchHeader, Fault> {
+        let offset = at as u64;
+        let batch = BatchHeader::decode(rest, offset, number)?;
+        let expected = self.walked.next_batch.max(number);
+        let fault = |expected: String, found: String| Err(Fault::new(offset, expected, found));
+        if batch.log != self.plan.log {
+            let expected = format!("a batch of log {:016x}", self.plan.log);
+            return fault(expected, format!("one of log {:016x}", batch.log));
+        }
+        if batch.number < expected || batch.number == u64::MAX {
+            return fault(format!("batch {expected}"), format!("batch {}", batch.number));
+        }
+        if batch.epoch < self.walked.epoch {
+            let expected = format!("a batch of opening {} or later", self.walked.epoch);
+            return fault(expected, format!("one of opening {}", batch.epoch));
+        }
+        let is_first = at == SEGMENT_HEADER;
+        if batch.flags.has(Flags::CHECKPOINT) != (is_first && batch.number == number) {
+            let expected = "a checkpoint in the first batch alone".to_owned();
+            return fault(expected, "otherwise".to_owned());
+        }
+        if self.senseless.contains(&(number, at)) {
+            return fault("a batch that fits those before".to_owned(), "none".to_owned());
+        }
+        batch.verify(rest, offset)?;
+        Ok(batch)
+    }
+
+    /// There is something whole in a segment: what is missing before it belongs to the end of the one
+    /// before.
+    fn begin(&mut self, number: u64, is_whole: bool) {
+        self.plan.dropped.append(&mut self.empty);
+        if number > self.walked.next_batch {
+            let home = self.last.unwrap_or(self.walked.next_batch);
+            self.gap(home, number - 1);
+        }
+        let mended = self.plan.segments.entry(number).or_default();
+        mended.rewrite |= !is_whole;
+        self.last = Some(number);
+    }
+
+    /// The batches from the expected one through this one are lost; a segment says so.
+    fn gap(&mut self, home: u64, through: u64) {
+        let first = self.walked.next_batch;
+        let damage = self.fault.clone().unwrap_or_else(|| Damage {
+            file: segment_name(home),
+            offset: 0,
+            batch: first,
+            expected: format!("batch {first}"),
+            found: format!("batch {}", through + 1),
+        });
+        let mut gap = Lost {
+            damage,
+            first,
+            through,
+            positions: Vec::new(),
+            streams: BTreeSet::new(),
+            producers: BTreeSet::new(),
+        };
+        if let Some(heads) = self.heads.take_if(|heads| heads.number == first) {
+            heads.apply(&mut self.walked.state, &mut gap);
+        }
+        self.plan.gaps.push(gap);
+        // It has a file again.
+        self.plan.dropped.retain(|number| *number != home);
+        let mended = self.plan.segments.entry(home).or_default();
+        mended.rewrite = true;
+        mended.pieces.push(Piece::Gap(self.plan.gaps.len() - 1));
+        self.walked.next_batch = through + 1;
+        self.last = Some(home);
+    }
+
+    fn copy(&mut self, number: u64, at: usize, end: usize) {
+        let mended = self.plan.segments.entry(number).or_default();
+        match mended.pieces.last_mut() {
+            Some(Piece::Copy { to, .. }) if *to == at => *to = end,
+            last => {
+                // Something is left out, though no batch is missing.
+                mended.rewrite |= matches!(last, Some(Piece::Copy { .. }))
+                    || (last.is_none() && at != SEGMENT_HEADER);
+                mended.pieces.push(Piece::Copy { from: at, to: end });
+            }
+        }
+    }
+
+    /// What a batch shows to be missing before it, and makes the state as it must have been.
+    fn bridge(&mut self, batch: &BatchHeader, rest: &[u8]) {
+        let Some(gap) = self.plan.gaps.last_mut() else {
+            return;
+        };
+        let Ok(runs) = batch.runs(rest, 0) else {
+            return;
+        };
+        let runs = runs.filter_map(Result::ok).map(|(_, run)| run);
+        let runs = runs.collect::<Vec<_>>();
+        let state = &mut self.walked.state;
+        let checkpoint = runs.iter().find_map(|run| match *run {
+            RunView::Checkpoint { bytes, before, .. } => State::decode(bytes, before),
+            _ => None,
+        });
+        let mut seen = BTreeSet::new();
+        for run in &runs {
+            match *run {
+                RunView::Records(run) => {
+                    if seen.insert(run.stream) && !defines(&runs, run.stream) {
+                        pass(state, gap, run.stream, run.first);
+                    }
+                    let is_known = run.producer == 0 || state.find(run.producer).is_some();
+                    if !is_known
+                        && checkpoint.is_none()
+                        && (run.stream as usize) < state.streams.len()
+                    {
+                        let name = format!("lost-producer-{}", run.producer);
+                        state.add_producer(run.producer, run.stream, 0, &name);
+                        gap.producers.insert(run.producer);
+                    }
+                }
+                RunView::Missing { bytes, .. } => {
+                    for lost in Missing::decode(bytes).into_iter().flat_map(|(_, lost)| lost) {
+                        if seen.insert(lost.stream) {
+                            pass(state, gap, lost.stream, lost.first);
+                        }
+                    }
+                }
+                RunView::Producer { stream, .. } | RunView::Cursor { stream, .. }
+                    if stream as usize <= STREAMS_MAX =>
+                {
+                    if !defines(&runs, stream) {
+                        know(state, gap, stream);
+                    }
+                }
+                RunView::Stream { id, .. } if id > 0 && id as usize <= STREAMS_MAX => {
+                    if !defines(&runs, id - 1) {
+                        know(state, gap, id - 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (stream, id) in checkpoint.iter().flat_map(|all| all.streams.iter().zip(0..)) {
+            if !seen.contains(&id) {
+                pass(state, gap, id, stream.next);
+            }
+        }
+        if let Some(all) = checkpoint {
+            self.remember_names();
+            for (stream, id) in all.streams.iter().zip(0..) {
+                self.plan.streams.insert(id, stream.name.to_string());
+            }
+        }
+    }
+
+    /// What the end of the log should be, if it is known to be missing.
+    fn end(&mut self) {
+        let through = self.walked.claims.through;
+        if through < self.walked.next_batch {
+            // What else there is nobody was told of, as far as is known: opening cuts it off.
+            return;
+        }
+        let home = self.last.unwrap_or(self.walked.next_batch);
+        if self.fault.is_none() {
+            let expected = format!("batches up to {through}, which were durable");
+            self.wrong(home, Fault::new(0, expected, "the end of the log"));
+        }
+        self.plan.dropped.append(&mut self.empty);
+        self.gap(home, through);
+    }
+
+    fn remember_names(&mut self) {
+        let state = &self.walked.state;
+        for (stream, id) in state.streams.iter().zip(0..) {
+            self.plan.streams.insert(id, stream.name.to_string());
+        }
+        for (id, producer) in state.all_producers() {
+            let known = (producer.stream, producer.name.to_string());
+            self.plan.producers.insert(id, known);
+        }
+    }
+}
+
+/// Whether one of the runs defines a stream: then nothing of it is before them.
+fn defines(runs: &[RunView<'_>], stream: u32) -> bool {
+    let is_it = |run: &RunView<'_>| matches!(run, RunView::Stream { id, .. } if *id == stream);
+    runs.iter().any(is_it)
+}
+
+/// What the heads of a damaged batch tell, if they are not damaged themselves.
+#[derive(Debug)]
+struct Heads {
+    number: u64,
+    streams: Vec<(u32, String)>,
+    producers: Vec<(u32, u32, String)>,
+    /// Stream, first position, position after the last.
+    records: Vec<Missing>,
+}
+
+impl Heads {
+    /// Of the batch that begins `rest`, at `offset` of a segment.
+    fn of(rest: &[u8], offset: u64, segment: u64) -> Option<Heads> {
+        let batch = BatchHeader::decode(rest, offset, segment).ok()?;
+        let mut heads = Heads {
+            number: batch.number,
+            streams: Vec::new(),
+            producers: Vec::new(),
+            records: Vec::new(),
+        };
+        let mut crc = 0;
+        for run in batch.runs(rest, offset).ok()? {
+            let (_, run) = run.ok()?;
+            crc = crc32c::crc32c_append(crc, run.covered());
+            match run {
+                RunView::Records(run) => heads.records.push(Missing {
+                    stream: run.stream,
+                    first: run.first,
+                    next: run.first.checked_add(run.count.into())?,
+                }),
+                RunView::Stream { id, name, .. } => heads.streams.push((id, name.to_owned())),
+                RunView::Producer {
+                    id, stream, name, ..
+                } => heads.producers.push((id, stream, name.to_owned())),
+                _ => {}
+            }
+        }
+        (crc == batch.body_crc).then_some(heads)
+    }
+
+    /// Has the state be as it was after the batch, but for what its records tell of producers.
+    fn apply(self, state: &mut State, gap: &mut Lost) {
+        for (id, name) in self.streams {
+            if id as usize == state.streams.len() && state.stream(&name).is_none() {
+                state.add_stream(&name);
+                gap.streams.insert(id);
+            }
+        }
+        for (id, stream, name) in self.producers {
+            let is_new = state.find(id).is_none() && id > 0;
+            if is_new && (stream as usize) < state.streams.len() {
+                state.add_producer(id, stream, 0, &name);
+                gap.producers.insert(id);
+            }
+        }
+        for lost in self.records {
+            let known = state.streams.get(lost.stream as usize);
+            if known.is_some_and(|stream| stream.next <= lost.first) {
+                pass(state, gap, lost.stream, lost.next);
+            }
+        }
+    }
+}
+
+/// More streams than a log can have had: a number above is no number of one.
+const STREAMS_MAX: usize = 1 << 20;
+
+/// Has the state know a stream that was defined in the gap.
+fn know(state: &mut State, gap: &mut Lost, stream: u32) {
+    while state.streams.len() <= stream as usize {
+        let id = state.streams.len() as u32;
+        let id = state.add_stream(&format!("lost-stream-{id}"));
+        gap.streams.insert(id);
+    }
+}
+
+/// Has a stream go on at a position; what is before it is missing.
+fn pass(state: &mut State, gap: &mut Lost, stream: u32, first: u64) {
+    if stream as usize > STREAMS_MAX {
+        return;
+    }
+    know(state, gap, stream);
+    let known = &mut state.streams[stream as usize];
+    if first > known.next {
+        gap.positions.push(Missing {
+            stream,
+            first: known.next,
+            next: first,
+        });
+        known.next = first;
+    }
+}
