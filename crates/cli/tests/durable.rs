@@ -421,9 +421,17 @@ fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
     assert!(stderr(&output).contains("--yes"), "{}", stderr(&output));
     let output = log(&["repair", "--yes"]);
     assert_code(&output, 0);
+    assert!(
+        stdout(&output).contains("\"default\" positions 1..2, 1 records"),
+        "{}",
+        stdout(&output)
+    );
     assert_code(&log(&["check"]), 0);
+    let output = log(&["dump", &format!("{name}.cut")]);
+    assert_code(&output, 2);
+    assert!(stdout(&output).contains("first=4 count=1"));
 
     let server = Server::start(&place);
-    assert_eq!(server.read(&["--raw"]), "line 0\n");
+    assert_eq!(server.read(&["--raw"]), "line 0\nline 2\nline 3\nline 4\n");
     server.stop();
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use tidewire_ingest::native::codec;
 use tidewire_log::tools::{self, Item};
@@ -14,6 +15,9 @@ use crate::exit::Failure;
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
+    /// Shows this file alone, such as one that `repair` has kept (.cut) or the server has cut off
+    /// (.tail): a name in --data, or a path
+    file: Option<PathBuf>,
     /// Begins with this batch
     #[arg(long, default_value_t = 0, value_name = "BATCH")]
     from: u64,
@@ -29,9 +33,8 @@ pub(crate) struct Args {
 const BEGINNING: usize = 60;
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
-    let disk = args.place.look()?;
     let (mut wrote, mut damaged, mut batches) = (Ok(()), None, 0);
-    let dumped = tools::dump(&disk, args.from, |item| {
+    let mut showing = |item: Item<'_>| {
         batches += u64::from(matches!(item, Item::Batch { .. }));
         if args.count.is_some_and(|most| batches > most) {
             return ControlFlow::Break(());
@@ -44,7 +47,17 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
-    });
+    };
+    let dumped = match &args.file {
+        None => tools::dump(&args.place.look()?, args.from, showing),
+        Some(file) => {
+            let (disk, name) = args.place.file(file)?;
+            tools::dump_file(&disk, &name, |item| match item {
+                Item::Batch { number, .. } if number < args.from => ControlFlow::Continue(()),
+                item => showing(item),
+            })
+        }
+    };
     dumped.map_err(|e| args.place.failed(&e))?;
     wrote?;
     Ok(damaged.map(|damage| {
@@ -120,6 +133,13 @@ fn show(item: &Item<'_>, records: bool, out: &mut impl Write) -> io::Result<()> 
             "  checkpoint streams={} producers={producers} length={length}",
             streams.len()
         ),
+        Item::Missing { through, positions } => {
+            writeln!(out, "  missing batches up to {through}")?;
+            for (stream, first, next) in positions {
+                writeln!(out, "    stream {stream} positions {first}..{next}")?;
+            }
+            Ok(())
+        }
         Item::Problem(damage) => writeln!(out, "  problem {damage}"),
         // What later versions of the log may have.
         other => writeln!(out, "  {other:?}"),

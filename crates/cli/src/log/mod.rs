@@ -7,7 +7,7 @@ mod info;
 mod repair;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use tidewire_log::OpenError;
@@ -28,8 +28,8 @@ pub(crate) enum Log {
     Check(Place),
     /// Shows the log piece by piece.
     Dump(dump::Args),
-    /// Cuts the log off at its first damage, keeping what is cut off in files beside it; without
-    /// --yes only says what would be lost.
+    /// Keeps everything that is whole of a damaged log, marks what is missing, and keeps the files as
+    /// they were beside it; without --yes only says what is lost.
     Repair(repair::Args),
 }
 
@@ -105,6 +105,20 @@ impl Place {
             };
             Failure::usage(format!("cannot open the log in {shown}: {e}{advice}"))
         })
+    }
+
+    /// A file, of the log's directory unless it is a path, and the directory to look at.
+    fn file(&self, file: &Path) -> Result<(ReadOnlyDisk, String), Failure> {
+        let shown = file.display();
+        let directory = match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => &self.data,
+        };
+        let name = file.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| Failure::usage(format!("{shown} is no file of a log")))?;
+        let disk = ReadOnlyDisk::open(directory)
+            .map_err(|e| Failure::usage(format!("cannot show {shown}: {e}")))?;
+        Ok((disk, name.to_owned()))
     }
 
     fn failed(&self, error: &OpenError) -> Failure {

@@ -1,10 +1,10 @@
-//! Cutting a log off at its first damage.
+//! Keeping what is whole of a damaged log.
 
 use std::io::Write;
 
 use tidewire_log::tools::{self, Loss};
 
-use super::{Place, Shown, size};
+use super::{Place, Shown};
 use crate::exit::Failure;
 
 /// What to repair.
@@ -12,7 +12,7 @@ use crate::exit::Failure;
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// Does it, whatever is lost
+    /// Does it: what is lost is marked, and each file that changes is kept as it was
     #[arg(long)]
     yes: bool,
 }
@@ -27,38 +27,49 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     tell(&loss, out)?;
     if !args.yes {
         return Ok(Some(Failure::wrong(
-            "nothing was changed; --yes cuts the log off there",
+            "nothing was changed; --yes keeps what is whole and marks what is missing",
         )));
     }
     let repaired = tools::repair(&disk, &loss)
         .map_err(|e| Failure::usage(format!("cannot repair the log: {e}")))?;
     for file in &repaired.kept_in {
-        writeln!(out, "kept        {file}")?;
+        writeln!(
+            out,
+            "kept        {file}, as it was; `tidewire log dump` shows what is in it"
+        )?;
     }
+    let (batches, records) = (loss.batches, loss.records);
     writeln!(
         out,
-        "repaired    the log ends before batch {}",
-        loss.damage.batch
+        "repaired    {batches} batches with {records} records are there, readers are told of the gaps"
     )?;
     Ok(None)
 }
 
 fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
-    writeln!(out, "damage      {}", loss.damage)?;
-    let first = loss.damage.batch;
-    if loss.durable_through >= first {
-        let last = loss.durable_through;
-        writeln!(
-            out,
-            "lost        batches {first} to {last}, which were acknowledged as durable"
-        )?;
-    } else {
-        writeln!(out, "lost        nothing that was acknowledged as durable")?;
+    for gap in &loss.gaps {
+        let (first, last) = gap.batches;
+        let known = match gap.acknowledged {
+            true => "acknowledged as durable",
+            false => "may have been acknowledged",
+        };
+        writeln!(out, "damage      {}", gap.damage)?;
+        writeln!(out, "lost        batches {first} to {last}, {known}")?;
+        for (stream, first, next) in &gap.positions {
+            let count = next - first;
+            writeln!(
+                out,
+                "missing     {stream:?} positions {first}..{next}, {count} records"
+            )?;
+        }
+        if gap.positions.is_empty() {
+            writeln!(out, "missing     no position that is known of")?;
+        }
     }
-    let (bytes, whole) = (size(loss.bytes), loss.whole_batches);
+    let (batches, records) = (loss.batches, loss.records);
     writeln!(
         out,
-        "cut off     {bytes}, with {whole} batches that are whole"
+        "whole       {batches} batches with {records} records stay"
     )?;
     for file in &loss.kept_in {
         writeln!(out, "kept in     {file}")?;

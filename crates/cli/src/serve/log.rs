@@ -81,13 +81,22 @@ fn report(directory: &Path, recovery: &Recovery) {
         ..
     } = recovery;
     tracing::info!(directory = %directory.display(), segments, batches, records, "log open");
+    if recovery.claims_lost {
+        tracing::warn!(
+            directory = %directory.display(),
+            "the file `claims` was damaged, and has been written anew: whether the end of the log is \
+             all that was acknowledged as durable is not known"
+        );
+    }
     if let Some(cut) = &recovery.cut {
         tracing::warn!(
             at = %cut.at,
             bytes = cut.bytes,
             whole_batches = cut.whole_batches,
-            removed = ?cut.removed,
-            "cut off a torn tail, which was never acknowledged as durable"
+            kept_in = ?cut.kept_in,
+            "cut off a torn tail, which nothing says was acknowledged as durable; it may have been, \
+             if the server was killed within a second of its last message and the disk has damaged \
+             it. `tidewire log dump FILE` shows what was cut off"
         );
     }
 }

@@ -235,7 +235,8 @@ impl Reading {
     }
 
     fn took(&mut self, batch: &Batch<'_>, len: u64) -> Result<(), Broken> {
-        if Some(batch.first) != self.next || batch.count == 0 {
+        // A later position is a gap: what was there was lost in damage, and the log marked as repaired.
+        if self.next.is_none_or(|next| batch.first < next) || batch.count == 0 {
             return Err(Broken::Malformed(format!(
                 "{} records from position {} on, where {:?} is next",
                 batch.count, batch.first, self.next

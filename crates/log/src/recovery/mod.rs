@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
 pub(crate) use load::{Found, Loaded, Manner, contents, load};
-pub(crate) use walk::{Claims, Walked, scan_claims, take_batch, unread, walk_segment};
+pub(crate) use walk::{Claims, Walked, last_of, scan_claims, take_batch, unread, walk_segment};
 
 /// What was found when the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -148,7 +148,6 @@ pub(crate) fn take_batch(
         return Err(Bad::Torn(Fault::new(offset, expected, found)));
     }
     let is_first = offset == SEGMENT_HEADER as u64;
-    let is_gap = batch.flags.has(Flags::GAP);
     if is_first != batch.flags.has(Flags::CHECKPOINT) {
         return Err(Bad::Torn(Fault::new(
             offset,
@@ -162,19 +161,18 @@ pub(crate) fn take_batch(
     walked.claims.add(batch.durable_through);
     walked.epoch = batch.epoch;
     walked.lived_us = walked.lived_us.max(batch.lived_us);
-    let last = if is_gap {
-        lost_through(&batch, rest, offset)?
-    } else {
-        batch.number
-    };
+    let last = last_of(&batch, rest, offset)?;
     walked.next_batch = last + 1;
     walked.batches += 1;
     walked.records += u64::from(batch.records);
     Ok(batch)
 }
 
-/// The last batch in whose place a gap stands.
-fn lost_through(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<u64, Bad> {
+/// The number of a batch; of the last one that is lost, if it stands in the place of several.
+pub(crate) fn last_of(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<u64, Bad> {
+    if !batch.flags.has(Flags::GAP) {
+        return Ok(batch.number);
+    }
     for run in batch.runs(rest, offset)? {
         let (_, run) = run?;
         if let RunView::Missing { bytes, .. } = run

@@ -2,6 +2,7 @@
 
 mod basics;
 mod failures;
+mod golden;
 mod recovery;
 mod tools;
 mod view;

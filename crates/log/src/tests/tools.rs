@@ -181,8 +181,7 @@ fn a_flipped_bit_costs_the_batch_it_is_in_and_nothing_else() {
         drop((log, writer));
         for verify in [Verify::All, Verify::Tail] {
             let settings = Settings { verify, ..small() };
-            let (log, _writer, _) =
-                EmbeddedLog::open(disk.fork(), settings).expect("the log");
+            let (log, _writer, _) = EmbeddedLog::open(disk.fork(), settings).expect("the log");
             let (again, gaps) = ids_and_gaps(&log, "s");
             assert_eq!((again.len(), gaps.len()), (ids.len() + 1, 1));
         }
@@ -193,14 +192,26 @@ fn a_flipped_bit_costs_the_batch_it_is_in_and_nothing_else() {
 fn segments_that_are_gone_are_a_gap_and_what_they_defined_is_learned_from_what_follows() {
     let whole = segments();
     let names = super::recovery::names(&whole);
-    for gone in [&names[0..1], &names[1..2], &names[1..3], &names[names.len() - 1..]] {
+    for gone in [
+        &names[0..1],
+        &names[1..2],
+        &names[1..3],
+        &names[names.len() - 1..],
+    ] {
         let disk = whole.fork();
-        gone.iter().for_each(|name| disk.remove(name).expect("removing"));
+        gone.iter()
+            .for_each(|name| disk.remove(name).expect("removing"));
         let would_lose = loss(&disk).expect("reading").expect("damage");
+        assert_ne!(check(&disk).expect("reading").problems, []);
         repair(&disk, &would_lose).expect("repairing");
+        assert_eq!(check(&disk).expect("reading").problems, []);
         let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), small()).expect("the log");
         let (ids, gaps) = ids_and_gaps(&log, "s");
-        assert!(ids.len() > 500 && ids.is_sorted(), "{gone:?}: {}", ids.len());
+        assert!(
+            ids.len() > 500 && ids.is_sorted(),
+            "{gone:?}: {}",
+            ids.len()
+        );
         let lost: u64 = gaps.iter().map(|(first, next)| next - first).sum();
         if gone == &names[names.len() - 1..] {
             assert_eq!(gaps, [], "how many there were nobody knows");

@@ -1,10 +1,11 @@
 //! Whether everything is as it was written: not only up to the first problem.
 
+use crate::claims::{self, CLAIMS};
 use crate::disk::Disk;
 use crate::format::{
     ALIGN, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, is_batch, segment_name,
 };
-use crate::recovery::{contents, segments};
+use crate::recovery::{contents, last_of, segments};
 use crate::view::steady;
 use crate::{Damage, OpenError};
 
@@ -44,9 +45,22 @@ pub fn check<D: Disk>(disk: &D) -> Result<Report, OpenError> {
 }
 
 fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
-    let numbers =
+    let claimed = || {
+        let claimed = claims::read(disk);
+        claimed.map_err(|error| OpenError::io("reading the file of claims", error))
+    };
+    // Before the listing, as all that is claimed then must be there; and after it, as the log may
+    // remove segments meanwhile.
+    let before = claimed()?;
+    let mut numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
-    let first = numbers.first().copied().unwrap_or(1);
+    let said = before.said.unwrap_or_default();
+    let oldest = claimed()?.said.unwrap_or_default().oldest;
+    numbers.retain(|&number| number >= oldest);
+    let first = match (before.said, numbers.first()) {
+        (Some(_), _) => oldest.max(1),
+        (None, first) => first.copied().unwrap_or(1),
+    };
     let mut check = Check {
         report: Report {
             segments: numbers.len() as u64,
@@ -55,8 +69,9 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         next_batch: first,
         log: None,
     };
+    check.report.durable_through = said.through;
     if first > 1 {
-        check.report.durable_through = first;
+        check.report.durable_through = said.through.max(first);
     }
     let mut bytes = Vec::new();
     for &number in &numbers {
@@ -64,6 +79,21 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         contents(disk, &name, &mut bytes)
             .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
         check.segment(&bytes, number);
+    }
+    let through = said.through.max(said.newest);
+    if through >= check.next_batch {
+        let expected = format!("batches up to {through}, as the file of claims says");
+        let fault = Fault::new(0, expected, "the end of the log");
+        let last = numbers.last().copied().unwrap_or(said.newest);
+        check.problem(last.max(said.newest), fault, None);
+    }
+    if before.is_damaged {
+        let expected = "what is known to be durable";
+        let found = "neither of two copies whole";
+        check.problem(0, Fault::new(0, expected, found), None);
+        if let Some(problem) = check.report.problems.last_mut() {
+            problem.damage.file = CLAIMS.to_owned();
+        }
     }
     let Check { mut report, .. } = check;
     let through = report.durable_through;
@@ -102,6 +132,13 @@ impl Check {
     }
 
     fn segment(&mut self, bytes: &[u8], number: u64) {
+        if number < self.next_batch && self.report.batches > 0 {
+            // What is in it stands in an earlier one; opening sets it aside.
+            let expected = format!("a segment that begins with batch {}", self.next_batch);
+            let fault = Fault::new(0, expected, format!("one that begins with batch {number}"));
+            self.problem(number, fault, None);
+            return;
+        }
         if number != self.next_batch {
             let expected = format!("a segment that begins with batch {}", self.next_batch);
             let fault = Fault::new(0, expected, format!("one that begins with batch {number}"));
@@ -121,7 +158,9 @@ impl Check {
         while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
             match self.batch(rest, offset as u64, number) {
                 Ok(batch) => {
-                    self.next_batch = batch.number + 1;
+                    self.next_batch = last_of(&batch, rest, offset as u64)
+                        .unwrap_or(batch.number)
+                        .saturating_add(1);
                     offset += batch.length as usize;
                 }
                 Err(_) if rest.iter().all(|&byte| byte == 0) => return,

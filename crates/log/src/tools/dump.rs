@@ -129,7 +129,6 @@ pub fn dump<D: Disk>(
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read.map_err(|error| OpenError::io(format!("reading {file}"), error))?,
         }
-        let mut next = number;
         if segment(&bytes, &file, number, from_batch, &mut show).is_break() {
             return Ok(());
         }
@@ -234,12 +233,12 @@ fn runs(
     };
     show(item)?;
     let shown = batch.runs(rest, offset).map(|mut runs| {
-        runs.try_for_each(|run| {
-            match run.and_then(|(offset, run)| item_of(&run, offset)) {
+        runs.try_for_each(
+            |run| match run.and_then(|(offset, run)| item_of(&run, offset)) {
                 Ok(item) => show(item).map_break(|()| None),
                 Err(fault) => ControlFlow::Break(Some(fault)),
-            }
-        })
+            },
+        )
     });
     match shown {
         Err(fault) | Ok(ControlFlow::Break(Some(fault))) => ControlFlow::Continue(Err(fault)),

@@ -256,7 +256,10 @@ impl Rewriting<'_> {
                 let view = RunView::decode(run).expect("just encoded");
                 let lived_us = self.walked.lived_us;
                 state.replay(&view, lived_us).map_err(|why| {
-                    broken(segment, Fault::new(0, "a gap that fits what is before", why))
+                    broken(
+                        segment,
+                        Fault::new(0, "a gap that fits what is before", why),
+                    )
                 })?;
             }
             let mut run = Vec::new();

@@ -127,7 +127,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
         numbers.retain(|number| *number >= said_or_none.oldest);
         let first = numbers.first().copied().unwrap_or(1);
         self.walked.next_batch = said.map_or(first, |said| said.oldest.max(1));
-        self.walked.claims.add(said_or_none.through.max(said_or_none.newest));
+        self.walked
+            .claims
+            .add(said_or_none.through.max(said_or_none.newest));
         if first > 1 {
             self.walked.claims.add(first);
         }
@@ -221,7 +223,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
             }
         }
         if number > self.walked.next_batch {
-            let expected = format!("a segment that begins with batch {}", self.walked.next_batch);
+            let expected = format!(
+                "a segment that begins with batch {}",
+                self.walked.next_batch
+            );
             let found = format!("one that begins with batch {number}");
             self.wrong(number, Fault::new(0, expected, found));
         }
@@ -285,7 +290,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
     fn look_at_heads(&mut self, rest: &[u8], offset: usize, number: u64) {
         let heads = Heads::of(rest, offset as u64, number);
         let next = self.walked.next_batch;
-        self.heads = heads.filter(|heads| heads.number == next).or(self.heads.take());
+        self.heads = heads
+            .filter(|heads| heads.number == next)
+            .or(self.heads.take());
     }
 
     /// The next whole batch of a segment from an offset on; what is wrong there, if there is none.
@@ -325,7 +332,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
             return fault(expected, format!("one of log {:016x}", batch.log));
         }
         if batch.number < expected || batch.number == u64::MAX {
-            return fault(format!("batch {expected}"), format!("batch {}", batch.number));
+            return fault(
+                format!("batch {expected}"),
+                format!("batch {}", batch.number),
+            );
         }
         if batch.epoch < self.walked.epoch {
             let expected = format!("a batch of opening {} or later", self.walked.epoch);
@@ -337,7 +347,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
             return fault(expected, "otherwise".to_owned());
         }
         if self.senseless.contains(&(number, at)) {
-            return fault("a batch that fits those before".to_owned(), "none".to_owned());
+            return fault(
+                "a batch that fits those before".to_owned(),
+                "none".to_owned(),
+            );
         }
         batch.verify(rest, offset)?;
         Ok(batch)
@@ -433,28 +446,32 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     }
                 }
                 RunView::Missing { bytes, .. } => {
-                    for lost in Missing::decode(bytes).into_iter().flat_map(|(_, lost)| lost) {
+                    for lost in Missing::decode(bytes)
+                        .into_iter()
+                        .flat_map(|(_, lost)| lost)
+                    {
                         if seen.insert(lost.stream) {
                             pass(state, gap, lost.stream, lost.first);
                         }
                     }
                 }
                 RunView::Producer { stream, .. } | RunView::Cursor { stream, .. }
-                    if stream as usize <= STREAMS_MAX =>
+                    if stream as usize <= STREAMS_MAX && !defines(&runs, stream) =>
                 {
-                    if !defines(&runs, stream) {
-                        know(state, gap, stream);
-                    }
+                    know(state, gap, stream);
                 }
-                RunView::Stream { id, .. } if id > 0 && id as usize <= STREAMS_MAX => {
-                    if !defines(&runs, id - 1) {
-                        know(state, gap, id - 1);
-                    }
+                RunView::Stream { id, .. }
+                    if (1..=STREAMS_MAX).contains(&(id as usize)) && !defines(&runs, id - 1) =>
+                {
+                    know(state, gap, id - 1);
                 }
                 _ => {}
             }
         }
-        for (stream, id) in checkpoint.iter().flat_map(|all| all.streams.iter().zip(0..)) {
+        for (stream, id) in checkpoint
+            .iter()
+            .flat_map(|all| all.streams.iter().zip(0..))
+        {
             if !seen.contains(&id) {
                 pass(state, gap, id, stream.next);
             }
