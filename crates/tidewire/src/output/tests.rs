@@ -56,6 +56,24 @@ fn a_small_write_is_never_split() {
 }
 
 #[test]
+fn a_fill_that_panics_leaves_the_queue_as_it_was() {
+    let (mut out, mut blocks) = (Output::default(), Blocks::default());
+    for before in [&b""[..], b"whole"] {
+        out.write(before, &mut blocks);
+        let filled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            out.write_with(64, &mut blocks, |b| {
+                b[..4].copy_from_slice(b"half");
+                std::panic::resume_unwind(Box::new("on purpose"))
+            })
+        }));
+        assert!(filled.is_err());
+        assert_eq!(out.len(), before.len());
+    }
+    out.write(b" again", &mut blocks);
+    assert_eq!(drain(&mut out, &mut blocks, 100), b"whole again");
+}
+
+#[test]
 fn blocks_are_reused() {
     let (mut out, mut blocks) = (Output::default(), Blocks::default());
     out.write(b"x", &mut blocks);

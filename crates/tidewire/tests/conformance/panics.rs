@@ -1,11 +1,11 @@
 //! A panic in any callback ends that one connection and nothing else.
 
-use tidewire::{Closed, Input, Next, Refusal};
+use tidewire::{Closed, Conns, Input, Next, Refusal};
 
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::{Server, Setup};
-use crate::probe::{Context, Message, Role};
+use crate::probe::{Context, Message, OnLoop, Probe, Role};
 use crate::record::ON_PURPOSE;
 use crate::roles::echo;
 use crate::variant::Variant;
@@ -25,6 +25,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(panic_in_closed),
         case!(panic_in_accept),
         case!(panic_in_woken),
+        case!(panic_in_woken_in_one_of_each),
+        case!(panic_in_woken_with_one),
     ]
 }
 
@@ -244,4 +246,77 @@ fn panic_in_woken(v: Variant) {
     client.send(b"alive");
     client.expect(b"alive");
     server.cut();
+}
+
+/// A service that is woken goes round its connections, and one of them panics halfway through a
+/// write.
+fn panic_in_woken_in_one_of_each(v: Variant) {
+    half_written(v, |local, all| {
+        all.each(local, |_, cx| half_write(cx));
+    });
+}
+
+fn panic_in_woken_with_one(v: Variant) {
+    half_written(v, |local, all| {
+        let mut ids = Vec::new();
+        all.each(local, |_, cx| ids.push(cx.link.id()));
+        for id in ids {
+            let done = all.with(id, local, |_, cx| half_write(cx));
+            assert!(done.is_none() || all.with(id, local, |_, _| ()).is_some());
+        }
+    });
+}
+
+/// Writes to every connection, and panics in the middle of it for one with marks of its own.
+fn half_write(cx: &mut Context<'_>) {
+    let victim = cx.link.full();
+    cx.link.write_with(1000, |block| {
+        block[..4].copy_from_slice(b"tick");
+        if victim {
+            panic!("{ON_PURPOSE}");
+        }
+        4
+    });
+}
+
+fn half_written(v: Variant, woken: fn(&mut OnLoop, &mut Conns<'_, Probe>)) {
+    /// Echoes; after `v` its output counts as full as soon as there is any, and there is.
+    struct Marked;
+    impl Role for Marked {
+        fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+            if input.bytes() == b"v" {
+                cx.link.write(&vec![b'.'; 16 << 20]);
+            }
+            echo(input, cx)
+        }
+    }
+    let server = Setup::on(v)
+        .limits(|l| l.idle = None)
+        .reachable()
+        .woken(woken)
+        .start(|| Marked);
+    let mut clients: Vec<Client> = (0..7).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    // It does not read what it is sent, so its output stays full.
+    let mut victim = clients.remove(3);
+    victim.send(b"v");
+    victim.expect(b".");
+    let loops = server.record.lock().loops.clone();
+    loops.iter().for_each(|l| l.signal());
+    server.until("the panic", |c| c.closed_for(Closed::Panicked) == 1);
+    let mut all = Vec::new();
+    let cut = std::io::Read::read_to_end(&mut victim.0, &mut all);
+    assert!(cut.is_err(), "an orderly end instead of a reset");
+    assert!(all.iter().all(|&b| b == b'.'), "half of a write was sent");
+    for client in &mut clients {
+        client.expect(b"tick");
+        client.send(b"alive");
+        client.expect(b"alive");
+    }
+    drop(clients);
+    server.until("the neighbours' ends", |c| c.open == 0);
+    assert_eq!(server.stop().closed_for(Closed::Panicked), 1);
 }
