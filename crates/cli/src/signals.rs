@@ -1,6 +1,6 @@
 //! Signals as something a thread can wait for.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -11,14 +11,30 @@ use signal_hook::low_level::pipe;
 /// Catches the signals that ask for the end. Each becomes a byte in a pipe.
 pub(crate) struct Signals(UnixStream);
 
+/// Ends a wait for signals from inside.
+pub(crate) struct Alarm(UnixStream);
+
+impl Alarm {
+    /// Has whoever waits look what has happened.
+    pub(crate) fn ring(mut self) {
+        // Whoever waited may have gone.
+        let _ = self.0.write_all(&[0]);
+    }
+}
+
 impl Signals {
     /// From now on the signals no longer end the process by themselves.
     pub(crate) fn catch() -> io::Result<Signals> {
+        Signals::with_alarm().map(|(signals, _)| signals)
+    }
+
+    /// [`catch`](Signals::catch), with an alarm that is heard like a signal.
+    pub(crate) fn with_alarm() -> io::Result<(Signals, Alarm)> {
         let (here, there) = UnixStream::pair()?;
         for signal in [SIGTERM, SIGINT] {
             pipe::register(signal, there.try_clone()?)?;
         }
-        Ok(Signals(here))
+        Ok((Signals(here), Alarm(there)))
     }
 
     /// Waits for signals, at most this long; how many came. 0 means that the time is over.

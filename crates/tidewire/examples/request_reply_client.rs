@@ -115,7 +115,8 @@ fn main() {
     builder.listen(both, Listen::at(([127, 0, 0, 1], 0)));
     let running = builder.start().expect("start");
     let to = &running.addrs()[0];
-    running.dial(both, Dial::to(to).attempts(3));
+    let dial = Dial::to(to).attempts(3);
+    running.dial(both, dial).expect("room for a dial");
     match result.recv() {
         Ok(Ok(n)) => println!("{n} questions answered by {to} over {}", running.engine()),
         Ok(Err(e)) => {

@@ -125,10 +125,12 @@ pub enum Refusal {
     /// It comes from another host, and the service asks nobody for a secret: see
     /// [`Peer::is_local`](crate::Peer::is_local).
     Protected,
+    /// Every loop that could carry it has ended: see [`Running::wait`](crate::Running::wait).
+    NoLoop,
 }
 
 impl Refusal {
-    pub(crate) const KINDS: usize = 6;
+    pub(crate) const KINDS: usize = 7;
     pub(crate) const NAMES: [&'static str; Refusal::KINDS] = [
         "connection_limit",
         "by_service",
@@ -136,6 +138,7 @@ impl Refusal {
         "stopping",
         "no_thread",
         "protected",
+        "no_loop",
     ];
 
     pub(crate) const fn kind(self) -> usize {
@@ -146,6 +149,7 @@ impl Refusal {
             Refusal::Stopping => 3,
             Refusal::NoThread => 4,
             Refusal::Protected => 5,
+            Refusal::NoLoop => 6,
         }
     }
 }

@@ -55,6 +55,9 @@ const ROUNDS: usize = 64;
 /// Deadlines dealt with before input gets its turn.
 const EXPIRE_MAX: usize = 4096;
 
+/// Looks into the inbox of a loop that is stopping and has nothing else left.
+const LAST_LOOKS: u32 = 64;
+
 /// What the builder decides for every loop.
 pub(crate) struct Plan {
     pub(crate) factories: Vec<Arc<dyn Factory>>,
@@ -82,12 +85,16 @@ pub(crate) struct Core {
     hosts: Vec<Box<dyn Host>>,
     /// Of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,
+    /// Of each host, the connections on their way out.
+    dialling: Vec<usize>,
     wheel: Wheel,
     /// No deadline before this one (nanoseconds; `u64::MAX` if there is none). May be early.
     next_deadline_ns: u64,
     generation: u32,
     due: Vec<u32>,
     draining: bool,
+    /// Looks into the inbox when nothing was left but that.
+    last_looks: u32,
     refusals: Arc<Refusals>,
 }
 
@@ -120,11 +127,13 @@ impl Core {
             backlog: Vec::new(),
             hosts: Vec::new(),
             limits: Vec::new(),
+            dialling: Vec::new(),
             wheel: Wheel::new(),
             next_deadline_ns: u64::MAX,
             generation: 0,
             due: Vec::new(),
             draining: false,
+            last_looks: 0,
             refusals: plan.refusals.clone(),
         };
         for factory in &plan.factories {
@@ -138,6 +147,7 @@ impl Core {
         let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
         let host = factory.host(index, &self.waker);
         self.limits.push(host.limits().clone());
+        self.dialling.push(0);
         self.hosts.push(host);
         index
     }
@@ -189,6 +199,10 @@ impl Core {
     pub(crate) fn dial(&mut self, io: &mut impl Transport, service: u16, dial: Dial) {
         let possible = if self.draining {
             Err(io::Error::other("the loops are stopping"))
+        } else if self.dialling[service as usize] >= self.limits[service as usize].dials {
+            self.env.counters.dials_refused.add(1);
+            let many = "as many connections are on their way as may be";
+            Err(io::Error::other(many))
         } else {
             dial.route().map_err(io::Error::from)
         };
@@ -199,6 +213,7 @@ impl Core {
                 return self.dial_failed(service, dial.token, &e);
             }
         };
+        self.dialling[service as usize] += 1;
         let peer = Peer::new(to, Origin::Dialled(dial.token));
         let index = self.insert(service, peer);
         let state = &mut self.states[index as usize];
@@ -224,8 +239,13 @@ impl Core {
         }
         state.phase = Phase::Open;
         state.attempts = None;
+        self.dialling[state.service as usize] -= 1;
         state.phase_ends = None;
         state.last_progress = self.env.now;
+        let service = state.service;
+        let Origin::Dialled(token) = state.peer.origin else {
+            unreachable!("only what was dialled is connected")
+        };
         match self.establish(index) {
             Ok(()) => {
                 self.env.counters.dialled.add(1);
@@ -236,6 +256,8 @@ impl Core {
                 self.refuse(why, &peer);
                 self.states[index as usize].kill(Closed::Aborted);
                 self.touch(index);
+                let refused = io::Error::other(format!("established, but refused: {why}"));
+                self.dial_failed(service, token, &refused);
             }
         }
     }
@@ -275,6 +297,9 @@ impl Core {
             self.env.barriers.forget(state.service, &self.states);
         }
         state.out.clear(&mut self.env.blocks);
+        if state.attempts.is_some() {
+            self.dialling[state.service as usize] -= 1;
+        }
         if self.states.is_empty() && self.states.capacity() > 64 {
             self.states = Slab::new();
         }
@@ -642,6 +667,18 @@ impl Core {
 
     pub(crate) fn draining(&self) -> bool {
         self.draining
+    }
+
+    /// Whether a stop has come to its end: nothing is left, not even a command. A service that dials
+    /// again whenever it is told that a dial has failed would go on for ever, so it is the end after
+    /// some looks all the same.
+    pub(crate) fn is_done(&mut self) -> bool {
+        if !self.states.is_empty() {
+            return false;
+        }
+        let errands = self.env.has_errands() || self.waker.is_pending();
+        self.last_looks += u32::from(errands);
+        !errands || self.last_looks > LAST_LOOKS
     }
 
     /// All that the kernel held for this connection has been received: `draining` is called once

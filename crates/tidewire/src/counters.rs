@@ -95,6 +95,9 @@ counters! {
     dialled,
     /// Attempts to connect that failed.
     dial_failures,
+    /// Outgoing connections refused because too many were under way already: see
+    /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials).
+    dials_refused,
     /// Connections open now.
     open,
     /// Bytes received.

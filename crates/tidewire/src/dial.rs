@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::random::Rng;
+use crate::waker::{Command, Unsent};
 
 /// An outgoing connection to make.
 ///
@@ -123,6 +124,32 @@ impl Dial {
             .saturating_mul(1u32 << (failed - 1).min(20));
         let whole = doubled.min(self.backoff_max).as_nanos() as u64;
         Duration::from_nanos(whole / 2 + rng.below(whole / 2 + 1))
+    }
+}
+
+/// Why a dial was not even taken; it comes back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDialled {
+    /// As many commands wait for the loop as [`Builder::inbox`](crate::Builder::inbox) allows. Counted
+    /// as `dials_refused`.
+    #[error("the loop has not caught up with what it was asked to do: too many dials wait")]
+    Full(Box<Dial>),
+    /// The loop has ended.
+    #[error("the loop that was to dial has ended")]
+    Ended(Box<Dial>),
+}
+
+impl NotDialled {
+    pub(crate) fn from_unsent(unsent: Unsent) -> NotDialled {
+        let dial = |command: Box<Command>| match *command {
+            Command::Dial { dial, .. } => Box::new(dial),
+            Command::Adopt { .. } => unreachable!("what was sent comes back"),
+        };
+        match unsent {
+            Unsent::Full(command) => NotDialled::Full(dial(command)),
+            Unsent::Ended(command) => NotDialled::Ended(dial(command)),
+        }
     }
 }
 

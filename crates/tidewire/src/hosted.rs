@@ -75,7 +75,10 @@ impl<S: Service> Factory for Offered<S> {
         Box::new(Hosted {
             service: self.service.clone(),
             limits: self.limits.clone(),
-            open: self.open.clone(),
+            open: Share {
+                open: self.open.clone(),
+                mine: 0,
+            },
             slots: Slab::new(),
             local,
             home: Home::new(mail),
@@ -86,11 +89,41 @@ impl<S: Service> Factory for Offered<S> {
 struct Hosted<S: Service> {
     service: Arc<S>,
     limits: Arc<Limits>,
-    open: Arc<AtomicUsize>,
+    open: Share,
     /// Each connection's index in the loop's table, and its protocol.
     slots: Slab<(u32, S::Conn)>,
     local: <S::Conn as Protocol>::Local,
     home: Home<<S::Conn as Protocol>::Message>,
+}
+
+/// This loop's part of a service's open connections. It goes with the loop even if that fails: the
+/// limit must not count its connections for ever.
+struct Share {
+    open: Arc<AtomicUsize>,
+    mine: usize,
+}
+
+impl Share {
+    /// Adds a connection, if fewer than `most` are open.
+    fn take(&mut self, most: usize) -> bool {
+        if self.open.fetch_add(1, Relaxed) >= most {
+            self.open.fetch_sub(1, Relaxed);
+            return false;
+        }
+        self.mine += 1;
+        true
+    }
+
+    fn give(&mut self) {
+        self.open.fetch_sub(1, Relaxed);
+        self.mine -= 1;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.open.fetch_sub(self.mine, Relaxed);
+    }
 }
 
 /// Runs a callback; a panic in it ends the connection and nothing else.
@@ -167,8 +200,7 @@ impl<S: Service> Host for Hosted<S> {
     }
 
     fn accept(&mut self, state: &mut State) -> Result<(), Refusal> {
-        if self.open.fetch_add(1, Relaxed) >= self.limits.connections {
-            self.open.fetch_sub(1, Relaxed);
+        if !self.open.take(self.limits.connections) {
             return Err(Refusal::ConnectionLimit);
         }
         let made = catch_unwind(AssertUnwindSafe(|| {
@@ -181,7 +213,7 @@ impl<S: Service> Host for Hosted<S> {
                 Ok(())
             }
             Err(why) => {
-                self.open.fetch_sub(1, Relaxed);
+                self.open.give();
                 Err(why)
             }
         }
@@ -189,7 +221,7 @@ impl<S: Service> Host for Hosted<S> {
 
     fn closed(&mut self, state: &State, why: Closed, env: &mut Env) {
         let (_, protocol) = self.slots.remove(state.slot as usize);
-        self.open.fetch_sub(1, Relaxed);
+        self.open.give();
         let mut turn = Turn {
             local: &mut self.local,
             env,
@@ -225,6 +257,9 @@ impl<S: Service> Host for Hosted<S> {
         for (id, message) in batch.posts {
             let Some(state) = open_state(states, id) else {
                 env.counters.posts_undeliverable.add(1);
+                if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+                    tracing::error!("a message panicked when it was dropped");
+                }
                 continue;
             };
             let (_, protocol) = &mut self.slots[state.slot as usize];

@@ -15,6 +15,10 @@ pub struct Limits {
     /// reset (counted as refused). Default 1,000,000: descriptors run out first, and then
     /// accepting pauses instead.
     pub connections: usize,
+    /// Outgoing connections of one service on their way at once, on one loop: being connected, or
+    /// waiting for their next attempt. One more fails at once, counted as `dials_refused`. Default
+    /// 65,536.
+    pub dials: usize,
     /// Unconsumed input a connection may carry from one call of `received` to the next, and the
     /// most that [`Next::AtLeast`](crate::Next::AtLeast) may ask for. Beyond it the connection is
     /// closed with [`Closed::CarriedLimit`](crate::Closed::CarriedLimit). Default 17 MiB.
@@ -49,6 +53,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 1_000_000,
+            dials: 65_536,
             carried: 17 << 20,
             output_low: 64 << 10,
             output_high: 256 << 10,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use crate::dial::Dial;
+use crate::dial::{Dial, NotDialled};
 use crate::state::ConnId;
 use crate::sync::lock;
 use crate::waker::{Command, Waker};
@@ -231,7 +231,7 @@ impl<M> Drop for Permit<M> {
 
 /// Reaches one service on one loop from any thread. Cheap to clone.
 pub struct LoopHandle<M> {
-    mail: Arc<Mail<M>>,
+    pub(crate) mail: Arc<Mail<M>>,
 }
 
 impl<M> Clone for LoopHandle<M> {
@@ -269,13 +269,17 @@ impl<M> LoopHandle<M> {
         self.mail.waker.number()
     }
 
-    /// Makes an outgoing connection of this service on that loop. Callbacks do that by
-    /// [`Cx::dial`](crate::Cx::dial).
-    pub fn dial(&self, dial: Dial) {
-        self.mail.waker.send(Command::Dial {
-            service: self.mail.service,
-            dial,
-        });
+    /// Makes an outgoing connection of this service on that loop. What is taken here becomes a
+    /// connection, or [`Service::dial_failed`](crate::Service::dial_failed) is called. With the
+    /// threads engine, a loop that has ended with its connection leaves dials to a new thread.
+    /// Callbacks dial by [`Cx::dial`](crate::Cx::dial).
+    ///
+    /// # Errors
+    /// See [`NotDialled`]; the dial comes back.
+    pub fn dial(&self, dial: Dial) -> Result<(), NotDialled> {
+        let service = self.mail.service;
+        let sent = self.mail.waker.send(Command::Dial { service, dial });
+        sent.map_err(NotDialled::from_unsent)
     }
 }
 

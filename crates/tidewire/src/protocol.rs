@@ -321,7 +321,10 @@ pub trait Service: Send + Sync + 'static {
         let _ = (local, all);
     }
 
-    /// A dialled connection could not be established and all attempts are used up.
+    /// A dial did not become a connection: all its attempts failed, or the connection was refused
+    /// when it stood, by a limit or by [`accept`](Service::accept). Called once for each dial that
+    /// was taken and did not become a connection. While the loops stop every dial fails; one that is
+    /// made here again and again then is dropped after a while.
     fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Self::Conn>) {
         let _ = (token, error, turn);
     }

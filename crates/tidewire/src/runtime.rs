@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::core::Plan;
 use crate::counters::{Counters, LoopCounters};
-use crate::dial::Dial;
+use crate::dial::{Dial, NotDialled};
+use crate::ending::{LoopFailed, Waiter};
 use crate::endpoint::Endpoint;
 use crate::engine::{self, Engine, EngineChoice, LoopSetup, Resolved, Spread};
 use crate::hosted::{Factory, Offered};
@@ -21,7 +22,7 @@ use crate::protocol::Service;
 use crate::socket_file::SocketFile;
 use crate::stop::StopClock;
 use crate::sync::lock;
-use crate::waker::{Command, Stop, Waker};
+use crate::waker::{Command, INBOX, Stop, Unsent, Waker};
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
 /// ignores it.
@@ -108,6 +109,7 @@ pub struct Builder {
     busy_poll: Duration,
     chunk: usize,
     buffers: usize,
+    inbox: usize,
     dial_options: TcpOptions,
     factories: Vec<Arc<dyn Factory>>,
     listens: Vec<(u16, Listen)>,
@@ -141,6 +143,7 @@ impl Builder {
             busy_poll: Duration::ZERO,
             chunk: CHUNK,
             buffers: 128,
+            inbox: INBOX,
             dial_options: TcpOptions::default(),
             factories: Vec::new(),
             listens: Vec::new(),
@@ -192,6 +195,14 @@ impl Builder {
     /// threads engine makes 4 for each connection.
     pub fn buffers(&mut self, n: usize) -> &mut Builder {
         self.buffers = n.clamp(2, 2048);
+        self
+    }
+
+    /// Commands that may wait for one loop, at least 1: connections that an acceptor hands over, and
+    /// dials. An acceptor that finds all loops full stops accepting until one has room (counted as
+    /// `accept_pauses`, and logged); a dial comes back (counted as `dials_refused`). Default 16,384.
+    pub fn inbox(&mut self, n: usize) -> &mut Builder {
+        self.inbox = n.max(1);
         self
     }
 
@@ -305,6 +316,7 @@ impl Builder {
             counters: Arc::default(),
             clock: Arc::default(),
             next: AtomicUsize::new(0),
+            waiter: Waiter::default(),
         };
         let setup = LoopSetup {
             plan,
@@ -312,6 +324,7 @@ impl Builder {
             busy_poll: self.busy_poll,
             clock: running.clock.clone(),
             registry: running.counters.clone(),
+            inbox: self.inbox,
             listeners: Vec::new(),
             spread: Spread::Here,
             cpu: None,
@@ -392,6 +405,7 @@ pub struct Running {
     counters: Arc<Mutex<engine::Registry>>,
     clock: Arc<StopClock>,
     next: AtomicUsize,
+    waiter: Waiter,
 }
 
 impl fmt::Debug for Running {
@@ -477,18 +491,48 @@ impl Running {
         lock(&self.counters).sum()
     }
 
-    /// Makes an outgoing connection of `service`, on the loops in turn.
-    pub fn dial<S: Service>(&self, service: ServiceId<S>, dial: Dial) {
+    /// Makes an outgoing connection of `service`, on the loops in turn. What is taken here becomes a
+    /// connection, or [`Service::dial_failed`] is called.
+    ///
+    /// # Errors
+    /// See [`NotDialled`]; the dial comes back.
+    pub fn dial<S: Service>(&self, service: ServiceId<S>, dial: Dial) -> Result<(), NotDialled> {
         let n = self.next.fetch_add(1, Relaxed);
         let set = if self.loops.is_empty() {
             &self.acceptors
         } else {
             &self.loops
         };
-        set[n % set.len()].waker.send(Command::Dial {
+        let mut command = Command::Dial {
             service: service.index,
             dial,
-        });
+        };
+        for i in 0..set.len() {
+            command = match set[(n + i) % set.len()].waker.send(command) {
+                Ok(()) => return Ok(()),
+                // Perhaps another one lives.
+                Err(Unsent::Ended(command)) if i + 1 < set.len() => *command,
+                Err(unsent) => return Err(NotDialled::from_unsent(unsent)),
+            };
+        }
+        unreachable!("there is at least one loop")
+    }
+
+    /// Blocks until all loops have ended because they were stopped, through a [`Stopper`] for example,
+    /// or one has failed: a bug of the toolkit or of the system, after which connections are missing,
+    /// and perhaps nobody accepts any more. The loops that are left go on; [`stop`](Running::stop)
+    /// them.
+    ///
+    /// # Errors
+    /// The first loop that failed, and why.
+    pub fn wait(&self) -> Result<(), LoopFailed> {
+        self.waiter.wait()
+    }
+
+    /// Waits for the end on another thread.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.waiter.clone()
     }
 
     /// Lets another thread cut a graceful stop short.
@@ -546,17 +590,31 @@ impl Running {
         number: usize,
         setup: LoopSetup,
     ) -> io::Result<Thread> {
-        let waker = Arc::new(Waker::of_loop(number as u32));
+        let waker = Waker::of_loop(number as u32).bounded(setup.inbox);
+        let waker = Arc::new(waker);
         let counters = Arc::new(LoopCounters::default());
         lock(&self.counters).add(counters.clone());
         // The loop reports whether it could be set up before anybody relies on it.
         let (ready, readied) = std::sync::mpsc::channel();
         let theirs = waker.clone();
-        let join = std::thread::Builder::new()
-            .name(format!("tidewire-{name}"))
-            .spawn(move || {
-                engine::run(engine, setup, theirs, counters, &ready);
-            })?;
+        let name = format!("tidewire-{name}");
+        let waiter = self.waiter.clone();
+        waiter.begin();
+        let spawned = std::thread::Builder::new().name(name.clone()).spawn({
+            let waiter = waiter.clone();
+            move || {
+                waiter.run(&name, || {
+                    engine::run(engine, setup, theirs, counters, &ready)
+                });
+            }
+        });
+        let join = match spawned {
+            Ok(join) => join,
+            Err(e) => {
+                waiter.run("", || Ok(()));
+                return Err(e);
+            }
+        };
         let thread = Thread {
             waker,
             join: Some(join),
@@ -580,8 +638,9 @@ impl Drop for Running {
 
 impl Thread {
     fn finish(&mut self) {
-        if self.join.take().is_some_and(|join| join.join().is_err()) {
-            tracing::error!("a loop panicked");
+        if let Some(join) = self.join.take() {
+            // How it ended is on the board.
+            let _ = join.join();
         }
     }
 }
@@ -608,3 +667,6 @@ impl Stopper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ mod settings;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use tidewire::{Builder, Counters, EngineChoice, Running, StartError};
+use tidewire::{Builder, Counters, EngineChoice, LoopFailed, Running, StartError};
 
 pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
@@ -33,7 +33,7 @@ use self::settings::Settings;
 use crate::allocator;
 use crate::descriptors;
 use crate::exit::Failure;
-use crate::signals::Signals;
+use crate::signals::{Alarm, Signals};
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -45,13 +45,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         allocator::small_pages();
     }
     // Before anything listens: a signal from here on means a graceful stop.
-    let mut signals = Signals::catch()
+    let (mut signals, alarm) = Signals::with_alarm()
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
     let mut log = match settings.need_log() {
         true => Some(OpenLog::open(&settings.durable)?),
         false => None,
     };
     let (running, services) = start(&settings, log.as_ref())?;
+    let loops = running.waiter();
+    let theirs = loops.clone();
+    watch(move || theirs.wait().is_err(), alarm);
     tracing::info!(
         engine = %running.engine(),
         reason = running.engine_reason(),
@@ -69,14 +72,31 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     services.log();
     match log.map(OpenLog::close) {
         Some(Err(failed)) => Err(failed),
-        Some(Ok(())) | None => Ok(()),
+        Some(Ok(())) | None => loops.wait().map_err(loop_failed),
     }
+}
+
+/// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
+fn watch(fails: impl FnOnce() -> bool + Send + 'static, alarm: Alarm) {
+    // Not joined: it ends with the loops.
+    std::thread::spawn(move || {
+        if fails() {
+            alarm.ring();
+        }
+    });
+}
+
+fn loop_failed(failed: LoopFailed) -> Failure {
+    Failure::wrong(format!(
+        "{failed}; its connections were cut and the server has stopped. This is a mistake in the \
+         server: please report what the log says above, and start it again"
+    ))
 }
 
 /// How often the log is asked whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Until a signal comes, or the log has failed and that is to be the end; `show` is called as often
+/// Until a signal comes, or a loop fails, or the log has failed and that is to be the end; `show` is called as often
 /// as counters are to be shown.
 fn wait(
     settings: &Settings,
@@ -187,4 +207,19 @@ fn stop(running: Running, mut signals: Signals, deadline: Duration) {
     });
     let counters: Counters = running.stop(deadline);
     tracing::info!(%counters, "stopped");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_fails_ends_the_wait_and_a_stop_does_not() {
+        let (mut signals, alarm) = Signals::with_alarm().unwrap();
+        watch(|| true, alarm);
+        assert_eq!(signals.wait(None), 1);
+        let (mut signals, alarm) = Signals::with_alarm().unwrap();
+        watch(|| false, alarm);
+        assert_eq!(signals.wait(Some(Duration::from_millis(50))), 0);
+    }
 }

@@ -104,7 +104,7 @@ pub enum Ended {
 /// let (tell, told) = channel();
 /// let session = Session::new(Producing::default())?;
 /// let dial = outgoing.add(Dial::to(server_addr).attempts(10), session, Ten(0, tell));
-/// running.dial(service, dial);
+/// running.dial(service, dial)?;
 /// assert_eq!(told.recv()?, "everything is acknowledged");
 /// # assert_eq!(log.records("default").len(), 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

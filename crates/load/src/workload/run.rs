@@ -342,7 +342,10 @@ impl Run<'_> {
         for token in 0..self.connections {
             let first = (token + 1).saturating_sub(DIALLING_MAX);
             self.await_opened(first, deadline)?;
-            running.dial(service, Dial::to(self.target.addr).token(token as u64));
+            let dial = Dial::to(self.target.addr).token(token as u64);
+            running.dial(service, dial).map_err(|e| Failure::Connect {
+                error: e.to_string(),
+            })?;
         }
         self.await_opened(self.connections, deadline)
     }

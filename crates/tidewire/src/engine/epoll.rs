@@ -53,7 +53,7 @@ impl Poller for Epoll {
     }
 
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()> {
-        self.add_listener(waker.descriptor()?, token)
+        self.add_listener(waker.descriptor()?.as_fd(), token)
     }
 
     fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {

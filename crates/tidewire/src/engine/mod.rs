@@ -8,6 +8,7 @@ pub(crate) mod accept;
 pub(crate) mod busy;
 pub(crate) mod connect;
 pub(crate) mod epoll;
+mod life;
 pub(crate) mod poll;
 pub(crate) mod ready;
 #[cfg(test)]
@@ -28,10 +29,10 @@ use crate::counters::{Counters, LoopCounters};
 use crate::listen::TcpOptions;
 use crate::random::Rng;
 use crate::stop::StopClock;
-use crate::sync::lock;
 use crate::time::Clock;
 use crate::waker::Waker;
 
+pub(crate) use life::Life;
 pub(crate) use threads::Spawner;
 
 /// The engine that runs the loops.
@@ -153,6 +154,8 @@ pub(crate) struct LoopSetup {
     pub(crate) busy_poll: Duration,
     pub(crate) clock: Arc<StopClock>,
     pub(crate) registry: Arc<Mutex<Registry>>,
+    /// Commands that may wait for one loop.
+    pub(crate) inbox: usize,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) spread: Spread,
     pub(crate) cpu: Option<usize>,
@@ -167,6 +170,7 @@ impl Clone for LoopSetup {
             busy_poll: self.busy_poll,
             clock: self.clock.clone(),
             registry: self.registry.clone(),
+            inbox: self.inbox,
             listeners: Vec::new(),
             spread: self.spread.clone(),
             cpu: self.cpu,
@@ -227,6 +231,12 @@ impl Registry {
         }
     }
 
+    /// Loops that have not ended.
+    #[cfg(test)]
+    pub(crate) fn live(&self) -> usize {
+        self.live.len()
+    }
+
     pub(crate) fn sum(&self) -> Counters {
         let mut sum = self.ended.clone();
         for counters in &self.live {
@@ -244,26 +254,30 @@ pub(crate) fn run(
     waker: Arc<Waker>,
     counters: Arc<LoopCounters>,
     ready: &Sender<io::Result<()>>,
-) {
-    setup.pin();
-    let registry = setup.registry.clone();
-    let made = match engine {
-        Engine::Threads => unreachable!("threads are spawned by the acceptor"),
-        Engine::Uring => {
-            uring::run(setup, waker, counters.clone(), ready);
-            return lock(&registry).retire(&counters);
-        }
-        Engine::Epoll => epoll::Epoll::new()
-            .and_then(|poller| ready::Reactor::new(poller, setup, waker, counters.clone())),
+) -> io::Result<()> {
+    let _life = Life {
+        registry: setup.registry.clone(),
+        counters: counters.clone(),
+        waker: waker.clone(),
+        heir: None,
     };
-    match made {
-        Ok(mut reactor) => {
-            let _ = ready.send(Ok(()));
-            reactor.run();
-        }
-        Err(e) => {
-            let _ = ready.send(Err(e));
+    setup.pin();
+    match engine {
+        Engine::Threads => unreachable!("threads are spawned by the acceptor"),
+        Engine::Uring => uring::run(setup, waker, counters, ready),
+        Engine::Epoll => {
+            let made = epoll::Epoll::new()
+                .and_then(|poller| ready::Reactor::new(poller, setup, waker, counters));
+            match made {
+                Ok(mut reactor) => {
+                    let _ = ready.send(Ok(()));
+                    reactor.run();
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                }
+            }
+            Ok(())
         }
     }
-    lock(&registry).retire(&counters);
 }

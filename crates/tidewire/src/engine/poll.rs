@@ -32,7 +32,7 @@ impl Entry {
 
 enum What {
     Connection(Rc<OwnedFd>),
-    Waker(Arc<Waker>),
+    Waker(Arc<OwnedFd>),
 }
 
 pub(crate) struct Poll {
@@ -78,8 +78,7 @@ impl Poller for Poll {
     }
 
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()> {
-        waker.descriptor()?;
-        let what = What::Waker(waker.clone());
+        let what = What::Waker(waker.descriptor()?);
         self.entries.push(Entry {
             what,
             token,
@@ -124,7 +123,7 @@ impl Poller for Poll {
                     flags.set(PollFlags::RDHUP, !e.ended);
                     fd.as_fd()
                 }
-                What::Waker(waker) => waker.descriptor()?,
+                What::Waker(fd) => fd.as_fd(),
             };
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         }

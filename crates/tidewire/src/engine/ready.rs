@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::closed::Refusal;
 use crate::core::{Core, Transport};
 use crate::counters::LoopCounters;
 use crate::endpoint::Endpoint;
-use crate::engine::accept::{self, Accepted};
+use crate::engine::accept::{self, Accepted, Why};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
 use crate::output::Output;
@@ -131,6 +132,8 @@ pub(crate) struct Reactor<P: Poller> {
     busy: BusyPoll,
     accept_pause: accept::Pause,
     next_loop: usize,
+    /// Accepted, and waiting for a loop to have room for them.
+    waiting: VecDeque<Command>,
     spread_stopped: Stop,
 }
 
@@ -435,6 +438,7 @@ impl<P: Poller> Reactor<P> {
             busy: BusyPoll::new(setup.busy_poll),
             accept_pause: accept::Pause::default(),
             next_loop: 0,
+            waiting: VecDeque::new(),
             spread_stopped: Stop::No,
             setup: {
                 setup.cpu = None;
@@ -450,13 +454,20 @@ impl<P: Poller> Reactor<P> {
         }
     }
 
-    /// Runs until the last connection is gone.
-    pub(crate) fn run_until_empty(&mut self) {
-        self.obey();
-        while !self.core.is_empty() {
-            self.turn();
-            if self.stopped() {
-                break;
+    /// Runs until the last connection is gone and no command waits. What comes later is left to the
+    /// acceptor.
+    pub(crate) fn run_until_empty(&mut self, acceptor: &Arc<Waker>) {
+        loop {
+            self.obey();
+            while !self.core.is_empty() {
+                self.turn();
+                if self.stopped() {
+                    return;
+                }
+            }
+            // A callback may have dialled, the last one of a connection included.
+            if self.stopped() || self.waker.end_if_idle(acceptor) {
+                return;
             }
         }
     }
@@ -489,6 +500,11 @@ impl<P: Poller> Reactor<P> {
     /// Mail and commands.
     fn obey(&mut self) {
         self.core.take_mail();
+        self.core
+            .env
+            .counters
+            .dials_refused
+            .add(self.waker.take_refused());
         for command in self.waker.commands() {
             match command {
                 Command::Adopt {
@@ -501,13 +517,36 @@ impl<P: Poller> Reactor<P> {
                 }
                 Command::Dial { service, dial } => match &self.setup.spread {
                     Spread::Threads(spawner) => {
-                        let failed = spawner.spawn(Command::Dial { service, dial }, &self.waker);
-                        if let Err(e) = failed {
-                            tracing::error!(error = %e, "cannot start a thread to dial");
+                        let token = dial.token;
+                        let dial = Command::Dial { service, dial };
+                        if let Err(e) = spawner.spawn(dial, &self.waker) {
+                            tracing::error!(error = %e, token, "cannot start a thread to dial");
+                            self.dial_failed(service, token, &e);
                         }
                     }
                     _ => self.core.dial(&mut self.io, service, dial),
                 },
+            }
+        }
+    }
+
+    /// Tells a service of a dial for which there is no thread: the state that a new thread would
+    /// have had is made here for this one call.
+    fn dial_failed(&mut self, service: u16, token: u64, e: &io::Error) {
+        let factory = &self.setup.plan.factories[service as usize];
+        let (waker, env) = (&self.waker, &mut self.core.env);
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            let mut host = factory.host(service, waker);
+            host.dial_failed(token, e, env);
+            host.ended();
+        }));
+        if told.is_err() {
+            tracing::error!(token, "a service panicked on being told of a failed dial");
+        }
+        // Dials that it made: for threads of their own too.
+        for (service, dial) in std::mem::take(&mut self.core.env.dials) {
+            if let Err(e) = waker.send(Command::Dial { service, dial }) {
+                tracing::warn!(?e, "a dial is forgotten");
             }
         }
     }
@@ -648,13 +687,27 @@ impl<P: Poller> Reactor<P> {
         };
         let mut crowd = Vec::new();
         for _ in 0..most {
+            if !self.waiting.is_empty() && most < SWEEP_ACCEPTS {
+                break;
+            }
             match accept::accept(&self.setup.listeners[which].socket) {
-                Accepted::Connection(socket, peer) if starts_threads => crowd.push((socket, peer)),
-                Accepted::Connection(socket, peer) => self.take_in(socket, number, service, peer),
-                Accepted::Gone => {}
+                Accepted::Connection(socket, peer) => {
+                    self.accept_pause.succeeded();
+                    if starts_threads {
+                        crowd.push((socket, peer));
+                    } else {
+                        self.take_in(socket, number, service, peer);
+                    }
+                }
+                Accepted::Gone(e) => {
+                    if self.accept_pause.too_many_failed() {
+                        self.pause_accepting(Why::Kernel(e));
+                        break;
+                    }
+                }
                 Accepted::None => break,
                 Accepted::Exhausted(e) => {
-                    self.pause_accepting(&e);
+                    self.pause_accepting(Why::Kernel(e));
                     break;
                 }
                 Accepted::Broken(e) => {
@@ -678,14 +731,16 @@ impl<P: Poller> Reactor<P> {
     fn take_in(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
         match &self.setup.spread {
             Spread::Here => self.adopt(socket, listener, service, peer),
-            Spread::Loops(loops) => {
-                self.next_loop = (self.next_loop + 1) % loops.len();
-                loops[self.next_loop].send(Command::Adopt {
+            Spread::Loops(_) => {
+                self.waiting.push_back(Command::Adopt {
                     socket,
                     listener,
                     service,
                     peer,
                 });
+                if !self.hand_over() {
+                    self.pause_accepting(Why::Behind);
+                }
             }
             Spread::Threads(spawner) => {
                 let command = Command::Adopt {
@@ -696,10 +751,23 @@ impl<P: Poller> Reactor<P> {
                 };
                 if let Err(e) = spawner.spawn(command, &self.waker) {
                     self.core.refuse_accepted(Refusal::NoThread, &peer);
-                    self.pause_accepting(&e);
+                    self.pause_accepting(Why::Kernel(e));
                 }
             }
         }
+    }
+
+    /// Hands what waits to the loops; false if they have no room for it.
+    fn hand_over(&mut self) -> bool {
+        let Spread::Loops(loops) = &self.setup.spread else {
+            return true;
+        };
+        accept::hand_over(
+            &mut self.core,
+            &mut self.waiting,
+            loops,
+            &mut self.next_loop,
+        )
     }
 
     fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
@@ -718,8 +786,8 @@ impl<P: Poller> Reactor<P> {
         self.core.settle(&mut self.io, index);
     }
 
-    fn pause_accepting(&mut self, e: &io::Error) {
-        if self.accept_pause.begin(&self.core.env, e) {
+    fn pause_accepting(&mut self, why: Why) {
+        if self.accept_pause.begin(&self.core.env, &why) {
             for listener in &self.setup.listeners {
                 self.io.poller.remove_listener(listener.socket.as_fd());
             }
@@ -730,6 +798,9 @@ impl<P: Poller> Reactor<P> {
     fn resume_accepting(&mut self) {
         if !self.accept_pause.ended(&self.core.env, self.io.closed_some) {
             return;
+        }
+        if !self.hand_over() {
+            return self.accept_pause.go_on(&self.core.env);
         }
         for (i, listener) in self.setup.listeners.iter().enumerate() {
             let added = self
@@ -764,8 +835,9 @@ impl<P: Poller> Reactor<P> {
             Spread::Threads(spawner) => spawner.live() > 0,
             _ => false,
         };
+        let handed_over = over || stop == Stop::Now || self.waiting.is_empty();
         // A connection handed over just before the stop waits among the commands.
-        self.core.is_empty() && !spread_live && !self.waker.is_pending()
+        !spread_live && handed_over && self.core.is_done()
     }
 
     fn stop_spread(&mut self, how: Stop) {
@@ -787,7 +859,9 @@ impl<P: Poller> Reactor<P> {
         for Listener { socket, .. } in self.setup.listeners.drain(..) {
             self.io.poller.remove_listener(socket.as_fd());
         }
-        self.accept_pause = accept::Pause::default();
+        if self.waiting.is_empty() {
+            self.accept_pause.end();
+        }
         // The acceptor has ended before, but what it sent may have come after the last look.
         self.obey();
         self.core.begin_drain(&mut self.io);

@@ -6,13 +6,33 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::core::Plan;
+use crate::core::{Core, Plan};
 use crate::engine::{self, Engine, LoopSetup, Spread};
 use crate::hosted::Offered;
 use crate::peer::Peer;
 use crate::protocol::{Cx, Next, Protocol, Service};
+use crate::random::Rng;
+use crate::time::Clock;
 use crate::waker::{Command, Stop, Waker};
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
+
+/// The core of a loop without services.
+pub(super) fn core() -> Core {
+    let plan = Plan {
+        refusals: Arc::default(),
+        factories: Vec::new(),
+        chunk: 4 << 10,
+        buffers: 1,
+    };
+    let waker = Arc::new(Waker::new());
+    Core::new(
+        &plan,
+        waker,
+        Arc::default(),
+        Clock::System,
+        Rng::from_seed(1),
+    )
+}
 
 struct Echo;
 
@@ -73,21 +93,23 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
             busy_poll: Duration::ZERO,
             clock: Arc::default(),
             registry: Arc::default(),
+            inbox: 64,
             listeners: Vec::new(),
             spread: Spread::Here,
             cpu: None,
         };
         let waker = Arc::new(Waker::new());
         setup.clock.set(Duration::from_secs(10));
-        waker.send(Command::Adopt {
+        let adopt = Command::Adopt {
             socket: socket.into(),
             listener: 0,
             service: 0,
             peer: peer.into(),
-        });
+        };
+        waker.send(adopt).unwrap();
         waker.stop(Stop::Graceful);
         let (ready, _readied) = mpsc::channel();
-        engine::run(engine, setup, waker, Arc::default(), &ready);
+        engine::run(engine, setup, waker, Arc::default(), &ready).unwrap();
         let mut back = String::new();
         client.read_to_string(&mut back).unwrap();
         assert_eq!(back, "hello", "on {engine}");

@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::counters::LoopCounters;
-use crate::engine::LoopSetup;
 use crate::engine::poll::Poll;
 use crate::engine::ready::Reactor;
+use crate::engine::{Life, LoopSetup};
 use crate::sync::lock;
 use crate::waker::{Command, Stop, Waker};
 
@@ -56,20 +55,22 @@ impl Spawner {
     }
 
     /// Starts a thread that carries out `command` and lives until its connections are gone. It
-    /// wakes `acceptor` when it ends.
+    /// wakes `acceptor` when it ends, and leaves it what was asked too late.
     pub(crate) fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()> {
         let number = self.0.next.fetch_add(1, Relaxed);
         let mut setup = self.0.setup.clone();
         if !self.0.cpus.is_empty() {
             setup.cpu = Some(self.0.cpus[number as usize % self.0.cpus.len()]);
         }
-        let stop = self.0.stop.clone()?;
+        let stop = match &self.0.stop {
+            Ok(stop) => stop.clone(),
+            Err(kind) => return Err((*kind).into()),
+        };
         // Loop 0 is the acceptor.
-        let waker = Arc::new(Waker::of_loop(
-            u32::try_from(number + 1).unwrap_or(u32::MAX),
-        ));
-        let counters = Arc::new(LoopCounters::default());
-        waker.send(command);
+        let loop_number = u32::try_from(number + 1).unwrap_or(u32::MAX);
+        let waker = Arc::new(Waker::of_loop(loop_number).bounded(setup.inbox));
+        // A new inbox has room.
+        let _ = waker.send(command);
         {
             let mut live = lock(&self.0.live);
             waker.stop(live.stopping);
@@ -79,27 +80,10 @@ impl Spawner {
         let spawned = std::thread::Builder::new()
             .name(format!("tidewire-{number}"))
             .stack_size(STACK)
-            .spawn(move || {
-                lock(&setup.registry).add(counters.clone());
-                let registry = setup.registry.clone();
-                let ended = Ended {
-                    inner,
-                    number,
-                    acceptor,
-                };
-                setup.pin();
-                match Reactor::new(Poll::new(stop), setup, waker, counters.clone()) {
-                    Ok(mut reactor) => reactor.run_until_empty(),
-                    Err(e) => tracing::error!(error = %e, "cannot set up a connection's thread"),
-                }
-                lock(&registry).retire(&counters);
-                drop(ended);
-            });
-        if let Err(e) = spawned {
+            .spawn(move || carry(inner, number, setup, stop, waker, acceptor));
+        spawned.map(drop).inspect_err(|_| {
             lock(&self.0.live).wakers.remove(&number);
-            return Err(e);
-        }
-        Ok(())
+        })
     }
 
     pub(crate) fn stop(&self, how: Stop) {
@@ -117,6 +101,35 @@ impl Spawner {
 
     pub(crate) fn live(&self) -> usize {
         lock(&self.0.live).wakers.len()
+    }
+}
+
+/// The life of a connection's thread.
+fn carry(
+    inner: Arc<Inner>,
+    number: u64,
+    setup: LoopSetup,
+    stop: Arc<OwnedFd>,
+    waker: Arc<Waker>,
+    acceptor: Arc<Waker>,
+) {
+    // Dropped last, when the counters are where they stay.
+    let _ended = Ended {
+        inner,
+        number,
+        acceptor: acceptor.clone(),
+    };
+    let life = Life {
+        registry: setup.registry.clone(),
+        counters: Arc::default(),
+        waker: waker.clone(),
+        heir: Some(acceptor.clone()),
+    };
+    lock(&setup.registry).add(life.counters.clone());
+    setup.pin();
+    match Reactor::new(Poll::new(stop), setup, waker, life.counters.clone()) {
+        Ok(mut reactor) => reactor.run_until_empty(&acceptor),
+        Err(e) => tracing::error!(error = %e, "cannot set up a connection's thread"),
     }
 }
 

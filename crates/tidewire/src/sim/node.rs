@@ -415,7 +415,7 @@ impl Node {
             if deadline <= core.env.now {
                 core.cut_all(&mut io);
             }
-            if core.is_empty() {
+            if core.is_done() {
                 self.stage = Stage::Stopped;
             }
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::core::{Core, Plan};
 use crate::counters::{Counters, LoopCounters};
-use crate::dial::Dial;
+use crate::dial::{Dial, NotDialled};
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::hosted::Offered;
 use crate::limits::Limits;
@@ -240,11 +240,17 @@ impl Sim {
     }
 
     /// Makes an outgoing connection of `service`.
+    ///
+    /// # Panics
+    /// If more dials wait for a loop than a [`Builder`](crate::Builder) lets them by default.
     pub fn dial<S: Service>(&mut self, service: SimService<S>, dial: Dial) {
-        self.node(service.at).waker().send(Command::Dial {
+        let command = Command::Dial {
             service: service.index,
             dial,
-        });
+        };
+        let sent = self.node(service.at).waker().send(command);
+        sent.map_err(NotDialled::from_unsent)
+            .expect("room for a dial");
     }
 
     /// The service's state on its loop.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -15,12 +16,17 @@ use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::Setup;
 use crate::probe::{Context, Probes, Role};
+use crate::process::eventually;
 use crate::record::Record;
 use crate::roles::{Echo, Receives, Rng, echo};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
+        case!(
+            acceptor_waits_for_loops_that_are_behind,
+            on = |v| v.placement == tidewire::Placement::Acceptor
+        ),
         case!(service_refuses),
         case!(connection_limit_refuses_and_recovers),
         case!(several_services_and_listeners),
@@ -353,4 +359,49 @@ fn busy_polling_serves_and_counts(v: Variant) {
     server.record.why_closed(0);
     let counters = server.stop();
     assert!(counters.busy_poll_hits > 0, "{counters}");
+}
+
+/// More connections than fit the loops' inboxes: the acceptor keeps what it has, takes no more, and
+/// goes on when there is room.
+fn acceptor_waits_for_loops_that_are_behind(v: Variant) {
+    /// Keeps its loop busy until the gate is open, then echoes.
+    struct Gated(Arc<AtomicU64>);
+    const OPEN: u64 = 1000;
+    impl Role for Gated {
+        fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+            self.0.fetch_add(1, SeqCst);
+            while self.0.load(SeqCst) < OPEN {
+                std::thread::yield_now();
+            }
+            echo(input, cx)
+        }
+    }
+    let gate = Arc::<AtomicU64>::default();
+    let theirs = gate.clone();
+    let server = Setup::on(v)
+        .tune(|b| {
+            b.inbox(2);
+        })
+        .start(move || Gated(theirs.clone()));
+    let mut clients = Vec::new();
+    for i in 1..=v.loops as u64 {
+        let mut client = server.connect();
+        client.send(b"x");
+        clients.push(client);
+        eventually("a busy loop", || gate.load(SeqCst) == i);
+    }
+    for _ in 0..100 {
+        let mut client = server.connect();
+        client.send(b"x");
+        clients.push(client);
+    }
+    server.until("a pause", |c| c.accept_pauses > 0);
+    gate.store(OPEN, SeqCst);
+    for client in &mut clients {
+        client.expect(b"x");
+    }
+    drop(clients);
+    server.until("all ends", |c| c.closed_total() == 100 + v.loops as u64);
+    let counters = server.stop();
+    assert_eq!(counters.accepted, 100 + v.loops as u64);
 }

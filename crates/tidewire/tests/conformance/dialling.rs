@@ -231,7 +231,8 @@ fn dial_through_a_loop_handle(v: Variant) {
     server.record.handle(0);
     let loops = server.record.lock().loops.clone();
     for (i, at) in loops.iter().enumerate() {
-        at.dial(Dial::to(addr).token(i as u64));
+        let dialled = at.dial(Dial::to(addr).token(i as u64));
+        dialled.expect("room for a dial");
         let mut peer = accept(&listener);
         peer.send(b"x");
         peer.expect(b"x");
@@ -243,8 +244,13 @@ fn dial_through_a_loop_handle(v: Variant) {
 fn dialled_connection_refused_by_the_service(v: Variant) {
     let server = Setup::on(v).start_with(|_| Err(Refusal::ByService("not today")));
     let (listener, addr) = listener();
-    server.dial(Dial::to(addr));
+    server.dial(Dial::to(addr).token(6));
     accept(&listener).expect_reset();
+    server
+        .record
+        .until("the last word", |r| !r.dials_failed.is_empty());
+    let (token, error) = server.record.lock().dials_failed[0].clone();
+    assert!(token == 6 && error.contains("not today"), "{error}");
     server.until("the refusal", |c| {
         c.refused_for(Refusal::ByService("")) == 1
     });

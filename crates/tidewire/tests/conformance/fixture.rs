@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::{
-    Builder, Conns, Counters, Dial, Limits, Listen, Peer, Refusal, Running, ServiceId, TcpOptions,
+    Builder, Conns, Counters, Dial, Limits, Listen, NotDialled, Peer, Refusal, Running, ServiceId,
+    TcpOptions,
 };
 
 use crate::client::Client;
@@ -132,7 +133,12 @@ impl Server {
     }
 
     pub(crate) fn dial(&self, dial: Dial) {
-        self.running().dial(self.service, dial);
+        let dialled = self.running().dial(self.service, dial);
+        dialled.expect("room for a dial");
+    }
+
+    pub(crate) fn try_dial(&self, dial: Dial) -> Result<(), NotDialled> {
+        self.running().dial(self.service, dial)
     }
 
     /// Waits until a counter is as wanted.

@@ -26,12 +26,14 @@ mod half_close;
 mod held;
 mod idle;
 mod layers;
+mod leftovers;
 mod lifecycle;
 mod options;
 mod panics;
 mod partners;
 mod quiet;
 mod reach;
+mod redial;
 mod scarce;
 mod stopping;
 mod timers;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         panics::cases(),
         stopping::cases(),
         dialling::cases(),
+        redial::cases(),
         accepting::cases(),
         transfer::cases(),
         unix::cases(),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         options::cases(),
         partners::cases(),
         idle::cases(),
+        leftovers::cases(),
     ]
     .into_iter()
     .flatten()

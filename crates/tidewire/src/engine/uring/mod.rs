@@ -60,15 +60,24 @@ const SMALL_FOR_EACH: usize = 8;
 const FIRST: (usize, usize) = (64, 8);
 
 /// Runs one loop on the calling thread until it is stopped. Says through `ready` when it is set up,
-/// or why it cannot be.
+/// or why it cannot be; what goes wrong later is the result.
 pub(crate) fn run(
     setup: LoopSetup,
     waker: Arc<Waker>,
     counters: Arc<LoopCounters>,
     ready: &Sender<io::Result<()>>,
-) {
-    if let Err(e) = run_with(Sizes::default(), setup, waker, counters, ready) {
-        let _ = ready.send(Err(e));
+) -> io::Result<()> {
+    let mut set_up = false;
+    let ran = run_with(Sizes::default(), setup, waker, counters, || {
+        set_up = true;
+        let _ = ready.send(Ok(()));
+    });
+    match ran {
+        Err(e) if !set_up => {
+            let _ = ready.send(Err(e));
+            Ok(())
+        }
+        ran => ran,
     }
 }
 
@@ -77,14 +86,14 @@ fn run_with(
     setup: LoopSetup,
     waker: Arc<Waker>,
     counters: Arc<LoopCounters>,
-    ready: &Sender<io::Result<()>>,
+    ready: impl FnOnce(),
 ) -> io::Result<()> {
     let mut ring = ring::build(sizes)?;
     let ring = Ring::new(&mut ring, counters.clone());
     let core = setup.core(waker.clone(), counters);
     let io = sockets(ring, &core, &setup)?;
     let mut reactor = Reactor::new(core, io, setup, waker)?;
-    let _ = ready.send(Ok(()));
+    ready();
     let ran = catch_unwind(AssertUnwindSafe(|| reactor.run()));
     // Also if there is a mistake in the loop: what the kernel still uses must not be freed.
     let (core, io) = reactor.finish();

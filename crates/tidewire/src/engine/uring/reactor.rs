@@ -1,5 +1,6 @@
 //! The loop: enter the ring, deal with what completed, settle, again.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::endpoint::Endpoint;
-use crate::engine::accept::{self, Accepted};
+use crate::engine::accept::{self, Accepted, Why};
 use crate::engine::busy::BusyPoll;
 use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
@@ -41,6 +42,8 @@ pub(super) struct Reactor<'r> {
     pub(super) accepting: Vec<Accepting>,
     pub(super) accept_pause: accept::Pause,
     next_loop: usize,
+    /// Accepted, and waiting for a loop to have room for them.
+    pub(super) waiting: VecDeque<Command>,
     /// Being worked on.
     batch: Vec<Completion>,
 }
@@ -79,6 +82,7 @@ impl<'r> Reactor<'r> {
             accepting: vec![Accepting::No; setup.listeners.len()],
             accept_pause: accept::Pause::default(),
             next_loop: 0,
+            waiting: VecDeque::new(),
             batch: Vec::new(),
             waker,
             setup,
@@ -204,7 +208,7 @@ impl<'r> Reactor<'r> {
     fn watch_waker(&mut self) -> io::Result<()> {
         let token = Token::of_loop(Kind::Wake, 0);
         let fd = self.waker.descriptor()?;
-        self.io.ring.poll(fd, libc::POLLIN, true, token);
+        self.io.ring.poll(fd.as_fd(), libc::POLLIN, true, token);
         Ok(())
     }
 
@@ -222,6 +226,11 @@ impl<'r> Reactor<'r> {
     /// Mail and commands.
     fn obey(&mut self) {
         self.core.take_mail();
+        self.core
+            .env
+            .counters
+            .dials_refused
+            .add(self.waker.take_refused());
         for command in self.waker.commands() {
             match command {
                 Command::Adopt {
@@ -274,22 +283,28 @@ impl<'r> Reactor<'r> {
             // SAFETY: the accept has just made this descriptor, and reports it this once.
             let socket = unsafe { OwnedFd::from_raw_fd(done.result) };
             let peer = peer_of(&socket);
+            self.accept_pause.succeeded();
             self.take_in(which, socket, peer);
         } else if !done.is(rustix::io::Errno::CANCELED) {
             match accept::classify(done.error()) {
-                Accepted::Exhausted(e) => self.pause_accepting(&e),
+                Accepted::Exhausted(e) => self.pause_accepting(Why::Kernel(e)),
                 // Listeners are non-blocking, which the kernels that the probe lets through do not
                 // mind. In case one does after all, it must not be asked for ever.
-                Accepted::None => self.pause_accepting(&done.error()),
+                Accepted::None => self.pause_accepting(Why::Kernel(done.error())),
                 Accepted::Broken(e) => {
                     let number = self.setup.listeners[which].number;
                     tracing::error!(error = %e, number, "a listener is broken; it is left");
                     self.accepting[which] = Accepting::Broken;
                 }
-                Accepted::Gone | Accepted::Connection(..) => {}
+                Accepted::Gone(e) => {
+                    if self.accept_pause.too_many_failed() {
+                        self.pause_accepting(Why::Kernel(e));
+                    }
+                }
+                Accepted::Connection(..) => {}
             }
         }
-        if !self.accept_pause.is_on() && !self.core.draining() {
+        if !self.accept_pause.is_on() && !self.core.draining() && self.waiting.is_empty() {
             self.accept_all();
         }
     }
@@ -301,17 +316,32 @@ impl<'r> Reactor<'r> {
         };
         match &self.setup.spread {
             Spread::Here => self.adopt(socket, listener, service, peer),
-            Spread::Loops(loops) => {
-                self.next_loop = (self.next_loop + 1) % loops.len();
-                loops[self.next_loop].send(Command::Adopt {
+            Spread::Loops(_) => {
+                self.waiting.push_back(Command::Adopt {
                     socket,
                     listener,
                     service,
                     peer,
                 });
+                if !self.hand_over() {
+                    self.pause_accepting(Why::Behind);
+                }
             }
             Spread::Threads(_) => unreachable!("the threads engine accepts by readiness"),
         }
+    }
+
+    /// Hands what waits to the loops; false if they have no room for it.
+    pub(super) fn hand_over(&mut self) -> bool {
+        let Spread::Loops(loops) = &self.setup.spread else {
+            return true;
+        };
+        accept::hand_over(
+            &mut self.core,
+            &mut self.waiting,
+            loops,
+            &mut self.next_loop,
+        )
     }
 
     fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
@@ -327,8 +357,8 @@ impl<'r> Reactor<'r> {
         self.core.settle(&mut self.io, index);
     }
 
-    fn pause_accepting(&mut self, e: &io::Error) {
-        if self.accept_pause.begin(&self.core.env, e) {
+    fn pause_accepting(&mut self, why: Why) {
+        if self.accept_pause.begin(&self.core.env, &why) {
             self.end_accepting();
         }
         self.io.closed_some = false;
@@ -337,6 +367,9 @@ impl<'r> Reactor<'r> {
     fn resume_accepting(&mut self) {
         if !self.accept_pause.ended(&self.core.env, self.io.closed_some) {
             return;
+        }
+        if !self.hand_over() {
+            return self.accept_pause.go_on(&self.core.env);
         }
         self.accept_all();
     }

@@ -18,8 +18,9 @@ impl Reactor<'_> {
         if stop == Stop::Now || over {
             self.core.cut_all(&mut self.io);
         }
+        let handed_over = over || stop == Stop::Now || self.waiting.is_empty();
         // A connection handed over just before the stop waits among the commands.
-        self.core.is_empty() && !self.waker.is_pending()
+        handed_over && self.core.is_done()
     }
 
     fn begin_drain(&mut self) {
@@ -43,7 +44,9 @@ impl Reactor<'_> {
         }
         self.setup.listeners.clear();
         self.accepting.clear();
-        self.accept_pause = accept::Pause::default();
+        if self.waiting.is_empty() {
+            self.accept_pause.end();
+        }
         // What has been received already is not in the kernel's hands any more.
         self.work_off();
         for index in 0..self.io.count() {
@@ -59,11 +62,17 @@ impl Reactor<'_> {
         loop {
             match accept::accept(&self.setup.listeners[which].socket) {
                 Accepted::Connection(socket, peer) => {
+                    self.accept_pause.succeeded();
                     if rustix::io::ioctl_fionbio(&socket, false).is_ok() {
                         self.take_in(which, socket, peer);
                     }
                 }
-                Accepted::Gone => {}
+                Accepted::Gone(e) => {
+                    if self.accept_pause.too_many_failed() {
+                        tracing::warn!(error = %e, "connections that waited to be accepted are lost");
+                        return;
+                    }
+                }
                 Accepted::None | Accepted::Broken(_) => return,
                 Accepted::Exhausted(e) => {
                     tracing::warn!(error = %e, "connections that waited to be accepted are lost");

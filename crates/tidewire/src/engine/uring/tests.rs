@@ -80,6 +80,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
         busy_poll: Duration::ZERO,
         clock: Arc::default(),
         registry: Arc::default(),
+        inbox: 64,
         listeners: vec![Listener {
             socket: Arc::new(listener.into()),
             service: 0,
@@ -93,8 +94,10 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let (ready, readied) = mpsc::channel();
     let clock = setup.clock.clone();
     let theirs = (waker.clone(), counters.clone());
-    let thread = std::thread::spawn(move || run_with(sizes, setup, theirs.0, theirs.1, &ready));
-    readied.recv().unwrap().unwrap();
+    let thread = std::thread::spawn(move || {
+        run_with(sizes, setup, theirs.0, theirs.1, || ready.send(()).unwrap())
+    });
+    readied.recv().unwrap();
     Some(Server {
         addr,
         waker,

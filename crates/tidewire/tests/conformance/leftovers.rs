@@ -1,0 +1,99 @@
+//! What loops leave behind: no descriptors, no counters that nobody adds up, no silence.
+
+use std::time::Duration;
+
+use tidewire::{
+    Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Running, Service, Stopper,
+};
+
+use crate::case::{Case, case};
+use crate::client::Client;
+use crate::fixture::Setup;
+use crate::process::{descriptors, eventually};
+use crate::record::ON_PURPOSE;
+use crate::roles::Echo;
+use crate::variant::Variant;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case!(handles_do_not_keep_descriptors, alone),
+        case!(
+            loops_that_cannot_be_set_up_are_counted,
+            on = Variant::is_threads
+        ),
+        case!(a_stop_is_waited_for),
+    ]
+}
+
+fn handles_do_not_keep_descriptors(v: Variant) {
+    let before = descriptors();
+    let server = Setup::on(v).reachable().start(|| Echo);
+    let running = descriptors();
+    for _ in 0..200 {
+        let mut client = server.connect();
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    server.record.until("all ends", |r| r.closed() == 200);
+    eventually("the connections' descriptors", || descriptors() == running);
+    let (running, record) = server.into_parts();
+    running.stop(Duration::from_secs(10));
+    eventually("the loops' descriptors", || descriptors() == before);
+    assert!(
+        !record.lock().loops.is_empty(),
+        "handles are kept all the time"
+    );
+}
+
+/// Panics wherever it is asked for the state of a loop.
+struct Unborn;
+
+struct Never;
+
+impl Protocol for Never {
+    type Local = ();
+    type Message = ();
+    fn received(&mut self, _: &mut Input<'_>, _: &mut Cx<'_, Never>) -> Next {
+        Next::More
+    }
+}
+
+impl Service for Unborn {
+    type Conn = Never;
+    fn on_loop(&self, _: LoopHandle<()>) {
+        panic!("{ON_PURPOSE}");
+    }
+    fn accept(&self, _: &Peer, (): &mut ()) -> Result<Never, Refusal> {
+        Ok(Never)
+    }
+}
+
+/// The threads engine makes a loop for each connection, when it comes.
+fn loops_that_cannot_be_set_up_are_counted(v: Variant) {
+    let mut builder = v.builder();
+    let service = builder.service(Unborn);
+    builder.listen(service, Listen::at(([127, 0, 0, 1], 0)));
+    let server = builder.start().expect("it starts");
+    for _ in 0..20 {
+        Client::connect_to_be_reset(server.addrs()[0].tcp().expect("TCP"));
+    }
+    let refused = |server: &Running| server.counters().refused_for(Refusal::Panicked);
+    eventually("all refused", || refused(&server) == 20);
+    let counters = server.stop(Duration::from_secs(10));
+    assert_eq!((counters.accepted, counters.open), (20, 0));
+}
+
+fn a_stop_is_waited_for(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let (running, _record) = server.into_parts();
+    let (waiter, stopper): (_, Stopper) = (running.waiter(), running.stopper());
+    assert_eq!(waiter.wait_for(Duration::ZERO), None);
+    let waits = std::thread::spawn(move || running.wait());
+    stopper.stop_now();
+    assert_eq!(waits.join().expect("no panic"), Ok(()));
+    assert_eq!(waiter.wait(), Ok(()));
+    client.expect_reset();
+}
