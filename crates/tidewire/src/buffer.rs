@@ -257,6 +257,15 @@ impl<'a> Lent<'a> {
 ///
 /// Large pieces share the receive buffer, small ones are copies; both read like a slice. A chunk
 /// stays on its loop's thread.
+///
+/// ```
+/// use tidewire::Input;
+///
+/// let mut input = Input::new(b"head, tail");
+/// let head = input.take(4);
+/// assert_eq!(&head[..], b"head");
+/// assert_eq!(input.bytes(), b", tail");
+/// ```
 pub struct Chunk(Piece);
 
 enum Piece {

@@ -5,6 +5,18 @@ use std::io;
 
 /// Why a connection was closed. Given to [`Protocol::closed`](crate::Protocol::closed) exactly once
 /// and counted by reason.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Closed, Limits, on_input, sim::chunking::Feed};
+///
+/// let limits = Limits { idle: Some(Duration::from_secs(1)), ..Limits::default() };
+/// let echo = on_input(|input, link| link.forward_all(input));
+/// // The peer says something, and then nothing more.
+/// let got = Feed::new(b"hello").limits(limits).half_close(false).after(Duration::from_secs(5)).run(echo);
+/// assert_eq!(got.closed, Some(Closed::Idle));
+/// assert_eq!(Closed::Idle.name(), "idle");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closed {
@@ -109,6 +121,31 @@ impl fmt::Display for Closed {
 }
 
 /// Why an accepted connection was turned away before it was opened. The peer sees a reset.
+///
+/// ```
+/// use tidewire::{LoopHandle, OnInputConn, Peer, Refusal, Service};
+/// # struct Conn;
+/// # impl tidewire::Protocol for Conn { type Local = (); type Message = ();
+/// #   fn received(&mut self, i: &mut tidewire::Input<'_>, _: &mut tidewire::Cx<'_, Self>) -> tidewire::Next {
+/// #     i.consume(i.len()); tidewire::Next::More } }
+///
+/// /// Serves this host only.
+/// struct Private;
+///
+/// impl Service for Private {
+///     type Conn = Conn;
+///
+///     fn on_loop(&self, _: LoopHandle<()>) {}
+///
+///     fn accept(&self, from: &Peer, _: &mut ()) -> Result<Conn, Refusal> {
+///         if from.is_local() { Ok(Conn) } else { Err(Refusal::Protected) }
+///     }
+/// }
+///
+/// // On the simulated network, others are on other hosts.
+/// let got = tidewire::sim::chunking::collect(Private, b"hello", &[], true);
+/// assert_eq!(got.closed, None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -6,6 +6,15 @@ use crate::buffer::{Chunk, Lent};
 /// slice: what was left unconsumed before, then what is new.
 ///
 /// What is not consumed when the call returns is carried to the next one.
+///
+/// ```
+/// use tidewire::Input;
+///
+/// let mut input = Input::new(b"one two");
+/// let word = &input.bytes()[..3];
+/// input.consume(4);
+/// assert_eq!((word, input.bytes()), (&b"one"[..], &b"two"[..]));
+/// ```
 pub struct Input<'a> {
     bytes: &'a [u8],
     consumed: usize,

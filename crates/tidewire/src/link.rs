@@ -18,6 +18,37 @@ use crate::time::Instant;
 ///
 /// After [`finish`](Link::finish) every other call but [`abort`](Link::abort) is without effect, after
 /// `abort` every one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Cx, Input, Next, Protocol, service_fn};
+///
+/// /// Says goodbye to those who are silent for a second.
+/// struct Impatient;
+///
+/// impl Protocol for Impatient {
+///     type Local = ();
+///     type Message = ();
+///
+///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+///         cx.link.set_timer_after(Duration::from_secs(1));
+///     }
+///
+///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+///         cx.link.set_timer_after(Duration::from_secs(1)); // only stored: cheap for every batch
+///         cx.link.forward_all(input)
+///     }
+///
+///     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+///         cx.link.write(b"goodbye\n");
+///         cx.link.finish_because("silent for a second");
+///     }
+/// }
+///
+/// use tidewire::sim::chunking::Feed;
+/// let got = Feed::new(b"hello\n").half_close(false).after(Duration::from_secs(5)).run(service_fn(|_| Impatient));
+/// assert_eq!(got.output, b"hello\ngoodbye\n");
+/// ```
 pub struct Link<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) env: &'a mut Env,

@@ -13,6 +13,13 @@ use crate::socket_file::SocketFile;
 /// Socket options. They are set on the listener, from which Linux hands them to accepted sockets,
 /// and on dialled sockets before they connect. Unix sockets have a backlog and buffers; the others
 /// are TCP's, and left out there.
+///
+/// ```
+/// use tidewire::{Listen, TcpOptions};
+///
+/// let patient = TcpOptions { backlog: 128, congestion: Some("cubic".into()), ..TcpOptions::default() };
+/// let listen = Listen::at("127.0.0.1:0").options(patient);
+/// ```
 #[derive(Clone, Debug)]
 pub struct TcpOptions {
     /// Send small segments at once (`TCP_NODELAY`). Default true: replies are gathered already.

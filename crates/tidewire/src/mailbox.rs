@@ -109,6 +109,47 @@ impl<M> Mail<M> {
 }
 
 /// Reaches one connection from any thread. Cheap to clone; outlives the connection harmlessly.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tidewire::{Builder, Cx, EngineChoice, Handle, Input, Next, Protocol, service_fn};
+///
+/// /// Gives away a handle on itself, and says what comes through it.
+/// struct Reachable(mpsc::Sender<Handle<String>>);
+///
+/// impl Protocol for Reachable {
+///     type Local = ();
+///     type Message = String;
+///
+///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+///         let _ = self.0.send(cx.handle());
+///     }
+///
+///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+///         input.consume(input.len());
+///         Next::More
+///     }
+///
+///     fn posted(&mut self, message: String, cx: &mut Cx<'_, Self>) {
+///         cx.link.write(message.as_bytes());
+///         cx.link.finish();
+///     }
+/// }
+///
+/// use std::io::Read;
+/// let (sender, handles) = mpsc::channel();
+/// let running = Builder::new()
+///     .engine(EngineChoice::Epoll)
+///     .serve("127.0.0.1:0", service_fn(move |_| Reachable(sender.clone())))
+///     .start()?;
+/// let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
+/// // From this thread, which is none of the loops.
+/// handles.recv()?.try_post("hello".to_string()).expect("there is room");
+/// let mut said = String::new();
+/// client.read_to_string(&mut said)?;
+/// assert_eq!(said, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Handle<M> {
     id: ConnId,
     mail: Arc<Mail<M>>,
@@ -130,6 +171,18 @@ impl<M> fmt::Debug for Handle<M> {
 }
 
 /// Too many posts wait already; the message comes back.
+///
+/// ```
+/// use tidewire::{Full, Handle};
+///
+/// /// The message is not lost: the caller decides.
+/// fn offer(to: &Handle<String>, message: String) -> Option<String> {
+///     match to.try_post(message) {
+///         Ok(()) => None,
+///         Err(Full(message)) => Some(message),
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("too many messages wait for this loop")]
 pub struct Full<M>(pub M);
@@ -198,6 +251,17 @@ impl<M> Handle<M> {
 }
 
 /// A place in a mailbox, taken before it is needed. Dropping it gives the place back.
+///
+/// ```
+/// use tidewire::{Full, Handle};
+///
+/// /// Has work done elsewhere; its answer cannot be refused, because its place is taken first.
+/// fn compute(to: &Handle<u64>, n: u64) -> Result<(), Full<()>> {
+///     let permit = to.reserve()?;
+///     std::thread::spawn(move || permit.post((1..=n).product()));
+///     Ok(())
+/// }
+/// ```
 pub struct Permit<M> {
     handle: Option<Handle<M>>,
 }
@@ -230,6 +294,24 @@ impl<M> Drop for Permit<M> {
 }
 
 /// Reaches one service on one loop from any thread. Cheap to clone.
+///
+/// ```
+/// use std::sync::Mutex;
+/// use tidewire::LoopHandle;
+///
+/// /// What a service keeps to reach all of its loops.
+/// #[derive(Default)]
+/// struct Loops(Mutex<Vec<LoopHandle<()>>>);
+///
+/// impl Loops {
+///     /// Has `Service::woken` called on each, once however often this is called meanwhile.
+///     fn signal(&self) {
+///         for each in self.0.lock().unwrap().iter() {
+///             each.signal();
+///         }
+///     }
+/// }
+/// ```
 pub struct LoopHandle<M> {
     pub(crate) mail: Arc<Mail<M>>,
 }

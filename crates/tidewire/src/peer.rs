@@ -32,6 +32,13 @@ pub struct Peer {
 }
 
 /// How a connection came about.
+///
+/// ```
+/// use tidewire::{Origin, Peer};
+///
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Dialled(7));
+/// assert!(matches!(peer.origin, Origin::Dialled(token) if token == 7));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Accepted by the listener of this number, in the order of the builder's `listen` calls.
@@ -42,6 +49,13 @@ pub enum Origin {
 
 /// What is known of a peer beyond where it comes from: from the kernel, or from its first bytes as
 /// a layer read them. Shared by all who look at it.
+///
+/// ```
+/// use tidewire::{Identity, Origin, Peer};
+///
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Accepted(0));
+/// assert_eq!(*peer.identity(), Identity::default()); // nothing is known of it
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {

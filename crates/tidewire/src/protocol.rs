@@ -126,6 +126,23 @@ pub trait Protocol: Sized + 'static {
 }
 
 /// When `received` wants to be called again.
+///
+/// ```
+/// use tidewire::{Next, on_input, sim::chunking::collect};
+///
+/// // Answers each four bytes with a dot.
+/// let dots = on_input(|input, link| loop {
+///     if link.full() {
+///         return Next::AfterDrain;
+///     }
+///     if input.len() < 4 {
+///         return if input.is_empty() { Next::More } else { Next::AtLeast(4) };
+///     }
+///     input.consume(4);
+///     link.write(b".");
+/// });
+/// assert_eq!(collect(dots, b"abcdefghij", &[1, 2, 3], true).output, b"..");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// When anything new has come.
@@ -140,6 +157,22 @@ pub enum Next {
 }
 
 /// What a callback is given.
+///
+/// ```
+/// use tidewire::{Cx, Input, Next, Protocol};
+///
+/// struct Counted;
+///
+/// impl Protocol for Counted {
+///     type Local = u64; // messages of all connections on the loop
+///     type Message = ();
+///
+///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+///         *cx.local += 1;
+///         cx.link.forward_all(input)
+///     }
+/// }
+/// ```
 pub struct Cx<'a, P: Protocol> {
     /// The connection's way out.
     pub link: Link<'a>,
@@ -233,9 +266,8 @@ impl<P: Protocol> Cx<'_, P> {
     /// # use tidewire::{Cx, Dial, Protocol};
     /// fn ask_upstream<P: Protocol>(cx: &mut Cx<'_, P>) {
     ///     let me = cx.link.id();
-    ///     let upstream = "127.0.0.1:7400".parse().unwrap();
     ///     // Its `accept` finds `me` in `Origin::Dialled`.
-    ///     cx.dial(Dial::to(upstream).token(me.to_bits()));
+    ///     cx.dial(Dial::to("127.0.0.1:7400").token(me.to_bits()));
     /// }
     /// ```
     pub fn dial(&mut self, dial: Dial) {
@@ -250,6 +282,46 @@ impl<P: Protocol> Cx<'_, P> {
 }
 
 /// Makes the connections of one kind. Settings and state shared by all loops live in `self`.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use tidewire::{Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+///
+/// /// Tells each client the how-manieth it is. State that all loops share is in the service.
+/// #[derive(Default)]
+/// struct Door {
+///     count: AtomicU64,
+/// }
+///
+/// struct Visitor(u64);
+///
+/// impl Service for Door {
+///     type Conn = Visitor;
+///
+///     fn on_loop(&self, _: LoopHandle<()>) {}
+///
+///     fn accept(&self, _: &Peer, _: &mut ()) -> Result<Visitor, Refusal> {
+///         Ok(Visitor(self.count.fetch_add(1, Relaxed) + 1))
+///     }
+/// }
+///
+/// impl Protocol for Visitor {
+///     type Local = ();
+///     type Message = ();
+///
+///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+///         cx.link.write(format!("you are number {}\n", self.0).as_bytes());
+///     }
+///
+///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+///         input.consume(input.len());
+///         Next::More
+///     }
+/// }
+///
+/// let got = tidewire::sim::chunking::collect(Door::default(), b"", &[], true);
+/// assert_eq!(got.output, b"you are number 1\n");
+/// ```
 pub trait Service: Send + Sync + 'static {
     /// One connection.
     type Conn: Protocol;

@@ -26,6 +26,18 @@ use crate::waker::{Command, INBOX, Stop, Unsent, Waker};
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
 /// ignores it.
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, Placement, on_input};
+///
+/// let running = Builder::new()
+///     .engine(EngineChoice::Epoll)
+///     .loops(2)
+///     .placement(Placement::Acceptor)
+///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+///     .start()?;
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// Each loop accepts for itself from a socket of its own (`SO_REUSEPORT`); the kernel spreads
@@ -37,6 +49,17 @@ pub enum Placement {
 }
 
 /// A service that a builder knows.
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, on_input};
+///
+/// let mut builder = Builder::new();
+/// let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+/// builder.listen(echo, "127.0.0.1:0");
+/// builder.listen(echo, "[::1]:0");
+/// # builder.engine(EngineChoice::Epoll);
+/// # let _ = builder.start();
+/// ```
 pub struct ServiceId<S> {
     index: u16,
     of: PhantomData<fn() -> S>,
@@ -55,6 +78,14 @@ impl<S> fmt::Debug for ServiceId<S> {
 }
 
 /// Why loops could not be started.
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, StartError, on_input};
+///
+/// let echo = || on_input(|input, link| link.forward_all(input));
+/// let error = Builder::new().serve("localhost:http", echo()).start().unwrap_err();
+/// assert!(matches!(error, StartError::Listen { .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -392,6 +423,20 @@ struct Thread {
 }
 
 /// Loops that run. Dropping it stops them at once.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, on_input};
+///
+/// let running = Builder::new()
+///     .engine(EngineChoice::Epoll)
+///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+///     .start()?;
+/// assert_eq!(running.counters().open, 0);
+/// let counters = running.stop(Duration::from_secs(1));
+/// assert_eq!(counters.accepted, 0);
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 pub struct Running {
     engine: Engine,
     reason: String,
@@ -646,6 +691,18 @@ impl Thread {
 }
 
 /// Ends loops at once, from any thread.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+/// let stopper = running.stopper();
+/// // Whoever has it may cut a stop short that takes too long.
+/// std::thread::spawn(move || stopper.stop_now());
+/// running.stop(Duration::from_secs(60));
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 #[derive(Clone)]
 pub struct Stopper {
     wakers: Vec<Arc<Waker>>,

@@ -16,6 +16,19 @@ use crate::time::Instant;
 
 /// Names a connection of a loop for as long as the loop lives: an index that is reused and a
 /// generation that is not (until 2^32 connections later).
+///
+/// ```
+/// use tidewire::on_input;
+/// use tidewire::sim::chunking::collect;
+///
+/// // The name fits a number, such as the token of a dial.
+/// let service = on_input(|input, link| {
+///     let name = link.id();
+///     assert_eq!(tidewire::ConnId::from_bits(name.to_bits()), name);
+///     link.forward_all(input)
+/// });
+/// assert_eq!(collect(service, b"x", &[], true).output, b"x");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     pub(crate) index: u32,

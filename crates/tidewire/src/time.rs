@@ -10,6 +10,16 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in monotonic time, in nanoseconds. Made only by an engine (or, in tests, by hand).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::Instant;
+///
+/// let start = Instant::from_nanos(5_000);
+/// let end = start + Duration::from_micros(1);
+/// assert_eq!(end - start, Duration::from_micros(1));
+/// assert_eq!(start - end, Duration::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

@@ -15,6 +15,34 @@ use crate::state::{ConnId, State};
 use crate::time::Instant;
 
 /// The open connections of one service on one loop.
+///
+/// ```
+/// use tidewire::{Conns, Cx, Input, Next, Protocol};
+///
+/// struct Guest;
+///
+/// impl Protocol for Guest {
+///     type Local = Vec<u8>;
+///     type Message = ();
+///
+///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+///         cx.local.extend_from_slice(input.bytes());
+///         input.consume(input.len());
+///         cx.wake_service(); // others are reached when this callback has returned
+///         Next::More
+///     }
+/// }
+///
+/// /// What a service's `woken` may do: hands to everybody what was said.
+/// fn hand_out(said: &mut Vec<u8>, all: &mut Conns<'_, Guest>) {
+///     let bytes = std::mem::take(said);
+///     all.each(said, |_, cx| {
+///         if !cx.link.full() {
+///             cx.link.write(&bytes);
+///         }
+///     });
+/// }
+/// ```
 pub struct Conns<'a, P: Protocol> {
     pub(crate) slots: Slots<'a, P>,
     pub(crate) states: &'a mut Slab<State>,

@@ -36,6 +36,14 @@ pub(crate) use life::Life;
 pub(crate) use threads::Spawner;
 
 /// The engine that runs the loops.
+///
+/// ```
+/// use tidewire::{Builder, Engine, EngineChoice};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+/// assert_eq!(running.engine(), Engine::Epoll);
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Engine {
     /// One thread for each connection, waiting in `poll`.
@@ -47,6 +55,15 @@ pub enum Engine {
 }
 
 /// The engine asked for.
+///
+/// ```
+/// use tidewire::EngineChoice;
+///
+/// let choice: EngineChoice = "uring".parse()?;
+/// assert_eq!(choice, EngineChoice::Uring);
+/// assert!("steam".parse::<EngineChoice>().is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
     /// [`Engine::Threads`].

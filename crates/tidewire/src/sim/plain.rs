@@ -7,6 +7,22 @@ use std::io::{self, IoSlice};
 use crate::sim::net::{End, Net, News, Notice, Read, Written};
 
 /// Where a plain peer's connection stands.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::sim::{Conditions, PlainState, Sim};
+///
+/// let mut sim = Sim::under(1, Conditions::calm());
+/// let echo = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+/// let peer = sim.plain(echo);
+/// sim.send(peer, b"hello");
+/// sim.run_for(Duration::from_secs(1));
+/// assert_eq!(sim.received(peer), b"hello");
+/// assert_eq!(sim.state(peer), PlainState::Open);
+/// sim.finish(peer);
+/// sim.run_for(Duration::from_secs(1));
+/// assert_eq!(sim.state(peer), PlainState::Ended);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainState {
     /// The handshake is under way.

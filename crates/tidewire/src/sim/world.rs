@@ -36,6 +36,18 @@ pub struct LoopId(usize);
 pub struct PlainId(usize);
 
 /// A service on a loop of a simulation.
+///
+/// ```
+/// use tidewire::sim::Sim;
+///
+/// let mut sim = Sim::new(7);
+/// let first = sim.add_loop();
+/// let echo = tidewire::on_input(|input, link| link.forward_all(input));
+/// let echo = sim.service(first, echo, Default::default());
+/// let at = sim.listen(echo);
+/// let peer = sim.plain(at);
+/// sim.send(peer, b"hello");
+/// ```
 pub struct SimService<S> {
     at: LoopId,
     index: u16,
@@ -63,6 +75,18 @@ impl<S> fmt::Debug for SimService<S> {
 }
 
 /// How a run ended.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::sim::{Outcome, Sim};
+///
+/// let mut sim = Sim::new(7);
+/// let echo = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+/// let peer = sim.plain(echo);
+/// sim.send(peer, b"hello");
+/// sim.finish(peer);
+/// assert_eq!(sim.run_until_idle(Duration::from_secs(60)), Outcome::Idle, "the seed was 7");
+/// ```
 #[must_use = "a run that did not come to rest is often a failure"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
