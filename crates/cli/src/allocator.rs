@@ -8,6 +8,11 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// Tells the key-value store, which counts memory, what an allocation really takes.
+pub(crate) fn announce() {
+    tidewire_kv::allocator::set(tidewire_kv::allocator::Allocator::Mimalloc);
+}
+
 /// Keeps this process from huge pages, for when it has thousands of threads: each allocates from
 /// pages of its own, most of which would stay empty.
 pub(crate) fn small_pages() {

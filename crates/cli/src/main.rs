@@ -50,6 +50,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::announce();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

@@ -26,36 +26,54 @@ impl Allocator {
         }
     }
 
-    /// Bytes of memory of the block that is given for `size` bytes; none for none.
+    /// Bytes of memory of the block that is given for `size` bytes at a multiple of `align`; none for
+    /// none.
     #[inline]
     #[must_use]
-    pub fn block(self, size: usize) -> usize {
+    pub fn block(self, size: usize, align: usize) -> usize {
         match self {
             _ if size == 0 => 0,
             Allocator::Glibc => ((size + 8 + 15) & !15).max(32),
-            Allocator::Mimalloc => mimalloc_block(size),
+            Allocator::Mimalloc => mimalloc_block(size, align),
         }
     }
 }
 
-/// The largest block of a class; longer ones are whole pages.
-const MIMALLOC_CLASSED: usize = 64 << 10;
-/// Bytes of a page of memory.
-const PAGE: usize = 4096;
+/// The longest size that is small: its class is aligned as it is.
+const MIMALLOC_SMALL: usize = 1024;
+/// The longest class of a power of two that is aligned as it is.
+const MIMALLOC_ALIGNED: usize = 4096;
+/// The largest block of a class; longer ones are whole slices, and one more for their header.
+const MIMALLOC_CLASSED: usize = 512 << 10;
+const MIMALLOC_SLICE: usize = 64 << 10;
 
 #[inline]
-fn mimalloc_block(size: usize) -> usize {
+fn mimalloc_block(size: usize, align: usize) -> usize {
     if size <= 8 {
         8
     } else if size <= 64 {
         (size + 15) & !15
     } else if size <= MIMALLOC_CLASSED {
-        // A quarter of the power of two below.
-        let step = 1 << ((size - 1).ilog2() - 2);
-        (size + step - 1) & !(step - 1)
+        let class = mimalloc_class(size);
+        let aligned = align == 1
+            || size <= MIMALLOC_SMALL
+            || (class <= MIMALLOC_ALIGNED && class.is_power_of_two());
+        if aligned {
+            class
+        } else {
+            // Room to align it, even where the block would have been.
+            mimalloc_class(size + align - 1)
+        }
     } else {
-        (size + PAGE - 1) & !(PAGE - 1)
+        (size.div_ceil(MIMALLOC_SLICE) + 1) * MIMALLOC_SLICE
     }
+}
+
+/// The class of a size above 64: four to a doubling.
+#[inline]
+fn mimalloc_class(size: usize) -> usize {
+    let step = 1 << ((size - 1).ilog2() - 2);
+    (size + step - 1) & !(step - 1)
 }
 
 /// The allocator of the process.
@@ -78,10 +96,16 @@ pub fn current() -> Allocator {
     }
 }
 
-/// [`Allocator::block`] of the process's allocator.
+/// Bytes of memory of a block of bytes from the process's allocator.
 #[inline]
 pub(crate) fn block(size: usize) -> usize {
-    current().block(size)
+    current().block(size, 1)
+}
+
+/// Bytes of memory of a block of `n` elements from the process's allocator.
+#[inline]
+pub(crate) fn block_of<T>(n: usize) -> usize {
+    current().block(n * size_of::<T>(), align_of::<T>())
 }
 
 #[cfg(test)]
@@ -91,15 +115,22 @@ mod tests {
     #[test]
     fn blocks_of_both() {
         let sizes = [
-            0, 1, 8, 9, 24, 25, 40, 64, 65, 96, 97, 1056, 4096, 4097, 65_537,
+            0, 1, 8, 9, 24, 25, 40, 64, 65, 96, 97, 1056, 4096, 4097, 65_537, 600_000,
         ];
         let glibc = [
-            0, 32, 32, 32, 32, 48, 48, 80, 80, 112, 112, 1072, 4112, 4112, 65_552,
+            0, 32, 32, 32, 32, 48, 48, 80, 80, 112, 112, 1072, 4112, 4112, 65_552, 600_016,
         ];
         let mimalloc = [
-            0, 8, 8, 16, 32, 32, 48, 64, 80, 96, 112, 1280, 4096, 5120, 69_632,
+            0, 8, 8, 16, 32, 32, 48, 64, 80, 96, 112, 1280, 4096, 5120, 81_920, 720_896,
         ];
-        assert_eq!(sizes.map(|n| Allocator::Glibc.block(n)), glibc);
-        assert_eq!(sizes.map(|n| Allocator::Mimalloc.block(n)), mimalloc);
+        assert_eq!(sizes.map(|n| Allocator::Glibc.block(n, 1)), glibc);
+        assert_eq!(sizes.map(|n| Allocator::Mimalloc.block(n, 1)), mimalloc);
+    }
+
+    #[test]
+    fn mimalloc_makes_room_to_align_what_is_not_small() {
+        let sizes = [96, 1024, 2048, 3072, 4080, 4096, 6144, 16_384];
+        let blocks = [96, 1024, 2048, 3584, 4096, 4096, 7168, 20_480];
+        assert_eq!(sizes.map(|n| Allocator::Mimalloc.block(n, 8)), blocks);
     }
 }

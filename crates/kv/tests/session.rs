@@ -394,3 +394,24 @@ fn a_client_that_was_killed_is_not_listed_any_more() {
     assert!(said.starts_with(":1|"), "{said}");
     assert_eq!(said.matches(" addr=").count(), 1, "{said}");
 }
+
+#[test]
+fn what_a_leaving_subscriber_had_ends_in_turns() {
+    let mut world = World::new();
+    let (mut c, mut other) = (world.client(), world.client());
+    for at in (0..5_000).step_by(500) {
+        let names: Vec<String> = (at..at + 500).map(|n| format!("channel:{n}")).collect();
+        world.ask(&mut c, &format!("SUBSCRIBE {}", names.join(" ")));
+    }
+    world.ask(&mut c, "PSUBSCRIBE channel:*");
+    world.check(&mut other, "PUBLISH channel:4999 hello", ":2|");
+    world.sim.close(c.peer, true);
+    // More turns than one, between which others are served.
+    let mut asked = 0;
+    while world.ask(&mut other, "PUBSUB CHANNELS") != "*0|" {
+        asked += 1;
+        assert!(asked < 20);
+    }
+    world.check(&mut other, "PUBLISH channel:4999 hello", ":0|");
+    world.check(&mut other, "PUBSUB NUMPAT", ":0|");
+}

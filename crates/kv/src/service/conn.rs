@@ -187,10 +187,10 @@ impl Protocol for RespConn {
         }
         if let (Some(mut subscriptions), Some(id)) = (self.session.subscriptions.take(), self.id) {
             for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-                for name in std::mem::take(subscriptions.of(kind)) {
-                    local.subscribers.remove(&shared.hub, kind, &name, id);
-                }
+                let names = std::mem::take(subscriptions.of(kind));
+                local.leaving.add(id, kind, names);
             }
+            local.end_subscriptions();
         }
         if let Some(card) = self.card {
             shared.clients.remove(card.id);

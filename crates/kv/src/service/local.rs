@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidewire::LoopHandle;
 
 use super::message::Message;
-use super::pubsub::Subscribers;
+use super::pubsub::{Leaving, Subscribers};
 use super::shared::{Here, Shared};
 use super::stats::LoopStats;
 use super::table::Entry;
@@ -21,6 +21,8 @@ pub struct RespLocal {
     pub(crate) at: LoopHandle<Message>,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) subscribers: Subscribers<Message>,
+    /// What connections that have gone were subscribed to.
+    pub(crate) leaving: Leaving,
     pub(crate) scratch: Scratch,
     /// All commands of this batch are timed.
     pub(crate) times_all: bool,
@@ -36,6 +38,7 @@ impl RespLocal {
             shared: Rc::new(shared),
             at,
             subscribers: Subscribers::default(),
+            leaving: Leaving::default(),
             scratch: Scratch::default(),
             times_all: false,
             batches: 0,
@@ -54,6 +57,16 @@ impl RespLocal {
         self.batches = self.batches.wrapping_add(1);
         self.times_all = self.batches.is_multiple_of(TIMED_ONE_IN)
             || self.shared.config.slow_us.load(Relaxed) == 0;
+    }
+}
+
+impl RespLocal {
+    /// Ends some subscriptions of connections that have gone, and asks for another turn if there are
+    /// more.
+    pub(crate) fn end_subscriptions(&mut self) {
+        if self.leaving.turn(&mut self.subscribers, &self.shared.hub) {
+            self.at.signal();
+        }
     }
 }
 

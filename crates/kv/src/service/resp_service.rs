@@ -97,7 +97,9 @@ impl Service for RespService {
         RespLocal::new(self.shared.clone(), at)
     }
 
-    fn loop_ended(&self, local: RespLocal) {
+    fn loop_ended(&self, mut local: RespLocal) {
+        // Nobody waits for this loop any more.
+        while local.leaving.turn(&mut local.subscribers, &self.shared.hub) {}
         self.shared.stats.loop_ended(&local.stats);
     }
 
@@ -117,6 +119,7 @@ impl Service for RespService {
             all.with(id, local, |conn, cx| conn.deliver(frame, most, cx));
         });
         local.subscribers = subscribers;
+        local.end_subscriptions();
         if all.number() == TICKS && all.timer().is_none() {
             self.expired(local, all);
         }

@@ -477,8 +477,8 @@ mod tests {
     #[test]
     fn a_usual_entry_fits_its_block() {
         assert_eq!(Entry::string(&[0; 17], &[0; 64]).head().size(), 88);
-        assert_eq!(Allocator::Glibc.block(88), 96);
-        assert_eq!(Allocator::Mimalloc.block(88), 96);
+        assert_eq!(Allocator::Glibc.block(88, 1), 96);
+        assert_eq!(Allocator::Mimalloc.block(88, 1), 96);
         assert_eq!(size_of::<Option<Entry>>(), 8);
     }
 }

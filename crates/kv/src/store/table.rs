@@ -11,7 +11,7 @@
 //! the end of the interval it has shown misses nothing.
 
 use super::memory::{Entry, prefetch};
-use crate::allocator::block;
+use crate::allocator::block_of;
 use crate::hash::HashKey;
 
 const SLOTS: usize = 7;
@@ -409,9 +409,9 @@ impl Table {
     /// Bytes of memory that it takes without its entries.
     pub(crate) fn bytes(&self) -> usize {
         let lists = self.segments.capacity() + self.spill.capacity();
-        (self.segments.len() + self.spill.len()) * block(size_of::<Segment>())
-            + block(lists * size_of::<Box<Segment>>())
-            + block(self.spill_free.capacity() * size_of::<u32>())
+        (self.segments.len() + self.spill.len()) * block_of::<Segment>(1)
+            + block_of::<Box<Segment>>(lists)
+            + block_of::<u32>(self.spill_free.capacity())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::packed::Packed;
-use crate::allocator::block;
+use crate::allocator::{block, block_of};
 
 /// Most bytes of elements in a block, unless one element alone has more.
 const BLOCK_BYTES: usize = 4096;
@@ -63,7 +63,7 @@ impl List {
     /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let blocks = block(self.blocks.capacity() * size_of::<Packed>());
+        let blocks = block_of::<Packed>(self.blocks.capacity());
         block(size_of::<List>()) + self.heap + blocks
     }
 

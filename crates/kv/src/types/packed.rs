@@ -1,6 +1,6 @@
 //! A few byte strings in one allocation: what small collections are made of.
 
-use crate::allocator::block;
+use crate::allocator::{block, block_of};
 
 /// Elements packed one after the other.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl Packed {
 
     /// Bytes of memory.
     pub(super) fn heap(&self) -> usize {
-        block(self.bytes.capacity()) + block(self.ends.capacity() * size_of::<u32>())
+        block(self.bytes.capacity()) + block_of::<u32>(self.ends.capacity())
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {

@@ -3,10 +3,10 @@
 //! A plain vector doubles: half of it may be unused, and a push at the wrong moment copies
 //! everything. Here at most one chunk is unused, and no push or pop pays for more than that.
 
-use crate::allocator::block;
+use crate::allocator::block_of;
 
-/// Elements of a chunk.
-const CHUNK: usize = 512;
+/// Bytes of a chunk, about: a size that every allocator has without a rest, and aligned.
+const CHUNK_BYTES: usize = 4096;
 
 /// Elements by their index.
 #[derive(Debug)]
@@ -31,35 +31,38 @@ impl<T: Clone> Clone for Row<T> {
 }
 
 impl<T> Row<T> {
+    /// Elements of a chunk.
+    const CHUNK: usize = CHUNK_BYTES / size_of::<T>();
+
     #[inline]
     pub(super) fn len(&self) -> usize {
         match self.chunks.last() {
             None => 0,
-            Some(last) => (self.chunks.len() - 1) * CHUNK + last.len(),
+            Some(last) => (self.chunks.len() - 1) * Self::CHUNK + last.len(),
         }
     }
 
     #[inline]
     pub(super) fn get(&self, at: usize) -> &T {
-        &self.chunks[at / CHUNK][at % CHUNK]
+        &self.chunks[at / Self::CHUNK][at % Self::CHUNK]
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, at: usize) -> &mut T {
-        &mut self.chunks[at / CHUNK][at % CHUNK]
+        &mut self.chunks[at / Self::CHUNK][at % Self::CHUNK]
     }
 
     pub(super) fn push(&mut self, element: T) {
         let first = self.chunks.len() <= 1;
         match self.chunks.last_mut() {
-            Some(last) if last.len() < CHUNK => {
+            Some(last) if last.len() < Self::CHUNK => {
                 if first && last.len() == last.capacity() {
-                    last.reserve_exact(last.len().min(CHUNK - last.len()));
+                    last.reserve_exact(last.len().min(Self::CHUNK - last.len()));
                 }
                 last.push(element);
             }
             last => {
-                let room = if last.is_some() { CHUNK } else { 4 };
+                let room = if last.is_some() { Self::CHUNK } else { 4 };
                 let mut chunk = Vec::with_capacity(room);
                 chunk.push(element);
                 self.chunks.push(chunk);
@@ -96,12 +99,11 @@ impl<T> Row<T> {
 
     /// Bytes of memory, without what elements own.
     pub(super) fn heap(&self) -> usize {
+        let list = block_of::<Vec<T>>(self.chunks.capacity());
         let Some(last) = self.chunks.last() else {
-            return block(self.chunks.capacity() * size_of::<Vec<T>>());
+            return list;
         };
-        block(self.chunks.capacity() * size_of::<Vec<T>>())
-            + (self.chunks.len() - 1) * block(CHUNK * size_of::<T>())
-            + block(last.capacity() * size_of::<T>())
+        list + (self.chunks.len() - 1) * block_of::<T>(Self::CHUNK) + block_of::<T>(last.capacity())
     }
 }
 
@@ -126,7 +128,7 @@ mod tests {
             assert!(row.iter().eq(&model));
             assert!(row.clone().iter().eq(&model));
             let least = most * size_of::<u64>();
-            assert!(row.heap() >= least && row.heap() <= 4 * least + 2 * CHUNK * 8);
+            assert!(row.heap() >= least && row.heap() <= 4 * least + 2 * CHUNK_BYTES);
         }
         assert_eq!(row.pop(), None);
         assert!(row.heap() < 200, "{}", row.heap());

@@ -3,7 +3,7 @@
 use super::packed::Packed;
 use super::sample::indices;
 use super::table::Table;
-use crate::allocator::block;
+use crate::allocator::{block, block_of};
 use crate::number::parse_integer;
 
 /// Most members of a sorted set of integers.
@@ -66,7 +66,7 @@ impl Set {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let form = match &self.form {
-            Form::Integers(sorted) => block(sorted.capacity() * size_of::<i64>()),
+            Form::Integers(sorted) => block_of::<i64>(sorted.capacity()),
             Form::Packed(packed) => packed.heap(),
             Form::Table(table) => table.heap(),
         };

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::sample::indices;
 use super::table::{Keyed, Table};
-use crate::allocator::block;
+use crate::allocator::{block, block_of};
 
-/// Most members of a block.
-const BLOCK: usize = 256;
+/// Most members of a block: what fits 4 KiB, a size that every allocator has without a rest.
+const BLOCK: usize = 4096 / size_of::<Scored>();
 /// Most members of a set without a table.
 const MEMBERS: usize = 128;
 /// Longest member in one.
@@ -90,7 +90,7 @@ impl ZSet {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let table = self.scores.as_ref().map_or(0, Table::heap);
-        let blocks = block(self.blocks.capacity() * size_of::<Vec<Scored>>());
+        let blocks = block_of::<Vec<Scored>>(self.blocks.capacity());
         block(size_of::<ZSet>()) + self.heap + blocks + table
     }
 
@@ -170,7 +170,8 @@ impl ZSet {
         let at = block.partition_point(|s| s.order(scored.score, &scored.member).is_lt());
         let mut behind = None;
         if block.len() == BLOCK {
-            // What comes in order fills the blocks; elsewhere both halves get room.
+            // What comes in order fills the blocks; elsewhere both halves get room. All of it at once:
+            // blocks that grew and were split again would leave holes of other sizes.
             let last = number + 1 == self.blocks.len();
             let half = if last && at == BLOCK {
                 BLOCK
@@ -178,8 +179,8 @@ impl ZSet {
                 BLOCK / 2
             };
             let block = &mut self.blocks[number];
-            let mut tail = block.split_off(half);
-            block.shrink_to_fit();
+            let mut tail = Vec::with_capacity(BLOCK);
+            tail.extend(block.drain(half..));
             if at > half || half == BLOCK {
                 tail.insert(at - half, scored);
             } else {
@@ -309,7 +310,7 @@ impl ZSet {
 
 /// Bytes of memory of a block without its members.
 fn block_heap(scored: &Vec<Scored>) -> usize {
-    block(scored.capacity() * size_of::<Scored>())
+    block_of::<Scored>(scored.capacity())
 }
 
 /// Whether a score is inside the lower bound of a range.

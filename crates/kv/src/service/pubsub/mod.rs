@@ -8,8 +8,10 @@
 mod frame;
 mod hub;
 mod inbox;
+mod leaving;
 mod subscribers;
 
 pub(crate) use frame::{Frame, notice};
 pub(crate) use hub::{Hub, InboxFull, Kind};
+pub(crate) use leaving::Leaving;
 pub(crate) use subscribers::Subscribers;
