@@ -52,6 +52,9 @@ pub(crate) trait Transport {
 
 /// Times that settling goes round callbacks and flushing before others get their turn.
 const ROUNDS: usize = 64;
+/// Connections that are announced together at most: see
+/// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
+pub const LOOK_AHEAD_MAX: usize = 16;
 /// Deadlines dealt with before input gets its turn.
 const EXPIRE_MAX: usize = 4096;
 
@@ -83,6 +86,8 @@ pub(crate) struct Core {
     /// Connections that have callbacks or flushing left for the next turn.
     pub(crate) backlog: Vec<u32>,
     hosts: Vec<Box<dyn Host>>,
+    /// Some of them look ahead.
+    looks_ahead: bool,
     /// Of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,
     /// Of each host, the connections on their way out.
@@ -126,6 +131,7 @@ impl Core {
             waker,
             backlog: Vec::new(),
             hosts: Vec::new(),
+            looks_ahead: false,
             limits: Vec::new(),
             dialling: Vec::new(),
             wheel: Wheel::new(),
@@ -148,6 +154,7 @@ impl Core {
         let host = factory.host(index, &self.waker);
         self.limits.push(host.limits().clone());
         self.dialling.push(0);
+        self.looks_ahead |= host.looks_ahead();
         self.hosts.push(host);
         index
     }
@@ -362,6 +369,31 @@ impl Core {
         }
         let consumed = input.consumed();
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
+    }
+
+    /// Whether anybody wants to know what is about to be received.
+    #[inline]
+    pub(crate) fn anybody_looks_ahead(&self) -> bool {
+        self.looks_ahead
+    }
+
+    /// Whether this connection does, and will be offered what has come.
+    pub(crate) fn looks_ahead(&self, index: u32) -> bool {
+        let state = self.states.get(index as usize);
+        state.is_some_and(|s| {
+            s.opened
+                && s.wants_input()
+                && s.is_open()
+                && self.hosts[s.service as usize].looks_ahead()
+        })
+    }
+
+    /// These bytes are about to be received.
+    pub(crate) fn look_ahead(&mut self, index: u32, input: &[u8]) {
+        let state = &mut self.states[index as usize];
+        if state.is_open() {
+            self.hosts[state.service as usize].look_ahead(input, state, &mut self.env);
+        }
     }
 
     /// The kernel took the first `n` queued bytes; how many are left that may be sent.

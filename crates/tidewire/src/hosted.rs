@@ -45,6 +45,9 @@ pub(crate) trait Host: Callee {
     fn deliver(&mut self, states: &mut Slab<State>, env: &mut Env);
     /// Calls the service if its timer has expired; when it will, in nanoseconds.
     fn expire(&mut self, now_ns: u64, states: &mut Slab<State>, env: &mut Env) -> u64;
+    /// Whether its protocols want to know what is about to be received.
+    fn looks_ahead(&self) -> bool;
+    fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env);
     /// The loop has ended.
     fn ended(self: Box<Self>);
     /// Looks into the mailbox.
@@ -340,6 +343,16 @@ impl<S: Service> Host for Hosted<S> {
             }
         }
         self.home.timer_ns.get()
+    }
+
+    fn looks_ahead(&self) -> bool {
+        S::Conn::LOOKS_AHEAD
+    }
+
+    fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env) {
+        let (_, protocol) = &self.slots[state.slot as usize];
+        let local = &mut self.local;
+        guarded(state, env, |_, _| protocol.look_ahead(input, local));
     }
 
     fn ended(self: Box<Self>) {

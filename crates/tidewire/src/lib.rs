@@ -115,6 +115,7 @@ mod waker;
 mod wheel;
 mod woken;
 
+pub use crate::core::LOOK_AHEAD_MAX;
 pub use buffer::Chunk;
 pub use closed::{Closed, Refusal};
 pub use counters::{Counters, REASONS_MAX, Reasons};

@@ -62,6 +62,53 @@ pub trait Protocol: Sized + 'static {
     /// [`Chunk`](crate::Chunk) is not, and stays on its loop.
     type Message: 'static;
 
+    /// Whether [`look_ahead`](Protocol::look_ahead) is to be called. It costs something only where this
+    /// is true.
+    const LOOKS_AHEAD: bool = false;
+
+    /// These bytes will be offered to [`received`](Protocol::received) in this turn of the loop, behind
+    /// those carried. Called for each of the connections that have become readable together, up to
+    /// [`LOOK_AHEAD_MAX`](crate::LOOK_AHEAD_MAX) of them and one piece of each, before `received` is
+    /// called for any: a service that will look things up in memory can begin to bring all of them into
+    /// the cache. A hint and no more: what comes alone is not announced, and an announced connection
+    /// may be closed or paused by another one first.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol};
+    ///
+    /// /// Sends the value of each byte it gets.
+    /// struct Lookup;
+    ///
+    /// struct Table {
+    ///     values: Vec<[u8; 64]>,
+    ///     touched: u64,
+    /// }
+    ///
+    /// impl Protocol for Lookup {
+    ///     type Local = Table;
+    ///     type Message = ();
+    ///     const LOOKS_AHEAD: bool = true;
+    ///
+    ///     fn look_ahead(&self, input: &[u8], table: &mut Table) {
+    ///         for &key in input.iter().take(4) {
+    ///             // The misses of one connection overlap those of the next.
+    ///             table.touched += u64::from(table.values[usize::from(key)][0]);
+    ///         }
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         for &key in input.bytes() {
+    ///             cx.link.write(&cx.local.values[usize::from(key)]);
+    ///         }
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    /// }
+    /// ```
+    fn look_ahead(&self, input: &[u8], local: &mut Self::Local) {
+        let _ = (input, local);
+    }
+
     /// The connection is established.
     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;

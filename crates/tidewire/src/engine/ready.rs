@@ -9,6 +9,8 @@
 //! 3. [`Core::settle`] sends what the protocol wrote, through [`Sockets::flush`]: the same turn,
 //!    one `send` (or `sendmsg` for several pieces) for all replies to the chunk.
 
+mod ahead;
+
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -113,6 +115,8 @@ pub(crate) struct Sockets<P: Poller> {
     ready: VecDeque<u32>,
     /// What is received into, unless a protocol keeps a part of what came last.
     lease: Option<Lease>,
+    /// What was received to be announced, in the order of `ready`.
+    early: VecDeque<ahead::Early>,
     /// Connections that wait for a receive buffer.
     starved: Vec<u32>,
     dial_options: Arc<crate::listen::TcpOptions>,
@@ -428,6 +432,7 @@ impl<P: Poller> Reactor<P> {
                 socks: Vec::new(),
                 ready: VecDeque::new(),
                 lease: None,
+                early: VecDeque::new(),
                 starved: Vec::new(),
                 dial_options: setup.dial_options.clone(),
                 live: 0,
@@ -483,12 +488,21 @@ impl<P: Poller> Reactor<P> {
         self.core.expire(&mut self.io);
         self.resume_accepting();
         // Only those that are ready now: who needs another turn queues behind them.
-        for _ in 0..self.io.ready.len() {
+        let due = self.io.ready.len();
+        let ahead = due > 1 && self.core.anybody_looks_ahead();
+        if ahead {
+            self.io.look_ahead(&mut self.core);
+        }
+        for _ in 0..due {
             let Some(index) = self.io.ready.pop_front() else {
                 break;
             };
+            if ahead {
+                self.io.hand_over(&mut self.core, index);
+            }
             self.io.receive(&mut self.core, index);
         }
+        debug_assert!(self.io.early.is_empty());
         self.core.settle_all(&mut self.io);
         if !self.io.starved.is_empty() && self.core.env.pool.free() > 0 {
             for index in std::mem::take(&mut self.io.starved) {

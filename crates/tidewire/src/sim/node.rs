@@ -5,7 +5,8 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::core::{Core, Transport};
+use crate::buffer::Lease;
+use crate::core::{Core, LOOK_AHEAD_MAX, Transport};
 use crate::counters::{Counters, LoopCounters};
 use crate::endpoint::Endpoint;
 use crate::peer::{Origin, Peer};
@@ -28,6 +29,14 @@ struct Entry {
     queued: bool,
     /// A stop wants everything read that has arrived.
     sweep: bool,
+}
+
+/// What was read before its connection's turn.
+struct Early {
+    index: u32,
+    generation: u32,
+    lease: Lease,
+    len: usize,
 }
 
 /// The ends of a loop, by connection index.
@@ -148,6 +157,43 @@ impl Io<'_> {
                 }
             }
             core.settle(self, index);
+        }
+    }
+
+    /// Reads from those that are ready and want to be announced, and announces what came.
+    fn look_ahead(&mut self, core: &mut Core) -> VecDeque<Early> {
+        let mut all = VecDeque::new();
+        for at in 0..self.ends.ready.len().min(LOOK_AHEAD_MAX) {
+            let index = self.ends.ready[at];
+            let Some(entry) = self.ends.entry(index) else {
+                continue;
+            };
+            if !entry.readable || !entry.reading || !core.looks_ahead(index) {
+                continue;
+            }
+            let Some(mut lease) = core.env.pool.lease() else {
+                break;
+            };
+            if let Read::Got(len) = self.net.read(entry.end, lease.space()) {
+                let generation = entry.generation;
+                core.look_ahead(index, &lease.space()[..len]);
+                all.push_back(Early {
+                    index,
+                    generation,
+                    lease,
+                    len,
+                });
+            }
+        }
+        all
+    }
+
+    /// Hands over what was read early, if the connection is still there.
+    fn hand_over(&mut self, core: &mut Core, mut early: Early) {
+        let there = self.ends.entry(early.index).map(|entry| entry.generation);
+        if there == Some(early.generation) {
+            core.received(early.index, &mut early.lease, early.len);
+            core.settle(self, early.index);
         }
     }
 
@@ -399,10 +445,20 @@ impl Node {
             }
         }
         core.expire(&mut io);
+        let mut early = if core.anybody_looks_ahead() {
+            io.look_ahead(core)
+        } else {
+            VecDeque::new()
+        };
         for _ in 0..io.ends.ready.len() {
             let Some(index) = io.ends.ready.pop_front() else {
                 break;
             };
+            if early.front().is_some_and(|early| early.index == index)
+                && let Some(early) = early.pop_front()
+            {
+                io.hand_over(core, early);
+            }
             io.receive(core, index);
         }
         core.settle_all(&mut io);

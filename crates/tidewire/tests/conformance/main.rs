@@ -17,6 +17,7 @@ mod roles;
 mod variant;
 
 mod accepting;
+mod ahead;
 mod chaos;
 mod crowd;
 mod dialling;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         dialling::cases(),
         redial::cases(),
         accepting::cases(),
+        ahead::cases(),
         transfer::cases(),
         unix::cases(),
         quiet::cases(),

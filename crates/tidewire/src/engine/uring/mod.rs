@@ -23,6 +23,7 @@
 //! They are what very many connections need; the seam is [`sockets::Sock`], whose descriptor is
 //! used through `Ring`'s operations and a handful of calls in that folder alone.
 
+mod ahead;
 mod probe;
 mod provided;
 mod reactor;

@@ -134,9 +134,13 @@ impl<'r> Reactor<'r> {
         self.io.ring.collect();
         let mut batch = std::mem::take(&mut self.batch);
         std::mem::swap(&mut batch, &mut self.io.ring.collected);
+        if batch.len() > 1 && self.core.anybody_looks_ahead() {
+            self.io.look_ahead(&mut self.core, &batch);
+        }
         for done in batch.drain(..) {
             self.complete(done);
         }
+        debug_assert!(self.io.early.is_empty());
         self.batch = batch;
     }
 

@@ -84,6 +84,11 @@ pub(super) enum Watch {
 }
 
 impl Receiver {
+    /// Whether what comes next comes in a large piece.
+    pub(super) fn takes_large(&self) -> bool {
+        self.operation.is_once()
+    }
+
     pub(super) fn new(draining: bool) -> Receiver {
         Receiver {
             operation: Operation::None,
@@ -232,6 +237,9 @@ impl Sockets<'_> {
         }
         let closing = sock.is_closing();
         let lease = done.buffer().map(|piece| {
+            if let Some(lease) = self.taken_early(once, piece) {
+                return lease;
+            }
             let group = if once {
                 &mut self.large
             } else {

@@ -16,6 +16,7 @@ use rustix::net::Shutdown;
 use crate::core::{Core, Transport};
 use crate::endpoint::Endpoint;
 use crate::engine::connect;
+use crate::engine::uring::ahead::Early;
 use crate::engine::uring::probe::Abilities;
 use crate::engine::uring::provided::Group;
 use crate::engine::uring::receive::{Receiver, Watch};
@@ -61,6 +62,8 @@ pub(super) struct Sockets<'r> {
     open: usize,
     /// Of the socket made last.
     generation: u32,
+    /// Pieces taken from their completions to be announced, in the order of these.
+    pub(super) early: VecDeque<Early>,
     /// Connections whose receive found no buffer, and the group it looked in.
     pub(super) starved: VecDeque<Token>,
     /// Connections that may have to be told of a stop once they are settled.
@@ -87,6 +90,7 @@ impl<'r> Sockets<'r> {
             socks: Vec::new(),
             open: 0,
             generation: 0,
+            early: VecDeque::new(),
             starved: VecDeque::new(),
             swept: Vec::new(),
             gathers: Gathers::default(),

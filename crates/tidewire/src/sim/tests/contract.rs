@@ -202,3 +202,63 @@ fn what_waits_for_a_mark_is_sent_when_it_is_released() {
         assert_eq!(sim.received(stays), b"abc", "seed {seed}");
     }
 }
+
+/// Echo that is told what comes.
+struct Foresees;
+
+impl Service for Foresees {
+    type Conn = Foresees;
+    fn on_loop(&self, _: LoopHandle<()>) -> Vec<u8> {
+        Vec::new()
+    }
+    fn accept(&self, _: &Peer, _: &mut Vec<u8>) -> Result<Foresees, Refusal> {
+        Ok(Foresees)
+    }
+}
+
+impl Protocol for Foresees {
+    type Local = Vec<u8>;
+    type Message = ();
+    const LOOKS_AHEAD: bool = true;
+
+    fn look_ahead(&self, input: &[u8], seen: &mut Vec<u8>) {
+        seen.extend_from_slice(input);
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if cx.link.full() {
+            return Next::AfterDrain;
+        }
+        let n = input.len();
+        cx.link.forward(input, n);
+        Next::More
+    }
+}
+
+#[test]
+fn what_is_announced_is_what_comes() {
+    let mut announced = 0;
+    for seed in 0..40 {
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let service = sim.service(at, Foresees, Limits::default());
+        let addr = sim.listen(service);
+        let peers: Vec<_> = (1..6).map(|i| (i, sim.plain(addr.clone()))).collect();
+        for &(i, peer) in &peers {
+            sim.send(peer, &vec![i; 3000 * usize::from(i)]);
+            sim.finish(peer);
+        }
+        assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+        let seen = std::mem::take(sim.local(service));
+        for &(i, peer) in &peers {
+            let got = sim.received(peer);
+            if sim.state(peer) == PlainState::Ended {
+                assert!(got.len() == 3000 * usize::from(i), "seed {seed}");
+            }
+            assert!(got.iter().all(|&b| b == i), "seed {seed}");
+            assert!(seen.iter().filter(|&&b| b == i).count() <= 3000 * usize::from(i));
+        }
+        announced += seen.len();
+    }
+    assert!(announced > 0);
+}

@@ -1,0 +1,56 @@
+//! Announcing what several connections have received before the first of their protocols is called,
+//! for those that [look ahead](crate::Protocol::look_ahead).
+
+use crate::buffer::Lease;
+use crate::core::{Core, LOOK_AHEAD_MAX};
+use crate::engine::uring::ring::Completion;
+use crate::engine::uring::sockets::Sockets;
+use crate::engine::uring::token::Kind;
+
+/// A piece that was taken from its completion before that is dealt with.
+pub(super) struct Early {
+    large: bool,
+    piece: u16,
+    lease: Lease,
+}
+
+impl Sockets<'_> {
+    /// Announces what the completions of a turn have brought.
+    pub(super) fn look_ahead(&mut self, core: &mut Core, batch: &[Completion]) {
+        let receives = batch.iter().filter(|d| d.token.kind == Kind::Receive);
+        for done in receives.take(LOOK_AHEAD_MAX) {
+            let Ok(len @ 1..) = usize::try_from(done.result) else {
+                continue;
+            };
+            let Some(sock) = self.sock_of(done.token) else {
+                continue;
+            };
+            if sock.is_closing() || !core.looks_ahead(done.token.index) {
+                continue;
+            }
+            let large = sock.receiver.takes_large();
+            if let Some(piece) = done.buffer() {
+                let group = if large {
+                    &mut self.large
+                } else {
+                    &mut self.small
+                };
+                let mut lease = group.returned(piece);
+                core.look_ahead(done.token.index, &lease.space()[..len]);
+                self.early.push_back(Early {
+                    large,
+                    piece,
+                    lease,
+                });
+            }
+        }
+    }
+
+    /// The piece of a completion, if it was taken already.
+    #[inline]
+    pub(super) fn taken_early(&mut self, large: bool, piece: u16) -> Option<Lease> {
+        let mut all = self.early.iter();
+        let at = all.position(|early| early.large == large && early.piece == piece)?;
+        Some(self.early.remove(at)?.lease)
+    }
+}
