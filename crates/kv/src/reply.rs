@@ -13,11 +13,26 @@ pub enum Proto {
     Resp3,
 }
 
+/// Bytes that a number with its line end and type has, at most, or a length with those of a string.
+const SMALL: usize = 32;
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply::new(Proto::default())
+    }
+}
+
 /// Replies in the making. Aggregates are written head first: after [`array`](Reply::array) of `n`
 /// follow `n` replies, after [`map`](Reply::map) of `n` follow `2 * n`.
-#[derive(Debug, Default)]
+///
+/// A reply has a [limit](Reply::set_limit): what would go beyond it is left out, and then it
+/// [is over](Reply::is_over) and of no use. So no command builds more than the limit, whatever it is
+/// asked for; one that could go on for long looks whether to stop.
+#[derive(Debug)]
 pub struct Reply {
     buf: Vec<u8>,
+    limit: usize,
+    over: bool,
     /// How what follows is written.
     pub proto: Proto,
 }
@@ -28,8 +43,30 @@ impl Reply {
     pub fn new(proto: Proto) -> Reply {
         Reply {
             buf: Vec::new(),
+            limit: usize::MAX,
+            over: false,
             proto,
         }
+    }
+
+    /// Says how many bytes may be written; none by default is too many.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Whether something was left out because of the limit, since [`clear`](Reply::clear).
+    #[must_use]
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether so many bytes more are within the limit.
+    #[inline]
+    fn has_room(&mut self, more: usize) -> bool {
+        let fits = self.buf.len().saturating_add(more) <= self.limit;
+        self.over |= !fits;
+        fits
     }
 
     /// What has been written.
@@ -54,6 +91,7 @@ impl Reply {
     /// Forgets everything; keeps the memory.
     pub fn clear(&mut self) {
         self.buf.clear();
+        self.over = false;
     }
 
     /// Forgets what was written behind the first `len` bytes.
@@ -69,6 +107,9 @@ impl Reply {
 
     /// Appends bytes that are a reply already.
     pub fn raw(&mut self, bytes: &[u8]) {
+        if !self.has_room(bytes.len()) {
+            return;
+        }
         self.buf.extend_from_slice(bytes);
     }
 
@@ -98,6 +139,9 @@ impl Reply {
     /// An integer.
     #[inline]
     pub fn integer(&mut self, n: i64) {
+        if !self.has_room(SMALL) {
+            return;
+        }
         match n {
             0 => self.buf.extend_from_slice(b":0\r\n"),
             1 => self.buf.extend_from_slice(b":1\r\n"),
@@ -111,6 +155,9 @@ impl Reply {
     /// A string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if !self.has_room(bytes.len() + SMALL) {
+            return;
+        }
         self.head(b'$', bytes.len());
         self.buf.extend_from_slice(bytes);
         self.line_end();
@@ -118,6 +165,9 @@ impl Reply {
 
     /// An integer as a string of bytes.
     pub fn bulk_integer(&mut self, n: i64) {
+        if !self.has_room(2 * SMALL) {
+            return;
+        }
         let mut text = [0; 20];
         let text = decimal(n, &mut text);
         self.head(b'$', text.len());
@@ -137,6 +187,9 @@ impl Reply {
     /// Nothing, where a string could have been.
     #[inline]
     pub fn null(&mut self) {
+        if !self.has_room(SMALL) {
+            return;
+        }
         self.buf.extend_from_slice(match self.proto {
             Proto::Resp2 => b"$-1\r\n",
             Proto::Resp3 => b"_\r\n",
@@ -184,6 +237,9 @@ impl Reply {
     /// A floating-point number, shortest text that reads back the same; in RESP2 a string.
     pub fn double(&mut self, x: f64) {
         let text = crate::types::score::format(x);
+        if !self.has_room(text.len() + SMALL) {
+            return;
+        }
         match self.proto {
             Proto::Resp2 => self.bulk(text.as_bytes()),
             Proto::Resp3 => {
@@ -196,6 +252,9 @@ impl Reply {
 
     /// Text for people; in RESP2 a string.
     pub fn verbatim(&mut self, text: &str) {
+        if !self.has_room(text.len() + SMALL) {
+            return;
+        }
         match self.proto {
             Proto::Resp2 => self.bulk(text.as_bytes()),
             Proto::Resp3 => {
@@ -214,6 +273,9 @@ impl Reply {
 
     #[inline]
     fn head(&mut self, kind: u8, n: usize) {
+        if !self.has_room(SMALL) {
+            return;
+        }
         match n {
             0..=9 => self
                 .buf
@@ -291,6 +353,31 @@ mod tests {
             "%1\r\n~2\r\n>3\r\n*123\r\n_\r\n_\r\n,1.5\r\n=6\r\ntxt:hi\r\n\
              $10\r\n0123456789\r\n$3\r\n-12\r\n"
         );
+    }
+
+    #[test]
+    fn nothing_is_built_beyond_the_limit() {
+        for proto in [Proto::Resp2, Proto::Resp3] {
+            let mut reply = Reply::new(proto);
+            reply.set_limit(1000);
+            reply.array(60);
+            reply.bulk(&[b'x'; 900]);
+            assert!(!reply.is_over());
+            for _ in 0..60 {
+                reply.bulk(&[b'x'; 900]);
+                reply.double(0.1);
+                reply.integer(i64::MIN);
+                reply.bulk_integer(5);
+                reply.null();
+                reply.map(3);
+                reply.verbatim("text");
+                reply.raw(b"+raw\r\n");
+            }
+            assert!(reply.is_over() && reply.len() <= 1000, "{}", reply.len());
+            reply.clear();
+            reply.ok();
+            assert!(!reply.is_over());
+        }
     }
 
     #[test]

@@ -247,3 +247,94 @@ fn a_stuck_subscriber_is_cut_and_the_publisher_goes_on() {
         let _ = last_words(&mut stuck);
     });
 }
+
+#[test]
+fn a_reply_larger_than_the_limit_is_not_built_and_ends_the_connection() {
+    let settings = Settings {
+        client_output: 1 << 20,
+        ..Settings::default()
+    };
+    on_each(&settings, |server| {
+        let mut c = server.client();
+        let value = "x".repeat(100_000);
+        assert_eq!(c.ask(&format!("SET k {value}")), Value::ok());
+        assert_eq!(c.ask(&format!("RPUSH l {value} 1")), Value::Int(2));
+        assert_eq!(c.ask(&format!("SADD s {value}")), Value::Int(1));
+        assert_eq!(c.ask(&format!("HSET h f {value}")), Value::Int(1));
+        // What is below the limit comes, and the whole pipeline too.
+        let nine = format!("MGET {}", ["k"; 9].join(" "));
+        for reply in c.pipeline(&[&nine[..], &nine]) {
+            assert_eq!(reply.array().len(), 9);
+        }
+        let many = format!("MGET {}", ["k"; 60].join(" "));
+        let sort = format!("SORT l BY none{}", " GET #".repeat(1000));
+        let amplifying = [
+            &many[..],
+            &sort,
+            "SRANDMEMBER s -1000000",
+            "HRANDFIELD h -1000000 WITHVALUES",
+        ];
+        for (n, line) in amplifying.into_iter().enumerate() {
+            let mut greedy = server.client();
+            greedy.send(&[line]);
+            let _ = last_words(&mut greedy);
+            assert_eq!(server.service.large_replies(), 2 * n as u64 + 1, "{line}");
+            // In a transaction everything runs, and nothing of it is sent.
+            let mut greedy = server.client();
+            greedy.send(&["MULTI", line, "INCR ran", "EXEC"]);
+            let _ = last_words(&mut greedy);
+            assert_eq!(c.ask("GET ran"), Value::Bulk((n + 1).to_string()), "{line}");
+        }
+        assert_eq!(c.info("client_output_buffer_limit_disconnections"), 8);
+    });
+}
+
+#[test]
+fn a_transaction_holds_no_more_than_its_limit() {
+    let settings = Settings {
+        query_buffer: 100_000,
+        ..Settings::default()
+    };
+    on_each(&settings, |server| {
+        let mut c = server.client();
+        assert_eq!(c.ask("MULTI"), Value::ok());
+        // Small commands take more than their text.
+        let mut queued = 0;
+        let refused = loop {
+            match c.ask("PING") {
+                Value::Error(text) => break text,
+                reply => assert_eq!(reply, Value::Simple("QUEUED".into())),
+            }
+            queued += 1;
+            assert!(queued <= 100_000 / 16, "{queued}");
+        };
+        assert!(
+            refused.contains("larger than the query buffer limit"),
+            "{refused}"
+        );
+        assert!(matches!(c.ask("EXEC"), Value::Error(text) if text.starts_with("EXECABORT")));
+        let watched = (0..1000)
+            .map(|n| format!("WATCH key{n}"))
+            .collect::<Vec<_>>();
+        let refused = c
+            .pipeline(&watched)
+            .into_iter()
+            .filter(|r| *r != Value::ok())
+            .count();
+        assert!((500..999).contains(&refused), "{refused}");
+        let list = c.ask("CLIENT LIST").text();
+        let held = list
+            .split("multi-mem=")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap();
+        assert!(
+            (90_000..=100_000).contains(&held.parse::<usize>().unwrap()),
+            "{held}"
+        );
+        assert_eq!(c.ask("UNWATCH"), Value::ok());
+        assert!(c.ask("CLIENT LIST").text().contains("multi-mem=0 "));
+    });
+}

@@ -233,7 +233,8 @@ impl Kv {
         let commands = self.resp.0.commands();
         if commands > 0 {
             let slow_subscribers = self.resp.0.slow_subscribers();
-            tracing::info!(commands, slow_subscribers, "kv/resp");
+            let large_replies = self.resp.0.large_replies();
+            tracing::info!(commands, slow_subscribers, large_replies, "kv/resp");
         }
         let counters = self.binary.0.counters();
         if counters != Default::default() {

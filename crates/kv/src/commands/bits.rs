@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::strings::LONGEST;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Deadline, ValueRef};
+use crate::store::{Deadline, Value, ValueRef};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("setbit", 4, WRITE | MEMORY, Keys::ONE, setbit),
@@ -53,10 +53,11 @@ fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let old = match ctx.db.edit_string(key, write)? {
         Some(old) => old,
         None => {
-            let mut fresh = Vec::new();
-            write(&mut fresh)?;
-            ctx.db.set_string(key, &fresh, Deadline::Clear);
-            0
+            // Zeros that nobody writes to take no memory yet.
+            let mut fresh = vec![0; at / 8 + 1];
+            let old = write(&mut fresh)?;
+            ctx.db.set(key, Value::Str(fresh));
+            old
         }
     };
     ctx.reply.integer(old.into());

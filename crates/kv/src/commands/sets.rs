@@ -124,6 +124,18 @@ fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
     let set = ctx.db.get::<Set>(args[1])?;
+    if let (Some(set), Some(n @ ..0)) = (set, wanted) {
+        // One at a time: all together may be many times as large as the set.
+        ctx.reply.array(n.unsigned_abs() as usize);
+        for _ in 0..n.unsigned_abs() {
+            let chosen = set.sample(1, ctx.rng);
+            chosen.iter().for_each(|member| ctx.reply.bulk(member));
+            if ctx.reply.is_over() {
+                break;
+            }
+        }
+        return Ok(());
+    }
     let chosen = set.map_or_else(Vec::new, |set| set.sample(wanted.unwrap_or(1), ctx.rng));
     if wanted.is_none() {
         ctx.reply.bulk_or_null(chosen.first().map(Vec::as_slice));

@@ -166,6 +166,9 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.reply.array(chosen.len() * get.len());
         for element in chosen {
             for pattern in get {
+                if ctx.reply.is_over() {
+                    return Ok(());
+                }
                 let found = look_up(ctx, pattern, element);
                 ctx.reply.bulk_or_null(found.as_deref());
             }

@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::decimal;
-use crate::store::Deadline;
+use crate::store::{Deadline, Value};
 use crate::types::extended::{Extended, Read};
 
 const PAIRS: Keys = Keys::Range {
@@ -332,7 +332,7 @@ fn setrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         None => {
             let mut fresh = vec![0; end];
             fresh[offset..].copy_from_slice(patch);
-            ctx.db.set_string(key, &fresh, Deadline::Clear);
+            ctx.db.set(key, Value::Str(fresh));
             end
         }
     };

@@ -160,7 +160,7 @@ impl Service for BinaryService {
             guard: self.guard.clone(),
             counts,
             replies: Vec::new(),
-            scratch: Reply::new(Proto::Resp2),
+            scratch: small_reply(),
             get: self.get,
             set: self.set,
         }
@@ -180,6 +180,13 @@ impl Service for BinaryService {
         totals.running.retain(|known| !Arc::ptr_eq(known, ended));
         ended.add_to(&mut totals.ended);
     }
+}
+
+/// For values that the protocol can carry: of others nothing is built.
+fn small_reply() -> Reply {
+    let mut reply = Reply::new(Proto::Resp2);
+    reply.set_limit(1024);
+    reply
 }
 
 /// State of one loop.
@@ -284,7 +291,7 @@ fn run(bytes: &[u8], replies: &mut Vec<u8>, used: &mut usize, cx: &mut Cx<'_, Bi
         match binary::parse(&bytes[*used..]) {
             Step::Request(Request::Read { key }, len) => {
                 runner.run(get, DB, &[b"get", key], scratch);
-                let value = value(scratch.bytes());
+                let value = value(scratch.bytes()).filter(|_| !scratch.is_over());
                 counts.reads.add(1);
                 counts.unreadable.add(u64::from(value.is_none()));
                 binary::encode_response(value.unwrap_or_default(), replies);

@@ -31,6 +31,8 @@ pub(crate) struct Card {
     /// Commands queued by MULTI, plus one; 0 outside.
     pub(crate) queued: AtomicU32,
     pub(crate) watching: AtomicU32,
+    /// Bytes of memory of what its transaction has queued and watches.
+    pub(crate) held: AtomicU64,
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
@@ -65,6 +67,7 @@ impl Card {
             shard_channels: AtomicU32::new(0),
             queued: AtomicU32::new(0),
             watching: AtomicU32::new(0),
+            held: AtomicU64::new(0),
             resp3: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
@@ -99,7 +102,7 @@ impl Card {
         let _ = write!(
             line,
             "id={} addr={} laddr={local} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
              omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={} lib-name={} \
              lib-ver={}",
             self.id,
@@ -114,8 +117,11 @@ impl Card {
             self.shard_channels.load(Relaxed),
             i64::from(queued) - 1,
             self.input_len.load(Relaxed),
+            self.held.load(Relaxed),
             self.output_len.load(Relaxed),
-            u64::from(self.input_len.load(Relaxed)) + self.output_len.load(Relaxed),
+            u64::from(self.input_len.load(Relaxed))
+                + self.held.load(Relaxed)
+                + self.output_len.load(Relaxed),
             if self.resp3.load(Relaxed) { 3 } else { 2 },
             text(&names.lib_name),
             text(&names.lib_ver),

@@ -82,7 +82,7 @@ const LIVE: &[Live] = &[
         name: "client-output-buffer-limit",
         read: |s| {
             let hard = s.config.subscriber_output.load(Relaxed);
-            let normal = s.config.client_output;
+            let normal = s.config.client_output.load(Relaxed);
             format!("normal {normal} 0 0 slave 0 0 0 pubsub {hard} 0 0")
         },
         write: Some(write_output_limit),
@@ -256,13 +256,13 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
             continue;
         }
         let Some((live, write)) = live.and_then(|live| Some((live, live.write?))) else {
-            return call.reply.error(&failed("can't set immutable config"));
+            return call.reply.error(failed("can't set immutable config"));
         };
         if changes.iter().any(|(name, ..)| *name == live.name) {
-            return call.reply.error(&failed("duplicate parameter"));
+            return call.reply.error(failed("duplicate parameter"));
         }
         if let Err(why) = write(&call.shared, &value, false) {
-            return call.reply.error(&failed(&why));
+            return call.reply.error(failed(&why));
         }
         changes.push((live.name, write, value));
     }
@@ -304,7 +304,8 @@ pub(crate) fn memory(value: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Of the three classes only that of subscribers has a limit that can be changed.
+/// The hard limits of normal clients and of subscribers are taken; there are no replicas, and no soft
+/// limits: what a client leaves unread is bounded by time.
 fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), String> {
     let words: Vec<&str> = value.split_ascii_whitespace().collect();
     if words.is_empty() || !words.len().is_multiple_of(4) {
@@ -314,6 +315,16 @@ fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), St
         let hard = memory(class[1])
             .ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
         match class[0].to_ascii_lowercase().as_str() {
+            "normal" if take => {
+                // Connections were made with the limit of the start; it can only be lowered.
+                let most = shared.config.client_output_max;
+                let hard = if hard == 0 {
+                    most
+                } else {
+                    most.min(hard as usize)
+                };
+                shared.config.client_output.store(hard, Relaxed);
+            }
             "normal" | "slave" | "replica" => {}
             "pubsub" if take => {
                 let hard = if hard == 0 { u64::MAX } else { hard };

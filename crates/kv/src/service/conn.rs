@@ -71,6 +71,8 @@ enum Served {
     Early(Next),
     /// The connection ends.
     End,
+    /// A reply was larger than this client may have.
+    TooMuch,
 }
 
 impl Protocol for RespConn {
@@ -110,6 +112,7 @@ impl Protocol for RespConn {
         let mut commands = std::mem::take(&mut cx.local.scratch.commands);
         let mut args = cx.local.scratch.take_args();
         reply.proto = self.session.proto;
+        reply.set_limit(cx.local.shared.config.client_output.load(Relaxed));
         let next = self.serve(input, &mut args, &mut commands, &mut reply, cx);
         cx.local.scratch.keep(args, commands);
         cx.local.stats.bytes_in.add((before - input.len()) as u64);
@@ -253,6 +256,7 @@ impl RespConn {
                     return next;
                 }
                 Served::End => return self.end(input, reply, None, cx),
+                Served::TooMuch => return self.cut(input, reply, cx),
             }
             match rest {
                 Rest::Unknown => {}
@@ -282,6 +286,7 @@ impl RespConn {
                             return next;
                         }
                         Served::End => return self.end(input, reply, None, cx),
+                        Served::TooMuch => return self.cut(input, reply, cx),
                     }
                 }
                 Rest::Wrong(error) => {
@@ -289,7 +294,7 @@ impl RespConn {
                     cx.local.stats.errors.add(1);
                     cx.local.shared.stats.error(b"ERR");
                     tracing::debug!(peer = %cx.link.peer().endpoint, %error, "closing the connection");
-                    reply.error(&format!("ERR {error}"));
+                    reply.error(format!("ERR {error}"));
                     return self.end(input, reply, Some("protocol error"), cx);
                 }
             }
@@ -367,6 +372,7 @@ impl RespConn {
                 }
             }
             match self.run(&mut batch, command.entry, these, reply, cx) {
+                _ if reply.is_over() => return (Served::TooMuch, used),
                 Outcome::Done => {}
                 Outcome::Later => {
                     cx.link.set_timer_after(RETRY);
@@ -395,6 +401,27 @@ impl RespConn {
         } else {
             self.session.closing = true;
         }
+    }
+
+    /// Ends the connection at once: what it asked for is more than it may have queued.
+    #[cold]
+    fn cut(&mut self, input: &mut Input<'_>, reply: &mut Reply, cx: &mut Cx<'_, Self>) -> Next {
+        reply.clear();
+        input.consume(input.len());
+        let stats = &cx.local.stats;
+        stats.large_replies.add(1);
+        let command = self.card().command.load(Relaxed);
+        let command = u16::try_from(command).map_or("none", |id| table().name(id));
+        let limit = cx.local.shared.config.client_output.load(Relaxed);
+        // A client can have this said as often as it can connect.
+        if cx.local.may_warn(cx.link.now()) {
+            tracing::warn!(
+                peer = %cx.link.peer().endpoint, command, limit,
+                "a reply is larger than the limit of a client's output: cutting the connection",
+            );
+        }
+        cx.link.abort_because("client output limit");
+        Next::More
     }
 
     /// Sends what there is and ends the connection.

@@ -199,7 +199,7 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
         line(
             text,
             "client_output_buffer_limit_disconnections",
-            since(|s| &s.slow_subscribers),
+            since(|s| &s.slow_subscribers) + since(|s| &s.large_replies),
         );
         line(text, "clients_timed_out", since(|s| &s.timed_out));
         line(text, "denied_connections", since(|s| &s.denied));

@@ -4,6 +4,9 @@ use super::table::{Entry, What};
 use crate::commands::Keys;
 use crate::reply::Reply;
 
+/// Names with numbers.
+type Fields = [(&'static str, i64)];
+
 /// Where keys begin, and how the others are found from there.
 enum Find {
     /// At an argument; the last relative to it, or from the end if negative; the step.
@@ -68,7 +71,7 @@ fn one(reply: &mut Reply, find: &Find, writes: bool) {
     reply.bulk(b"flags");
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
-    let (begin, rest): (&[(&str, i64)], (&str, &[(&str, i64)])) = match *find {
+    let (begin, rest): (&Fields, (&str, &Fields)) = match *find {
         Find::Range(first, last, step) => (
             &[("index", first.into())],
             (

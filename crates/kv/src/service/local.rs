@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::LoopHandle;
+use tidewire::{Instant, LoopHandle};
 
 use super::message::Message;
 use super::pubsub::{Leaving, Subscribers};
@@ -27,6 +27,8 @@ pub struct RespLocal {
     /// All commands of this batch are timed.
     pub(crate) times_all: bool,
     batches: u32,
+    /// When a line was last logged about a client that was cut.
+    warned: Option<Instant>,
     /// DEBUG SLEEP was just run.
     pub(crate) sleep: Option<Duration>,
 }
@@ -42,6 +44,7 @@ impl RespLocal {
             scratch: Scratch::default(),
             times_all: false,
             batches: 0,
+            warned: None,
             sleep: None,
         }
     }
@@ -51,6 +54,17 @@ impl RespLocal {
 const TIMED_ONE_IN: u32 = 64;
 
 impl RespLocal {
+    /// Whether to log a line about a client that was cut: one a second on each loop.
+    pub(crate) fn may_warn(&mut self, now: Instant) -> bool {
+        let may = self
+            .warned
+            .is_none_or(|last| now - last >= Duration::from_secs(1));
+        if may {
+            self.warned = Some(now);
+        }
+        may
+    }
+
     /// Decides whether to time the commands of the batch to come.
     #[inline]
     pub(crate) fn begin_batch(&mut self) {

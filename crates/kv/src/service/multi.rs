@@ -33,7 +33,12 @@ pub(crate) struct Transaction {
     watches: Vec<Watch>,
     /// The databases and keys of `watches`.
     watched: HashSet<(u16, Box<[u8]>)>,
+    /// Bytes of memory of what is queued and watched.
+    held: usize,
 }
+
+/// Bytes that a watched key takes here and in the store beside its name, which both have.
+const WATCH_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct Queued {
@@ -47,8 +52,10 @@ impl Transaction {
         self.open
     }
 
+    /// EXEC will refuse: what was queued need not be kept.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
+        (self.text, self.ends, self.commands) = Default::default();
     }
 
     pub(crate) fn writes(&self) -> bool {
@@ -109,11 +116,19 @@ pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
     let db = call.session.db;
     let transaction = call.session.transaction.get_or_insert_default();
     for key in &call.args[1..] {
+        let more = 2 * key.len() + WATCH_BYTES;
+        if transaction.held + more > call.shared.config.query_buffer {
+            call.reply
+                .error("ERR more keys are watched than the query buffer limit allows");
+            return Flow::Done;
+        }
         if transaction.watched.insert((db, Box::from(*key))) {
             let watch = call.shared.store.watch(db, key, now_ms);
             transaction.watches.push(watch);
+            transaction.held += more;
         }
     }
+    call.card.held.store(transaction.held as u64, Relaxed);
     call.card
         .watching
         .store(transaction.watches.len() as u32, Relaxed);
@@ -136,6 +151,7 @@ pub(super) fn forget(call: &mut Call<'_, '_>) {
     }
     call.card.queued.store(0, Relaxed);
     call.card.watching.store(0, Relaxed);
+    call.card.held.store(0, Relaxed);
 }
 
 impl RespConn {
@@ -160,12 +176,15 @@ impl RespConn {
         let Some(transaction) = &mut self.session.transaction else {
             return Ok(());
         };
-        let more: usize = args.iter().map(|arg| arg.len() + 4).sum();
-        if transaction.text.len() + more > cx.local.shared.config.query_buffer {
+        let args_bytes: usize = args.iter().map(|arg| arg.len() + size_of::<u32>()).sum();
+        let more = args_bytes + size_of::<Queued>();
+        if transaction.held + more > cx.local.shared.config.query_buffer {
             return Err("ERR transaction larger than the query buffer limit");
         }
         // A transaction that will be refused need not be kept.
         if !transaction.failed {
+            transaction.held += more;
+            card.held.store(transaction.held as u64, Relaxed);
             for arg in args {
                 transaction.text.extend_from_slice(arg);
                 transaction.ends.push(transaction.text.len() as u32);
@@ -197,6 +216,7 @@ impl RespConn {
         };
         self.card().queued.store(0, Relaxed);
         self.card().watching.store(0, Relaxed);
+        self.card().held.store(0, Relaxed);
         let watches = std::mem::take(&mut transaction.watches);
         if transaction.failed {
             watches
@@ -232,7 +252,7 @@ impl RespConn {
             watches
                 .into_iter()
                 .for_each(|watch| batch.shared.store.unwatch(watch));
-            return reply.error(&format!(
+            return reply.error(format!(
                 "EXECABORT Transaction discarded because of: {OUT_OF_MEMORY}"
             ));
         }

@@ -72,6 +72,12 @@ impl RespService {
         self.shared.stats.read(|now, _| now.commands.value())
     }
 
+    /// Clients that were cut because a reply was larger than the limit of their output.
+    #[must_use]
+    pub fn large_replies(&self) -> u64 {
+        self.shared.stats.read(|now, _| now.large_replies.value())
+    }
+
     /// Subscribers that were cut because they did not take their messages.
     #[must_use]
     pub fn slow_subscribers(&self) -> u64 {

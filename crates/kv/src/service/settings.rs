@@ -18,14 +18,15 @@ pub struct Settings {
     /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
     /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
     pub protected: bool,
-    /// Unconsumed input of one connection, and so the largest command; less than 4 GiB. A larger
-    /// one is refused as soon as it is announced, with an error, and the connection closes.
+    /// Unconsumed input of one connection, and so the largest command; less than 4 GiB. What a
+    /// transaction has queued and watches may take as much memory. A larger command is refused as soon as it is announced, with an error, and the connection closes.
     /// Default 1 GiB; memory grows with what was sent, not with what was announced.
     pub query_buffer: usize,
     /// Largest single argument; beyond it the same. Default 512 MiB.
     pub bulk_max: usize,
     /// Queued output of one connection beyond which it is cut. Replies are paced and never get
-    /// there unless a single one is larger. Default 1 GiB.
+    /// there unless a single one is larger; that one is built up to here and no further, counted and
+    /// logged. CONFIG SET client-output-buffer-limit can lower it. Default 1 GiB.
     pub client_output: usize,
     /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
     /// be paced. Default 32 MiB.
@@ -75,7 +76,9 @@ pub(crate) struct Config {
     needs_password: AtomicBool,
     pub(crate) protected: AtomicBool,
     pub(crate) query_buffer: usize,
-    pub(crate) client_output: usize,
+    /// Never more than the limit that connections were made with.
+    pub(crate) client_output: AtomicUsize,
+    pub(crate) client_output_max: usize,
     pub(crate) stall: Option<Duration>,
     pub(crate) bulk_max: AtomicUsize,
     pub(crate) subscriber_output: AtomicUsize,
@@ -93,7 +96,8 @@ impl Config {
             password: RwLock::new(settings.password),
             protected: AtomicBool::new(settings.protected),
             query_buffer: settings.query_buffer.min(u32::MAX as usize),
-            client_output: settings.client_output,
+            client_output: AtomicUsize::new(settings.client_output),
+            client_output_max: settings.client_output,
             stall: settings.stall,
             bulk_max: AtomicUsize::new(settings.bulk_max),
             subscriber_output: AtomicUsize::new(settings.subscriber_output),

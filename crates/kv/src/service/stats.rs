@@ -54,6 +54,8 @@ pub(crate) struct LoopStats {
     pub(crate) denied: Count,
     /// Subscribers cut because they did not take their messages.
     pub(crate) slow_subscribers: Count,
+    /// Clients cut because a reply was larger than the limit of their output.
+    pub(crate) large_replies: Count,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub(crate) timed_out: Count,
     pages: [OnceLock<Page>; PAGES],
@@ -79,6 +81,7 @@ impl LoopStats {
                 (&a.protocol_errors, &b.protocol_errors),
                 (&a.denied, &b.denied),
                 (&a.slow_subscribers, &b.slow_subscribers),
+                (&a.large_replies, &b.large_replies),
                 (&a.timed_out, &b.timed_out),
             ] {
                 to.add(from.value());

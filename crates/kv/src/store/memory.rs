@@ -96,6 +96,15 @@ impl Entry {
         entry
     }
 
+    /// As [`string`](Entry::string), with a long value as it is and not a copy.
+    pub(crate) fn string_of(key: &[u8], value: Vec<u8>) -> Entry {
+        if value.len() > INLINE_MAX {
+            Entry::new(key, Value::Str(value))
+        } else {
+            Entry::string(key, &value)
+        }
+    }
+
     pub(crate) fn new(key: &[u8], value: Value) -> Entry {
         let head = Head::new(BOXED, key.len(), size_of::<*mut Value>());
         let entry = Entry::with_room(head, key, 0);
@@ -276,7 +285,11 @@ impl Entry {
             old.clear();
             return old.extend_from_slice(value);
         }
-        let mut new = Entry::string(self.key(), value);
+        self.replace(Entry::string(self.key(), value));
+    }
+
+    /// Puts another entry of the same key in the place of this one; clock, deadline and tag stay.
+    fn replace(&mut self, mut new: Entry) {
         new.set_clock(self.clock());
         new.set_deadline_ms(self.deadline_ms());
         new.set_tag(self.tag());
@@ -296,7 +309,11 @@ impl Entry {
         };
         let mut copy = s.to_vec();
         let result = change(&mut copy);
-        self.set_string(&copy);
+        if copy.len() <= INLINE_MAX {
+            self.set_string(&copy);
+        } else {
+            self.replace(Entry::string_of(self.key(), copy));
+        }
         Some(result)
     }
 
@@ -458,6 +475,22 @@ mod tests {
                 assert_eq!((entry.tag(), entry.clock()), (0x7abc, 0x0012_3456));
             }
         }
+    }
+
+    #[test]
+    fn long_strings_are_not_copied() {
+        let long = vec![b'x'; 10_000];
+        let place = long.as_ptr();
+        let entry = Entry::string_of(b"key", long);
+        assert_eq!(string(&entry).as_ptr(), place);
+        // One that grows long while it is edited stays where it grew.
+        let mut entry = Entry::string(b"key", b"short");
+        let place = entry.edit_string(|s| {
+            s.resize(10_000, 0);
+            s.as_ptr()
+        });
+        assert_eq!(Some(string(&entry).as_ptr()), place);
+        assert_eq!(entry.key(), b"key");
     }
 
     #[test]

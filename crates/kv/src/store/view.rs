@@ -273,9 +273,9 @@ impl View<'_, '_> {
 
     /// Adds a key that does not exist.
     fn put(&mut self, key: &[u8], value: Value) {
-        let mut entry = match &value {
-            Value::Str(s) => Entry::string(key, s),
-            _ => Entry::new(key, value),
+        let mut entry = match value {
+            Value::Str(s) => Entry::string_of(key, s),
+            value => Entry::new(key, value),
         };
         entry.set_clock(self.clock);
         // One that is past its time may still be there.

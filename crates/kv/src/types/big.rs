@@ -121,7 +121,7 @@ impl Big {
     }
 
     /// In decimal.
-    pub(super) fn to_text(mut self) -> String {
+    pub(super) fn into_text(mut self) -> String {
         let mut groups = Vec::new();
         while !self.0.is_empty() {
             let mut rest = 0;

@@ -184,7 +184,7 @@ impl Extended {
         let mantissa = u128::from(self.mantissa);
         let text = match self.exponent {
             exponent @ 0..=63 => (mantissa << exponent).to_string(),
-            exponent @ 64.. => Big::shifted(self.mantissa, exponent as usize).to_text(),
+            exponent @ 64.. => Big::shifted(self.mantissa, exponent as usize).into_text(),
             exponent => {
                 let one = 10u128.pow(PLACES);
                 let scaled = shift_rounded(mantissa * one, exponent.unsigned_abs());

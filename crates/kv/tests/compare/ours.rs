@@ -61,7 +61,7 @@ impl Ours {
             runner.end();
         } else {
             let name = spec.name;
-            reply.error(&format!(
+            reply.error(format!(
                 "ERR wrong number of arguments for '{name}' command"
             ));
         }
