@@ -321,3 +321,89 @@ fn bits_are_counted_from_a_start_on() {
         "-ERR value is not an integer or out of range|",
     );
 }
+
+#[test]
+fn tuning_names_are_taken_and_told() {
+    let mut world = World::new();
+    let mut c = world.client();
+    for (name, value, got) in [
+        ("hz", "100", "100"),
+        ("hash-max-listpack-entries", "64", "64"),
+        ("list-max-listpack-size", "-1", "-1"),
+        ("list-compress-depth", "2", "2"),
+        ("zset-max-listpack-value", "32", "32"),
+        ("notify-keyspace-events", "KEA", "KEA"),
+        ("lazyfree-lazy-user-del", "NO", "no"),
+        ("maxmemory-samples", "5", "5"),
+        ("client-query-buffer-limit", "2mb", "2097152"),
+        ("stream-node-max-bytes", "1kb", "1024"),
+        ("active-expire-effort", "10", "10"),
+    ] {
+        world.check(&mut c, &format!("CONFIG SET {name} {value}"), "+OK|");
+        let expected = format!("*2|${}|{name}|${}|{got}|", name.len(), got.len());
+        world.check(&mut c, &format!("CONFIG GET {name}"), &expected);
+    }
+    // By the name that it had before.
+    world.check(&mut c, "CONFIG SET hash-max-ziplist-entries 99", "+OK|");
+    let told = world.ask(&mut c, "CONFIG GET hash-max-*-entries");
+    assert_eq!(told.matches("$2|99|").count(), 2, "{told}");
+    for (line, error) in [
+        ("hz 0", "argument must be between 1 and 500 inclusive"),
+        ("notify-keyspace-events Q", "Invalid event class character"),
+        ("activedefrag maybe", "argument must be 'yes' or 'no'"),
+        (
+            "client-query-buffer-limit 1",
+            "argument must be between 1048576",
+        ),
+        ("hz 20 hz 30", "duplicate parameter"),
+        ("appendonly yes", "can't set immutable config"),
+    ] {
+        let told = world.ask(&mut c, &format!("CONFIG SET {line}"));
+        assert!(
+            told.starts_with("-ERR CONFIG SET failed") && told.contains(error),
+            "{told}"
+        );
+    }
+    // All or nothing.
+    let _ = world.ask(&mut c, "CONFIG SET hz 50 maxmemory-samples 0");
+    world.check(&mut c, "CONFIG GET hz", "*2|$2|hz|$3|100|");
+}
+
+#[test]
+fn the_limits_of_clients_are_lowered_while_it_runs() {
+    let mut world = World::new();
+    let mut c = world.client();
+    let line = "CONFIG SET client-output-buffer-limit";
+    let words = |world: &mut World, c: &mut Client, value: &[u8]| {
+        let name = &b"client-output-buffer-limit"[..];
+        world.ask_raw(c, &[b"CONFIG", b"SET", name, value])
+    };
+    assert_eq!(
+        words(&mut world, &mut c, b"normal 100000 0 0"),
+        b"+OK\r\n",
+        "{line}"
+    );
+    let value = "x".repeat(60_000);
+    world.check(&mut c, &format!("SET k {value}"), "+OK|");
+    assert_eq!(world.ask(&mut c, "MGET k").len(), 60_000 + 11);
+    let mut greedy = world.client();
+    world.check(&mut greedy, "MGET k k", "");
+    assert_eq!(world.service.large_replies(), 1);
+    world.check(&mut c, "CONFIG SET client-query-buffer-limit 1mb", "+OK|");
+    let mut large = world.client();
+    let got = world.ask(&mut large, &format!("SET k {}", "x".repeat(1 << 20)));
+    assert!(got.starts_with("-ERR Protocol error"), "{got}");
+}
+
+#[test]
+fn uptime_counts_from_the_start_and_not_from_the_first_client() {
+    let mut world = World::new();
+    world.sim.run_for(Duration::from_millis(100_500));
+    let mut c = world.client();
+    let info = world.ask(&mut c, "INFO server");
+    assert!(info.contains("uptime_in_seconds:100|"), "{info}");
+    let saved = world.ask(&mut c, "LASTSAVE");
+    let now = world.ask(&mut c, "TIME");
+    let now: u64 = now.split('|').nth(2).unwrap().parse().unwrap();
+    assert_eq!(saved, format!(":{}|", now - 100));
+}

@@ -1,12 +1,13 @@
 //! CONFIG: settings under the names that Redis has for them.
 //!
 //! What cannot be changed here has its value in [`FIXED`]; what can has a function in [`LIVE`] that
-//! checks a new value, and another call of it that takes it.
+//! checks a new value, and another call of it that takes it. What changes nothing is in `tuning.rs`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
 use super::shared::Shared;
+use super::tuning::{self, Tuning};
 use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
@@ -25,26 +26,15 @@ const HELP: &[&str] = &[
 
 /// Parameters that are what they are.
 const FIXED: &[(&str, &str)] = &[
-    ("activedefrag", "no"),
     ("appendfsync", "no"),
     ("appendonly", "no"),
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
     ("dir", "/"),
-    ("hash-max-listpack-entries", "128"),
-    ("hash-max-listpack-value", "64"),
     ("io-threads", "1"),
-    ("latency-monitor-threshold", "0"),
-    ("list-max-listpack-size", "-2"),
-    ("notify-keyspace-events", ""),
     ("rdbcompression", "no"),
     ("replica-read-only", "yes"),
     ("save", ""),
-    ("set-max-intset-entries", "512"),
-    ("set-max-listpack-entries", "128"),
-    ("set-max-listpack-value", "64"),
-    ("zset-max-listpack-entries", "128"),
-    ("zset-max-listpack-value", "64"),
 ];
 
 /// Takes a value, or only checks it.
@@ -75,8 +65,30 @@ const LIVE: &[Live] = &[
     },
     Live {
         name: "client-query-buffer-limit",
-        read: |s| s.config.query_buffer.to_string(),
-        write: None,
+        read: |s| s.config.query_buffer.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            // Connections have room for the limit of the start; it can only be lowered.
+            let most = s.config.query_buffer_max;
+            let bytes = memory(value).and_then(|n| usize::try_from(n).ok());
+            let bytes = bytes.filter(|n| (1 << 20..=most).contains(n) || *n == most);
+            let bytes = bytes
+                .ok_or_else(|| format!("argument must be between 1048576 and {most} inclusive"))?;
+            if take {
+                s.config.query_buffer.store(bytes, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "maxmemory-samples",
+        read: |s| s.store.eviction_samples().to_string(),
+        write: Some(|s, value, take| {
+            let n = between(value, 1, 64)?;
+            if take {
+                s.store.set_eviction_samples(n as usize);
+            }
+            Ok(())
+        }),
     },
     Live {
         name: "client-output-buffer-limit",
@@ -227,7 +239,9 @@ fn get(call: &mut Call<'_, '_>, patterns: &[&[u8]]) {
     let live = LIVE
         .iter()
         .map(|live| (live.name, (live.read)(&call.shared)));
-    let mut found: Vec<_> = fixed.chain(live).filter(|(name, _)| wanted(name)).collect();
+    let kept = call.shared.config.tuning.all();
+    let all = fixed.chain(live).chain(kept);
+    let mut found: Vec<_> = all.filter(|(name, _)| wanted(name)).collect();
     found.sort();
     call.reply.map(found.len());
     for (name, value) in found {
@@ -236,8 +250,14 @@ fn get(call: &mut Call<'_, '_>, patterns: &[&[u8]]) {
     }
 }
 
+/// A change that was checked.
+enum Change {
+    Live(Write, String),
+    Kept(&'static Tuning, String),
+}
+
 fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
-    let mut changes: Vec<(&str, Write, String)> = Vec::new();
+    let mut changes: Vec<(&str, Change)> = Vec::new();
     for pair in pairs.chunks(2) {
         // Names that are none are told as they were sent.
         let given = pair[0].to_ascii_lowercase();
@@ -246,7 +266,9 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
             format!("ERR CONFIG SET failed (possibly related to argument '{given}') - {why}")
         };
         let live = LIVE.iter().find(|live| live.name == given);
-        let known = live.is_some() || FIXED.iter().any(|(name, _)| *name == given);
+        let kept = tuning::find(given);
+        let is_fixed = FIXED.iter().any(|(name, _)| *name == given);
+        let known = live.is_some() || kept.is_some() || is_fixed;
         let (true, Some(value)) = (known, pair.get(1)) else {
             let what = "ERR Unknown option or number of arguments for CONFIG SET - '";
             return call.reply.error(Error::quoting(what, pair[0], "'").0);
@@ -255,20 +277,37 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
         if FIXED.contains(&(given, value.as_str())) {
             continue;
         }
-        let Some((live, write)) = live.and_then(|live| Some((live, live.write?))) else {
-            return call.reply.error(failed("can't set immutable config"));
+        let checked = match (kept, live.and_then(|live| Some((live.name, live.write?)))) {
+            (Some(kept), _) => kept
+                .check(&value)
+                .map(|value| (kept.name, Change::Kept(kept, value))),
+            (None, Some((name, write))) => {
+                write(&call.shared, &value, false).map(|()| (name, Change::Live(write, value)))
+            }
+            (None, None) => Err("can't set immutable config".to_string()),
         };
-        if changes.iter().any(|(name, ..)| *name == live.name) {
-            return call.reply.error(failed("duplicate parameter"));
+        match checked {
+            Err(why) => return call.reply.error(failed(&why)),
+            Ok((name, _)) if changes.iter().any(|(known, _)| *known == name) => {
+                return call.reply.error(failed("duplicate parameter"));
+            }
+            Ok(change) => changes.push(change),
         }
-        if let Err(why) = write(&call.shared, &value, false) {
-            return call.reply.error(failed(&why));
-        }
-        changes.push((live.name, write, value));
     }
-    for (_, write, value) in changes {
-        // Checked above.
-        let _ = write(&call.shared, &value, true);
+    for (_, change) in changes {
+        match change {
+            // Checked above.
+            Change::Live(write, value) => drop(write(&call.shared, &value, true)),
+            Change::Kept(tuning, value) => {
+                if tuning.name == "notify-keyspace-events" && !value.is_empty() {
+                    tracing::warn!(
+                        value,
+                        "notify-keyspace-events is kept, but no events are sent"
+                    );
+                }
+                call.shared.config.tuning.set(tuning, value);
+            }
+        }
     }
     call.reply.ok();
 }
@@ -277,7 +316,7 @@ fn yes_no(on: bool) -> &'static str {
     if on { "yes" } else { "no" }
 }
 
-fn between(value: &str, least: i64, most: i64) -> Result<i64, String> {
+pub(super) fn between(value: &str, least: i64, most: i64) -> Result<i64, String> {
     let n = parse_integer(value.as_bytes()).ok_or("argument couldn't be parsed into an integer")?;
     if !(least..=most).contains(&n) {
         return Err(format!(

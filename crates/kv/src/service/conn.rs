@@ -94,11 +94,8 @@ impl Protocol for RespConn {
         let card = Arc::new(card);
         shared.clients.add(card.clone());
         cx.local.stats.connections.add(1);
-        if shared.started_ms.load(Relaxed) == 0 {
-            let wall_ms = cx.link.wall().as_millis() as u64;
-            let random = [cx.link.random(), cx.link.random(), cx.link.random()];
-            cx.local.shared.note_start(now_ms, wall_ms, random);
-        }
+        let link = &mut cx.link;
+        shared.name_run(|| [link.random(), link.random(), link.random()]);
         self.card = Some(card);
         self.id = Some(cx.link.id());
     }

@@ -1,7 +1,6 @@
 //! INFO: what there is to know, in the sections and under the names that tools look for.
 
 use std::fmt::Write;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
@@ -59,12 +58,7 @@ fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
 
 fn server(call: &mut Call<'_, '_>, text: &mut String) {
     let uptime_s = uptime_s(call);
-    let run_id = call
-        .shared
-        .run_id
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let run_id = call.shared.run_id.get().cloned().unwrap_or_default();
     line(text, "redis_version", REDIS_VERSION);
     line(text, "redis_git_sha1", "00000000");
     line(text, "redis_git_dirty", 0);

@@ -30,6 +30,7 @@ mod shared;
 mod slowlog;
 mod stats;
 mod table;
+mod tuning;
 
 pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService};
 pub use conn::RespConn;

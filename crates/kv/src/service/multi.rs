@@ -117,7 +117,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
     let transaction = call.session.transaction.get_or_insert_default();
     for key in &call.args[1..] {
         let more = 2 * key.len() + WATCH_BYTES;
-        if transaction.held + more > call.shared.config.query_buffer {
+        if transaction.held + more > call.shared.config.query_buffer.load(Relaxed) {
             call.reply
                 .error("ERR more keys are watched than the query buffer limit allows");
             return Flow::Done;
@@ -178,7 +178,7 @@ impl RespConn {
         };
         let args_bytes: usize = args.iter().map(|arg| arg.len() + size_of::<u32>()).sum();
         let more = args_bytes + size_of::<Queued>();
-        if transaction.held + more > cx.local.shared.config.query_buffer {
+        if transaction.held + more > cx.local.shared.config.query_buffer.load(Relaxed) {
             return Err("ERR transaction larger than the query buffer limit");
         }
         // A transaction that will be refused need not be kept.

@@ -127,6 +127,10 @@ impl Service for RespService {
         local.subscribers = subscribers;
         local.end_subscriptions();
         if all.number() == TICKS && all.timer().is_none() {
+            // A loop is signalled when it begins, before anybody connects.
+            let now_ms = all.now().as_nanos() / 1_000_000;
+            self.shared
+                .note_start(now_ms, all.wall().as_millis() as u64);
             self.expired(local, all);
         }
     }

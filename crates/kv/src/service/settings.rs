@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tidewire::{Limits, Peer};
 
+use super::tuning::Kept;
 use crate::resp::Bounds;
 
 /// Settings of the key-value services that are not those of the store. Sizes are bytes.
@@ -75,7 +76,9 @@ pub(crate) struct Config {
     password: RwLock<Option<String>>,
     needs_password: AtomicBool,
     pub(crate) protected: AtomicBool,
-    pub(crate) query_buffer: usize,
+    /// Never more than the limit that connections were made with.
+    pub(crate) query_buffer: AtomicUsize,
+    pub(crate) query_buffer_max: usize,
     /// Never more than the limit that connections were made with.
     pub(crate) client_output: AtomicUsize,
     pub(crate) client_output_max: usize,
@@ -87,6 +90,8 @@ pub(crate) struct Config {
     /// Microseconds from which on a command is kept in the slow log; negative is never.
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_len: AtomicUsize,
+    /// What is kept and changes nothing.
+    pub(crate) tuning: Kept,
 }
 
 impl Config {
@@ -95,7 +100,8 @@ impl Config {
             needs_password: AtomicBool::new(settings.password.is_some()),
             password: RwLock::new(settings.password),
             protected: AtomicBool::new(settings.protected),
-            query_buffer: settings.query_buffer.min(u32::MAX as usize),
+            query_buffer: AtomicUsize::new(settings.query_buffer.min(u32::MAX as usize)),
+            query_buffer_max: settings.query_buffer.min(u32::MAX as usize),
             client_output: AtomicUsize::new(settings.client_output),
             client_output_max: settings.client_output,
             stall: settings.stall,
@@ -104,6 +110,7 @@ impl Config {
             timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),
             slow_us: AtomicI64::new(10_000),
             slow_len: AtomicUsize::new(128),
+            tuning: Kept::default(),
         }
     }
 
@@ -112,7 +119,7 @@ impl Config {
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             bulk_max: self.bulk_max.load(Relaxed),
-            command_max: self.query_buffer,
+            command_max: self.query_buffer.load(Relaxed),
             ..Bounds::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidewire::Endpoint;
@@ -38,12 +38,12 @@ pub(crate) struct Shared {
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
     paused_until_ms: AtomicU64,
     pause_writes_only: AtomicBool,
-    /// When it started, by the loops' clock and by the wall; set by the first connection.
+    /// When it started, by the loops' clock and by the wall; set by the first loop.
     pub(crate) started_ms: AtomicU64,
     pub(crate) started_wall_ms: AtomicU64,
     pub(crate) rate: Rate,
     /// Forty random hexadecimal digits that name this run.
-    pub(crate) run_id: Mutex<String>,
+    pub(crate) run_id: OnceLock<String>,
 }
 
 impl Shared {
@@ -63,19 +63,26 @@ impl Shared {
             started_ms: AtomicU64::new(0),
             started_wall_ms: AtomicU64::new(0),
             rate: Rate::default(),
-            run_id: Mutex::default(),
+            run_id: OnceLock::new(),
         }
     }
 
-    /// Remembers when the first connection came, and names the run.
-    pub(crate) fn note_start(&self, now_ms: u64, wall_ms: u64, random: [u64; 3]) {
-        let mut run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner);
-        if run_id.is_empty() {
-            let [a, b, c] = random;
-            *run_id = format!("{a:016x}{b:016x}{:08x}", c as u32);
+    /// Remembers when the first loop began, by its clock and by the wall.
+    pub(crate) fn note_start(&self, now_ms: u64, wall_ms: u64) {
+        let first = self
+            .started_ms
+            .compare_exchange(0, now_ms.max(1), Relaxed, Relaxed);
+        if first.is_ok() {
             self.started_wall_ms.store(wall_ms, Relaxed);
-            self.started_ms.store(now_ms.max(1), Relaxed);
         }
+    }
+
+    /// Names the run, if it has no name yet.
+    pub(crate) fn name_run(&self, random: impl FnOnce() -> [u64; 3]) {
+        self.run_id.get_or_init(|| {
+            let [a, b, c] = random();
+            format!("{a:016x}{b:016x}{:08x}", c as u32)
+        });
     }
 
     pub(crate) fn databases(&self) -> u16 {

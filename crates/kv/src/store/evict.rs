@@ -14,8 +14,8 @@ const LEAST: u64 = 32;
 const STEPS: usize = 16;
 /// Samples without any key that may go, after which there is none.
 const MISSES: usize = 64;
-/// Candidates that are compared for one key to go.
-const SAMPLE: usize = 16;
+/// Candidates that are compared for one key to go, at first.
+pub(super) const SAMPLE: usize = 16;
 /// Buckets that are looked at for them, and more only if there is none.
 const BUCKETS: usize = 64;
 
@@ -81,7 +81,7 @@ impl Store {
             if shard.table(db).len() == 0 || policy.is_volatile() && expiring == 0 {
                 continue;
             }
-            if let Some(key) = candidate(shard, db, policy, clock, rng) {
+            if let Some(key) = candidate(shard, db, policy, self.eviction_samples(), clock, rng) {
                 self.drop_key(shard, db, self.hash(&key), &key, Gone::Evicted);
                 return true;
             }
@@ -94,6 +94,7 @@ fn candidate(
     shard: &Shard,
     db: u16,
     policy: Policy,
+    samples: usize,
     clock: u32,
     rng: &mut fastrand::Rng,
 ) -> Option<Vec<u8>> {
@@ -122,7 +123,7 @@ fn candidate(
                 best = Some((worth, entry));
             }
         });
-        if seen >= SAMPLE || i + 1 >= BUCKETS && seen > 0 {
+        if seen >= samples || i + 1 >= BUCKETS && seen > 0 {
             break;
         }
     }

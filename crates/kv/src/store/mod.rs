@@ -98,6 +98,7 @@ pub struct Store {
     effects: Option<Arc<dyn Effects>>,
     maxmemory: AtomicU64,
     policy: AtomicU8,
+    eviction_samples: AtomicUsize,
     active_expire: AtomicBool,
     /// The shard where active expiry goes on.
     expiry_next: AtomicUsize,
@@ -145,6 +146,7 @@ impl Store {
             effects: settings.effects,
             maxmemory: AtomicU64::new(settings.maxmemory),
             policy: AtomicU8::new(settings.policy as u8),
+            eviction_samples: AtomicUsize::new(evict::SAMPLE),
             active_expire: AtomicBool::new(true),
             expiry_next: AtomicUsize::new(0),
             used: AtomicI64::new(0),
@@ -185,6 +187,17 @@ impl Store {
     /// Changes what happens at the limit of memory.
     pub fn set_policy(&self, policy: Policy) {
         self.policy.store(policy as u8, Relaxed);
+    }
+
+    /// How many keys are compared to find the one that goes, 1 to 64; 16 at first.
+    #[must_use]
+    pub fn eviction_samples(&self) -> usize {
+        self.eviction_samples.load(Relaxed)
+    }
+
+    /// Changes how many keys are compared to find the one that goes. More find a better one.
+    pub fn set_eviction_samples(&self, n: usize) {
+        self.eviction_samples.store(n.clamp(1, 64), Relaxed);
     }
 
     /// Whether [`expire`](Store::expire) does anything.

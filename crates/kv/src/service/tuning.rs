@@ -1,0 +1,155 @@
+//! Settings under Redis's names that change nothing here: they are checked, kept and told again, so that
+//! programs that set them go on. What there is to act on is in `config.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::config::{between, memory};
+
+/// What a setting takes.
+enum Takes {
+    Number(i64, i64),
+    YesOrNo,
+    Bytes,
+    /// Letters that name events.
+    Events,
+}
+
+/// A setting that is only kept.
+pub(super) struct Tuning {
+    pub(super) name: &'static str,
+    /// The name that it had before, which Redis still takes.
+    before: Option<&'static str>,
+    usual: &'static str,
+    takes: Takes,
+}
+
+const fn of(name: &'static str, usual: &'static str, takes: Takes) -> Tuning {
+    Tuning {
+        name,
+        before: None,
+        usual,
+        takes,
+    }
+}
+
+const fn renamed(name: &'static str, before: &'static str, usual: &'static str) -> Tuning {
+    Tuning {
+        name,
+        before: Some(before),
+        usual,
+        takes: COUNT,
+    }
+}
+
+const COUNT: Takes = Takes::Number(0, i64::MAX);
+
+/// All of them. The documentation lists them: keep it up to date.
+const ALL: &[Tuning] = &[
+    of("active-defrag-cycle-max", "25", Takes::Number(1, 99)),
+    of("active-defrag-cycle-min", "1", Takes::Number(1, 99)),
+    of("active-expire-effort", "1", Takes::Number(1, 10)),
+    of("activedefrag", "no", Takes::YesOrNo),
+    of("activerehashing", "yes", Takes::YesOrNo),
+    of("dynamic-hz", "yes", Takes::YesOrNo),
+    renamed(
+        "hash-max-listpack-entries",
+        "hash-max-ziplist-entries",
+        "128",
+    ),
+    renamed("hash-max-listpack-value", "hash-max-ziplist-value", "64"),
+    of("hll-sparse-max-bytes", "3000", Takes::Bytes),
+    of("hz", "10", Takes::Number(1, 500)),
+    of("latency-monitor-threshold", "0", COUNT),
+    of("latency-tracking", "yes", Takes::YesOrNo),
+    of("lazyfree-lazy-eviction", "yes", Takes::YesOrNo),
+    of("lazyfree-lazy-expire", "yes", Takes::YesOrNo),
+    of("lazyfree-lazy-server-del", "yes", Takes::YesOrNo),
+    of("lazyfree-lazy-user-del", "yes", Takes::YesOrNo),
+    of("lazyfree-lazy-user-flush", "yes", Takes::YesOrNo),
+    of("lfu-decay-time", "1", COUNT),
+    of("lfu-log-factor", "10", COUNT),
+    of("list-compress-depth", "0", COUNT),
+    Tuning {
+        name: "list-max-listpack-size",
+        before: Some("list-max-ziplist-size"),
+        usual: "-2",
+        takes: Takes::Number(i32::MIN as i64, i32::MAX as i64),
+    },
+    of("maxmemory-clients", "0", Takes::Bytes),
+    of("maxmemory-eviction-tenacity", "10", Takes::Number(0, 100)),
+    of("notify-keyspace-events", "", Takes::Events),
+    of("set-max-intset-entries", "512", COUNT),
+    of("set-max-listpack-entries", "128", COUNT),
+    of("set-max-listpack-value", "64", COUNT),
+    of("stop-writes-on-bgsave-error", "yes", Takes::YesOrNo),
+    of("stream-node-max-bytes", "4096", Takes::Bytes),
+    of("stream-node-max-entries", "100", COUNT),
+    of("tcp-keepalive", "300", Takes::Number(0, i32::MAX as i64)),
+    of("tracking-table-max-keys", "1000000", COUNT),
+    renamed(
+        "zset-max-listpack-entries",
+        "zset-max-ziplist-entries",
+        "128",
+    ),
+    renamed("zset-max-listpack-value", "zset-max-ziplist-value", "64"),
+];
+
+/// The setting of this name, in lower case.
+pub(super) fn find(name: &str) -> Option<&'static Tuning> {
+    ALL.iter()
+        .find(|t| t.name == name || t.before == Some(name))
+}
+
+impl Tuning {
+    /// The value as it is kept.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn check(&self, value: &str) -> Result<String, String> {
+        match self.takes {
+            Takes::Number(least, most) => between(value, least, most).map(|n| n.to_string()),
+            Takes::YesOrNo => {
+                let lower = value.to_ascii_lowercase();
+                let known = matches!(&*lower, "yes" | "no");
+                known
+                    .then_some(lower)
+                    .ok_or_else(|| "argument must be 'yes' or 'no'".to_string())
+            }
+            Takes::Bytes => {
+                let bytes = memory(value).ok_or("argument must be a memory value")?;
+                Ok(bytes.to_string())
+            }
+            Takes::Events if value.bytes().all(|b| b"KEg$lshzxetdmnA".contains(&b)) => {
+                Ok(value.to_string())
+            }
+            Takes::Events => {
+                Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_string())
+            }
+        }
+    }
+}
+
+/// The values that were set.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<BTreeMap<&'static str, String>>);
+
+impl Kept {
+    pub(super) fn set(&self, tuning: &'static Tuning, value: String) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(tuning.name, value);
+    }
+
+    /// All settings with their values, former names included.
+    pub(super) fn all(&self) -> Vec<(&'static str, String)> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::new();
+        for tuning in ALL {
+            let value = kept.get(tuning.name).map_or(tuning.usual, String::as_str);
+            for name in [Some(tuning.name), tuning.before].into_iter().flatten() {
+                all.push((name, value.to_string()));
+            }
+        }
+        all
+    }
+}
