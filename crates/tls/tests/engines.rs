@@ -1,4 +1,5 @@
 //! TLS over real sockets, on every engine, against rustls's own stream and openssl.
+#![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 
 mod common;
 

@@ -214,6 +214,15 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
     type Local = <S::Conn as Protocol>::Local;
     type Message = <S::Conn as Protocol>::Message;
 
+    const LOOKS_AHEAD: bool = S::Conn::LOOKS_AHEAD;
+
+    /// Inside a layer the bytes are not the protocol's yet.
+    fn look_ahead(&self, input: &[u8], local: &mut Self::Local) {
+        if let Within::Alone(protocol) = &self.within {
+            protocol.look_ahead(input, local);
+        }
+    }
+
     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
         if let Within::Alone(protocol) = &mut self.within {
             return protocol.opened(&mut cx.within());

@@ -1,0 +1,82 @@
+//! A service whose connections are futures.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tidewire::{Conns, LoopHandle, Peer, Refusal, Service};
+
+use crate::shared::Shared;
+use crate::stream::Stream;
+use crate::task::{self, Task, Woken};
+
+/// A service that runs `f` for each connection, accepted or dialled.
+///
+/// ```
+/// use futures_util::{AsyncReadExt, AsyncWriteExt};
+/// use tidewire::{Builder, Listen};
+/// use tidewire_async::Stream;
+///
+/// async fn shout(mut stream: Stream) {
+///     let mut buffer = [0; 1024];
+///     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+///         buffer[..n].make_ascii_uppercase();
+///         let _ = stream.write_all(&buffer[..n]).await;
+///     }
+/// }
+///
+/// let mut builder = Builder::new();
+/// let service = builder.service(tidewire_async::serve(shout));
+/// builder.listen(service, Listen::at("127.0.0.1:0"));
+/// let running = builder.start()?;
+/// # use std::io::{Read, Write};
+/// # let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
+/// # client.write_all(b"hello")?;
+/// # let mut back = [0; 5];
+/// # client.read_exact(&mut back)?;
+/// # assert_eq!(&back, b"HELLO");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn serve<F, R>(f: F) -> Serve<F>
+where
+    F: Fn(Stream) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + 'static,
+{
+    Serve(f)
+}
+
+/// A service of futures: [`serve`].
+pub struct Serve<F>(F);
+
+impl<F> fmt::Debug for Serve<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Serve")
+    }
+}
+
+impl<F, R> Service for Serve<F>
+where
+    F: Fn(Stream) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + 'static,
+{
+    type Conn = Task;
+
+    fn on_loop(&self, at: LoopHandle<()>) -> Arc<Woken> {
+        Woken::new(at)
+    }
+
+    fn accept(&self, from: &Peer, _: &mut Arc<Woken>) -> Result<Task, Refusal> {
+        let shared = Shared::new(from.clone());
+        let stream = Stream {
+            shared: shared.clone(),
+        };
+        Ok(Task::new(shared, Box::pin((self.0)(stream))))
+    }
+
+    fn woken(&self, local: &mut Arc<Woken>, all: &mut Conns<'_, Task>) {
+        for id in local.take() {
+            // If it is gone, so is its future.
+            all.with(id, local, task::poll_woken);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Futures on the simulated network: every split, half-closes, timers, wakers, limits.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "wakers are woken from other threads"
+)]
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::join;
+use futures_util::{AsyncReadExt, AsyncWriteExt};
+use tidewire::sim::chunking::{self, Feed};
+use tidewire::sim::{Conditions, Outcome, Pair, PlainState, Sim};
+use tidewire::{Closed, Limits};
+use tidewire_async::{Stream, serve};
+
+async fn echo(mut stream: Stream) {
+    let mut buffer = [0; 700];
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        if stream.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn splits_do_not_show() {
+    let input: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+    for seed in 0..40 {
+        let splits = chunking::splits(seed, input.len());
+        for window in [100, 5_000, usize::MAX] {
+            let limits = Limits {
+                output_low: 1_000,
+                output_high: 4_000,
+                ..Limits::default()
+            };
+            let got = Feed::new(&input)
+                .splits(&splits)
+                .half_close(true)
+                .window(window)
+                .limits(limits)
+                .run(serve(echo));
+            assert!(
+                got.output == input,
+                "seed {seed}: {} bytes",
+                got.output.len()
+            );
+            assert_eq!(got.closed, Some(Closed::Finished));
+        }
+    }
+}
+
+/// A client and a server that are both futures, on every kind of network; both directions at once,
+/// both half-closed.
+#[test]
+fn both_ends_are_futures() {
+    let said: Arc<[u8]> = (0..40_000u32).map(|i| (i % 253) as u8).collect();
+    for seed in 0..40 {
+        let (said, got) = (said.clone(), Arc::<Mutex<Vec<u8>>>::default());
+        let (expected, heard) = (said.clone(), got.clone());
+        let client = serve(move |stream: Stream| {
+            let (mut reader, mut writer) = (stream.clone(), stream);
+            let (said, got) = (said.clone(), got.clone());
+            async move {
+                let write = async {
+                    writer.write_all(&said).await.unwrap();
+                    writer.close().await.unwrap();
+                    assert!(writer.write_all(b"x").await.is_err(), "closed");
+                };
+                let mut all = Vec::new();
+                let (_, read) = join(write, reader.read_to_end(&mut all)).await;
+                read.unwrap();
+                *got.lock().unwrap() = all;
+            }
+        });
+        let limits = || Limits {
+            idle: None,
+            linger: Duration::from_secs(1000),
+            ..Limits::default()
+        };
+        let conditions = Conditions::from_seed(seed);
+        let server = (serve(echo), limits());
+        let mut pair = Pair::under(seed, conditions, server, (client, limits()));
+        assert_eq!(pair.run(Duration::from_secs(3600)), Outcome::Idle);
+        assert!(*heard.lock().unwrap() == *expected, "seed {seed}");
+        let (server, client) = (pair.server_counters(), pair.client_counters());
+        assert_eq!(
+            server.closed_for(Closed::Finished),
+            1,
+            "seed {seed}: {server}"
+        );
+        assert_eq!(
+            client.closed_for(Closed::Finished),
+            1,
+            "seed {seed}: {client}"
+        );
+    }
+}
+
+/// One peer of a service on a calm network.
+struct World {
+    sim: Sim,
+    at: tidewire::sim::LoopId,
+    peer: tidewire::sim::PlainId,
+}
+
+fn world<F, R>(f: F) -> World
+where
+    F: Fn(Stream) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + 'static,
+{
+    let mut sim = Sim::under(1, Conditions::calm());
+    let at = sim.add_loop();
+    let service = sim.service(at, serve(f), Limits::default());
+    let addr = sim.listen(service);
+    let peer = sim.plain(addr);
+    sim.run_for(Duration::from_millis(10));
+    World { sim, at, peer }
+}
+
+#[test]
+fn input_is_bounded_while_the_future_does_not_read() {
+    let mut world = world(|mut stream: Stream| async move {
+        stream.clock().sleep(Duration::from_secs(5)).await;
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        stream.write_all(&all.len().to_be_bytes()).await.unwrap();
+    });
+    world.sim.send(world.peer, &vec![1; 3 << 20]);
+    world.sim.finish(world.peer);
+    world.sim.run_for(Duration::from_secs(2));
+    let came = world.sim.counters(world.at).bytes_in;
+    assert!(came < 300_000, "{came} bytes were taken for nobody");
+    world.sim.run_for(Duration::from_secs(10));
+    let got = world.sim.received(world.peer);
+    assert_eq!(got, (3usize << 20).to_be_bytes());
+}
+
+#[test]
+fn output_is_bounded_while_the_peer_does_not_read() {
+    thread_local!(static WRITTEN: Cell<usize> = const { Cell::new(0) });
+    let mut world = world(|mut stream: Stream| async move {
+        stream.clock().sleep(Duration::from_millis(20)).await;
+        while stream.write_all(&[7; 10_000]).await.is_ok() {
+            WRITTEN.set(WRITTEN.get() + 10_000);
+        }
+    });
+    world.sim.reading(world.peer, false);
+    world.sim.run_for(Duration::from_secs(2));
+    let written = WRITTEN.get();
+    assert!(written < 2 << 20, "{written} bytes were written for nobody");
+    world.sim.reading(world.peer, true);
+    world.sim.run_for(Duration::from_millis(100));
+    assert!(WRITTEN.get() > written, "goes on");
+}
+
+#[test]
+fn timers_fire_in_order_and_dropped_ones_do_not() {
+    let mut world = world(|mut stream: Stream| async move {
+        let clock = stream.clock();
+        let start = clock.now();
+        drop(clock.sleep(Duration::from_millis(1)));
+        let late = async {
+            clock.sleep(Duration::from_secs(20)).await;
+            clock.now().since(start).as_secs()
+        };
+        let soon = async {
+            clock.sleep(Duration::from_secs(5)).await;
+            clock.now().since(start).as_secs()
+        };
+        let (late, soon) = join(late, soon).await;
+        let text = format!("{soon} {late}");
+        stream.write_all(text.as_bytes()).await.unwrap();
+    });
+    world.sim.run_for(Duration::from_secs(30));
+    assert_eq!(world.sim.received(world.peer), b"5 20");
+}
+
+/// Ready again and again: others get their turn, and the future loses none.
+#[test]
+fn a_future_that_wakes_itself_does_not_keep_the_loop() {
+    let mut world = world(|mut stream: Stream| async move {
+        for _ in 0..1000 {
+            let mut yielded = false;
+            poll_fn(|cx| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+        }
+        stream.write_all(b"done").await.unwrap();
+    });
+    world.sim.run_for(Duration::from_secs(1));
+    assert_eq!(world.sim.received(world.peer), b"done");
+    assert!(world.sim.counters(world.at).turns > 20);
+}
+
+/// What a timer of the network, another thread or another connection would do.
+#[test]
+fn a_waker_works_from_outside() {
+    static WAKER: Mutex<Option<Waker>> = Mutex::new(None);
+    let mut world = world(|mut stream: Stream| async move {
+        let mut polls = 0;
+        poll_fn(|cx| {
+            *WAKER.lock().unwrap() = Some(cx.waker().clone());
+            polls += 1;
+            if polls == 3 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        stream.write_all(b"woken").await.unwrap();
+    });
+    for _ in 0..2 {
+        assert_eq!(world.sim.received(world.peer), b"");
+        let waker = WAKER.lock().unwrap().clone().unwrap();
+        std::thread::scope(|s| {
+            s.spawn(|| (0..100).for_each(|_| waker.wake_by_ref()));
+        });
+        world.sim.run_for(Duration::from_millis(1));
+    }
+    assert_eq!(world.sim.received(world.peer), b"woken");
+    // After the end it wakes nobody, and does no harm.
+    WAKER.lock().unwrap().take().unwrap().wake();
+    world.sim.run_for(Duration::from_secs(1));
+    assert_eq!(world.sim.state(world.peer), PlainState::Ended);
+}
+
+#[test]
+fn a_stop_finishes_and_an_end_drops_the_future() {
+    thread_local!(static DROPPED: Cell<u32> = const { Cell::new(0) });
+    struct Counts(Rc<()>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            DROPPED.set(DROPPED.get() + 1);
+        }
+    }
+    for ending in 0..3 {
+        let mut world = world(|mut stream: Stream| {
+            let counts = Counts(Rc::new(()));
+            async move {
+                let mut byte = [0];
+                let end = pin!(stream.read_exact(&mut byte));
+                let _ = end.await;
+                drop(counts.0.clone());
+            }
+        });
+        match ending {
+            0 => world.sim.stop(world.at, Duration::from_secs(1)),
+            1 => world.sim.close(world.peer, true),
+            _ => world.sim.finish(world.peer),
+        }
+        world.sim.run_for(Duration::from_secs(20));
+        assert_eq!(DROPPED.get(), ending + 1);
+        assert_eq!(world.sim.counters(world.at).open, 0);
+    }
+}
+
+#[test]
+fn a_panic_ends_one_connection() {
+    let mut world = world(|_: Stream| async { panic!("on purpose") });
+    world.sim.run_for(Duration::from_secs(1));
+    assert!(matches!(world.sim.state(world.peer), PlainState::Failed(_)));
+    assert_eq!(world.sim.counters(world.at).closed_for(Closed::Panicked), 1);
+}
