@@ -11,8 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slab::Slab;
-
 use crate::buffer::{HEADROOM, Lease, Pool};
 use crate::closed::{Closed, Refusal};
 use crate::counters::LoopCounters;
@@ -27,6 +25,7 @@ use crate::output::{Barriers, Blocks};
 use crate::peer::{Origin, Peer};
 use crate::random::Rng;
 use crate::state::{Attempts, ConnId, Phase, State, Writing};
+use crate::table::Table;
 use crate::throttle::Throttle;
 use crate::time::{Clock, Instant};
 use crate::waker::Waker;
@@ -80,7 +79,7 @@ impl Default for Refusals {
 }
 
 pub(crate) struct Core {
-    pub(crate) states: Slab<State>,
+    pub(crate) states: Table<State>,
     pub(crate) env: Env,
     pub(crate) waker: Arc<Waker>,
     /// Connections that have callbacks or flushing left for the next turn.
@@ -113,7 +112,7 @@ impl Core {
         rng: Rng,
     ) -> Core {
         let mut core = Core {
-            states: Slab::new(),
+            states: Table::new(),
             env: Env {
                 now: clock.monotonic(),
                 clock,
@@ -298,8 +297,9 @@ impl Core {
 
     /// Forgets a connection of which nothing is in use any more.
     pub(crate) fn free(&mut self, index: u32) {
-        self.wheel.disarm(index);
-        let mut state = self.states.remove(index as usize);
+        self.wheel.forget(index);
+        let removed = self.states.remove(index as usize);
+        let mut state = removed.expect("a connection is forgotten once");
         if state.out.holds().is_some_and(|h| h.listed) {
             self.env.barriers.forget(state.service, &self.states);
         }
@@ -307,22 +307,18 @@ impl Core {
         if state.attempts.is_some() {
             self.dialling[state.service as usize] -= 1;
         }
-        if self.states.is_empty() && self.states.capacity() > 64 {
-            self.states = Slab::new();
-        }
     }
 
     fn insert(&mut self, service: u16, peer: Peer) -> u32 {
         self.generation = self.generation.wrapping_add(1);
-        let entry = self.states.vacant_entry();
-        let index = u32::try_from(entry.key()).expect("fewer than 2^32 connections");
-        let id = ConnId {
-            index,
-            generation: self.generation,
-        };
+        let (generation, now) = (self.generation, self.env.now);
         let limits = &self.limits[service as usize];
-        entry.insert(State::new(id, service, peer, limits, self.env.now));
-        index
+        let index = self.states.insert_with(|index| {
+            let index = u32::try_from(index).expect("fewer than 2^32 connections");
+            let id = ConnId { index, generation };
+            State::new(id, service, peer, limits, now)
+        });
+        index as u32
     }
 
     fn establish(&mut self, index: u32) -> Result<(), Refusal> {

@@ -7,8 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use slab::Slab;
-
 use crate::closed::{Closed, Refusal};
 use crate::drive::Callee;
 use crate::env::Env;
@@ -19,6 +17,7 @@ use crate::link::Link;
 use crate::mailbox::{Close, LoopHandle, Mail};
 use crate::protocol::{Cx, Next, Protocol, Service};
 use crate::state::{ConnId, State};
+use crate::table::Table;
 use crate::turn::Turn;
 use crate::waker::Waker;
 use crate::woken::{Conns, Slots};
@@ -42,16 +41,16 @@ pub(crate) trait Host: Callee {
     fn closed(&mut self, state: &State, why: Closed, env: &mut Env);
     fn dial_failed(&mut self, token: u64, error: &io::Error, env: &mut Env);
     /// Delivers what connections told each other before this call.
-    fn deliver(&mut self, states: &mut Slab<State>, env: &mut Env);
+    fn deliver(&mut self, states: &mut Table<State>, env: &mut Env);
     /// Calls the service if its timer has expired; when it will, in nanoseconds.
-    fn expire(&mut self, now_ns: u64, states: &mut Slab<State>, env: &mut Env) -> u64;
+    fn expire(&mut self, now_ns: u64, states: &mut Table<State>, env: &mut Env) -> u64;
     /// Whether its protocols want to know what is about to be received.
     fn looks_ahead(&self) -> bool;
     fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env);
     /// The loop has ended.
     fn ended(self: Box<Self>);
     /// Looks into the mailbox.
-    fn wake(&mut self, states: &mut Slab<State>, env: &mut Env);
+    fn wake(&mut self, states: &mut Table<State>, env: &mut Env);
     /// Whether anybody off this loop can reach it.
     fn reachable(&self) -> bool;
     /// The service's state on this loop.
@@ -82,7 +81,7 @@ impl<S: Service> Factory for Offered<S> {
                 open: self.open.clone(),
                 mine: 0,
             },
-            slots: Slab::new(),
+            slots: Table::new(),
             local,
             home: Home::new(mail),
         })
@@ -94,7 +93,7 @@ struct Hosted<S: Service> {
     limits: Arc<Limits>,
     open: Share,
     /// Each connection's index in the loop's table, and its protocol.
-    slots: Slab<(u32, S::Conn)>,
+    slots: Table<(u32, S::Conn)>,
     local: <S::Conn as Protocol>::Local,
     home: Home<<S::Conn as Protocol>::Message>,
 }
@@ -158,7 +157,7 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
 }
 
 /// The record of a connection that may be called.
-fn open_state(states: &mut Slab<State>, id: ConnId) -> Option<&mut State> {
+fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
     let state = states.get_mut(id.index as usize)?;
     (state.id == id && state.is_open() && state.opened).then_some(state)
 }
@@ -223,7 +222,8 @@ impl<S: Service> Host for Hosted<S> {
     }
 
     fn closed(&mut self, state: &State, why: Closed, env: &mut Env) {
-        let (_, protocol) = self.slots.remove(state.slot as usize);
+        let removed = self.slots.remove(state.slot as usize);
+        let (_, protocol) = removed.expect("a connection is closed once");
         self.open.give();
         let mut turn = Turn {
             local: &mut self.local,
@@ -232,10 +232,6 @@ impl<S: Service> Host for Hosted<S> {
         };
         if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, &mut turn))).is_err() {
             tracing::error!(peer = %state.peer.endpoint, "a protocol panicked in `closed`");
-        }
-        // A burst of connections should not hold its memory for ever.
-        if self.slots.is_empty() && self.slots.capacity() > 64 {
-            self.slots = Slab::new();
         }
     }
 
@@ -255,7 +251,7 @@ impl<S: Service> Host for Hosted<S> {
         }
     }
 
-    fn wake(&mut self, states: &mut Slab<State>, env: &mut Env) {
+    fn wake(&mut self, states: &mut Table<State>, env: &mut Env) {
         let batch = self.home.mail.take();
         for (id, message) in batch.posts {
             let Some(state) = open_state(states, id) else {
@@ -303,7 +299,7 @@ impl<S: Service> Host for Hosted<S> {
         }
     }
 
-    fn deliver(&mut self, states: &mut Slab<State>, env: &mut Env) {
+    fn deliver(&mut self, states: &mut Table<State>, env: &mut Env) {
         let mut batch = self.home.take_told();
         for Told { to, from, message } in batch.drain(..) {
             let (slots, local, home) = (&mut self.slots, &mut self.local, &self.home);
@@ -327,7 +323,7 @@ impl<S: Service> Host for Hosted<S> {
         self.home.keep(batch);
     }
 
-    fn expire(&mut self, now_ns: u64, states: &mut Slab<State>, env: &mut Env) -> u64 {
+    fn expire(&mut self, now_ns: u64, states: &mut Table<State>, env: &mut Env) -> u64 {
         let timer = &self.home.timer_ns;
         if timer.get() <= now_ns {
             timer.set(u64::MAX);

@@ -108,6 +108,7 @@ mod state;
 mod stop;
 mod sync;
 mod sys;
+mod table;
 mod throttle;
 mod time;
 mod turn;

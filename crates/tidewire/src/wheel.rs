@@ -12,6 +12,8 @@
 
 use std::mem;
 
+use crate::table::Table;
+
 /// A tick is 2^16 ns (65.536 us): fine enough for pacing, and a shift instead of a division.
 const TICK_SHIFT: u32 = 16;
 const TICK_NS: u64 = 1 << TICK_SHIFT;
@@ -43,8 +45,8 @@ pub(crate) struct Wheel {
     occupied: [u64; LEVELS],
     /// The first key of each slot's list, level by level.
     heads: [u32; LEVELS * SLOTS],
-    /// Indexed by key. It only grows, so that arming allocates nothing once the highest key was seen.
-    nodes: Vec<Node>,
+    /// By key, for as long as its owner is there: arming again allocates nothing.
+    nodes: Table<Node>,
 }
 
 /// A key's place. The keys of a slot form a ring, so the last one is the first one's `prev` and a list
@@ -58,7 +60,7 @@ struct Node {
 }
 
 // Every connection pays for one, idle or not.
-const _: () = assert!(size_of::<Node>() <= 24);
+const _: () = assert!(size_of::<Option<Node>>() <= 32);
 
 impl Wheel {
     /// An empty wheel at time 0. The clock may start anywhere: the first `expire` skips to it.
@@ -69,13 +71,12 @@ impl Wheel {
             len: 0,
             occupied: [0; LEVELS],
             heads: [NO_KEY; LEVELS * SLOTS],
-            nodes: Vec::new(),
+            nodes: Table::new(),
         }
     }
 
     /// Puts `key` at `deadline_ns`, moving it if it was already in. A deadline that has passed fires at the
-    /// next [`expire`](Wheel::expire), after what was due before. Takes constant time, and memory for all keys
-    /// up to the highest.
+    /// next [`expire`](Wheel::expire), after what was due before. Takes constant time.
     ///
     /// # Panics
     ///
@@ -83,14 +84,14 @@ impl Wheel {
     pub(crate) fn arm(&mut self, key: u32, deadline_ns: u64) {
         assert_ne!(key, NO_KEY, "the timer wheel keeps this key for itself");
         let index = key as usize;
-        if index >= self.nodes.len() {
-            let vacant = Node {
+        if !self.nodes.contains(index) {
+            let idle = Node {
                 deadline_ns: 0,
                 prev: NO_KEY,
                 next: NO_KEY,
                 slot: NO_SLOT,
             };
-            self.nodes.resize(index + 1, vacant);
+            self.nodes.put(index, idle);
         }
         // Not before the present tick, even if the wheel lags behind it: keys that are armed for the past
         // again and again must not hold it up there and starve what is due later.
@@ -109,6 +110,12 @@ impl Wheel {
             self.unlink(key);
             self.len -= 1;
         }
+    }
+
+    /// Takes `key` out and forgets it: its owner has gone.
+    pub(crate) fn forget(&mut self, key: u32) {
+        self.disarm(key);
+        self.nodes.remove(key as usize);
     }
 
     /// The deadline that `key` is armed for, as it was given.
@@ -342,7 +349,7 @@ mod tests {
             assert_eq!(
                 self.nodes
                     .iter()
-                    .filter(|node| node.slot != NO_SLOT)
+                    .filter(|(_, node)| node.slot != NO_SLOT)
                     .count(),
                 self.len
             );
@@ -536,8 +543,9 @@ mod tests {
     #[test]
     fn arming_again_allocates_nothing() {
         let mut wheel = Wheel::new();
-        wheel.arm(99, 1);
-        let (capacity, nodes) = (wheel.nodes.capacity(), wheel.nodes.as_ptr());
+        (0..100).for_each(|key| wheel.arm(key, 1));
+        let places = |wheel: &Wheel| [0, 99].map(|key| std::ptr::from_ref(&wheel.nodes[key]));
+        let before = places(&wheel);
         for round in 1..50 {
             for key in 0..100 {
                 wheel.arm(key, u64::from(key * round) * TICK_NS * 77);
@@ -545,10 +553,9 @@ mod tests {
             wheel.assert_sound();
         }
         assert_eq!(wheel.len(), 100);
-        assert_eq!(
-            (wheel.nodes.capacity(), wheel.nodes.as_ptr()),
-            (capacity, nodes)
-        );
+        assert_eq!(places(&wheel), before);
+        (0..100).for_each(|key| wheel.forget(key));
+        assert!(wheel.len() == 0 && wheel.nodes.is_empty());
     }
 
     #[test]

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use slab::Slab;
-
 use crate::dial::Dial;
 use crate::env::Env;
 use crate::home::Home;
@@ -12,6 +10,7 @@ use crate::hosted::guarded;
 use crate::link::Link;
 use crate::protocol::{Cx, Protocol};
 use crate::state::{ConnId, State};
+use crate::table::Table;
 use crate::time::Instant;
 
 /// The open connections of one service on one loop.
@@ -45,7 +44,7 @@ use crate::time::Instant;
 /// ```
 pub struct Conns<'a, P: Protocol> {
     pub(crate) slots: Slots<'a, P>,
-    pub(crate) states: &'a mut Slab<State>,
+    pub(crate) states: &'a mut Table<State>,
     pub(crate) env: &'a mut Env,
     pub(crate) home: &'a Home<P::Message>,
 }
@@ -53,7 +52,7 @@ pub struct Conns<'a, P: Protocol> {
 /// Where a loop keeps the protocols of one service.
 pub(crate) enum Slots<'a, P: Protocol> {
     /// With the index of each in the loop's table.
-    Own(&'a mut Slab<(u32, P)>),
+    Own(&'a mut Table<(u32, P)>),
     /// Inside those of another service, which is a layer.
     Inside(&'a mut dyn Inside<P>),
 }
@@ -63,7 +62,7 @@ pub(crate) trait Inside<P: Protocol> {
     /// Calls `f` for each open inner protocol.
     fn visit_inside(
         &mut self,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
         f: &mut dyn FnMut(&mut P, Link<'_>),
     );
@@ -71,7 +70,7 @@ pub(crate) trait Inside<P: Protocol> {
     fn visit_inside_one(
         &mut self,
         id: ConnId,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
         f: &mut dyn FnMut(&mut P, Link<'_>),
     );
@@ -80,7 +79,7 @@ pub(crate) trait Inside<P: Protocol> {
         &mut self,
         id: Option<ConnId>,
         upto: u64,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
     );
 }
@@ -89,7 +88,7 @@ impl<P: Protocol> Slots<'_, P> {
     /// Calls `f` for each open connection. A panic in it ends that connection alone.
     pub(crate) fn visit(
         &mut self,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
         mut f: impl FnMut(&mut P, Link<'_>),
     ) {
@@ -109,7 +108,7 @@ impl<P: Protocol> Slots<'_, P> {
     pub(crate) fn visit_one(
         &mut self,
         id: ConnId,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
         f: impl FnOnce(&mut P, Link<'_>),
     ) {
@@ -143,7 +142,7 @@ impl<P: Protocol> Slots<'_, P> {
         &mut self,
         id: Option<ConnId>,
         upto: u64,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
     ) {
         if let Slots::Inside(inside) = self {

@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     logging::start(settings.log_format, settings.log.as_deref())?;
     settings.warn_of_strangers();
     let descriptors = descriptors::raise_limit();
-    if settings.engine == EngineChoice::Threads {
+    if settings.engine == EngineChoice::Threads || !settings.serves_kv() {
         allocator::small_pages();
     }
     // Before anything listens: a signal from here on means a graceful stop.

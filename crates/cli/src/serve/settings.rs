@@ -106,6 +106,12 @@ impl Settings {
 }
 
 impl Settings {
+    /// Whether there is key-value data.
+    pub(crate) fn serves_kv(&self) -> bool {
+        let mut kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
+        kinds.any(|kind| matches!(kind, Kind::Kv(_)))
+    }
+
     /// Whether anything that runs writes to the log.
     pub(crate) fn need_log(&self) -> bool {
         self.endpoints.iter().any(|endpoint| match endpoint.kind {

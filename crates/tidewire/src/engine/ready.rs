@@ -32,6 +32,7 @@ use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
 use crate::output::Output;
 use crate::state::Writing;
+use crate::table::Table;
 use crate::waker::{Command, Stop, Waker};
 
 /// Something happened to the descriptor registered with `token`.
@@ -110,7 +111,7 @@ struct Sock<F> {
 /// The sockets of a loop, by connection index.
 pub(crate) struct Sockets<P: Poller> {
     poller: P,
-    socks: Vec<Option<Sock<P::Fd>>>,
+    socks: Table<Sock<P::Fd>>,
     /// Connections to receive from, in turn.
     ready: VecDeque<u32>,
     /// What is received into, unless a protocol keeps a part of what came last.
@@ -120,8 +121,6 @@ pub(crate) struct Sockets<P: Poller> {
     /// Connections that wait for a receive buffer.
     starved: Vec<u32>,
     dial_options: Arc<crate::listen::TcpOptions>,
-    /// How many of `socks` there are.
-    live: usize,
     /// A descriptor was closed, so accepting may go on.
     closed_some: bool,
 }
@@ -146,13 +145,9 @@ impl<P: Poller> Sockets<P> {
         let id = core.states[index as usize].id;
         let fd = P::own(fd);
         self.poller.add(&fd, token(index, id.generation))?;
-        if self.socks.len() <= index as usize {
-            self.socks.resize_with(index as usize + 1, || None);
-        }
-        self.live += 1;
         // What the kernel holds already need not be announced: a stop cannot wait for it.
         let sweep = core.draining().then_some(SWEEP_NEW);
-        self.socks[index as usize] = Some(Sock {
+        let sock = Sock {
             fd,
             generation: id.generation,
             readable: sweep.is_some(),
@@ -162,7 +157,8 @@ impl<P: Poller> Sockets<P> {
             queued: false,
             connecting,
             sweep,
-        });
+        };
+        self.socks.put(index as usize, sock);
         if sweep.is_some() && !connecting {
             self.enqueue(index);
         }
@@ -171,19 +167,13 @@ impl<P: Poller> Sockets<P> {
 
     #[inline]
     fn sock(&mut self, index: u32) -> Option<&mut Sock<P::Fd>> {
-        self.socks.get_mut(index as usize)?.as_mut()
+        self.socks.get_mut(index as usize)
     }
 
     fn remove(&mut self, index: u32) {
-        let place = self.socks.get_mut(index as usize);
-        if let Some(sock) = place.and_then(Option::take) {
+        if let Some(sock) = self.socks.remove(index as usize) {
             self.poller.forget(token(index, sock.generation));
-            self.live -= 1;
             self.closed_some = true;
-        }
-        // A burst of connections should not hold its memory for ever.
-        if self.live == 0 && self.socks.len() > 1024 {
-            self.socks = Vec::new();
         }
     }
 
@@ -202,7 +192,7 @@ impl<P: Poller> Sockets<P> {
         sock.queued = false;
         let mut left = core.turn_bytes(index);
         loop {
-            let Some(Some(sock)) = self.socks.get_mut(index as usize) else {
+            let Some(sock) = self.socks.get_mut(index as usize) else {
                 return;
             };
             if !sock.readable || !sock.reading {
@@ -332,7 +322,7 @@ fn token(index: u32, generation: u32) -> u64 {
 
 impl<P: Poller> Transport for Sockets<P> {
     fn flush(&mut self, core: &mut Core, index: u32) {
-        let Some(Some(sock)) = self.socks.get(index as usize) else {
+        let Some(sock) = self.socks.get(index as usize) else {
             return;
         };
         let mut left = FLUSH_TURN;
@@ -429,13 +419,12 @@ impl<P: Poller> Reactor<P> {
             core,
             io: Sockets {
                 poller,
-                socks: Vec::new(),
+                socks: Table::new(),
                 ready: VecDeque::new(),
                 lease: None,
                 early: VecDeque::new(),
                 starved: Vec::new(),
                 dial_options: setup.dial_options.clone(),
-                live: 0,
                 closed_some: false,
             },
             waker,
@@ -879,7 +868,7 @@ impl<P: Poller> Reactor<P> {
         // The acceptor has ended before, but what it sent may have come after the last look.
         self.obey();
         self.core.begin_drain(&mut self.io);
-        for index in 0..self.io.socks.len() as u32 {
+        for index in 0..self.io.socks.end() as u32 {
             let Some(sock) = self.io.sock(index) else {
                 continue;
             };

@@ -5,8 +5,6 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use slab::Slab;
-
 use crate::closed::{Closed, Refusal};
 use crate::env::Env;
 use crate::input::Input;
@@ -17,6 +15,7 @@ use crate::mailbox::LoopHandle;
 use crate::peer::{Origin, Peer};
 use crate::protocol::{Cx, Next, Protocol, Service};
 use crate::state::{ConnId, State};
+use crate::table::Table;
 use crate::turn::Turn;
 use crate::woken::{Conns, Inside, Slots};
 
@@ -438,7 +437,7 @@ impl<S: Service, L: Layer> Conns<'_, LayeredConn<S, L>> {
 impl<S: Service, L: Layer> Inside<S::Conn> for Slots<'_, LayeredConn<S, L>> {
     fn visit_inside(
         &mut self,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
         f: &mut dyn FnMut(&mut S::Conn, Link<'_>),
     ) {
@@ -448,7 +447,7 @@ impl<S: Service, L: Layer> Inside<S::Conn> for Slots<'_, LayeredConn<S, L>> {
     fn visit_inside_one(
         &mut self,
         id: ConnId,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
         f: &mut dyn FnMut(&mut S::Conn, Link<'_>),
     ) {
@@ -459,7 +458,7 @@ impl<S: Service, L: Layer> Inside<S::Conn> for Slots<'_, LayeredConn<S, L>> {
         &mut self,
         id: Option<ConnId>,
         upto: u64,
-        states: &mut Slab<State>,
+        states: &mut Table<State>,
         env: &mut Env,
     ) {
         // Layers around this one first.

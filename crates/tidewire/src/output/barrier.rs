@@ -1,11 +1,10 @@
 //! The connections of one service on one loop that hold output, so that releasing a mark for all of
 //! them costs what those cost that wait, however many others there are.
 
-use slab::Slab;
-
 use super::holds::Holds;
 use crate::env::Env;
 use crate::state::{ConnId, State};
+use crate::table::Table;
 
 /// What a loop knows of the marks of its services, by their index.
 #[derive(Default)]
@@ -37,7 +36,7 @@ impl Barriers {
     }
 
     /// A connection that was listed has gone, and is no longer among `left`.
-    pub(crate) fn forget(&mut self, service: u16, left: &Slab<State>) {
+    pub(crate) fn forget(&mut self, service: u16, left: &Table<State>) {
         let barrier = self.of(service);
         barrier.gone += 1;
         // Now and then for all of them, so that no crowd pays for looking through the list.
@@ -57,7 +56,7 @@ impl Barriers {
     }
 }
 
-fn find(states: &Slab<State>, id: ConnId) -> bool {
+fn find(states: &Table<State>, id: ConnId) -> bool {
     let state = states.get(id.index as usize);
     state.is_some_and(|s| s.id == id)
 }
@@ -71,7 +70,7 @@ impl Env {
     }
 
     /// Releases marks for all connections of a service, those to come included.
-    pub(crate) fn release_all(&mut self, service: u16, states: &mut Slab<State>, upto: u64) {
+    pub(crate) fn release_all(&mut self, service: u16, states: &mut Table<State>, upto: u64) {
         let barrier = self.barriers.of(service);
         if upto <= barrier.released {
             return;

@@ -96,11 +96,7 @@ fn list(size: usize) -> Option<usize> {
 /// The size of a block for a first write of `n` bytes.
 #[inline]
 pub(super) fn first_size(n: usize) -> usize {
-    match n {
-        0..=SMALL => SMALL,
-        ..=MIDDLE => MIDDLE,
-        _ => LARGE,
-    }
+    if n <= SMALL { SMALL } else { between_size(n) }
 }
 
 /// The size of a block for `n` bytes behind a piece that is queued as it is: little more follows as

@@ -23,7 +23,7 @@ impl<P: Poller> Sockets<P> {
             let index = self.ready[at];
             // Half of the buffers are for those who keep a part of what comes.
             let few = core.env.pool.free() <= core.env.pool.pieces() / 2;
-            let Some(Some(sock)) = self.socks.get_mut(index as usize) else {
+            let Some(sock) = self.socks.get_mut(index as usize) else {
                 continue;
             };
             if few || !sock.readable || !sock.reading || sock.sweep.is_some() {

@@ -24,6 +24,7 @@ use crate::engine::uring::ring::{Completion, Ring};
 use crate::engine::uring::send::{Gather, Gathers};
 use crate::engine::uring::token::{Kind, Token, next_generation};
 use crate::listen::TcpOptions;
+use crate::table::Table;
 
 pub(super) struct Sock {
     pub(super) fd: OwnedFd,
@@ -57,9 +58,7 @@ pub(super) struct Sockets<'r> {
     pub(super) small: Group,
     /// Pieces of a whole chunk, for streams.
     pub(super) large: Group,
-    socks: Vec<Option<Sock>>,
-    /// Sockets among them.
-    open: usize,
+    socks: Table<Sock>,
     /// Of the socket made last.
     generation: u32,
     /// Pieces taken from their completions to be announced, in the order of these.
@@ -87,8 +86,7 @@ impl<'r> Sockets<'r> {
             ring,
             small,
             large,
-            socks: Vec::new(),
-            open: 0,
+            socks: Table::new(),
             generation: 0,
             early: VecDeque::new(),
             starved: VecDeque::new(),
@@ -110,12 +108,8 @@ impl<'r> Sockets<'r> {
 
     /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on those.
     pub(super) fn insert(&mut self, core: &Core, index: u32, fd: OwnedFd, connecting: bool) {
-        if self.socks.len() <= index as usize {
-            self.socks.resize_with(index as usize + 1, || None);
-        }
         self.generation = next_generation(self.generation);
-        self.open += 1;
-        self.socks[index as usize] = Some(Sock {
+        let sock = Sock {
             fd,
             generation: self.generation,
             in_flight: 0,
@@ -124,17 +118,18 @@ impl<'r> Sockets<'r> {
             watch: Watch::Off,
             gather: None,
             closing: None,
-        });
+        };
+        self.socks.put(index as usize, sock);
     }
 
     #[inline]
     pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock> {
-        self.socks.get_mut(index as usize)?.as_mut()
+        self.socks.get_mut(index as usize)
     }
 
     #[inline]
     pub(super) fn sock_and_ring(&mut self, index: u32) -> Option<(&mut Sock, &mut Ring<'r>)> {
-        let sock = self.socks.get_mut(index as usize)?.as_mut()?;
+        let sock = self.socks.get_mut(index as usize)?;
         Some((sock, &mut self.ring))
     }
 
@@ -146,17 +141,12 @@ impl<'r> Sockets<'r> {
     }
 
     pub(super) fn count(&self) -> u32 {
-        self.socks.len() as u32
+        self.socks.end() as u32
     }
 
     fn remove(&mut self, index: u32) -> Option<Sock> {
-        let sock = self.socks.get_mut(index as usize)?.take()?;
+        let sock = self.socks.remove(index as usize)?;
         self.closed_some = true;
-        self.open -= 1;
-        if self.open == 0 && self.socks.len() > 1024 {
-            // A burst of connections should not hold its memory for ever.
-            self.socks = Vec::new();
-        }
         Some(sock)
     }
 
@@ -218,7 +208,7 @@ impl Transport for Sockets<'_> {
     fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
         // What is left takes as long as it takes: nothing is due any more.
         core.states[index as usize].phase_ends = None;
-        let Some(sock) = self.socks.get_mut(index as usize).and_then(Option::as_mut) else {
+        let Some(sock) = self.socks.get_mut(index as usize) else {
             return core.free(index);
         };
         if sock.closing.is_some() {
@@ -242,7 +232,7 @@ impl Transport for Sockets<'_> {
         match connect::start(&to, from, &self.dial_options) {
             Ok((fd, _)) => {
                 self.insert(core, index, fd, true);
-                let sock = self.socks[index as usize].as_mut().expect("just inserted");
+                let sock = &mut self.socks[index as usize];
                 sock.in_flight += 1;
                 let token = Token::new(Kind::Connect, sock.generation, index);
                 self.ring.poll(sock.fd.as_fd(), libc::POLLOUT, false, token);

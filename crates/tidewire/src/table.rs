@@ -1,0 +1,320 @@
+//! Tables by a small index that grow chunk by chunk: growing copies nothing, so no connection pays for
+//! the others, and what a crowd used is given back when it has left.
+//!
+//! The lowest free place is taken first, which keeps what is in use close together.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+/// A chunk has at most this many bytes, and more than half of it: allocators take so much from the
+/// kernel and give it back as a whole. Of its memory only what was used is resident.
+const CHUNK_BYTES: usize = 256 << 10;
+
+struct Chunk<T> {
+    /// At most [`Table::CHUNK`]. No memory while none is taken, except for one chunk of the table.
+    places: Vec<Option<T>>,
+    /// How many are taken.
+    taken: usize,
+    /// All places before this one are taken.
+    low: usize,
+}
+
+pub(crate) struct Table<T> {
+    chunks: Vec<Chunk<T>>,
+    len: usize,
+    /// No chunk before this one has a free place.
+    open: usize,
+    /// A chunk with memory of which no place is taken. One may stay, so that connections that come and
+    /// go one at a time do not allocate: the first, which leaves the allocator the most to give back.
+    spare: Option<usize>,
+}
+
+impl<T> Table<T> {
+    /// Places of a chunk, a power of two.
+    const CHUNK: usize = {
+        let places = CHUNK_BYTES / size_of::<Option<T>>();
+        1 << if places > 64 { places.ilog2() } else { 6 }
+    };
+
+    pub(crate) const fn new() -> Table<T> {
+        Table {
+            chunks: Vec::new(),
+            len: 0,
+            open: 0,
+            spare: None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All indices are below this.
+    pub(crate) fn end(&self) -> usize {
+        self.chunks.len() * Self::CHUNK
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        let chunk = self.chunks.get(index / Self::CHUNK)?;
+        chunk.places.get(index % Self::CHUNK)?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        let chunk = self.chunks.get_mut(index / Self::CHUNK)?;
+        chunk.places.get_mut(index % Self::CHUNK)?.as_mut()
+    }
+
+    pub(crate) fn contains(&self, index: usize) -> bool {
+        self.get(index).is_some()
+    }
+
+    /// Puts what `make` makes into the lowest free place, whose index it is told; the index.
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(usize) -> T) -> usize {
+        let index = self.lowest_free();
+        self.put(index, make(index));
+        index
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> usize {
+        self.insert_with(|_| value)
+    }
+
+    fn lowest_free(&mut self) -> usize {
+        while let Some(chunk) = self.chunks.get_mut(self.open) {
+            if chunk.taken < Self::CHUNK {
+                while chunk.places.get(chunk.low).is_some_and(Option::is_some) {
+                    chunk.low += 1;
+                }
+                return self.open * Self::CHUNK + chunk.low;
+            }
+            self.open += 1;
+        }
+        self.open * Self::CHUNK
+    }
+
+    /// Puts a value where it belongs; what was there is dropped.
+    pub(crate) fn put(&mut self, index: usize, value: T) {
+        let (at, place) = (index / Self::CHUNK, index % Self::CHUNK);
+        if self.chunks.len() <= at {
+            self.chunks.resize_with(at + 1, || Chunk {
+                places: Vec::new(),
+                taken: 0,
+                low: 0,
+            });
+        }
+        if self.spare == Some(at) {
+            self.spare = None;
+        }
+        let chunk = &mut self.chunks[at];
+        // The first chunk grows by doubling: many a table has one connection only.
+        if chunk.places.capacity() == 0 && at > 0 {
+            chunk.places.reserve_exact(Self::CHUNK);
+        }
+        while chunk.places.len() <= place {
+            chunk.places.push(None);
+        }
+        let new = chunk.places[place].replace(value).is_none();
+        chunk.taken += usize::from(new);
+        self.len += usize::from(new);
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+        let at = index / Self::CHUNK;
+        let chunk = self.chunks.get_mut(at)?;
+        let value = chunk.places.get_mut(index % Self::CHUNK)?.take()?;
+        chunk.taken -= 1;
+        chunk.low = chunk.low.min(index % Self::CHUNK);
+        self.len -= 1;
+        self.open = self.open.min(at);
+        if chunk.taken == 0
+            && let Some(other) = self.spare.replace(at)
+        {
+            self.spare = Some(at.min(other));
+            self.chunks[at.max(other)].places = Vec::new();
+            self.trim();
+        }
+        Some(value)
+    }
+
+    /// Forgets chunks at the end that have no memory.
+    fn trim(&mut self) {
+        while self.chunks.last().is_some_and(|c| c.places.capacity() == 0) {
+            self.chunks.pop();
+        }
+        if self.chunks.len() * 4 < self.chunks.capacity() {
+            self.chunks.shrink_to(self.chunks.len() * 2);
+        }
+    }
+
+    /// Every index with its value, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        let chunks = self.chunks.iter().enumerate();
+        chunks.flat_map(|(at, chunk)| {
+            let places = chunk.places.iter().enumerate();
+            places.filter_map(move |(i, value)| Some((at * Self::CHUNK + i, value.as_ref()?)))
+        })
+    }
+
+    /// Every index with its value, in order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
+        let chunks = self.chunks.iter_mut().enumerate();
+        chunks.flat_map(|(at, chunk)| {
+            let places = chunk.places.iter_mut().enumerate();
+            places.filter_map(move |(i, value)| Some((at * Self::CHUNK + i, value.as_mut()?)))
+        })
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table::new()
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({} of {})", self.len, self.end())
+    }
+}
+
+impl<T> Index<usize> for Table<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: usize) -> &T {
+        match self.get(index) {
+            Some(value) => value,
+            None => nothing_at(index),
+        }
+    }
+}
+
+impl<T> IndexMut<usize> for Table<T> {
+    #[inline]
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        match self.get_mut(index) {
+            Some(value) => value,
+            None => nothing_at(index),
+        }
+    }
+}
+
+#[cold]
+fn nothing_at(index: usize) -> ! {
+    panic!("nothing is at {index} in this table")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl<T> Table<T> {
+        fn places(&self) -> usize {
+            self.chunks.iter().map(|c| c.places.capacity()).sum()
+        }
+    }
+
+    /// So large that a chunk has the fewest places.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Wide([u64; 512]);
+
+    fn wide(i: usize) -> Wide {
+        Wide([i as u64; 512])
+    }
+
+    const CHUNK: usize = Table::<Wide>::CHUNK;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert,
+        Put(usize),
+        Remove(usize),
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_table_is_a_map(
+            steps in proptest::collection::vec(prop_oneof![
+                3 => Just(Step::Insert),
+                1 => (0usize..400).prop_map(Step::Put),
+                3 => (0usize..400).prop_map(Step::Remove),
+            ], 0..400),
+        ) {
+            let (mut table, mut model) = (Table::new(), BTreeMap::new());
+            for (i, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Insert => {
+                        let index = table.insert_with(|index| wide(i + index));
+                        let lowest = (0..).find(|i| !model.contains_key(i)).unwrap();
+                        prop_assert_eq!(index, lowest);
+                        model.insert(index, wide(i + index));
+                    }
+                    Step::Put(index) => {
+                        table.put(index, wide(i));
+                        model.insert(index, wide(i));
+                    }
+                    Step::Remove(index) => {
+                        prop_assert_eq!(table.remove(index), model.remove(&index));
+                    }
+                }
+                prop_assert_eq!((table.len, table.is_empty()), (model.len(), model.is_empty()));
+            }
+            prop_assert!(table.iter().eq(model.iter().map(|(i, v)| (*i, v))));
+            prop_assert!(table.iter_mut().map(|(i, v)| (i, *v)).eq(model.clone()));
+            for index in 0..500 {
+                prop_assert_eq!(table.get(index), model.get(&index));
+            }
+            prop_assert!(model.keys().all(|&i| i < table.end()));
+            let used: BTreeSet<usize> = model.keys().map(|i| i / CHUNK).collect();
+            prop_assert!(table.places() <= (used.len() + 1) * CHUNK);
+        }
+    }
+
+    #[test]
+    fn a_crowd_leaves_no_trace_and_costs_no_copy() {
+        let mut table = Table::new();
+        for i in 0..1000 {
+            table.insert(wide(i));
+        }
+        assert!(table.places() <= 1000 + CHUNK);
+        let at = std::ptr::from_ref(&table[CHUNK]);
+        for i in 1000..2000 {
+            table.insert(wide(i));
+        }
+        assert_eq!(std::ptr::from_ref(&table[CHUNK]), at, "nothing has moved");
+        for i in 10..2000 {
+            table.remove(i);
+        }
+        assert!(table.places() <= 2 * CHUNK && table.chunks.capacity() <= 8);
+        assert_eq!(table.insert(wide(7)), 10);
+        assert!((0..11).all(|i| table.remove(i).is_some()));
+        assert!(table.is_empty() && table.places() <= CHUNK);
+    }
+
+    #[test]
+    fn one_that_comes_and_goes_does_not_allocate_each_time() {
+        let mut table = Table::new();
+        assert!((0..=CHUNK).all(|i| table.insert(wide(i)) == i));
+        let at = std::ptr::from_ref(&table[CHUNK]);
+        for i in 0..10 {
+            table.remove(CHUNK);
+            assert_eq!(table.insert(wide(i)), CHUNK);
+            assert_eq!(std::ptr::from_ref(&table[CHUNK]), at);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing is at 3")]
+    fn an_index_that_is_free_is_nobodys() {
+        let table: Table<u8> = Table::new();
+        let _ = table[3];
+    }
+}
