@@ -197,18 +197,17 @@ impl Clone for LoopSetup {
 
 impl LoopSetup {
     /// The core of this loop, to be made on its own thread. A loop that only accepts for other loops
-    /// hosts no services; one that accepts for threads does, because no other lasts.
+    /// hosts no services; one that accepts for threads does, because no other lasts, and a service's
+    /// timer may dial there.
     pub(crate) fn core(&self, waker: Arc<Waker>, counters: Arc<LoopCounters>) -> Core {
         let rng = Rng::from_system();
         match self.spread {
-            Spread::Here => Core::new(&self.plan, waker, counters, Clock::System, rng),
-            _ => {
-                let factories = match self.spread {
-                    Spread::Threads(_) => self.plan.factories.clone(),
-                    _ => Vec::new(),
-                };
+            Spread::Here | Spread::Threads(_) => {
+                Core::new(&self.plan, waker, counters, Clock::System, rng)
+            }
+            Spread::Loops(_) => {
                 let plan = Plan {
-                    factories,
+                    factories: Vec::new(),
                     chunk: 1 << 10,
                     buffers: 1,
                     refusals: self.plan.refusals.clone(),

@@ -2,7 +2,7 @@
 //! the end of a loop.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(crate) fn cases() -> Vec<Case> {
 struct Log {
     lines: Mutex<Vec<String>>,
     count: AtomicU64,
+    /// Bytes in the largest chunk.
+    longest: AtomicUsize,
 }
 
 impl Log {
@@ -165,6 +167,9 @@ impl Protocol for Part {
             }
             (Job::TellItself, _) => cx.link.write(b"alive"),
             (Job::DialEverywhere, _) => cx.dial(Dial::to(self.to)),
+            (Job::Timer, _) => {
+                self.log.longest.fetch_max(input.len(), SeqCst);
+            }
             _ => {}
         }
         input.consume(input.len());
@@ -426,8 +431,11 @@ fn service_timer_goes_on_and_dials(v: Variant) {
     let mut peer = accept(&listener);
     server.log.has("dialled");
     assert_eq!(server.log.count.load(SeqCst), 3);
+    peer.send(&noise(4, 1 << 20));
     peer.finish();
     peer.expect_end();
+    // It has the buffers of any other.
+    assert!(server.log.longest.load(SeqCst) > 1 << 10);
     server.stop();
 }
 
