@@ -45,7 +45,8 @@ fn handles_do_not_keep_descriptors(v: Variant) {
     );
 }
 
-/// Panics wherever it is asked for the state of a loop.
+/// Panics wherever it is asked for the state of a loop, but for the first: a server whose first loop
+/// cannot be set up does not start.
 struct Unborn;
 
 struct Never;
@@ -60,8 +61,8 @@ impl Protocol for Never {
 
 impl Service for Unborn {
     type Conn = Never;
-    fn on_loop(&self, _: LoopHandle<()>) {
-        panic!("{ON_PURPOSE}");
+    fn on_loop(&self, at: LoopHandle<()>) {
+        assert!(at.number() == 0, "{ON_PURPOSE}");
     }
     fn accept(&self, _: &Peer, (): &mut ()) -> Result<Never, Refusal> {
         Ok(Never)
