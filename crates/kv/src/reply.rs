@@ -207,30 +207,30 @@ impl Reply {
     /// The head of an array of `n` replies.
     #[inline]
     pub fn array(&mut self, n: usize) {
-        self.head(b'*', n);
+        self.aggregate(b'*', n);
     }
 
     /// The head of a map of `n` pairs; in RESP2 an array of `2 * n`.
     pub fn map(&mut self, n: usize) {
         match self.proto {
-            Proto::Resp2 => self.head(b'*', 2 * n),
-            Proto::Resp3 => self.head(b'%', n),
+            Proto::Resp2 => self.aggregate(b'*', 2 * n),
+            Proto::Resp3 => self.aggregate(b'%', n),
         }
     }
 
     /// The head of a set of `n`; in RESP2 an array.
     pub fn set(&mut self, n: usize) {
         match self.proto {
-            Proto::Resp2 => self.head(b'*', n),
-            Proto::Resp3 => self.head(b'~', n),
+            Proto::Resp2 => self.aggregate(b'*', n),
+            Proto::Resp3 => self.aggregate(b'~', n),
         }
     }
 
     /// The head of a message of `n` parts that was not asked for; in RESP2 an array.
     pub fn push(&mut self, n: usize) {
         match self.proto {
-            Proto::Resp2 => self.head(b'*', n),
-            Proto::Resp3 => self.head(b'>', n),
+            Proto::Resp2 => self.aggregate(b'*', n),
+            Proto::Resp3 => self.aggregate(b'>', n),
         }
     }
 
@@ -272,10 +272,14 @@ impl Reply {
     }
 
     #[inline]
-    fn head(&mut self, kind: u8, n: usize) {
-        if !self.has_room(SMALL) {
-            return;
+    fn aggregate(&mut self, kind: u8, n: usize) {
+        if self.has_room(SMALL) {
+            self.head(kind, n);
         }
+    }
+
+    #[inline]
+    fn head(&mut self, kind: u8, n: usize) {
         match n {
             0..=9 => self
                 .buf

@@ -2,6 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // threads contend for the keys
 
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Policy, Settings, Store};
@@ -475,4 +478,76 @@ fn the_few_keys_that_may_be_evicted_are_found_among_many() {
         assert!(store.stats().evicted >= 1);
         assert!(store.keyspace(0).keys >= 100_000);
     }
+}
+
+/// Runs a line on a thread of its own; tells when it is done.
+fn beside(store: &Arc<Store>, line: &str) -> mpsc::Receiver<String> {
+    let (done, wait) = mpsc::channel();
+    let (store, line) = (store.clone(), line.to_string());
+    std::thread::spawn(move || {
+        let _ = done.send(at(&store, NOW, Proto::Resp2, &line));
+    });
+    wait
+}
+
+#[test]
+fn sort_and_scan_wait_only_for_the_locks_they_need() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let store = Arc::new(Store::new(Settings {
+        shards: 2,
+        ..Settings::default()
+    }));
+    for n in 0..500 {
+        at(&store, NOW, Proto::Resp2, &format!("RPUSH l{n} 3 1 2"));
+    }
+    // A transaction holds one of the two shards.
+    let get: (&_, &[&[u8]]) = (find(b"get").unwrap(), &[b"get", b"held"]);
+    let mut holder = store.runner(NOW, 1);
+    assert!(holder.begin([get].into_iter(), Vec::new()));
+    // Of some lists, as many as it takes, one is in the other shard; and one half of a scan.
+    let sorts: Vec<_> = (0..20)
+        .map(|n| beside(&store, &format!("SORT l{n} LIMIT 0 1 BY nosort")))
+        .collect();
+    let scans: Vec<_> = (0..2)
+        .map(|shard| beside(&store, &format!("SCAN {shard} COUNT 1")))
+        .collect();
+    let begin = std::time::Instant::now();
+    let mut finished = [0, 0];
+    while finished.contains(&0) {
+        assert!(begin.elapsed() < PATIENCE, "all wait: {finished:?}");
+        for (n, waits) in finished.iter_mut().zip([&sorts, &scans]) {
+            *n += waits.iter().filter(|wait| wait.try_recv().is_ok()).count();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The others have the whole store to themselves when it is over.
+    holder.end();
+    let rest = sorts.iter().chain(&scans);
+    rest.for_each(|wait| drop(wait.recv_timeout(PATIENCE)));
+    assert!(finished[0] < 20 && finished[1] < 2, "{finished:?}");
+}
+
+#[test]
+fn walks_of_several_threads_and_writers_never_wait_in_a_circle() {
+    let store = Arc::new(store());
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let store = store.clone();
+            std::thread::spawn(move || {
+                for n in 0..300 {
+                    let get = |line: &str| at(&store, NOW, Proto::Resp2, line);
+                    get(&format!("MSET a{n} 1 b{n} 2 c{thread} 3"));
+                    get("KEYS *9*");
+                    get("DBSIZE");
+                    get("RANDOMKEY");
+                    get("SCAN 0 COUNT 50");
+                    get(&format!("SUNIONSTORE d{thread} e f g"));
+                }
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert_eq!(at(&store, NOW, Proto::Resp2, "DBSIZE"), ":604");
 }

@@ -261,6 +261,7 @@ fn a_reply_larger_than_the_limit_is_not_built_and_ends_the_connection() {
         assert_eq!(c.ask(&format!("RPUSH l {value} 1")), Value::Int(2));
         assert_eq!(c.ask(&format!("SADD s {value}")), Value::Int(1));
         assert_eq!(c.ask(&format!("HSET h f {value}")), Value::Int(1));
+        assert_eq!(c.ask(&format!("ZADD z 1 {value}")), Value::Int(1));
         // What is below the limit comes, and the whole pipeline too.
         let nine = format!("MGET {}", ["k"; 9].join(" "));
         for reply in c.pipeline(&[&nine[..], &nine]) {
@@ -273,6 +274,7 @@ fn a_reply_larger_than_the_limit_is_not_built_and_ends_the_connection() {
             &sort,
             "SRANDMEMBER s -1000000",
             "HRANDFIELD h -1000000 WITHVALUES",
+            "ZRANDMEMBER z -1000000 WITHSCORES",
         ];
         for (n, line) in amplifying.into_iter().enumerate() {
             let mut greedy = server.client();
@@ -285,7 +287,7 @@ fn a_reply_larger_than_the_limit_is_not_built_and_ends_the_connection() {
             let _ = last_words(&mut greedy);
             assert_eq!(c.ask("GET ran"), Value::Bulk((n + 1).to_string()), "{line}");
         }
-        assert_eq!(c.info("client_output_buffer_limit_disconnections"), 8);
+        assert_eq!(c.info("client_output_buffer_limit_disconnections"), 10);
     });
 }
 

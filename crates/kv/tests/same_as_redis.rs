@@ -270,6 +270,12 @@ fn the_slow_log_has_commands_that_waited() {
         let log = world.ask(other, "SLOWLOG GET 100");
         log.contains("*3|$5|BLPOP|$1|q|$")
     };
+    let _ = world.ask(&mut c, "AUTH default my-password");
+    assert!(
+        !world
+            .ask(&mut other, "SLOWLOG GET 100")
+            .contains("my-password")
+    );
     world.check(&mut c, "BLPOP q 5", "");
     assert!(!is_there(&mut world, &mut other));
     world.check(&mut other, "RPUSH q x", ":1|");

@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::parse::{integer, is, sample_size};
+use super::parse::{integer, is, sample_parts, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::types::Hash;
@@ -204,17 +204,22 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.reply.array(0);
         return Ok(());
     };
-    let chosen = hash.sample(wanted, ctx.rng);
+    let n = usize::try_from(wanted).map_or(wanted.unsigned_abs() as usize, |n| n.min(hash.len()));
     let pairs = with_values && ctx.reply.proto == crate::reply::Proto::Resp3;
     let flat = if with_values && !pairs { 2 } else { 1 };
-    ctx.reply.array(chosen.len() * flat);
-    for (field, value) in chosen {
-        if pairs {
-            ctx.reply.array(2);
+    ctx.reply.array(n * flat);
+    for part in sample_parts(wanted) {
+        for (field, value) in hash.sample(part, ctx.rng) {
+            if pairs {
+                ctx.reply.array(2);
+            }
+            ctx.reply.bulk(field);
+            if with_values {
+                ctx.reply.bulk(value);
+            }
         }
-        ctx.reply.bulk(field);
-        if with_values {
-            ctx.reply.bulk(value);
+        if ctx.reply.is_over() {
+            break;
         }
     }
     Ok(())

@@ -49,6 +49,20 @@ pub fn sample_size(arg: &[u8]) -> Result<i64, Error> {
     }
 }
 
+/// The parts in which so many members are chosen, as what [`sample_size`] reads. Those that may be
+/// chosen again can be many times as many as there are: they are not all held at once.
+pub fn sample_parts(wanted: i64) -> impl Iterator<Item = i64> {
+    const PART: i64 = 1024;
+    let (mut left, mut first) = (wanted, true);
+    std::iter::from_fn(move || {
+        let part = left.max(-PART);
+        let more = first || left < 0;
+        first = false;
+        left = if left < 0 { left - part } else { 0 };
+        more.then_some(part)
+    })
+}
+
 /// The options of a command that counts: `[LIMIT n]`, where 0 is no limit.
 ///
 /// # Errors

@@ -6,10 +6,10 @@ mod range;
 
 use std::ops::Bound;
 
-use super::parse::{float, is, sample_size};
+use super::parse::{float, is, sample_parts, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::reply::Proto;
+use crate::reply::{Proto, Reply};
 use crate::types::{Scored, ZSet, score};
 
 const COUNTED: Keys = Keys::Counted {
@@ -288,27 +288,45 @@ fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if with_scores && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
         return Err(Error::new("ERR value is out of range"));
     }
-    let chosen: Vec<Scored> = set.map_or_else(Vec::new, |set| {
-        let chosen = set.sample(wanted, ctx.rng);
-        chosen.into_iter().cloned().collect()
-    });
-    answer(ctx, &chosen, with_scores);
+    let Some(set) = set else {
+        ctx.reply.array(0);
+        return Ok(());
+    };
+    let n = usize::try_from(wanted).map_or(wanted.unsigned_abs() as usize, |n| n.min(set.len()));
+    head(ctx.reply, n, with_scores);
+    for part in sample_parts(wanted) {
+        let chosen = set.sample(part, ctx.rng);
+        chosen
+            .into_iter()
+            .for_each(|scored| one(ctx.reply, scored, with_scores));
+        if ctx.reply.is_over() {
+            break;
+        }
+    }
     Ok(())
 }
 
 /// Members in order, with their scores in pairs (RESP3) or in turn (RESP2).
 fn answer(ctx: &mut Ctx<'_, '_>, members: &[Scored], with_scores: bool) {
-    let pairs = with_scores && ctx.reply.proto == Proto::Resp3;
-    let flat = if with_scores && !pairs { 2 } else { 1 };
-    ctx.reply.array(members.len() * flat);
+    head(ctx.reply, members.len(), with_scores);
     for scored in members {
-        if pairs {
-            ctx.reply.array(2);
-        }
-        ctx.reply.bulk(&scored.member);
-        if with_scores {
-            ctx.reply.double(scored.score);
-        }
+        one(ctx.reply, scored, with_scores);
+    }
+}
+
+/// What is before so many members.
+fn head(reply: &mut Reply, n: usize, with_scores: bool) {
+    let flat = with_scores && reply.proto == Proto::Resp2;
+    reply.array(if flat { 2 * n } else { n });
+}
+
+fn one(reply: &mut Reply, scored: &Scored, with_scores: bool) {
+    if with_scores && reply.proto == Proto::Resp3 {
+        reply.array(2);
+    }
+    reply.bulk(&scored.member);
+    if with_scores {
+        reply.double(scored.score);
     }
 }
 

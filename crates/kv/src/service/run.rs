@@ -142,7 +142,11 @@ impl RespConn {
             id: 0,
             at_s: cx.link.wall().as_secs(),
             took_us,
-            args: shortened(args),
+            args: match entry.name {
+                // They bring passwords.
+                "auth" | "hello" => vec![args[0].to_vec(), b"(redacted)".to_vec()],
+                _ => shortened(args),
+            },
             addr: cx.link.peer().endpoint.to_string(),
             name: self.card().names().name.to_vec(),
         };
