@@ -32,7 +32,7 @@ pub enum Closed {
     Idle,
     /// Output was waiting and the peer took none of it for the idle limit.
     Stalled,
-    /// This side finished, and the peer had not closed when the linger limit passed.
+    /// This side finished, and for the linger limit the peer took no output, or did not close.
     LingerExpired,
     /// Output that cannot be paced grew beyond the hard limit.
     OutputLimit,
@@ -95,6 +95,20 @@ impl Closed {
             Closed::Failed(_) => 12,
             Closed::Refused(_) => 13,
         }
+    }
+
+    /// Whether the toolkit cut the connection, at a limit or after a panic: neither its peer nor, on
+    /// purpose, its protocol did.
+    pub(crate) fn is_cut(self) -> bool {
+        matches!(
+            self,
+            Closed::Stalled
+                | Closed::LingerExpired
+                | Closed::OutputLimit
+                | Closed::CarriedLimit
+                | Closed::Panicked
+                | Closed::StopDeadline
+        )
     }
 
     /// Peers that vanish are reported by several errors; all of them mean a reset.

@@ -99,6 +99,7 @@ pub(crate) struct Core {
     draining: bool,
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
+    cuts: Throttle,
     refusals: Arc<Refusals>,
 }
 
@@ -139,6 +140,7 @@ impl Core {
             due: Vec::new(),
             draining: false,
             last_looks: 0,
+            cuts: Throttle::new(Duration::from_secs(1)),
             refusals: plan.refusals.clone(),
         };
         for factory in &plan.factories {
@@ -291,7 +293,7 @@ impl Core {
         self.free(index);
     }
 
-    fn dial_failed(&mut self, service: u16, token: u64, error: &io::Error) {
+    pub(crate) fn dial_failed(&mut self, service: u16, token: u64, error: &io::Error) {
         self.hosts[service as usize].dial_failed(token, error, &mut self.env);
     }
 
@@ -342,10 +344,11 @@ impl Core {
     pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
         self.env.counters.bytes_in.add(len as u64);
         let state = &mut self.states[index as usize];
-        state.last_progress = self.env.now;
         if !state.is_open() {
+            // What is discarded is no progress: see `flushing_over`.
             return;
         }
+        state.last_progress = self.env.now;
         if !state.hungry_for(len) {
             return state.keep(&lease.space()[..len]);
         }
@@ -639,7 +642,7 @@ impl Core {
                 }
                 return;
             }
-            Phase::Finishing(_) if phase_over => state.kill(Closed::LingerExpired),
+            Phase::Finishing(_) if phase_over => self.flushing_over(index),
             Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
             Phase::Open => {
                 if state.timer.is_some_and(|t| t <= now) {
@@ -652,6 +655,18 @@ impl Core {
         }
         if let Some(state) = self.states.get_mut(index as usize) {
             self.env.touch(state);
+        }
+    }
+
+    /// Flushing has taken as long as it may without progress, unless bytes have left meanwhile: then
+    /// it goes on for as long again from the last of them.
+    fn flushing_over(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        let ends = state.last_progress + self.limits[state.service as usize].linger;
+        if ends > self.env.now {
+            state.phase_ends = Some(ends);
+        } else {
+            state.kill(Closed::LingerExpired);
         }
     }
 
@@ -820,7 +835,19 @@ impl Core {
         if let Closed::ByProtocol(reason) = why {
             self.env.counters.closed_because(reason);
         }
+        let unsent = state.out.len();
+        let cut = unsent > 0 && why.is_cut();
+        if cut {
+            self.env.counters.cut_unsent.add(1);
+            self.env.counters.bytes_cut.add(unsent as u64);
+        }
         match why {
+            _ if cut => {
+                if let Some(held_back) = self.cuts.pass(self.env.now) {
+                    let peer = &state.peer.endpoint;
+                    tracing::warn!(%peer, reason = %why, unsent, held_back, "connection cut, its output lost");
+                }
+            }
             Closed::Finished | Closed::Reset | Closed::Stopped => {
                 tracing::trace!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }

@@ -104,6 +104,10 @@ counters! {
     bytes_in,
     /// Bytes sent.
     bytes_out,
+    /// Connections that were cut at a limit, or at a stop's deadline, with output queued.
+    cut_unsent,
+    /// Bytes of output that were lost so.
+    bytes_cut,
     /// Receive calls, or completions of receive operations.
     receives,
     /// Send calls, or completions of send operations.

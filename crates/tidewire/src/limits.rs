@@ -44,7 +44,9 @@ pub struct Limits {
     /// is called (default: finish), or, with output waiting, the connection is aborted as stalled.
     /// `None` waits for ever. Default 60 s.
     pub idle: Option<Duration>,
-    /// Time that a finished connection may take to flush, and then again to see the peer close.
+    /// Time that a finished connection may go without sending any of its output, and then, when all
+    /// is sent, to see the peer close. A slow reader is given all there is as long as it takes some;
+    /// one that is cut with output queued is counted (`cut_unsent`, `bytes_cut`) and logged.
     /// Default 5 s.
     pub linger: Duration,
 }
@@ -65,6 +67,77 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// What is wrong with these limits, if they cannot be meant.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let zero = [
+            ("connections", self.connections),
+            ("carried", self.carried),
+            ("turn_bytes", self.turn_bytes),
+        ];
+        if let Some((name, _)) = zero.into_iter().find(|(_, n)| *n == 0) {
+            return Err(format!(
+                "`{name}` is 0, so nothing could be served; give at least 1"
+            ));
+        }
+        let (low, high, hard) = (self.output_low, self.output_high, self.output_hard);
+        if low >= high {
+            return Err(format!(
+                "`output_low` ({low}) is not below `output_high` ({high}), so output would be full \
+                 and drained at once"
+            ));
+        }
+        if hard < high {
+            return Err(format!(
+                "`output_hard` ({hard}) is below `output_high` ({high}), so connections would be cut \
+                 before they are asked to pause"
+            ));
+        }
+        if self.idle == Some(Duration::ZERO) {
+            return Err("`idle` is zero, so every connection would be; None waits for ever".into());
+        }
+        if self.linger.is_zero() {
+            return Err(
+                "`linger` is zero, so replies would be cut on their way; 1 ms is the least \
+                 that makes sense"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
 /// Largest number of new bytes in one call of `received`, the same on every engine unless set
 /// otherwise with [`Builder::chunk`](crate::Builder::chunk).
 pub const CHUNK: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_and_says_which() {
+        type Change = fn(&mut Limits);
+        let wrong: [(&str, Change); 7] = [
+            ("connections", |l| l.connections = 0),
+            ("carried", |l| l.carried = 0),
+            ("turn_bytes", |l| l.turn_bytes = 0),
+            ("output_low", |l| l.output_low = l.output_high),
+            ("output_hard", |l| l.output_hard = l.output_high - 1),
+            ("idle", |l| l.idle = Some(Duration::ZERO)),
+            ("linger", |l| l.linger = Duration::ZERO),
+        ];
+        assert_eq!(Limits::default().check(), Ok(()));
+        for (name, change) in wrong {
+            let mut limits = Limits::default();
+            change(&mut limits);
+            let why = limits.check().unwrap_err();
+            assert!(why.starts_with(&format!("`{name}`")), "{why}");
+            let mut builder = crate::Builder::new();
+            let service = crate::on_input(|_, _| crate::Next::More);
+            builder.service_with(service, limits);
+            let refused = builder.start().unwrap_err().to_string();
+            assert!(refused.contains(&why), "{refused}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::socket_file::SocketFile;
@@ -66,6 +66,9 @@ impl TcpOptions {
 
     fn apply_tcp(&self, socket: &Socket) -> io::Result<()> {
         socket.set_tcp_nodelay(self.nodelay)?;
+        // A byte that is marked urgent is a byte of the stream (RFC 6093, section 4): dropping it
+        // would tear a frame.
+        socket.set_out_of_band_inline(true)?;
         if let Some(idle) = self.keepalive {
             socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))?;
         }
@@ -205,6 +208,12 @@ impl Listen {
                     let what = "the inherited socket is neither TCP nor a Unix socket";
                     io::Error::new(io::ErrorKind::InvalidInput, what)
                 })?;
+                let socket = SockRef::from(listener);
+                self.options.apply(&socket, endpoint.is_tcp())?;
+                if socket.is_listener()? {
+                    // Once more, for the backlog.
+                    socket.listen(self.options.backlog)?;
+                }
                 Ok(Bound {
                     endpoint,
                     sockets: duplicate(listener, copies)?,

@@ -105,6 +105,9 @@ pub enum StartError {
         /// What the probe found.
         reason: String,
     },
+    /// Settings that cannot be meant.
+    #[error("limits that cannot be meant: {0}")]
+    Settings(String),
     /// A thread or a descriptor could not be made.
     #[error("cannot start a loop: {0}")]
     Loop(#[from] io::Error),
@@ -142,6 +145,8 @@ pub struct Builder {
     buffers: usize,
     inbox: usize,
     dial_options: TcpOptions,
+    /// The first of the settings that cannot be meant.
+    refused: Option<String>,
     factories: Vec<Arc<dyn Factory>>,
     listens: Vec<(u16, Listen)>,
 }
@@ -176,6 +181,7 @@ impl Builder {
             buffers: 128,
             inbox: INBOX,
             dial_options: TcpOptions::default(),
+            refused: None,
             factories: Vec::new(),
             listens: Vec::new(),
         }
@@ -250,13 +256,15 @@ impl Builder {
 
     /// Adds a service.
     ///
+    /// Limits that cannot be meant, such as a hard output limit below the high mark, are an error of
+    /// [`start`](Builder::start).
+    ///
     /// # Panics
-    /// If `limits.output_low` is not below `limits.output_high`, or at the 65,537th service.
+    /// At the 65,537th service.
     pub fn service_with<S: Service>(&mut self, service: S, limits: Limits) -> ServiceId<S> {
-        assert!(
-            limits.output_low < limits.output_high,
-            "output_low must be below output_high"
-        );
+        if let Err(why) = limits.check() {
+            self.refused.get_or_insert(why);
+        }
         let index = u16::try_from(self.factories.len()).expect("at most 65,536 services");
         self.factories.push(Arc::new(Offered {
             service: Arc::new(service),
@@ -299,6 +307,9 @@ impl Builder {
     /// # Errors
     /// See [`StartError`]; nothing keeps running then.
     pub fn start(&mut self) -> Result<Running, StartError> {
+        if let Some(why) = &self.refused {
+            return Err(StartError::Settings(why.clone()));
+        }
         let Resolved { engine, reason } =
             engine::resolve(self.engine).map_err(|reason| StartError::Engine {
                 engine: Engine::Uring,

@@ -208,12 +208,11 @@ impl Sim {
     /// an `Arc` of it there.
     ///
     /// # Panics
-    /// If `limits.output_low` is not below `limits.output_high`.
+    /// If the limits cannot be meant: where a [`Builder`](crate::Builder) would not start.
     pub fn service<S: Service>(&mut self, at: LoopId, service: S, limits: Limits) -> SimService<S> {
-        assert!(
-            limits.output_low < limits.output_high,
-            "output_low must be below output_high"
-        );
+        if let Err(why) = limits.check() {
+            panic!("limits that cannot be meant: {why}");
+        }
         let offered = Offered {
             service: Arc::new(service),
             limits: Arc::new(limits),

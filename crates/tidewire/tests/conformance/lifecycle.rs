@@ -25,6 +25,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(abort_in_opened),
         case!(linger_limit_ends_a_silent_peer),
         case!(linger_limit_ends_a_peer_that_does_not_read),
+        case!(linger_limit_ends_a_peer_that_sends_and_does_not_read),
+        case!(finish_gives_a_slow_reader_all_there_is),
         case!(short_connections_one_after_another),
     ]
 }
@@ -233,7 +235,67 @@ fn linger_limit_ends_a_peer_that_does_not_read(v: Variant) {
     client.send(b"?");
     assert_eq!(server.record.why_closed(0), Closed::LingerExpired);
     client.expect_reset();
+    let counters = server.stop();
+    assert_eq!(counters.cut_unsent, 1);
+    let written = 32 << 20;
+    assert_eq!(counters.bytes_out + counters.bytes_cut, written);
+}
+
+/// What it sends is discarded; it is no reason to wait for it to read.
+fn linger_limit_ends_a_peer_that_sends_and_does_not_read(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.linger = Duration::from_millis(200))
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                input.consume(input.len());
+                cx.link.write(&vec![7; 32 << 20]);
+                cx.link.finish();
+                Next::More
+            })
+        });
+    let client = server.connect();
+    let sender = std::thread::spawn(move || {
+        let mut client = client;
+        while std::io::Write::write_all(&mut client.0, b"more").is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert_eq!(server.record.why_closed(0), Closed::LingerExpired);
+    sender.join().expect("cut");
     server.stop();
+}
+
+/// It takes several times the linger limit, and never stands still for as long as that.
+fn finish_gives_a_slow_reader_all_there_is(v: Variant) {
+    const ALL: usize = 3 << 20;
+    let linger = Duration::from_secs(1);
+    let server = Setup::on(v)
+        .small_buffers()
+        .limits(|l| l.linger = linger)
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                input.consume(input.len());
+                cx.link.write(&vec![7; ALL]);
+                cx.link.finish();
+                Next::More
+            })
+        });
+    let mut client = server.connect();
+    let socket = socket2::SockRef::from(&client.0);
+    socket.set_recv_buffer_size(32 << 10).expect("an option");
+    client.send(b"?");
+    let began = std::time::Instant::now();
+    let mut got = 0;
+    while began.elapsed() < linger * 5 / 2 {
+        got += client.take(16 << 10).len();
+        std::thread::sleep(Duration::from_millis(25));
+        assert!(got < ALL, "the reader is too fast for this test");
+    }
+    got += client.rest().len();
+    assert_eq!(got, ALL);
+    drop(client);
+    assert_eq!(server.record.why_closed(0), Closed::Finished);
+    assert_eq!(server.stop().cut_unsent, 0);
 }
 
 fn short_connections_one_after_another(v: Variant) {

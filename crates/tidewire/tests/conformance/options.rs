@@ -39,14 +39,18 @@ fn socket_towards(peer: SocketAddr) -> Option<Socket> {
 }
 
 fn tcp_options_reach_both_kinds_of_connections(v: Variant) {
-    for nodelay in [true, false] {
+    for (nodelay, inherited) in [(true, false), (false, false), (true, true), (false, true)] {
         let options = TcpOptions {
             nodelay,
             keepalive: Some(Duration::from_secs(77)),
             congestion: Some("reno".into()),
             ..TcpOptions::default()
         };
-        let here = Listen::at(([127, 0, 0, 1], 0));
+        let here = if inherited {
+            Listen::inherited(std::net::TcpListener::bind("127.0.0.1:0").expect("a port"))
+        } else {
+            Listen::at(([127, 0, 0, 1], 0))
+        };
         let server = Setup::on(v)
             .listen(here.options(options.clone()))
             .tune(|b| {
