@@ -1,7 +1,10 @@
 //! The system calls for which no safe wrapper does.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::peer::Process;
 
@@ -64,4 +67,132 @@ pub(crate) fn peer_process(socket: impl AsFd) -> Option<Process> {
     let pid = u32::try_from(cred.pid).ok().filter(|pid| *pid != 0);
     // A socket that is not connected has the user -1.
     (result == 0 && cred.uid != u32::MAX).then(|| Process::new(pid, cred.uid, cred.gid))
+}
+
+/// The address of the peer of a TCP socket, also when the connection is over already: what `accept`
+/// tells, and `getpeername` does not any more (`SO_PEERNAME`).
+pub(crate) fn peer_name(socket: impl AsFd) -> Option<SocketAddr> {
+    // The kernel refuses to fill less than it is given, so its size has to be right.
+    [
+        size_of::<libc::sockaddr_in6>(),
+        size_of::<libc::sockaddr_in>(),
+    ]
+    .into_iter()
+    .find_map(|size| {
+        // SAFETY: the closure is given a storage that holds any address. The kernel writes at
+        // most `size` bytes of it and says how many; if it fails, it writes none.
+        let named = unsafe {
+            socket2::SockAddr::try_init(|storage, len| {
+                *len = size as libc::socklen_t;
+                let fd = socket.as_fd().as_raw_fd();
+                let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERNAME);
+                match libc::getsockopt(fd, level, name, storage.cast(), len) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            })
+        };
+        named.ok()?.1.as_socket()
+    })
+}
+
+/// A time as the kernel takes it, on machines of any word size.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KernelTime {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+fn kernel_time(d: Duration) -> KernelTime {
+    KernelTime {
+        seconds: d.as_secs().min(1 << 30) as i64,
+        nanoseconds: d.subsec_nanos().into(),
+    }
+}
+
+/// For kernels that know nothing finer: never early, so up to a millisecond late.
+fn whole_millis(d: Duration) -> i32 {
+    i32::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+}
+
+/// Waits for events of an epoll descriptor, as many as `events` has room for. Times are kept to the
+/// nanosecond where the kernel can (`epoll_pwait2`, Linux 5.11); a timer of 200 microseconds would be
+/// five times late otherwise.
+pub(crate) fn epoll_wait(
+    epoll: impl AsFd,
+    events: &mut Vec<libc::epoll_event>,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    /// The kernel has no better call, or a sandbox hides it.
+    static COARSE: AtomicBool = AtomicBool::new(false);
+    events.clear();
+    let fd = epoll.as_fd().as_raw_fd();
+    let room = i32::try_from(events.capacity()).unwrap_or(i32::MAX);
+    let mut got = -1;
+    if !COARSE.load(Relaxed) {
+        let time = timeout.map(kernel_time);
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the events have room for as many as is said, the time lives through the call or is
+        // null, and there is no signal mask.
+        got = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                fd,
+                events.as_mut_ptr(),
+                room,
+                time,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        if got < 0 {
+            let e = io::Error::last_os_error();
+            if !matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
+                return Err(e);
+            }
+            COARSE.store(true, Relaxed);
+            tracing::info!(error = %e, "no epoll_pwait2 here: timers of epoll are up to 1 ms late");
+        }
+    }
+    if got < 0 {
+        // SAFETY: as above.
+        let waited = unsafe {
+            libc::epoll_wait(
+                fd,
+                events.as_mut_ptr(),
+                room,
+                timeout.map_or(-1, whole_millis),
+            )
+        };
+        if waited < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        got = waited.into();
+    }
+    // SAFETY: the kernel has written so many, which is at most the capacity.
+    unsafe { events.set_len(got as usize) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_reach_the_kernel_as_they_are() {
+        let time = kernel_time(Duration::from_nanos(3_000_200_001));
+        assert_eq!((time.seconds, time.nanoseconds), (3, 200_001));
+        let for_ever = kernel_time(Duration::MAX);
+        assert_eq!(
+            (for_ever.seconds, for_ever.nanoseconds),
+            (1 << 30, 999_999_999)
+        );
+        let micros = |n| whole_millis(Duration::from_micros(n));
+        assert_eq!(
+            [micros(0), micros(1), micros(1000), micros(1001)],
+            [0, 1, 1, 2]
+        );
+        assert_eq!(whole_millis(Duration::MAX), i32::MAX);
+    }
 }

@@ -7,8 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 
 use crate::engine::ready::{Poller, Readiness};
 use crate::waker::Waker;
@@ -18,7 +17,7 @@ const EVENTS: usize = 512;
 
 pub(crate) struct Epoll {
     fd: OwnedFd,
-    events: Vec<epoll::Event>,
+    events: Vec<libc::epoll_event>,
     /// How many of `events` were taken.
     taken: usize,
 }
@@ -43,7 +42,7 @@ impl Poller for Epoll {
 
     fn add(&mut self, fd: &OwnedFd, token: u64) -> io::Result<()> {
         use epoll::EventFlags as F;
-        let flags = F::IN | F::OUT | F::RDHUP | F::ET;
+        let flags = F::IN | F::PRI | F::OUT | F::RDHUP | F::ET;
         Ok(epoll::add(
             &self.fd,
             fd,
@@ -79,20 +78,10 @@ impl Poller for Epoll {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.events.clear();
         self.taken = 0;
-        let timeout = timeout.map(|t| Timespec {
-            tv_sec: t.as_secs().min(1 << 30) as i64,
-            tv_nsec: t.subsec_nanos().into(),
-        });
-        let got = epoll::wait(
-            self.fd.as_fd(),
-            spare_capacity(&mut self.events),
-            timeout.as_ref(),
-        );
-        match got {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
+        match crate::sys::epoll_wait(&self.fd, &mut self.events, timeout) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+            _ => Ok(()),
         }
     }
 
@@ -103,17 +92,17 @@ impl Poller for Epoll {
 
     #[inline]
     fn event(&mut self) -> Option<Readiness> {
-        use epoll::EventFlags as F;
         let event = self.events.get(self.taken)?;
         self.taken += 1;
-        let flags = event.flags;
+        let (flags, token) = (event.events as i32, event.u64);
         Some(Readiness {
-            token: event.data.u64(),
-            readable: flags.contains(F::IN),
-            writable: flags.contains(F::OUT),
-            ended: flags.contains(F::RDHUP),
-            over: flags.contains(F::HUP),
-            failed: flags.contains(F::ERR),
+            token,
+            readable: flags & (libc::EPOLLIN | libc::EPOLLPRI) != 0,
+            writable: flags & libc::EPOLLOUT != 0,
+            urgent: flags & libc::EPOLLPRI != 0,
+            ended: flags & libc::EPOLLRDHUP != 0,
+            over: flags & libc::EPOLLHUP != 0,
+            failed: flags & libc::EPOLLERR != 0,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Readiness from `poll`, for the few descriptors of one connection's thread.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,15 +19,15 @@ struct Entry {
     read: bool,
     write: bool,
     /// The peer's end of sending was reported; `poll` would report it for ever.
-    ended: bool,
+    ended: Cell<bool>,
     /// The end of both directions was reported; so would this.
-    over: bool,
+    over: Cell<bool>,
 }
 
 impl Entry {
     /// Whether anything new could be reported.
     fn waits(&self) -> bool {
-        self.read || self.write || !self.over
+        self.read || self.write || !self.over.get()
     }
 }
 
@@ -37,6 +38,8 @@ enum What {
 
 pub(crate) struct Poll {
     entries: Vec<Entry>,
+    /// What a wait hands to the kernel; empty between waits, which so allocate nothing.
+    fds: Vec<PollFd<'static>>,
     events: VecDeque<Readiness>,
     /// Becomes readable when all threads are to stop, and stays so. Not waited for once seen.
     stop: Option<Arc<OwnedFd>>,
@@ -46,6 +49,7 @@ impl Poll {
     pub(crate) fn new(stop: Arc<OwnedFd>) -> Poll {
         Poll {
             entries: Vec::new(),
+            fds: Vec::new(),
             events: VecDeque::new(),
             stop: Some(stop),
         }
@@ -54,6 +58,15 @@ impl Poll {
     fn entry(&mut self, token: u64) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|e| e.token == token)
     }
+}
+
+/// An empty list with the memory of this one, for borrows of another length.
+fn recycled<'a>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'a>> {
+    fds.clear();
+    // Collecting in place keeps the allocation, as the test below makes sure.
+    fds.into_iter()
+        .map(|_| unreachable!("it is empty"))
+        .collect()
 }
 
 impl Poller for Poll {
@@ -71,8 +84,8 @@ impl Poller for Poll {
             token,
             read: true,
             write: true,
-            ended: false,
-            over: false,
+            ended: Cell::new(false),
+            over: Cell::new(false),
         });
         Ok(())
     }
@@ -84,8 +97,8 @@ impl Poller for Poll {
             token,
             read: true,
             write: false,
-            ended: false,
-            over: false,
+            ended: Cell::new(false),
+            over: Cell::new(false),
         });
         Ok(())
     }
@@ -113,14 +126,14 @@ impl Poller for Poll {
             tv_sec: t.as_secs().min(1 << 30) as i64,
             tv_nsec: t.subsec_nanos().into(),
         });
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.entries.len() + 1);
+        let mut fds = recycled(std::mem::take(&mut self.fds));
         for e in self.entries.iter().filter(|e| e.waits()) {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, e.read);
             flags.set(PollFlags::OUT, e.write);
             let fd = match &e.what {
                 What::Connection(fd) => {
-                    flags.set(PollFlags::RDHUP, !e.ended);
+                    flags.set(PollFlags::RDHUP, !e.ended.get());
                     fd.as_fd()
                 }
                 What::Waker(fd) => fd.as_fd(),
@@ -130,40 +143,68 @@ impl Poller for Poll {
         if let Some(stop) = &self.stop {
             fds.push(PollFd::new(stop, PollFlags::IN));
         }
-        match rustix::event::poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(e) => return Err(e.into()),
+        if let Err(e) = rustix::event::poll(&mut fds, timeout.as_ref()) {
+            self.fds = recycled(fds);
+            return match e {
+                rustix::io::Errno::INTR => Ok(()),
+                e => Err(e.into()),
+            };
         }
         let stopped = self.stop.is_some() && fds.pop().is_some_and(|f| !f.revents().is_empty());
-        let got: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
-        let waiting = self.entries.iter_mut().filter(|e| e.waits());
-        for (e, got) in waiting.zip(got) {
+        let waiting = self.entries.iter().filter(|e| e.waits());
+        for (e, fd) in waiting.zip(&fds) {
+            let got = fd.revents();
             if got.is_empty() {
                 continue;
             }
             let ended = got.contains(PollFlags::RDHUP);
-            e.ended |= ended;
-            e.over |= got.contains(PollFlags::HUP);
+            e.ended.set(e.ended.get() || ended);
+            e.over.set(e.over.get() || got.contains(PollFlags::HUP));
             self.events.push_back(Readiness {
                 token: e.token,
                 readable: got.contains(PollFlags::IN),
                 writable: got.contains(PollFlags::OUT),
+                urgent: false,
                 ended,
                 over: got.contains(PollFlags::HUP),
                 failed: got.intersects(PollFlags::ERR | PollFlags::NVAL),
             });
         }
+        self.fds = recycled(fds);
         if stopped {
             self.stop = None;
         }
         Ok(())
     }
+
     fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
     fn event(&mut self) -> Option<Readiness> {
         self.events.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_allocates_nothing_after_the_first() {
+        let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let mut poll = Poll::new(Arc::new(event()));
+        poll.add(&Rc::new(event()), 7).unwrap();
+        poll.interest(7, true, true);
+        let mut memory = Vec::new();
+        for _ in 0..5 {
+            poll.wait(Some(Duration::ZERO)).unwrap();
+            assert!(poll.event().is_some_and(|e| e.token == 7 && e.writable));
+            memory.push((poll.fds.as_ptr().addr(), poll.fds.capacity()));
+        }
+        assert!(
+            memory.iter().all(|m| *m == memory[0] && m.1 > 0),
+            "{memory:?}"
+        );
     }
 }

@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +40,8 @@ pub(crate) struct Readiness {
     pub(crate) token: u64,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// There is an urgent mark, at which receiving stops short. Told where only edges are.
+    pub(crate) urgent: bool,
     /// The peer finished sending.
     pub(crate) ended: bool,
     /// Both directions are over.
@@ -96,7 +97,8 @@ struct Sock<F> {
     generation: u32,
     /// The kernel may have input.
     readable: bool,
-    /// The end of input, or an error, waits behind the data.
+    /// A short read is no sign that there is no more: the end of input, an error, or bytes after an
+    /// urgent mark wait behind it.
     ended: bool,
     /// It is an error.
     broken: bool,
@@ -524,32 +526,11 @@ impl<P: Poller> Reactor<P> {
                         let dial = Command::Dial { service, dial };
                         if let Err(e) = spawner.spawn(dial, &self.waker) {
                             tracing::error!(error = %e, token, "cannot start a thread to dial");
-                            self.dial_failed(service, token, &e);
+                            self.core.dial_failed(service, token, &e);
                         }
                     }
                     _ => self.core.dial(&mut self.io, service, dial),
                 },
-            }
-        }
-    }
-
-    /// Tells a service of a dial for which there is no thread: the state that a new thread would
-    /// have had is made here for this one call.
-    fn dial_failed(&mut self, service: u16, token: u64, e: &io::Error) {
-        let factory = &self.setup.plan.factories[service as usize];
-        let (waker, env) = (&self.waker, &mut self.core.env);
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            let mut host = factory.host(service, waker);
-            host.dial_failed(token, e, env);
-            host.ended();
-        }));
-        if told.is_err() {
-            tracing::error!(token, "a service panicked on being told of a failed dial");
-        }
-        // Dials that it made: for threads of their own too.
-        for (service, dial) in std::mem::take(&mut self.core.env.dials) {
-            if let Err(e) = waker.send(Command::Dial { service, dial }) {
-                tracing::warn!(?e, "a dial is forgotten");
             }
         }
     }
@@ -660,7 +641,7 @@ impl<P: Poller> Reactor<P> {
         let broken = event.failed || reset;
         let ended = event.ended || event.over || event.failed;
         sock.readable = true;
-        sock.ended |= ended;
+        sock.ended |= ended || event.urgent;
         sock.broken |= broken;
         let reading = sock.reading;
         if ended {

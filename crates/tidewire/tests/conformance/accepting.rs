@@ -32,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(several_services_and_listeners),
         case!(ipv6),
         case!(inherited_listener),
+        case!(peer_that_has_reset_before_it_is_accepted_has_its_address),
         case!(inherited_listener_that_is_shut_down),
         case!(port_in_use_is_an_error),
         case!(tcp_options_are_applied_or_refused),
@@ -404,4 +405,22 @@ fn acceptor_waits_for_loops_that_are_behind(v: Variant) {
     server.until("all ends", |c| c.closed_total() == 100 + v.loops as u64);
     let counters = server.stop();
     assert_eq!(counters.accepted, 100 + v.loops as u64);
+}
+
+fn peer_that_has_reset_before_it_is_accepted_has_its_address(v: Variant) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let client = Client::connect(listener.local_addr().expect("bound"));
+    let from = client.0.local_addr().expect("bound");
+    client.reset();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let theirs = seen.clone();
+    let server = Setup::on(v)
+        .listen(Listen::inherited(listener))
+        .start_with(move |peer| {
+            theirs.lock().expect("no panic").push(peer.endpoint.tcp());
+            Ok(Box::new(Echo))
+        });
+    server.record.until("its end", |r| r.closed() == 1);
+    assert_eq!(*seen.lock().expect("no panic"), [Some(from)]);
+    server.stop();
 }

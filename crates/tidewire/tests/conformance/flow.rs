@@ -16,6 +16,7 @@ use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
+        case!(bytes_behind_an_urgent_mark_arrive),
         case!(bytes_after_pause_are_kept_and_shown_by_resume),
         case!(resume_shows_carried_bytes_without_new_ones),
         case!(paused_connection_notices_a_reset),
@@ -476,4 +477,35 @@ fn one_byte_writes(v: Variant) {
     sender.join().expect("the sender");
     drop(client);
     server.stop();
+}
+
+/// A receive stops at the mark, although there is more.
+fn bytes_behind_an_urgent_mark_arrive(v: Variant) {
+    let (busy, go_on) = std::sync::mpsc::channel::<()>();
+    let go_on = std::sync::Mutex::new(go_on);
+    let go_on = std::sync::Arc::new(go_on);
+    let server = Setup::on(v).start(move || {
+        let go_on = go_on.clone();
+        Receives(move |input: &mut Input<'_>, cx: &mut Context<'_>| {
+            if input.bytes() == b"wait" {
+                input.consume(4);
+                // What comes meanwhile is there all at once.
+                let _ = go_on.lock().expect("no panic").recv();
+                return Next::More;
+            }
+            echo(input, cx)
+        })
+    });
+    let mut client = server.connect();
+    client.send(b"wait");
+    server
+        .record
+        .until("a busy loop", |_| server.record.calls() == 1);
+    client.send(b"ab");
+    let socket = socket2::SockRef::from(&client.0);
+    assert_eq!(socket.send_out_of_band(b"c").expect("urgent"), 1);
+    client.send(b"de");
+    busy.send(()).expect("it waits");
+    client.expect(b"abcde");
+    server.cut();
 }

@@ -22,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(timer_set_again_in_expired),
         case!(timers_of_many_connections_fire_each_once),
         case!(time_is_given),
+        case!(timers_are_finer_than_a_millisecond),
     ]
 }
 
@@ -203,5 +204,48 @@ fn time_is_given(v: Variant) {
     let mut client = server.connect();
     client.send(b"?");
     client.expect(b"ok");
+    server.cut();
+}
+
+/// How many timers of a tenth of a millisecond, one after the other, expire in a time; rounded up to
+/// milliseconds it can never be more than one for each of those. A busy machine may lose a race, not all.
+fn timers_are_finer_than_a_millisecond(v: Variant) {
+    const TENTH: Duration = Duration::from_micros(100);
+    const TIME: Duration = Duration::from_millis(40);
+    struct Ticks {
+        began: Instant,
+        ticks: u64,
+        best: Arc<AtomicU64>,
+    }
+    impl Role for Ticks {
+        fn opened(&mut self, cx: &mut Context<'_>) {
+            self.began = cx.link.clock();
+            cx.link.set_timer_after(TENTH);
+        }
+        fn received(&mut self, _: &mut Input<'_>, _: &mut Context<'_>) -> Next {
+            Next::More
+        }
+        fn expired(&mut self, cx: &mut Context<'_>) {
+            let now = cx.link.clock();
+            self.ticks += 1;
+            if now.since(self.began) >= TIME {
+                self.best.fetch_max(self.ticks - 1, SeqCst);
+                (self.began, self.ticks) = (now, 0);
+            }
+            cx.link.set_timer(now + TENTH);
+        }
+    }
+    let best = Arc::<AtomicU64>::default();
+    let theirs = best.clone();
+    let server = Setup::on(v).start(move || Ticks {
+        began: Instant::from_nanos(0),
+        ticks: 0,
+        best: theirs.clone(),
+    });
+    let client = server.connect();
+    server
+        .record
+        .until("more than one a millisecond", |_| best.load(SeqCst) > 60);
+    drop(client);
     server.cut();
 }

@@ -48,15 +48,16 @@ pub(super) struct Reactor<'r> {
     batch: Vec<Completion>,
 }
 
-/// The address at the other end, which a multishot accept does not tell. A peer that has reset the
-/// connection by now has none any more; what it sent before is served all the same, as from the
-/// unspecified address.
+/// The address at the other end, which a multishot accept does not tell.
 fn peer_of(socket: &OwnedFd) -> Endpoint {
     let found = |addr: rustix::io::Result<Option<_>>| {
         let addr = addr.ok().flatten();
         addr.and_then(Endpoint::from_kernel)
     };
-    found(rustix::net::getpeername(socket)).unwrap_or_else(|| {
+    let connected = found(rustix::net::getpeername(socket));
+    // A peer that has reset the connection by now is asked for in the way of `accept`.
+    let known = connected.or_else(|| crate::sys::peer_name(socket).map(Endpoint::Tcp));
+    known.unwrap_or_else(|| {
         let ours = found(rustix::net::getsockname(socket).map(Some));
         match ours {
             Some(Endpoint::Unix(_) | Endpoint::Abstract(_) | Endpoint::Unnamed) => {
