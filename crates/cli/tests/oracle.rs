@@ -109,7 +109,9 @@ impl Server {
             "--sync",
             sync,
             "--segment",
-            "256KiB",
+            "1MiB",
+            "--log-payload",
+            "64KiB",
         ])
     }
 

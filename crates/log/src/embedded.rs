@@ -156,9 +156,10 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         );
         let crc = crc32c::crc32c(run.frames);
         let mut gather = self.shared.gather();
-        let ticket = gather.append(run, crc, &self.shared.settings)?;
+        let ticket = gather.append(run, crc, &self.shared.settings);
+        // Also when it was refused: the writer may have to make room for groups of that size.
         self.shared.unpark(&mut gather);
-        Ok(ticket)
+        ticket
     }
 
     fn progress(&self) -> Progress {

@@ -45,7 +45,7 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new(settings: &Settings) -> Group {
-        let mut bytes = Vec::with_capacity(settings.batch_max() as usize);
+        let mut bytes = Vec::with_capacity(settings.batch_of(settings.first_group()) as usize);
         bytes.resize(BATCH_HEADER, 0);
         Group {
             bytes,
@@ -88,6 +88,8 @@ impl Group {
 pub(crate) enum Gate {
     Open,
     DiskFull,
+    /// No room could be reserved, for another reason than that the disk is full.
+    Blocked,
     /// Failed, or closed.
     Shut,
 }
@@ -100,6 +102,13 @@ pub(crate) struct Gather {
     /// Which group this is, counted from opening; tells whether a note belongs to it.
     pub(crate) generation: u64,
     pub(crate) gate: Gate,
+    /// Most bytes that a group gathers now. It grows with what comes, up to
+    /// [`Settings::group_bytes`], when room for it is reserved.
+    pub(crate) limit: usize,
+    /// What it should be, for what was refused.
+    pub(crate) wanted: usize,
+    /// There is no room for more than it is.
+    pub(crate) is_stuck: bool,
     /// Somebody was told [`Refused::Busy`] since the last group was taken.
     pub(crate) refused: bool,
     /// The writer waits for work.
@@ -123,6 +132,9 @@ impl Gather {
             group: Group::new(settings),
             generation: 1,
             gate: Gate::Open,
+            limit: settings.first_group(),
+            wanted: 0,
+            is_stuck: false,
             refused: false,
             parked: false,
             closing: false,
@@ -133,25 +145,44 @@ impl Gather {
         }
     }
 
+    /// Whether groups should be larger than they may be, and nobody has found that there is no room.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.wanted > self.limit && !self.is_stuck
+    }
+
     /// Puts the gathered group into `taken`, which is empty, and begins the next one in its place.
     pub(crate) fn take(&mut self, taken: &mut Group) {
+        if self.group.gathered() > self.limit / 2 {
+            // There is more where that came from.
+            self.wanted = self.wanted.max(2 * self.limit);
+        }
         std::mem::swap(&mut self.group, taken);
         self.generation += 1;
     }
 
-    fn admit(&mut self, bytes: usize, limit: usize, retry: Duration) -> Result<(), Refused> {
+    /// `extra` is what may be gathered above the limit.
+    fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
+        let retry = settings.full_retry;
         match self.gate {
             Gate::Open => {}
             Gate::DiskFull => return Err(Refused::DiskFull { retry_after: retry }),
+            Gate::Blocked => {
+                self.refused = true;
+                return Err(Refused::Busy);
+            }
             Gate::Shut => return Err(Refused::Failed),
         }
-        if self.group.gathered() + bytes <= limit {
+        if self.group.gathered() + bytes <= self.limit + extra {
             return Ok(());
         }
-        if bytes > limit {
+        if bytes > settings.group_bytes + extra {
             return Err(Refused::TooLarge);
         }
         self.refused = true;
+        self.wanted = self.wanted.max(bytes);
+        if self.is_stuck && bytes > self.limit + extra {
+            return Err(Refused::DiskFull { retry_after: retry });
+        }
         Err(Refused::Busy)
     }
 
@@ -162,7 +193,7 @@ impl Gather {
         settings: &Settings,
     ) -> Result<Ticket, Refused> {
         let bytes = RECORDS_HEADER + run.frames.len();
-        self.admit(bytes, settings.group_bytes, settings.full_retry)?;
+        self.admit(bytes, 0, settings)?;
         let stream_number = run.stream.0;
         let ticket = Ticket(self.ticket.0 + 1);
         if run.producer != ProducerId::ANONYMOUS {
@@ -220,8 +251,8 @@ impl Gather {
     }
 
     fn admit_definition(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
-        let limit = settings.group_bytes + settings.definitions_extra();
-        self.admit(32 + name.len(), limit, settings.full_retry)
+        let extra = settings.definitions_extra(self.limit);
+        self.admit(32 + name.len(), extra, settings)
     }
 
     fn defined(&mut self) {

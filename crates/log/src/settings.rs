@@ -34,6 +34,10 @@ pub struct Settings {
     /// [`Refused::Busy`](crate::Refused::Busy). Two such buffers exist. 1 KiB to 64 MiB, default
     /// 16 MiB.
     pub group_bytes: usize,
+    /// Most bytes that a group gathers at first. It doubles with what comes, up to `group_bytes`:
+    /// the room for six such groups is reserved in advance, so a log that holds little takes little
+    /// room. From 1 KiB on, default 128 KiB.
+    pub group_first: usize,
     /// Most bytes of payload in one record, at most what fits a group. Default 1 MiB.
     pub payload_max: u32,
     /// Most streams; then [`Refused::TooMany`](crate::Refused::TooMany). Default 1,000.
@@ -49,7 +53,10 @@ pub struct Settings {
     /// log is open counts, by the monotonic clock: setting the wall clock forgets nobody, and
     /// neither does a log that is closed for months. Default: [`PRODUCER_IDLE`], 30 days.
     pub producer_idle: Duration,
-    /// Oldest segments are removed while the log is larger than this. Default: no limit.
+    /// The most that the log takes on the disk, with everything that is reserved: the oldest segments
+    /// are removed before it is exceeded. The segment in use and the next one are counted as long as
+    /// they may become and stay in any case, so below four times `segment_bytes` it does not hold. Files
+    /// that a repair or an opening has kept are not counted. Default: no limit.
     pub retention_bytes: Option<u64>,
     /// Segments are removed when their newest record is older than this. Default: no limit.
     pub retention_age: Option<Duration>,
@@ -71,6 +78,7 @@ impl Default for Settings {
             policy: Policy::Sync,
             segment_bytes: SEGMENT_BYTES,
             group_bytes: 16 << 20,
+            group_first: 128 << 10,
             payload_max: 1 << 20,
             streams_max: 1_000,
             producers_max: 100_000,
@@ -91,21 +99,57 @@ impl Default for Settings {
 pub(crate) const DEFINITIONS_EXTRA: usize = 256 << 10;
 
 impl Settings {
+    /// Most bytes of a batch without a checkpoint, with groups of this size.
+    pub(crate) fn batch_of(&self, group: usize) -> u64 {
+        (BATCH_HEADER + group + self.definitions_extra(group) + 8) as u64
+    }
+
     /// Most bytes of a batch without a checkpoint.
     pub(crate) fn batch_max(&self) -> u64 {
-        (BATCH_HEADER + self.group_bytes + self.definitions_extra() + 8) as u64
+        self.batch_of(self.group_bytes)
     }
 
     /// The room for definitions above the limit of a group.
-    pub(crate) fn definitions_extra(&self) -> usize {
-        DEFINITIONS_EXTRA.min(self.group_bytes)
+    pub(crate) fn definitions_extra(&self, group: usize) -> usize {
+        DEFINITIONS_EXTRA.min(group)
     }
 
-    /// How long the next segment is to be, with a checkpoint of this many bytes, so that it holds
+    /// How large groups may be at first.
+    pub(crate) fn first_group(&self) -> usize {
+        self.group_first.min(self.group_bytes)
+    }
+
+    /// How long a segment may become, with a checkpoint of this many bytes, so that it holds
     /// three groups at least: one that opens it, one in flight, one that gathers.
     pub(crate) fn segment_length(&self, checkpoint: u64) -> u64 {
         self.segment_bytes
             .max(SEGMENT_HEADER as u64 + 2 * checkpoint + 3 * self.batch_max())
+    }
+
+    /// The least that must be reserved for the next segment while groups may have this size. Groups
+    /// of definitions make its checkpoint longer, by about as much as they are long.
+    pub(crate) fn segment_least(&self, checkpoint: u64, group: usize) -> u64 {
+        SEGMENT_HEADER as u64 + 2 * checkpoint + 6 * self.batch_of(group)
+    }
+
+    /// Settings whose segments are at most this long, and whose groups fit into them.
+    ///
+    /// # Errors
+    /// The least length that a segment needs for one record of `payload_max`.
+    pub fn with_segments(self, segment_bytes: u64) -> Result<Settings, u64> {
+        let overhead = (SEGMENT_HEADER + 3 * (BATCH_HEADER + 8)) as u64;
+        let least = overhead + 6 * (self.payload_max as u64 + 64);
+        if segment_bytes < least {
+            return Err(least);
+        }
+        // A group may have as much again of definitions.
+        let group = (segment_bytes - overhead) / 6;
+        let group = usize::try_from(group).unwrap_or(usize::MAX);
+        Ok(Settings {
+            segment_bytes,
+            group_bytes: self.group_bytes.min(group),
+            ..self
+        })
     }
 
     /// What is out of its range, if anything.
@@ -115,6 +159,9 @@ impl Settings {
         }
         if !(1 << 10..=64 << 20).contains(&self.group_bytes) {
             return Some("group_bytes must be from 1 KiB to 64 MiB");
+        }
+        if self.group_first < 1 << 10 {
+            return Some("group_first must be at least 1 KiB");
         }
         if self.payload_max as usize + 64 > self.group_bytes {
             return Some("payload_max must be at least 64 bytes below group_bytes");

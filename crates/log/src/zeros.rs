@@ -50,7 +50,7 @@ impl<F> Default for Zeros<F> {
 }
 
 impl<F: DiskFile> Zeros<F> {
-    /// There is a new spare, with room reserved up to `length`.
+    /// There is a new spare, which is to be `length` bytes long; room is reserved for a part of it.
     pub(crate) fn begin(&self, file: F, length: u64) {
         let mut spare = self.lock();
         spare.file = Some(file);
@@ -74,9 +74,12 @@ impl<F: DiskFile> Zeros<F> {
         }
     }
 
-    /// The spare is taken into use: nothing more is written to it once this returns.
-    pub(crate) fn end(&self) {
-        self.lock().file = None;
+    /// The spare is taken into use: nothing more is written to it once this returns. How far it was
+    /// filled.
+    pub(crate) fn end(&self) -> u64 {
+        let mut spare = self.lock();
+        spare.file = None;
+        std::mem::take(&mut spare.filled)
     }
 
     /// Ends [`Zeros::run`].

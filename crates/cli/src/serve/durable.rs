@@ -44,13 +44,21 @@ pub(crate) struct LogOptions {
           help = sized("Largest payload that the log takes", Settings::default().payload_max.into()))]
     pub(crate) payload_max: Option<Size>,
 
-    /// Removes the oldest segments while the log is larger than this [default: no limit]
+    /// The most that the log takes on the disk, reserved room included: the oldest segments are
+    /// removed before. At least four times --segment, which is made smaller for it unless it is given
+    /// [default: no limit]
     #[arg(long = "retain-bytes", value_name = "SIZE")]
     pub(crate) retention_bytes: Option<Size>,
 
     /// Removes segments whose newest record is older than this, such as 7d [default: no limit]
     #[arg(long = "retain-age", value_name = "TIME")]
     pub(crate) retention_age: Option<Span>,
+
+    /// How long a producer may be idle, counting only time in which the log is open, before it is
+    /// forgotten and what it sends again is stored again [default: 30d]
+    #[arg(long = "remember-producers", value_name = "TIME")]
+    #[serde(rename = "remember-producers")]
+    pub(crate) remember: Option<Span>,
 
     /// What is checked when the log is opened: all, or tail (the newest segment; of the older ones
     /// those without a valid index) [default: all]
@@ -259,6 +267,7 @@ impl LogOptions {
             payload_max: self.payload_max.or(base.payload_max),
             retention_bytes: self.retention_bytes.or(base.retention_bytes),
             retention_age: self.retention_age.or(base.retention_age),
+            remember: self.remember.or(base.remember),
             verify: self.verify.or(base.verify),
             on_failure: self.on_failure.or(base.on_failure),
         }
@@ -273,12 +282,26 @@ impl LogOptions {
                 u32::try_from(bytes).map_err(|_| Failure::usage("--log-payload: at most 4GiB"))?
             }
         };
-        Ok(Settings {
+        let retained = self.retention_bytes.map(|size| size.0);
+        let segment_bytes = match (self.segment, retained) {
+            (Some(Size(segment)), Some(limit)) if segment > limit / SEGMENTS_LEAST => {
+                return Err(Failure::usage(format!(
+                    "--retain-bytes {} cannot hold with segments of {}: it must be at least \
+                     {SEGMENTS_LEAST} times --segment",
+                    Size(limit),
+                    Size(segment)
+                )));
+            }
+            (Some(Size(segment)), _) => segment,
+            (None, Some(limit)) => own.segment_bytes.min(limit / SEGMENTS_LEAST),
+            (None, None) => own.segment_bytes,
+        };
+        let settings = Settings {
             policy: self.policy.map_or(own.policy, |name| name.0),
-            segment_bytes: self.segment.map_or(own.segment_bytes, |size| size.0),
             // A group must hold the largest record.
             group_bytes: own.group_bytes.max(payload_max as usize + GROUP_EXTRA),
             payload_max,
+            producer_idle: self.remember.map_or(own.producer_idle, |Span(time)| time),
             retention_bytes: self.retention_bytes.map(|size| size.0),
             retention_age: self.retention_age.and_then(Span::limit),
             verify: match self.verify {
@@ -286,9 +309,22 @@ impl LogOptions {
                 Some(VerifyName::All) | None => Verify::All,
             },
             ..own
+        };
+        settings.with_segments(segment_bytes).map_err(|least| {
+            let (payload, least, limit) =
+                (Size(payload_max.into()), Size(least), Size(least * SEGMENTS_LEAST));
+            Failure::usage(format!(
+                "segments of {} bytes hold no records of {payload}: --segment must be at least {least}, \
+                 --retain-bytes at least {limit}, or --log-payload smaller",
+                segment_bytes
+            ))
         })
     }
 }
+
+/// How many segments a limit of the log's size must hold: two that are finished, the one in use and
+/// the next one.
+const SEGMENTS_LEAST: u64 = 4;
 
 /// What a group needs besides its largest record.
 const GROUP_EXTRA: usize = 4096;
@@ -428,9 +464,35 @@ mod tests {
     }
 
     #[test]
+    fn segments_are_as_long_as_is_said_or_refused() {
+        let sized = |segment, retain| LogOptions {
+            segment: Option::map(segment, Size),
+            retention_bytes: Option::map(retain, Size),
+            ..LogOptions::default()
+        };
+        let settings = sized(Some(16 << 20), None).settings().unwrap();
+        assert_eq!(settings.segment_bytes, 16 << 20);
+        assert!(settings.group_bytes < 4 << 20);
+        let settings = sized(None, Some(64 << 20)).settings().unwrap();
+        assert_eq!(settings.segment_bytes, 16 << 20);
+        for (segment, retain, says) in [
+            (Some(256 << 10), None, "--log-payload"),
+            (Some(16 << 20), Some(32 << 20), "4 times"),
+            (None, Some(1 << 20), "--retain-bytes at least"),
+        ] {
+            let refused = sized(segment, retain).settings().unwrap_err();
+            let refused = format!("{refused:?}");
+            assert!(refused.contains(says), "{refused}");
+        }
+        let days = LogOptions::default().settings().unwrap().producer_idle;
+        assert_eq!(days, Duration::from_secs(30 * 24 * 3600));
+    }
+
+    #[test]
     fn a_larger_record_makes_a_larger_group() {
         let options = LogOptions {
             payload_max: Some(Size(32 << 20)),
+            segment: Some(Size(256 << 20)),
             ..LogOptions::default()
         };
         let settings = options.settings().unwrap();

@@ -132,7 +132,7 @@ fn serve(place: &Place, listen: &str, more: &[&str]) -> Vec<String> {
         "--workers",
         "1",
         "--segment",
-        "1MiB",
+        "8MiB",
     ];
     common.iter().chain(more).map(|&arg| arg.into()).collect()
 }

@@ -78,7 +78,7 @@ pub(super) fn settle<D: Disk>(
                 .map_err(|error| OpenError::io(what("syncing"), error))?;
         }
         if is_last {
-            let length = reserved(&file, settings, bytes.len() as u64);
+            let length = reserved(&file, bytes.len() as u64);
             loaded.active = Some(Active {
                 number: found.number,
                 version: found.version,
@@ -204,12 +204,8 @@ fn first_unclaimed(bytes: &[u8], number: u64, claimed: u64) -> usize {
     first.filter(|&first| first > SEGMENT_HEADER).unwrap_or(0)
 }
 
-/// The length up to which there is room for sure, more if it can be had.
-fn reserved<F: DiskFile>(file: &F, settings: &Settings, length: u64) -> u64 {
-    // Also when the file is long enough: blocks may be missing below its length.
-    let lengths = [settings.segment_length(0).max(length), length];
-    lengths
-        .into_iter()
-        .find(|&length| file.reserve(length).is_ok())
-        .unwrap_or(0)
+/// The length up to which there is room for sure.
+fn reserved<F: DiskFile>(file: &F, length: u64) -> u64 {
+    // Though the file is that long: blocks may be missing below its length.
+    file.reserve(length).map_or(0, |()| length)
 }

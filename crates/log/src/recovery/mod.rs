@@ -194,7 +194,7 @@ pub(crate) fn open<D: Disk>(
         unsynced: loaded.unsynced,
     });
     writer.claim_recovered()?;
-    writer.prepare_spare(Duration::ZERO);
+    writer.keep_room(Duration::ZERO);
     Ok((writer, recovery))
 }
 

@@ -295,3 +295,78 @@ fn nobody_waits_for_a_writer_that_panicked() {
     }
     panic!("no failure");
 }
+
+/// The bug of the issue: 1.2 KiB took 129 MB.
+#[test]
+fn a_log_that_holds_little_takes_little_room() {
+    use std::os::unix::fs::MetadataExt;
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let taken = || -> u64 {
+        let entries = std::fs::read_dir(directory.path()).expect("a directory");
+        let blocks =
+            entries.map(|entry| entry.expect("an entry").metadata().expect("one").blocks());
+        blocks.sum::<u64>() * 512
+    };
+    let disk = RealDisk::open(directory.path()).expect("the disk");
+    let (log, mut writer, _) = EmbeddedLog::open(disk, Settings::default()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=60).expect("room");
+    settle(&mut writer);
+    assert!(taken() < 4 << 20, "{}", taken());
+    log.close();
+    writer.close(crate::Now::default());
+    assert!(taken() < 64 << 10, "{}", taken());
+    drop(log);
+    // And a record of any size still finds its place, when the writer had its turn.
+    let disk = RealDisk::open(directory.path()).expect("the disk");
+    let (log, mut writer, _) = EmbeddedLog::open(disk, Settings::default()).expect("the log");
+    let frames = [
+        &1_u64.to_le_bytes()[..],
+        &1_000_000_u32.to_le_bytes(),
+        &[7; 1_000_000],
+    ]
+    .concat();
+    let run = crate::Run {
+        stream,
+        producer: ProducerId::ANONYMOUS,
+        frames: &frames,
+        count: 1,
+        last_id: 1,
+        timestamp_us: 0,
+    };
+    assert_eq!(log.append(run), Err(Refused::Busy));
+    settle(&mut writer);
+    log.append(run).expect("room was made");
+    settle(&mut writer);
+    assert_eq!(log.range("s").expect("a stream").next, 61);
+}
+
+/// With everything that is reserved.
+#[test]
+fn the_limit_of_the_logs_size_holds_at_every_moment() {
+    let limit = 128 << 10;
+    let settings = Settings {
+        retention_bytes: Some(limit),
+        ..small()
+    }
+    .with_segments(limit / 4)
+    .expect("long enough");
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut id = 0;
+    for _ in 0..4000 {
+        id += 1;
+        if append(&log, stream, ProducerId::ANONYMOUS, id..=id).is_err() || id % 13 == 0 {
+            writer.step(crate::Now::default());
+        }
+        let names = disk.names();
+        let taken = names
+            .iter()
+            .map(|name| disk.contents(name).expect("a file").len() as u64);
+        let taken: u64 = taken.filter(|&taken| taken != 8192).sum();
+        assert!(taken <= limit, "{taken} after {id}: {names:?}");
+    }
+    assert!(log.range("s").expect("a stream").first > 0);
+}

@@ -435,7 +435,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     if seen.insert(run.stream) && !defines(&runs, run.stream) {
                         pass(state, gap, run.stream, run.first);
                     }
-                    let is_known = run.producer == 0 || state.find(run.producer).is_some();
+                    let is_known = run.producer == 0
+                        || state.find(run.producer).is_some()
+                        || names(&runs, run.producer);
                     if !is_known
                         && checkpoint.is_none()
                         && (run.stream as usize) < state.streams.len()
@@ -472,7 +474,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             .iter()
             .flat_map(|all| all.streams.iter().zip(0..))
         {
-            if !seen.contains(&id) {
+            if !seen.contains(&id) && !defines(&runs, id) {
                 pass(state, gap, id, stream.next);
             }
         }
@@ -515,6 +517,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
 /// Whether one of the runs defines a stream: then nothing of it is before them.
 fn defines(runs: &[RunView<'_>], stream: u32) -> bool {
     let is_it = |run: &RunView<'_>| matches!(run, RunView::Stream { id, .. } if *id == stream);
+    runs.iter().any(is_it)
+}
+
+/// The same for a producer.
+fn names(runs: &[RunView<'_>], producer: u32) -> bool {
+    let is_it = |run: &RunView<'_>| matches!(run, RunView::Producer { id, .. } if *id == producer);
     runs.iter().any(is_it)
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::ahead;
 use crate::catalog::BatchNotes;
 use crate::claims::ClaimsFile;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
 use crate::{Policy, Ticket};
@@ -65,8 +65,8 @@ pub struct Writer<D: Disk> {
     /// The segment that is written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
     spare: Option<Spare<D::File>>,
-    /// When to try again to prepare a spare.
-    spare_due: Duration,
+    /// When to try again to reserve room, if there was not enough.
+    room_due: Option<Duration>,
     /// The number of the next batch.
     next_batch: u64,
     /// All batches up to this one are durable.
@@ -126,7 +126,7 @@ impl<D: Disk> Writer<D> {
             claim_due: None,
             active,
             spare: None,
-            spare_due: Duration::ZERO,
+            room_due: None,
             next_batch,
             durable,
             pending: Vec::new(),
@@ -157,9 +157,8 @@ impl<D: Disk> Writer<D> {
         if worked {
             return Step::Worked;
         }
-        let spare_due = self.spare.is_none().then_some(self.spare_due);
         let due = [
-            spare_due,
+            self.room_due,
             self.sync_due,
             self.claim_due,
             Some(self.housekeeping_due),
@@ -171,9 +170,9 @@ impl<D: Disk> Writer<D> {
     }
 
     fn try_step(&mut self, now: Now) -> Result<bool, Failed> {
-        if self.spare.is_none() && now.monotonic >= self.spare_due {
-            self.prepare_spare(now.monotonic);
-            if self.spare.is_some() {
+        if self.room_due.is_some_and(|due| now.monotonic >= due) {
+            self.keep_room(now.monotonic);
+            if self.room_due.is_none() {
                 return Ok(true);
             }
         }
@@ -203,7 +202,12 @@ impl<D: Disk> Writer<D> {
         let mut gather = self.shared.gather();
         gather.lived_us = self.lived(now);
         if gather.group.is_empty() {
-            return Ok(false);
+            let wants_more = gather.wants_more();
+            drop(gather);
+            if wants_more {
+                self.keep_room(now.monotonic);
+            }
+            return Ok(wants_more);
         }
         gather.take(&mut self.taken);
         let length = self.taken.bytes.len() as u64;
@@ -263,7 +267,7 @@ impl<D: Disk> Writer<D> {
             }
             Policy::Os => self.commit(),
         }
-        self.mind_the_gate();
+        self.keep_room(now.monotonic);
         self.keep_up();
         Ok(())
     }
@@ -298,6 +302,10 @@ impl<D: Disk> Writer<D> {
         }
         self.claim(now)?;
         self.drop_spare();
+        if let Some(active) = &self.active {
+            // The room that was reserved is given back; it is no loss if that fails.
+            let _ = active.file.truncate(active.used);
+        }
         Ok(())
     }
 

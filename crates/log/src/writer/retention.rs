@@ -1,6 +1,7 @@
 //! Removing what is old: segments by size and age, and the marks of idle producers.
 
 use super::{Failed, Now, Writer};
+use crate::catalog::Segment;
 use crate::disk::Disk;
 use crate::format::{index_name, segment_name};
 use crate::gather::Gather;
@@ -67,13 +68,12 @@ impl<D: Disk> Writer<D> {
         let mut oldest = catalog.segments.iter();
         let ((&number, segment), (&next, _)) = (oldest.next()?, oldest.next()?);
         let too_large = settings.retention_bytes.is_some_and(|limit| {
-            catalog
-                .segments
-                .values()
-                .map(|segment| segment.used)
-                .sum::<u64>()
-                + begun
-                > limit
+            let active = self.active.as_ref().map(|active| active.number);
+            let finished = catalog.segments.iter();
+            let finished = finished.filter(|(number, _)| Some(**number) != active);
+            let finished: u64 = finished.map(|(_, segment)| on_disk(segment)).sum();
+            // The one in use and the spare, as long as they may become.
+            finished + 2 * settings.segment_length(0) + begun > limit
         });
         let too_old = settings.retention_age.is_some_and(|age| {
             let age = age.as_micros() as u64;
@@ -81,4 +81,11 @@ impl<D: Disk> Writer<D> {
         });
         (too_large || too_old).then_some((number, next))
     }
+}
+
+/// What a finished segment takes, with its index.
+fn on_disk(segment: &Segment) -> u64 {
+    let entries = segment.index.extents.values();
+    let entries: usize = entries.map(|extent| extent.entries.len() + 1).sum();
+    segment.used + 128 + 32 * entries as u64
 }

@@ -1,13 +1,15 @@
 //! Segments: writing a batch to the one in use, beginning the next, keeping one in reserve.
 //!
-//! The one idea: the room for what is accepted is reserved before it is accepted. There is always
-//! a spare file of full length; while there is none and the segment in use could not hold a group
-//! in flight and one that gathers, nothing is accepted.
+//! The one idea: the room for what is accepted is reserved before it is accepted. Groups are small at
+//! first and grow with what comes, and so does what is reserved: the segment in use, and when a quarter
+//! of it is full a spare file. While neither could hold a group in flight and one that gathers,
+//! nothing is accepted.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use super::{Failed, Now, Writer};
+use crate::Failure;
 use crate::catalog::{BatchNotes, Index, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
@@ -86,10 +88,11 @@ impl<D: Disk> Writer<D> {
         self.finish_segment(now)?;
         let number = self.next_batch;
         let name = segment_name(number);
-        self.shared.zeros.end();
-        let Some(spare) = self.spare.take() else {
+        let filled = self.shared.zeros.end();
+        let Some(mut spare) = self.spare.take() else {
             return Err(Failed(format!("{name}: no room was reserved for it")));
         };
+        spare.length = spare.length.max(filled);
         let whole = SEGMENT_HEADER + self.taken.bytes.len() + checkpoint.len();
         let length = spare.length.max((whole + 2 * crate::format::ALIGN) as u64);
         if length > spare.length {
@@ -226,54 +229,133 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Reserves the next segment; if there is no room, tries again later.
-    pub(crate) fn prepare_spare(&mut self, monotonic: Duration) {
-        let checkpoint = self.shared.gather().state.encoded_len();
-        let length = self.shared.settings.segment_length(checkpoint);
-        let reserved = self
-            .have_claims()
-            .and_then(|()| reserve(&self.shared.disk, length));
-        match reserved {
-            Ok(file) => {
-                self.spare = Some(Spare { file, length });
-                // Opened once more: each open file is told of a lost write once, and the one that
-                // the writer syncs must be.
-                if let Ok(file) = self.shared.disk.open(SPARE) {
-                    self.shared.zeros.begin(file, length);
-                    self.keep_up();
-                }
-            }
-            Err(_) => self.spare_due = monotonic + self.shared.settings.full_retry,
+    /// Has as much room reserved as may be needed: for a group in flight and one that gathers, in the
+    /// segment in use or behind it in the next one. If there is none, tries again later.
+    pub(crate) fn keep_room(&mut self, monotonic: Duration) {
+        let settings = &self.shared.settings;
+        let (limit, wanted, checkpoint) = {
+            let gather = self.shared.gather();
+            let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
+            (gather.limit, wanted, gather.state.encoded_len())
+        };
+        // Twice as much, for a while of quiet; and the power of two keeps the calls few.
+        let wanted = match wanted > limit {
+            true => wanted
+                .next_power_of_two()
+                .max(2 * limit)
+                .min(settings.group_bytes),
+            false => limit,
+        };
+        let (limit, secured) = match self.secure(wanted, checkpoint) {
+            Ok(()) => (wanted, Ok(())),
+            Err(_) if wanted > limit => (limit, self.secure(limit, checkpoint)),
+            Err(error) => (limit, Err(error)),
+        };
+        if limit < wanted || secured.is_err() {
+            self.room_due = Some(monotonic + self.shared.settings.full_retry);
+        } else {
+            self.room_due = None;
         }
-        self.mind_the_gate();
-    }
-
-    /// Lets batches in while there is room for a group in flight and one that gathers.
-    pub(super) fn mind_the_gate(&self) {
-        let left = self.active.as_ref().map_or(0, Active::left);
-        let has_room = self.spare.is_some() || left >= 2 * self.shared.settings.batch_max();
         let mut gather = self.shared.gather();
+        let grown = limit > gather.limit;
+        gather.limit = limit;
+        gather.is_stuck = limit < wanted;
+        if !gather.is_stuck {
+            gather.wanted = 0;
+        }
         let gate = match gather.gate {
             Gate::Shut => return,
-            _ if has_room => Gate::Open,
-            _ => Gate::DiskFull,
+            _ => match &secured {
+                Ok(()) => Gate::Open,
+                Err(error) if is_full(error) => Gate::DiskFull,
+                Err(_) => Gate::Blocked,
+            },
         };
-        let opened = gate == Gate::Open && gather.gate == Gate::DiskFull;
+        let opened = gate == Gate::Open && gather.gate != Gate::Open;
         gather.gate = gate;
         drop(gather);
-        if opened {
+        let blocked = secured.err().map(|error| {
+            let text = format!("no room can be reserved for the log: {error}");
+            Failure(text.into())
+        });
+        let is_news = {
+            let mut progress = self.shared.progress();
+            let is_news = blocked.is_some() && progress.blocked != blocked;
+            progress.blocked = blocked;
+            is_news
+        };
+        if opened || grown || is_news {
             self.shared.watchers.wake();
         }
     }
 
-    /// Has zeros written to the spare as far as the segment in use is filled; all of it for the
-    /// first segment of a log, which has to do without.
-    pub(super) fn keep_up(&self) {
-        let (used, length) = self
+    /// Reserves the room for groups of this size.
+    fn secure(&mut self, group: usize, checkpoint: u64) -> io::Result<()> {
+        self.have_claims()?;
+        let settings = &self.shared.settings;
+        let full = settings.segment_length(checkpoint);
+        let batch = settings.batch_of(group);
+        let least = settings.segment_least(checkpoint, group).min(full);
+        let mut left = 0;
+        if let Some(active) = self
             .active
-            .as_ref()
-            .map_or((1, 1), |active| (active.used, active.length));
-        self.shared.zeros.keep_up(used, length);
+            .as_mut()
+            .filter(|active| active.version == VERSION)
+        {
+            let needs = active.used + 2 * batch;
+            if active.length < needs && needs <= full {
+                // Twice as long, so that it is seldom done, if there is that much.
+                let generous = (2 * active.length).clamp(needs, full);
+                let file = active.file.clone();
+                let reserve = |length: u64| file.reserve(length).map(|()| length);
+                match reserve(generous).or_else(|_| reserve(needs)) {
+                    Ok(length) => active.length = length,
+                    // Then behind it, if there is room.
+                    Err(error) if self.spare.is_none() => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            left = active.left();
+            // While much of it is left the next one can wait.
+            let is_young = active.used < full / 4 && full - active.used >= 4 * batch;
+            if left >= 2 * batch && is_young && self.spare.is_none() {
+                return Ok(());
+            }
+        }
+        let secured = self.have_spare(least, full);
+        if left >= 2 * batch { Ok(()) } else { secured }
+    }
+
+    /// Has a next segment of this length at least.
+    fn have_spare(&mut self, least: u64, full: u64) -> io::Result<()> {
+        match &mut self.spare {
+            Some(spare) if spare.length >= least => {}
+            Some(spare) => {
+                spare.file.reserve(least)?;
+                spare.length = least;
+            }
+            None => {
+                let file = reserve(&self.shared.disk, least)?;
+                let length = least;
+                self.spare = Some(Spare { file, length });
+                // Opened once more: each open file is told of a lost write once, and the one that
+                // the writer syncs must be.
+                if let Ok(file) = self.shared.disk.open(SPARE) {
+                    self.shared.zeros.begin(file, full);
+                    self.keep_up();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has zeros written to the spare as far as the segment in use is filled. The first segment of a
+    /// log has to do without: nobody knows yet whether it will hold more than a little.
+    pub(super) fn keep_up(&self) {
+        if let Some(active) = &self.active {
+            let full = self.shared.settings.segment_length(0);
+            self.shared.zeros.keep_up(active.used, full);
+        }
     }
 
     pub(super) fn drop_spare(&mut self) {
@@ -283,6 +365,14 @@ impl<D: Disk> Writer<D> {
             let _ = self.shared.disk.remove(SPARE);
         }
     }
+}
+
+/// Whether the system says that there is no room, which others may make.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn reserve<D: Disk>(disk: &D, length: u64) -> io::Result<D::File> {

@@ -51,6 +51,7 @@ pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> 
             ensure(says && text.contains("byte"), || {
                 format!("{harm:?}, the log says: {text}")
             })?;
+            world.verify_repaired(&harm)?;
             // It has changed nothing: with the harm undone everything is there.
             world.undo(harm);
             world.reopen()

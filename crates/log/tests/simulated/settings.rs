@@ -17,6 +17,7 @@ pub(crate) fn draw(random: &mut Rng, policy: Policy) -> Settings {
         policy,
         segment_bytes: 1 << random.u32(12..17).min(random.u32(12..17)),
         group_bytes,
+        group_first: 1 << random.u32(10..16),
         payload_max: u32::try_from(group_bytes).expect("small") - 64,
         verify: if random.u8(0..3) == 0 {
             Verify::Tail

@@ -1,9 +1,10 @@
 //! How a log ends and begins again, and what must be in it then.
 
 use tidewire_log::disk::sim::{Faults, Survival};
+use tidewire_log::tools;
 use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, Ticket};
 
-use super::{End, Open, World};
+use super::{End, Harm, Kind, Open, World};
 use crate::model::Stream;
 use crate::reading;
 use crate::seeds::{Verdict, Violation, ensure, trace};
@@ -185,6 +186,48 @@ impl World {
                 })?,
                 Err(gone) => return Err(Violation(format!("{}: {gone}", stream.name))),
             }
+        }
+        Ok(())
+    }
+
+    /// Repairs a copy of the disk and opens that: every record is there, under its position, but for
+    /// those that are said to be missing, and one flipped bit costs one batch.
+    pub(crate) fn verify_repaired(&self, harm: &Harm) -> Verdict {
+        let disk = self.disk.fork();
+        let failed = |what: &str, error: String| Violation(format!("{what} {harm:?}: {error}"));
+        let loss = tools::loss(&disk).map_err(|error| failed("asking", error.to_string()))?;
+        let Some(loss) = loss else {
+            return Err(failed("nothing to repair after", String::new()));
+        };
+        let is_flip = matches!(harm.kind, Kind::Flip { .. });
+        let is_one = loss.gaps.iter().all(|gap| gap.batches.0 == gap.batches.1);
+        ensure(!is_flip || (loss.gaps.len() <= 1 && is_one), || {
+            format!("{harm:?} costs {loss:?}")
+        })?;
+        tools::repair(&disk, &loss).map_err(|error| failed("repairing", error.to_string()))?;
+        let (log, _writer, _) = EmbeddedLog::open(disk, self.settings.clone())
+            .map_err(|error| failed("opening after", error.to_string()))?;
+        for stream in &self.model.streams {
+            let Some(range) = log.range(&stream.name) else {
+                // Nothing that is left tells its name.
+                continue;
+            };
+            let mut next = range.first;
+            while next < range.next {
+                match reading::once(&log, stream, next, 2000)? {
+                    Ok(upto) => next = upto,
+                    Err(ReadError::Missing { next: to, .. }) if to > next => next = to,
+                    Err(other) => return Err(failed("reading after", other.to_string())),
+                }
+            }
+            // Whoever knows the end has it right, unless the end is what is lost.
+            let is_end = loss
+                .gaps
+                .last()
+                .is_some_and(|gap| gap.batches.1 >= loss.durable_through);
+            ensure(is_end || range.next >= stream.claimed as u64, || {
+                format!("{}: {range:?} after the repair of {harm:?}", stream.name)
+            })?;
         }
         Ok(())
     }

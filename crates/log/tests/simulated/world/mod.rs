@@ -27,11 +27,16 @@ pub(crate) enum End {
 }
 
 /// A bit that was turned over, or a file that is gone.
-#[derive(Debug)]
 pub(crate) struct Harm {
     pub(crate) file: String,
     pub(crate) kind: Kind,
     before: SimDisk,
+}
+
+impl std::fmt::Debug for Harm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} of {}", self.kind, self.file)
+    }
 }
 
 /// What was done to a file.
