@@ -100,7 +100,7 @@ pub enum Ended {
 /// let outgoing = Outgoing::new();
 /// let service = builder.service(outgoing.clone());
 /// let running = builder.start()?;
-/// # let server_addr = running.addrs()[0];
+/// # let server_addr = running.addrs()[0].clone();
 /// let (tell, told) = channel();
 /// let session = Session::new(Producing::default())?;
 /// let dial = outgoing.add(Dial::to(server_addr).attempts(10), session, Ten(0, tell));
