@@ -81,6 +81,14 @@ fn report(directory: &Path, recovery: &Recovery) {
         ..
     } = recovery;
     tracing::info!(directory = %directory.display(), segments, batches, records, "log open");
+    if recovery.room_not_held {
+        tracing::warn!(
+            directory = %directory.display(),
+            "the file system copies blocks when they are written (btrfs, ZFS, bcachefs), so room cannot \
+             be reserved: if the disk runs full the log may fail instead of refusing messages in time. \
+             Keep some room free, or put --data on ext4 or xfs"
+        );
+    }
     if recovery.claims_lost {
         tracing::warn!(
             directory = %directory.display(),

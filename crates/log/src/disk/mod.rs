@@ -48,6 +48,12 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// What the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Whether [`DiskFile::reserve`] holds: writing to what was reserved needs no more room. It does
+    /// not where blocks are copied when they are written.
+    fn holds_room(&self) -> bool {
+        true
+    }
+
     /// Makes creations, renames and removals durable.
     ///
     /// # Errors

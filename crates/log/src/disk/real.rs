@@ -10,6 +10,10 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 
 use super::{Disk, DiskFile, patient};
 
+/// File systems that copy blocks when they are written, by the numbers that the system has for them:
+/// btrfs, ZFS, bcachefs.
+const COPYING: [u32; 3] = [0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e];
+
 /// The file that one process at a time holds locked.
 pub(super) const LOCK: &str = "LOCK";
 
@@ -84,6 +88,11 @@ impl Disk for RealDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         patient(|| fs::remove_file(self.path.join(name)))
+    }
+
+    fn holds_room(&self) -> bool {
+        let found = rustix::fs::fstatfs(&self.directory);
+        !found.is_ok_and(|found| COPYING.contains(&(found.f_type as u32)))
     }
 
     fn sync_directory(&self) -> io::Result<()> {

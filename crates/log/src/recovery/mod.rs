@@ -43,6 +43,9 @@ pub struct Recovery {
     pub cut: Option<Cut>,
     /// The file of claims was unreadable: what it said of the end of the log is not known.
     pub claims_lost: bool,
+    /// Room that was reserved may be gone when it is written, as the file system copies blocks: a
+    /// disk that runs full can make the log fail, instead of refuse in time.
+    pub room_not_held: bool,
 }
 
 /// A torn tail: what was being written when the process or the power went.
@@ -172,6 +175,7 @@ pub(crate) fn open<D: Disk>(
         durable_through: loaded.claims.through,
         cut,
         claims_lost: loaded.claimed.is_damaged,
+        room_not_held: !disk.holds_room(),
     };
     let said = loaded.claimed.said.unwrap_or_default();
     let log = loaded
