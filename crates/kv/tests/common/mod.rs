@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire_kv::hash::HashKey;
 use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::Store;
 
@@ -49,7 +50,11 @@ impl World {
         let mut sim = Sim::under(seed, conditions);
         let limits = settings.limits();
         let service = RespService::new(
-            Arc::new(Store::new(tidewire_kv::store::Settings::default())),
+            Arc::new(Store::new(tidewire_kv::store::Settings {
+                // The same order of keys for the same seed.
+                hash_key: HashKey::from_seed(seed),
+                ..tidewire_kv::store::Settings::default()
+            })),
             settings,
         );
         let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
