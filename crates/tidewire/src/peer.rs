@@ -59,6 +59,8 @@ pub enum Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
+    /// A trusted proxy in between speaks for the client, whom it may have named or not.
+    pub proxied: bool,
     /// The client's address, as a trusted proxy in between told it.
     pub original: Option<Endpoint>,
     /// The address that the client connected to, as a trusted proxy told it.
@@ -87,6 +89,7 @@ pub struct Process {
 }
 
 static NOBODY: Identity = Identity {
+    proxied: false,
     original: None,
     original_destination: None,
     server_name: None,
@@ -132,13 +135,21 @@ impl Peer {
         self.identity().original.as_ref()
     }
 
-    /// Whether the client is on this machine, as far as its address tells: loopback, 127.0.0.0/8 or
+    /// Whether the client is on this machine, as far as addresses tell: loopback, 127.0.0.0/8 or
     /// ::1, or a Unix socket. Services that ask nobody for a secret serve only such peers unless
-    /// told otherwise.
+    /// told otherwise. Where a proxy is in between, both it and the client that it names must be on
+    /// this machine; a client that it does not name is not.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        let ip = self.client().ip();
-        ip.is_none_or(|ip| ip.to_canonical().is_loopback())
+        let local = |endpoint: &Endpoint| {
+            let ip = endpoint.ip();
+            ip.is_none_or(|ip| ip.to_canonical().is_loopback())
+        };
+        let client = match self.original() {
+            Some(original) => local(original),
+            None => !self.identity().proxied,
+        };
+        client && local(&self.endpoint)
     }
 
     /// Learns which process is at the other end of a Unix socket.

@@ -194,14 +194,17 @@ impl Layer for Header {
             Parsed::Header(said, len) => {
                 input.consume(len);
                 let mut peer = at.peer().clone();
-                if let Said::Proxied {
-                    source,
-                    destination,
-                } = said
-                {
+                if said != Said::Local {
                     let mut identity = peer.identity().clone();
-                    identity.original = Some(source);
-                    identity.original_destination = Some(destination);
+                    identity.proxied = true;
+                    if let Said::Proxied {
+                        source,
+                        destination,
+                    } = said
+                    {
+                        identity.original = Some(source);
+                        identity.original_destination = Some(destination);
+                    }
                     peer = peer.with_identity(identity);
                 }
                 // A refusal closes by itself.

@@ -100,6 +100,38 @@ fn no_header_a_late_one_and_those_not_listed() {
     assert_eq!(counters.refused_for(Refusal::ByService("")), 1);
 }
 
+/// Services that serve only this machine rely on it.
+#[test]
+fn a_proxy_does_not_make_its_clients_local() {
+    let through = |endpoint: &str, header: &[u8]| {
+        let guests = Guests::default();
+        let mut sim = Sim::new(7);
+        let at = sim.add_loop();
+        let layered = Layered::new(everybody(), guests.clone());
+        let service = sim.service(at, layered, Limits::default());
+        sim.listen_at(service, endpoint);
+        let peer = sim.plain(endpoint);
+        sim.send(peer, header);
+        sim.run_for(Duration::from_secs(1));
+        let seen = guests.0.lock().unwrap();
+        seen[0].is_local()
+    };
+    // A plain peer of a Unix socket is on this machine, one of TCP is not.
+    let (here, away) = ("unix:@here", "10.0.0.1:80");
+    let unix = [&b"/x"[..], &[0; 214]].concat();
+    for (header, expected) in [
+        (&b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n"[..], true),
+        (b"PROXY TCP4 198.51.100.1 127.0.0.1 1 2\r\n", false),
+        (b"PROXY UNKNOWN\r\n", false),
+        (&header::tests::v2(1, 0x31, &unix), true),
+        (&header::tests::v2(1, 0, b""), false),
+        (&header::tests::v2(0, 0, b""), true),
+    ] {
+        assert_eq!(through(here, header), expected, "{header:?}");
+        assert!(!through(away, header), "{header:?}");
+    }
+}
+
 #[test]
 fn networks() {
     for (network, member, inside) in [
