@@ -380,11 +380,72 @@ fn a_slow_reader_holds_a_few_reads_and_gets_everything() {
         _ => 0,
     };
     assert_eq!(frames.iter().map(count).sum::<usize>(), 1000);
-    // One that never takes anything is cut after a while.
-    let gone = takes_nothing(&mut world);
+    // One that takes nothing for long is not cut for that: it goes on, or is told what it missed.
+    let late = takes_nothing(&mut world);
     world.sim.run_for(Duration::from_secs(200));
-    world.sim.reading(gone.peer, true);
-    assert!(world.ended(gone));
+    world.log.retain_from("default", 1000);
+    world.sim.reading(late.peer, true);
+    assert!(world.ended(late));
+    let frames = native::frames(world.sim.received(late.peer));
+    let next = frames.iter().map(count).sum::<usize>() as u64;
+    assert_eq!(frames.last(), Some(&refusal(next, Reason::Gone)));
+}
+
+/// 200 of them once held 357 MB.
+#[test]
+fn readers_that_take_nothing_are_bounded_together() {
+    const LIMIT: usize = 1 << 20;
+    let settings = Settings {
+        reader_memory: LIMIT,
+        ..settings()
+    };
+    let mut world = filled(0, settings);
+    let a = world.producer(produce("big"));
+    for id in 1..=300 {
+        let mut bytes = Vec::new();
+        message(&mut bytes, id, &vec![7; 20_000]);
+        world.send(a, &bytes);
+    }
+    world.log.commit_all();
+    let stalled: Vec<Client> = (0..200)
+        .map(|_| {
+            let client = world.connect();
+            world.sim.reading(client.peer, false);
+            world.send(client, &hello(Hello::Subscribe(subscribe())));
+            client
+        })
+        .collect();
+    world.sim.run_for(Duration::from_secs(5));
+    let held = world.service.reader_memory();
+    // One record above its share for each that got any.
+    assert!(held <= 2 * LIMIT, "{held}");
+    assert!(world.counters().paused_by_memory > 0);
+    // Those that take nothing make room for one that does.
+    let mut quick = reader(&mut world, subscribe());
+    world.sim.run_for(Duration::from_secs(60));
+    let frames = world.frames(&mut quick);
+    assert_eq!(frames.last(), Some(&Frame::End(300)));
+    let told = |world: &mut World, client: &Client| {
+        world.sim.reading(client.peer, true);
+        world.quiet();
+        matches!(
+            native::frames(world.sim.received(client.peer)).last(),
+            Some(
+                Frame::Refusal {
+                    reason: Reason::Gone,
+                    ..
+                } | Frame::End(300)
+            )
+        )
+    };
+    let served = stalled.iter().filter(|c| told(&mut world, c)).count();
+    assert!(served > 0);
+    for client in stalled {
+        world.sim.close(client.peer, true);
+    }
+    world.sim.close(quick.peer, true);
+    world.sim.run_for(Duration::from_secs(10));
+    assert_eq!(world.service.reader_memory(), 0);
 }
 
 #[test]

@@ -159,6 +159,14 @@ pub(crate) struct IngestOptions {
           help = counted("Readers at once; more are refused", native::Settings::default().readers))]
     pub(crate) readers: Option<usize>,
 
+    /// Bytes that all ingest readers may hold of what was sent to them and is not taken; then they
+    /// wait.
+    #[arg(long, value_name = "SIZE",
+          help = sized("Bytes that all ingest readers may hold of what was sent to them and is not \
+                        taken; then they wait",
+                       native::Settings::default().reader_memory as u64))]
+    pub(crate) reader_memory: Option<Size>,
+
     /// Largest payload; only in the file, the flag is that of all services.
     #[arg(skip)]
     pub(crate) payload_max: Option<Size>,
@@ -338,6 +346,7 @@ impl IngestOptions {
             window_messages: self.window_messages.or(base.window_messages),
             window_bytes: self.window_bytes.or(base.window_bytes),
             readers: self.readers.or(base.readers),
+            reader_memory: self.reader_memory.or(base.reader_memory),
             payload_max: self.payload_max.or(base.payload_max),
             token: self.token,
             token_file: self.token_file.or(base.token_file),
@@ -392,6 +401,9 @@ impl IngestOptions {
                 bytes: self.quota_bytes.map(|size| size.0),
             },
             readers: self.readers.unwrap_or(own.readers),
+            reader_memory: self
+                .reader_memory
+                .map_or(own.reader_memory, |size| size.0 as usize),
             tokens,
             ..own
         })

@@ -257,7 +257,8 @@ impl Protocol for IngestConn {
                 refuse(cx, 0, Reason::TooSlow, 0, &text);
             }
             Role::Producer(producer) => producer.expired(cx),
-            Role::Settling(_) | Role::Reader(_) => {}
+            Role::Reader(reader) => reader.expired(&self.shared, cx),
+            Role::Settling(_) => {}
         }
     }
 
@@ -289,7 +290,8 @@ impl Protocol for IngestConn {
         match self.role {
             Role::Hello => {}
             Role::Settling(producer) | Role::Producer(producer) => producer.closed(&self.shared),
-            Role::Reader(_) => {
+            Role::Reader(reader) => {
+                reader.closed(&self.shared);
                 self.shared.readers.fetch_sub(1, Relaxed);
             }
         }

@@ -36,6 +36,8 @@ counters! {
     paused_by_log,
     /// Times that reading was paused because more was unacknowledged than the window allows.
     paused_by_window,
+    /// Times that a reader had to wait because the memory of all readers was used up.
+    paused_by_memory,
     /// Reads of the log made for readers.
     reads,
     /// Batch frames sent.

@@ -50,6 +50,7 @@ pub mod codec;
 mod conn;
 mod counters;
 mod ids;
+mod memory;
 mod pool;
 mod producer;
 mod quota;

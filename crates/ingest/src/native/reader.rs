@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire::{Cx, Input, Next};
+use tidewire::{Cx, Input, Instant, Next};
 use tidewire_log::{Begin, Committed, Credit, Range, ReadError, Refused};
 
 use super::codec::{
@@ -23,6 +25,10 @@ use crate::classic::HEADER;
 /// Records in runs shorter than this are copied behind each other; longer ones are sent from where
 /// they were read to.
 const COPIED: usize = 4096;
+/// How often a reader that holds something, or waits for memory, is looked after.
+const LOOK: Duration = Duration::from_millis(250);
+/// A reader that has taken nothing for so long makes room for others that wait for memory.
+const STALLED: Duration = Duration::from_secs(10);
 
 /// A reader's connection.
 pub(super) struct Reader {
@@ -42,6 +48,13 @@ pub(super) struct Reader {
     uncommitted: Option<u64>,
     /// It ends when that is done; whether short of the tail.
     ends: Option<bool>,
+    /// Bytes that are asked for.
+    reading: usize,
+    /// What it holds of the readers' memory.
+    held: usize,
+    /// Bytes queued when that changed last, and when it did.
+    queued: usize,
+    moved_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +92,10 @@ impl Reader {
             asked: None,
             uncommitted: None,
             ends: None,
+            reading: 0,
+            held: 0,
+            queued: 0,
+            moved_at: Instant::default(),
         }
     }
 
@@ -133,11 +150,13 @@ impl Reader {
         cx: &mut Cx<'_, IngestConn>,
     ) {
         self.state = State::Held;
+        self.reading = 0;
         match answer {
             Answer::Place(Ok((range, start))) => self.welcome(range, start, shared, cx),
             Answer::Records(Ok(read)) if read.runs.is_empty() => self.at_tail(shared, cx),
             Answer::Records(Ok(read)) => {
                 self.write(read, cx);
+                self.account(shared, cx);
                 self.go_on(shared, cx);
             }
             // The records that follow say their position: that is how the reader learns of it.
@@ -165,7 +184,6 @@ impl Reader {
         cx.link.resume();
         self.position = start;
         let read_max = shared.settings.read_max.clamp(1, 1 << 30);
-        cx.link.set_marks(read_max as u32, 2 * read_max as u32);
         cx.local.tally.add(Count::readers, 1);
         let messages = read_max.max(HEADER + shared.log.payload_max() as usize);
         let body = messages + batch_overhead("") - codec::FRAME_HEADER + usize::from(u8::MAX);
@@ -195,7 +213,16 @@ impl Reader {
         }
         match usize::try_from(self.credit) {
             Ok(credit) if credit > 0 => {
-                let most = credit.min(shared.settings.read_max.max(1));
+                self.account(shared, cx);
+                let Some(share) = shared.memory.share(shared.readers.load(Relaxed)) else {
+                    return self.wait_for_memory(shared, cx);
+                };
+                let most = credit
+                    .min(shared.settings.read_max.clamp(1, 1 << 30))
+                    .min(share);
+                cx.link.set_marks(most as u32, 2 * most as u32);
+                self.reading = most;
+                self.account(shared, cx);
                 self.ask(Want::Records(self.position, Credit(most)), shared, cx);
             }
             // No more will be given.
@@ -206,6 +233,44 @@ impl Reader {
             }
             _ => {}
         }
+    }
+
+    /// The memory of all readers is used up: looks again in a while.
+    fn wait_for_memory(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        cx.local.tally.add(Count::paused_by_memory, 1);
+        shared.memory.tell(cx.link.now());
+        cx.link.set_timer_after(LOOK);
+    }
+
+    /// Accounts for what it holds: what is being read, and what was sent and is not taken yet.
+    fn account(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        let queued = cx.link.queued_len();
+        if queued != self.queued || queued == 0 {
+            (self.queued, self.moved_at) = (queued, cx.link.now());
+        }
+        let held = queued + self.reading;
+        shared.memory.changed(self.held, held);
+        self.held = held;
+        // Nothing else tells that the system has taken it.
+        if queued > 0 && cx.link.timer().is_none() {
+            cx.link.set_timer_after(LOOK);
+        }
+    }
+
+    /// It is time to see what was taken.
+    pub(super) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+        self.account(shared, cx);
+        let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
+        if stalled && shared.memory.share(1).is_none() {
+            let text = format!("nothing was taken for {STALLED:?}, and others wait for the memory");
+            return refuse(cx, self.position, Reason::Gone, 0, &text);
+        }
+        self.go_on(shared, cx);
+    }
+
+    /// The connection has gone, and what it held with it.
+    pub(super) fn closed(&self, shared: &Shared) {
+        shared.memory.changed(self.held, 0);
     }
 
     fn at_tail(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {

@@ -16,6 +16,7 @@ use tidewire_log::{Log, Ticket, Watch};
 
 use super::conn::{IngestConn, Message};
 use super::counters::{Counters, LoopTally, Tally};
+use super::memory::Memory;
 use super::pool::Pool;
 use super::producer::Sent;
 use super::session::Sessions;
@@ -38,6 +39,7 @@ pub(super) struct Shared {
     pub(super) sessions: Sessions,
     pub(super) pool: Pool,
     pub(super) readers: AtomicUsize,
+    pub(super) memory: Memory,
     /// Of log lines about clients of other hosts that are not let in.
     pub(super) denials: Throttle,
     alarm: Arc<Alarm<Message>>,
@@ -57,6 +59,7 @@ impl IngestService {
                 sessions: Sessions::default(),
                 pool: Pool::new(settings.read_threads, &log),
                 readers: AtomicUsize::new(0),
+                memory: Memory::new(settings.reader_memory),
                 denials: Throttle::new(Duration::from_secs(60)),
                 alarm,
                 tally: Tally::default(),
@@ -77,6 +80,12 @@ impl IngestService {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.shared.sessions.len()
+    }
+
+    /// Bytes that readers hold now: sent and not taken by the system yet, or being read.
+    #[must_use]
+    pub fn reader_memory(&self) -> usize {
+        self.shared.memory.used()
     }
 
     /// What it allows.

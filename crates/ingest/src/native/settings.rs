@@ -32,9 +32,13 @@ pub struct Settings {
     pub tokens: Vec<Token>,
     /// Without tokens, clients of other hosts are refused as unauthorised. Default true.
     pub protected: bool,
-    /// Readers at once; one more is refused. Each holds up to three reads of memory. Default 1,024.
+    /// Readers at once; one more is refused. Default 1,024.
     pub readers: usize,
-    /// Most bytes of one read. Default 256 KiB.
+    /// Bytes that all readers may hold together of what was read for them and not taken yet; at their
+    /// limit they wait, and who has taken nothing for 10 s is refused with `gone`. One record more for
+    /// each reader may be held. Default 64 MiB, at least 4 KiB.
+    pub reader_memory: usize,
+    /// Most bytes of one read, fewer where the readers' memory is short. Default 256 KiB.
     pub read_max: usize,
     /// Threads that read the log; 0 has the loops read, which blocks them: for simulations.
     /// Default 2.
@@ -54,6 +58,7 @@ impl Default for Settings {
             tokens: Vec::new(),
             protected: true,
             readers: 1024,
+            reader_memory: 64 << 20,
             read_max: 256 << 10,
             read_threads: 2,
         }
@@ -68,8 +73,8 @@ const CHUNK_MAX: usize = 1 << 20;
 const QUEUED_MAX: usize = 1200;
 
 impl Settings {
-    /// The limits of connections that go with it. A connection may be quiet for ever; one that does
-    /// not take what is sent to it is cut after 60 s.
+    /// The limits of connections that go with it. A connection may be quiet for ever, and one that
+    /// does not take what is sent to it may come back: what it holds is bounded.
     #[must_use]
     pub fn limits(&self) -> Limits {
         Limits {
@@ -78,6 +83,7 @@ impl Settings {
             output_high: QUEUED_MAX,
             // A batch of one record is not paced.
             output_hard: (64 << 20) + 2 * self.payload_max as usize,
+            idle: None,
             ..Limits::default()
         }
     }
