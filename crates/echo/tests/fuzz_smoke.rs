@@ -4,6 +4,10 @@
 #[path = "../../../fuzz/src/echo.rs"]
 mod echo;
 
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -21,4 +25,9 @@ fn echoes() {
         Ok(())
     });
     outcome.unwrap();
+}
+
+#[test]
+fn corpus() {
+    replay::replay("echo", echo::echo);
 }

@@ -5,6 +5,10 @@
 #[path = "../../../fuzz/src/native.rs"]
 mod native;
 
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tidewire_ingest::native::codec::{
@@ -177,6 +181,12 @@ fn codec() {
 #[test]
 fn service() {
     run(2000, input(3, from_client()), native::native_service);
+}
+
+#[test]
+fn corpora() {
+    replay::replay("native_codec", native::native_codec);
+    replay::replay("native_service", native::native_service);
 }
 
 /// A service refused a hello at its second byte, but only if it saw both at once.

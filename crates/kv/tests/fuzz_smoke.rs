@@ -5,6 +5,10 @@
 #[path = "../../../fuzz/src/kv.rs"]
 mod kv;
 
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -261,4 +265,11 @@ fn execute() {
         with_settings::<2>(spoilt(commands(60), 0.1)),
         kv::kv_execute,
     );
+}
+
+#[test]
+fn corpora() {
+    replay::replay("resp_codec", kv::resp_codec);
+    replay::replay("kv_binary", kv::kv_binary);
+    replay::replay("kv_execute", kv::kv_execute);
 }

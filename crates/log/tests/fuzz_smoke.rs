@@ -4,6 +4,10 @@
 #[path = "../../../fuzz/src/log.rs"]
 mod log;
 
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 use fastrand::Rng;
 
 #[test]
@@ -21,4 +25,9 @@ fn recovery_stands_anything() {
         }
         log::log_recovery(&input);
     }
+}
+
+#[test]
+fn corpus() {
+    replay::replay("log_recovery", log::log_recovery);
 }
