@@ -7,7 +7,8 @@ mod with_log;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Command;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Running, run, stderr, tidewire};
 use with_log::{Place, Server, assert_code, spawn};
@@ -129,4 +130,33 @@ fn a_full_disk_is_not_silent() {
     assert!(said.contains("gave up after"), "{said}");
     let said = stderr(&server.stop());
     assert!(said.contains("disk of the durable log is full"), "{said}");
+}
+
+#[test]
+fn a_producer_that_was_forgotten_stores_nothing_twice_unasked() {
+    let place = Place::new();
+    let server = Server::with(&place, "ingest=0", &["--remember-producers", "1s"]);
+    let input = place.file("input", "1\n2\n");
+    let args = ["--producer", "p", &input];
+    // Asking is a sign of life: each time it is away for longer.
+    assert_code(&server.send(&args, ""), 0);
+    let forgotten = (0..5).find_map(|n| {
+        thread::sleep(Duration::from_secs(3 << n));
+        let output = server.send(&args, "");
+        (!output.status.success()).then_some(output)
+    });
+    let output = forgotten.expect("it is forgotten in the end");
+    assert_code(&output, 1);
+    let said = stderr(&output);
+    assert!(
+        said.contains("forgotten") && said.contains("--accept-duplicates"),
+        "{said}"
+    );
+    assert_eq!(server.read(&["--raw"]), "1\n2\n");
+    assert_code(
+        &server.send(&["--producer", "p", "--accept-duplicates", &input], ""),
+        0,
+    );
+    assert_eq!(server.read(&["--raw"]), "1\n2\n1\n2\n");
+    server.stop();
 }

@@ -181,6 +181,18 @@ impl SteppedLog {
         self.wake();
     }
 
+    /// Forgets the mark of a producer, as a log does that has not heard of it for long.
+    pub fn forget(&self, producer: &str) {
+        let mut state = self.state();
+        let known = state.producers.iter_mut().filter(|p| p.1 == producer);
+        known.for_each(|(_, _, mark)| {
+            *mark = Mark {
+                forgotten: true,
+                ..Mark::default()
+            };
+        });
+    }
+
     /// Fails for good. What waits is never committed.
     pub fn fail(&self, why: &str) {
         self.state().progress.failure = Some(Failure(why.into()));

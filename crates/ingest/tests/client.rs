@@ -402,3 +402,23 @@ fn a_cursor_is_gone_on_from() {
     assert_eq!(reader.read().unwrap().unwrap().payload, "2");
     assert_eq!(reader.place(), 2);
 }
+
+#[test]
+fn who_was_forgotten_goes_on_only_if_that_is_accepted() {
+    let log = SteppedLog::new().auto();
+    let server = Server::start(&log, Settings::default());
+    let first = server.producer(named("p")).unwrap();
+    assert_eq!(first.send(b"one").unwrap(), 1);
+    first.close().unwrap();
+    log.forget("p");
+    let error = server.producer(named("p")).unwrap_err();
+    assert!(matches!(error.broken(), Some(Broken::Forgotten)), "{error}");
+    let accepting = Producing {
+        accept_duplicates: true,
+        ..named("p")
+    };
+    let second = server.producer(accepting).unwrap();
+    assert_eq!(second.send(b"one").unwrap(), 1);
+    second.close().unwrap();
+    assert_eq!(payloads(&log), [b"one", b"one"]);
+}

@@ -314,3 +314,22 @@ fn a_cursor_waits_for_room_in_the_queue() {
     assert_eq!(world.frames(&mut r), [Frame::End(10)]);
     assert_eq!(world.log.cursor("default", "c"), Some(5));
 }
+
+#[test]
+fn a_producer_that_was_forgotten_is_told_so() {
+    let mut world = filled(3);
+    world.log.forget("a");
+    let client = world.client(Hello::Produce(produce("a")));
+    world.quiet();
+    let bytes = world.sim.received(client.peer).to_vec();
+    match ServerFrame::decode(&bytes, 1024) {
+        Ok(Read::Whole(ServerFrame::Welcome(w), _)) => {
+            assert_eq!((w.last_id, w.forgotten), (None, true));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(world.counters().forgotten, 1);
+    // One that was never here is no such thing.
+    world.producer(produce("new"));
+    assert_eq!(world.counters().forgotten, 1);
+}

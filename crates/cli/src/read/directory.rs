@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidewire_ingest::client::{Begin, Record};
 use tidewire_ingest::native::codec::parser;
-use tidewire_log::{Begin as Place, Credit, Frames, View};
+use tidewire_log::{Begin as Place, Credit, Frames, ReadError, View};
 
 use super::output::Output;
 use super::{Args, Ended, conclude};
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
         Begin::Timestamp(us) => Place::Timestamp(us),
         Begin::Cursor => unreachable!("a directory is not read by a cursor"),
     };
-    let damaged = |e: tidewire_log::ReadError| Failure::wrong(e.to_string());
+    let damaged = |e: ReadError| Failure::wrong(e.to_string());
     let mut at = view.locate(&args.stream, place).map_err(damaged)?;
     if matches!(place, Place::Position(asked) if asked > 0 && asked < at) {
         eprintln!("tidewire: the records before {at} have been removed, beginning there");
@@ -46,6 +46,15 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
     while left > 0 {
         let read = match view.read(&args.stream, at, AT_ONCE) {
             Ok(read) => read,
+            Err(ReadError::Missing { next, .. }) => {
+                out.flush()
+                    .map_err(|e| conclude(Err(e.into())).unwrap_err())?;
+                eprintln!(
+                    "tidewire: the records from {at} up to {next} are lost, going on behind them"
+                );
+                at = next;
+                continue;
+            }
             Err(e) => {
                 let _ = out.flush();
                 return Err(damaged(e));

@@ -66,6 +66,10 @@ pub(crate) struct Args {
     /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Goes on when the server has forgotten the producer, which was away for too long; what it had is
+    /// stored again then
+    #[arg(long)]
+    accept_duplicates: bool,
     /// How long to try to reach the server, at first and when a connection breaks, and to wait while
     /// it takes nothing because its disk is full or a quota is used up; 0 is not at all
     #[arg(long, default_value = "60s", value_name = "TIME")]
@@ -191,6 +195,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         token: token(args.token_file.as_deref())?,
         level: args.level,
         first_id: args.first_id,
+        accept_duplicates: args.accept_duplicates,
         ..Producing::default()
     };
     let connect = |persistence| Producer::connect(&args.to, producing.clone(), persistence);
@@ -236,6 +241,13 @@ fn advised(error: &Error) -> String {
             source: Broken::Level { .. },
             ..
         } => "; ask for --level received, or have the server's log sync",
+        Error::Broken {
+            source: Broken::Forgotten,
+            ..
+        } => {
+            "; see with `tidewire read` what it has, send what is missing as another producer, or say \
+             --accept-duplicates. The server's --remember-producers says how long it remembers"
+        }
         _ => "",
     };
     format!("{error}{advice}")

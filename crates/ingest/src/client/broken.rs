@@ -51,6 +51,12 @@ pub enum Broken {
         /// The last one that the server knows.
         mark: u64,
     },
+    /// The server has forgotten this producer.
+    #[error(
+        "the server has forgotten this producer, which was away for longer than producers are \
+         remembered: it cannot tell what it has stored, and may store it again"
+    )]
+    Forgotten,
     /// What the server sent is not the protocol.
     #[error("the server does not speak the native protocol, version 1: {0}")]
     Malformed(String),

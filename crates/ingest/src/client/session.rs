@@ -377,6 +377,9 @@ impl Session {
         if granted < wanted && !self.wants.accept_lower {
             return Err(Broken::Level { wanted, granted });
         }
+        if welcome.forgotten && !self.wants.accept_duplicates {
+            return Err(Broken::Forgotten);
+        }
         let again = self.granted.replace(welcome).is_some();
         if !again {
             let mark = welcome.last_id;

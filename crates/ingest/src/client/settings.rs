@@ -33,6 +33,9 @@ pub struct Producing {
     pub accept_lower: bool,
     /// Ids rise with gaps, chosen by the caller.
     pub sparse: bool,
+    /// Goes on when the server has forgotten this producer, which was away for too long: what is sent
+    /// again then may be stored again. Default: no, that is an error.
+    pub accept_duplicates: bool,
     /// The id of the first message, if the server knows nothing of this producer; default 1. If it
     /// does, ids go on after its mark.
     pub first_id: u64,
@@ -57,6 +60,7 @@ impl Default for Producing {
             level: Level::Durable,
             accept_lower: false,
             sparse: false,
+            accept_duplicates: false,
             first_id: 1,
             buffer: Amount {
                 messages: 1_000_000,

@@ -330,7 +330,7 @@ pub(super) fn reason_of(refused: Refused) -> Reason {
     match refused {
         Refused::TooMany => Reason::TooMany,
         Refused::TooLarge => Reason::TooLarge,
-        Refused::Beyond => Reason::Malformed,
+        Refused::Beyond => Reason::BeyondEnd,
         Refused::Failed => Reason::LogFailed,
         Refused::Busy | Refused::DiskFull { .. } => Reason::DiskFull,
     }

@@ -6,6 +6,8 @@ use crate::counted::counters;
 counters! {
     /// Producers welcomed.
     producers,
+    /// Those of them that had been away for longer than they are remembered.
+    forgotten,
     /// Readers welcomed.
     readers,
     /// Sessions ended by a newer one of the same producer.

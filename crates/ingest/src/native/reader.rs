@@ -161,13 +161,21 @@ impl Reader {
             }
             // The records that follow say their position: that is how the reader learns of it.
             Answer::Records(Err(ReadError::Missing { asked, next })) => {
-                tracing::warn!(stream = %self.stream, from = asked, next, "a gap where records were lost is passed over");
+                tracing::warn!(
+                    stream = %self.stream, from = asked, next,
+                    "a gap where records were lost is passed over"
+                );
                 self.position = next;
                 self.go_on(shared, cx);
             }
+            Answer::Place(Err(ReadError::Beyond { asked, next }))
+            | Answer::Records(Err(ReadError::Beyond { asked, next })) => {
+                self.beyond_end(asked, next, cx);
+            }
             Answer::Place(Err(error)) | Answer::Records(Err(error)) => {
                 let reason = match &error {
-                    ReadError::Gone { .. } | ReadError::Beyond { .. } => Reason::Gone,
+                    ReadError::Gone { .. } => Reason::Gone,
+                    ReadError::Beyond { .. } => Reason::BeyondEnd,
                     ReadError::Missing { .. } | ReadError::Damaged(_) | ReadError::Failed(_) => {
                         Reason::Damaged
                     }

@@ -189,7 +189,13 @@ impl<D: Disk> Writer<D> {
             return Ok(true);
         }
         if now.monotonic >= self.housekeeping_due {
-            self.housekeeping_due = now.monotonic + HOUSEKEEPING;
+            // Who is to be forgotten soon is not kept for longer than that.
+            let idle = self
+                .shared
+                .settings
+                .producer_idle
+                .max(Duration::from_secs(1));
+            self.housekeeping_due = now.monotonic + HOUSEKEEPING.min(idle);
             self.expire(now);
             self.retain(now)?;
             return Ok(true);

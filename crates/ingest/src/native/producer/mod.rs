@@ -167,6 +167,9 @@ impl Producer {
         }
         self.ids.mark = mark.appended;
         cx.local.tally.add(Count::producers, 1);
+        cx.local
+            .tally
+            .add(Count::forgotten, usize::from(mark.forgotten));
         send(
             cx,
             &ServerFrame::Welcome(Welcome {
@@ -176,7 +179,7 @@ impl Producer {
                 keepalive_ms: millis(self.keepalive),
                 window_bytes: self.window_bytes,
                 last_id: mark.appended,
-                forgotten: false,
+                forgotten: mark.forgotten,
             }),
         );
         self.adopt_gap(cx);
