@@ -38,6 +38,9 @@ pub enum Closed {
     OutputLimit,
     /// The protocol left more input unconsumed, or asked for more, than may be carried.
     CarriedLimit,
+    /// All connections together held more memory than they may, and this one much of it: see
+    /// [`Builder::memory`](crate::Builder::memory).
+    MemoryLimit,
     /// A callback of the protocol panicked.
     Panicked,
     /// The service inside a [layer](crate::Layered) turned it away once its first bytes had said who
@@ -53,7 +56,7 @@ pub enum Closed {
 
 impl Closed {
     /// How many reasons are counted apart.
-    pub(crate) const KINDS: usize = 14;
+    pub(crate) const KINDS: usize = 15;
 
     /// The name used in counters and logs.
     #[must_use]
@@ -76,6 +79,7 @@ impl Closed {
         "stop_deadline",
         "failed",
         "refused",
+        "memory_limit",
     ];
 
     pub(crate) const fn kind(self) -> usize {
@@ -94,6 +98,7 @@ impl Closed {
             Closed::StopDeadline => 11,
             Closed::Failed(_) => 12,
             Closed::Refused(_) => 13,
+            Closed::MemoryLimit => 14,
         }
     }
 
@@ -178,10 +183,13 @@ pub enum Refusal {
     Protected,
     /// Every loop that could carry it has ended: see [`Running::wait`](crate::Running::wait).
     NoLoop,
+    /// All connections together hold nearly as much memory as they may: see
+    /// [`Builder::memory`](crate::Builder::memory).
+    MemoryLimit,
 }
 
 impl Refusal {
-    pub(crate) const KINDS: usize = 7;
+    pub(crate) const KINDS: usize = 8;
     pub(crate) const NAMES: [&'static str; Refusal::KINDS] = [
         "connection_limit",
         "by_service",
@@ -190,6 +198,7 @@ impl Refusal {
         "no_thread",
         "protected",
         "no_loop",
+        "memory_limit",
     ];
 
     pub(crate) const fn kind(self) -> usize {
@@ -201,6 +210,7 @@ impl Refusal {
             Refusal::NoThread => 4,
             Refusal::Protected => 5,
             Refusal::NoLoop => 6,
+            Refusal::MemoryLimit => 7,
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::env::Env;
 use crate::hosted::{Event, Factory, Host};
 use crate::input::Input;
 use crate::limits::Limits;
+use crate::memory::{LOOK, Memory, Meter, SMALL};
 use crate::output::{Barriers, Blocks};
 use crate::peer::{Origin, Peer};
 use crate::random::Rng;
@@ -66,6 +67,7 @@ pub(crate) struct Plan {
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
     pub(crate) refusals: Arc<Refusals>,
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// What keeps a flood of refusals from flooding the log: one line for each reason a second, over
@@ -101,6 +103,7 @@ pub(crate) struct Core {
     last_looks: u32,
     cuts: Throttle,
     refusals: Arc<Refusals>,
+    meter: Meter,
 }
 
 impl Core {
@@ -142,6 +145,7 @@ impl Core {
             last_looks: 0,
             cuts: Throttle::new(Duration::from_secs(1)),
             refusals: plan.refusals.clone(),
+            meter: Meter::new(plan.memory.clone()),
         };
         for factory in &plan.factories {
             core.host(&**factory);
@@ -171,7 +175,11 @@ impl Core {
     pub(crate) fn admit(&mut self, service: u16, peer: Peer) -> Result<u32, Refusal> {
         self.env.counters.accepted.add(1);
         let index = self.insert(service, peer);
-        let admitted = self.establish(index);
+        let admitted = if self.meter.refuses() {
+            Err(Refusal::MemoryLimit)
+        } else {
+            self.establish(index)
+        };
         if let Err(why) = admitted {
             let peer = self.states[index as usize].peer.endpoint.clone();
             self.refuse(why, &peer);
@@ -306,6 +314,7 @@ impl Core {
             self.env.barriers.forget(state.service, &self.states);
         }
         state.out.clear(&mut self.env.blocks);
+        self.meter.change(state.counted, 0);
         if state.attempts.is_some() {
             self.dialling[state.service as usize] -= 1;
         }
@@ -434,6 +443,81 @@ impl Core {
     /// Settles every connection that changed, those that change meanwhile included, and does what
     /// their callbacks asked for beside.
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
+        self.settle_touched(io);
+        let too_much = self.balance();
+        if self.meter.must_look() || !self.meter.waiting.is_empty() {
+            self.look_at_memory(io, too_much);
+        }
+    }
+
+    /// Deals with memory that is short: closes who holds most until `too_much` bytes are free, and has
+    /// those go on that were not read from when it is over.
+    #[cold]
+    fn look_at_memory(&mut self, io: &mut impl Transport, too_much: usize) {
+        if !self.meter.is_tight() {
+            for index in std::mem::take(&mut self.meter.waiting) {
+                if let Some(state) = self.states.get_mut(index as usize) {
+                    state.awaits_memory = false;
+                    self.env.touch(state);
+                }
+            }
+        }
+        if too_much > 0 {
+            self.close_greediest(too_much);
+        }
+        self.settle_touched(io);
+        self.balance();
+        if self.meter.must_look() {
+            // Others may change the sum, and do not wake this loop.
+            let look = (self.env.now + LOOK).as_nanos();
+            self.next_deadline_ns = self.next_deadline_ns.min(look);
+        }
+    }
+
+    #[inline]
+    fn balance(&mut self) -> usize {
+        if let Some(held) = self.meter.changed() {
+            self.env.counters.memory.set(held as u64);
+        }
+        self.meter.balance(self.env.now)
+    }
+
+    fn close_greediest(&mut self, too_much: usize) {
+        let all = self.states.iter().filter(|(_, s)| s.counted > SMALL);
+        let mut greedy: Vec<(usize, u32)> = all.map(|(i, s)| (s.counted, i as u32)).collect();
+        greedy.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left = too_much;
+        for (held, index) in greedy {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(held);
+            let state = &mut self.states[index as usize];
+            state.kill(Closed::MemoryLimit);
+            self.env.touch(state);
+        }
+    }
+
+    /// Counts what a connection holds; whether it is to be read from, if it wants that.
+    #[inline]
+    fn count(&mut self, index: u32, wants: bool) -> bool {
+        let state = &mut self.states[index as usize];
+        let held = state.out.footprint() + state.carry.capacity();
+        if held != state.counted {
+            self.meter.change(state.counted, held);
+            state.counted = held;
+        }
+        if !self.meter.holds_back(held) {
+            return wants;
+        }
+        if wants && !std::mem::replace(&mut state.awaits_memory, true) {
+            self.env.counters.memory_pauses.add(1);
+            self.meter.waiting.push(index);
+        }
+        false
+    }
+
+    fn settle_touched(&mut self, io: &mut impl Transport) {
         for _ in 0..ROUNDS {
             while let Some(index) = self.env.dirty.pop() {
                 // It may have been settled since, or be gone.
@@ -501,6 +585,7 @@ impl Core {
             return self.settle_fully(io, index);
         }
         let on = !state.paused;
+        let on = self.count(index, on);
         io.set_reading(self, index, on);
         let state = &mut self.states[index as usize];
         if !state.is_open() {
@@ -787,8 +872,11 @@ impl Core {
                 state.writing = Writing::Shut;
                 io.shut_write(self, index);
             }
+            let on = self.count(index, on);
             return io.set_reading(self, index, on);
         }
+        self.count(index, false);
+        let state = &mut self.states[index as usize];
         let linger = self.limits[state.service as usize].linger;
         if let Phase::Finishing(why) = state.phase {
             if state.out.is_empty() {
@@ -876,6 +964,7 @@ impl Core {
 /// The loop ends: the services are told, on its thread.
 impl Drop for Core {
     fn drop(&mut self) {
+        self.env.counters.memory.set(0);
         for host in self.hosts.drain(..) {
             host.ended();
         }

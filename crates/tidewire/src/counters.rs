@@ -25,6 +25,10 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
     }
 
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -100,6 +104,9 @@ counters! {
     dials_refused,
     /// Connections open now.
     open,
+    /// Bytes that connections hold now in queued output and carried input: see
+    /// [`Builder::memory`](crate::Builder::memory).
+    memory,
     /// Bytes received.
     bytes_in,
     /// Bytes sent.
@@ -118,6 +125,9 @@ counters! {
     accept_pauses,
     /// Times that a connection's output was full and reading it was held back.
     output_pauses,
+    /// Times that a connection was not read from because memory was short: see
+    /// [`Builder::memory`](crate::Builder::memory).
+    memory_pauses,
     /// Times that the loop was woken from outside.
     wakeups,
     /// Turns of the loop.

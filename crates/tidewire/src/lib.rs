@@ -94,6 +94,7 @@ mod limits;
 mod link;
 mod listen;
 mod mailbox;
+mod memory;
 mod output;
 mod pages;
 mod peer;

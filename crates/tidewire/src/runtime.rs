@@ -18,6 +18,7 @@ use crate::engine::{self, Engine, EngineChoice, LoopSetup, Resolved, Spread};
 use crate::hosted::{Factory, Offered};
 use crate::limits::{CHUNK, Limits};
 use crate::listen::{Listen, TcpOptions};
+use crate::memory::Memory;
 use crate::protocol::Service;
 use crate::socket_file::SocketFile;
 use crate::stop::StopClock;
@@ -143,6 +144,7 @@ pub struct Builder {
     busy_poll: Duration,
     chunk: usize,
     buffers: usize,
+    memory: Option<usize>,
     inbox: usize,
     dial_options: TcpOptions,
     /// The first of the settings that cannot be meant.
@@ -179,6 +181,7 @@ impl Builder {
             busy_poll: Duration::ZERO,
             chunk: CHUNK,
             buffers: 128,
+            memory: None,
             inbox: INBOX,
             dial_options: TcpOptions::default(),
             refused: None,
@@ -224,6 +227,21 @@ impl Builder {
     /// default 64 KiB.
     pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
         self.chunk = bytes.clamp(1 << 10, 1 << 20);
+        self
+    }
+
+    /// Memory that all connections of these loops may hold together in queued output and carried
+    /// input; bytes, at least 1 MiB. Default: half of the machine's memory, or of what the control group
+    /// may use.
+    ///
+    /// From three quarters on, connections that hold more than 16 KiB are not read from until they hold
+    /// less or the shortage is over (counted as `memory_pauses`); from seven eighths on, new ones are
+    /// refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit); beyond the limit those that
+    /// hold most are closed with [`Closed::MemoryLimit`](crate::Closed::MemoryLimit). A warning says
+    /// so, at most once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and
+    /// what protocols keep for themselves.
+    pub fn memory(&mut self, bytes: usize) -> &mut Builder {
+        self.memory = Some(bytes.max(1 << 20));
         self
     }
 
@@ -339,6 +357,7 @@ impl Builder {
         }
         let plan = Arc::new(Plan {
             refusals: Arc::default(),
+            memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
             factories: self.factories.clone(),
             chunk: self.chunk,
             buffers: if engine == Engine::Threads {

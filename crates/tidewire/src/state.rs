@@ -110,6 +110,10 @@ pub(crate) struct State {
     pub(crate) writing: Writing,
     pub(crate) out: Output,
     pub(crate) carry: Vec<u8>,
+    /// Bytes of these two that its loop has counted.
+    pub(crate) counted: usize,
+    /// Not read from until memory is no longer short.
+    pub(crate) awaits_memory: bool,
     pub(crate) peer: Peer,
     pub(crate) timer: Option<Instant>,
     /// When a byte was last received or sent.
@@ -171,6 +175,8 @@ impl State {
             writing: Writing::Open,
             out: Output::default(),
             carry: Vec::new(),
+            counted: 0,
+            awaits_memory: false,
             peer,
             timer: None,
             last_progress: now,

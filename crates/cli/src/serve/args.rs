@@ -11,6 +11,7 @@ use super::endpoint::{ListenAt, Named};
 use super::guard::Open;
 use super::kv::KvOptions;
 use crate::exit::Failure;
+use crate::size::Size;
 use crate::span::Span;
 
 /// What is shown below the options.
@@ -103,6 +104,12 @@ pub(crate) struct Options {
     /// Connections open at once for each service; more are reset [default: 1000000]
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<usize>,
+
+    /// Memory that all connections together may hold in queued output and carried input. When it runs
+    /// short, those that hold much are not read from, then new ones are refused, then those that hold
+    /// most are closed [default: half of the machine's memory, or of the control group's]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Size>,
 
     /// How long a finished connection may take to flush, and then to see its peer close
     /// [default: 5]
@@ -233,6 +240,7 @@ impl Options {
             idle: self.idle.or(base.idle),
             max_payload: self.max_payload.or(base.max_payload),
             max_connections: self.max_connections.or(base.max_connections),
+            memory: self.memory.or(base.memory),
             linger: self.linger.or(base.linger),
             congestion: self.congestion.or(base.congestion),
             log_format: self.log_format.or(base.log_format),

@@ -142,6 +142,9 @@ fn start(settings: &Settings, log: Option<&OpenLog>) -> Result<(Running, Service
         .placement(settings.placement)
         .cpus(&settings.cpus)
         .busy_poll(settings.busy_poll);
+    if let Some(bytes) = settings.memory {
+        builder.memory(bytes);
+    }
     let services = Services::add(&mut builder, settings, log)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;
     services.listening(&settings.endpoints, running.addrs());

@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) placement: Placement,
     pub(crate) cpus: Vec<usize>,
     pub(crate) busy_poll: Duration,
+    /// Memory of all connections together; bytes.
+    pub(crate) memory: Option<usize>,
     pub(crate) tcp: TcpOptions,
     /// Absent, here and below, is what the service says.
     connections: Option<usize>,
@@ -74,6 +76,9 @@ impl Settings {
                 .placement
                 .map_or(Placement::default(), Placement::from),
             cpus: options.cpus,
+            memory: options
+                .memory
+                .map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
             busy_poll: Duration::from_micros(options.busy_poll.unwrap_or(0)),
             tcp: TcpOptions {
                 congestion: options.congestion,

@@ -211,6 +211,7 @@ impl LoopSetup {
                     chunk: 1 << 10,
                     buffers: 1,
                     refusals: self.plan.refusals.clone(),
+                    memory: self.plan.memory.clone(),
                 };
                 Core::new(&plan, waker, counters, Clock::System, rng)
             }

@@ -20,6 +20,7 @@ use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 pub(super) fn core() -> Core {
     let plan = Plan {
         refusals: Arc::default(),
+        memory: Arc::default(),
         factories: Vec::new(),
         chunk: 4 << 10,
         buffers: 1,
@@ -85,6 +86,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         let setup = LoopSetup {
             plan: Arc::new(Plan {
                 refusals: Arc::default(),
+                memory: Arc::default(),
                 factories: vec![Arc::new(service)],
                 chunk: 4 << 10,
                 buffers: 4,

@@ -306,6 +306,7 @@ impl Fed {
         };
         let plan = Plan {
             refusals: Arc::default(),
+            memory: Arc::default(),
             factories: vec![Arc::new(offered)],
             chunk: CHUNK,
             buffers: 4,

@@ -187,6 +187,7 @@ impl Sim {
         let counters = Arc::new(LoopCounters::default());
         let plan = Plan {
             refusals: Arc::default(),
+            memory: Arc::default(),
             factories: Vec::new(),
             chunk: self.net.conditions.chunk,
             buffers: self.net.conditions.buffers,

@@ -142,7 +142,7 @@ impl Server {
     }
 
     /// Waits until a counter is as wanted.
-    pub(crate) fn until(&self, what: &str, done: impl Fn(&Counters) -> bool) {
+    pub(crate) fn until(&self, what: &str, mut done: impl FnMut(&Counters) -> bool) {
         self.record.until(what, |_| done(&self.counters()));
     }
 

@@ -29,6 +29,7 @@ mod idle;
 mod layers;
 mod leftovers;
 mod lifecycle;
+mod memory;
 mod options;
 mod panics;
 mod partners;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         crowd::cases(),
         scarce::cases(),
         options::cases(),
+        memory::cases(),
         partners::cases(),
         idle::cases(),
         leftovers::cases(),

@@ -72,6 +72,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let setup = LoopSetup {
         plan: Arc::new(Plan {
             refusals: Arc::default(),
+            memory: Arc::default(),
             factories: vec![Arc::new(service)],
             chunk: 16 << 10,
             buffers,
