@@ -220,11 +220,11 @@ impl World {
                     Err(other) => return Err(failed("reading after", other.to_string())),
                 }
             }
-            // Whoever knows the end has it right, unless the end is what is lost.
-            let is_end = loss
-                .gaps
-                .last()
-                .is_some_and(|gap| gap.batches.1 >= loss.durable_through);
+            // If the heads of the stream's last batch are lost too, nothing that is left tells where it
+            // ended.
+            let is_told =
+                |gap: &tools::Gap| gap.positions.iter().any(|(name, ..)| *name == stream.name);
+            let is_end = !loss.gaps.is_empty() && !loss.gaps.iter().any(is_told);
             ensure(is_end || range.next >= stream.claimed as u64, || {
                 format!("{}: {range:?} after the repair of {harm:?}", stream.name)
             })?;
