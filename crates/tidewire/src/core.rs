@@ -314,7 +314,7 @@ impl Core {
             self.env.barriers.forget(state.service, &self.states);
         }
         state.out.clear(&mut self.env.blocks);
-        self.meter.change(state.counted, 0);
+        self.meter.change(state.counted as usize, 0);
         if state.attempts.is_some() {
             self.dialling[state.service as usize] -= 1;
         }
@@ -483,8 +483,12 @@ impl Core {
     }
 
     fn close_greediest(&mut self, too_much: usize) {
-        let all = self.states.iter().filter(|(_, s)| s.counted > SMALL);
-        let mut greedy: Vec<(usize, u32)> = all.map(|(i, s)| (s.counted, i as u32)).collect();
+        let all = self
+            .states
+            .iter()
+            .filter(|(_, s)| s.counted as usize > SMALL);
+        let mut greedy: Vec<(usize, u32)> =
+            all.map(|(i, s)| (s.counted as usize, i as u32)).collect();
         greedy.sort_unstable_by(|a, b| b.cmp(a));
         let mut left = too_much;
         for (held, index) in greedy {
@@ -503,9 +507,11 @@ impl Core {
     fn count(&mut self, index: u32, wants: bool) -> bool {
         let state = &mut self.states[index as usize];
         let held = state.out.footprint() + state.carry.capacity();
-        if held != state.counted {
-            self.meter.change(state.counted, held);
-            state.counted = held;
+        // More than 4 GiB of one connection is as much as that.
+        let held = held.min(u32::MAX as usize);
+        if held != state.counted as usize {
+            self.meter.change(state.counted as usize, held);
+            state.counted = held as u32;
         }
         if !self.meter.holds_back(held) {
             return wants;

@@ -111,7 +111,7 @@ pub(crate) struct State {
     pub(crate) out: Output,
     pub(crate) carry: Vec<u8>,
     /// Bytes of these two that its loop has counted.
-    pub(crate) counted: usize,
+    pub(crate) counted: u32,
     /// Not read from until memory is no longer short.
     pub(crate) awaits_memory: bool,
     pub(crate) peer: Peer,
