@@ -8,8 +8,8 @@ use tidewire::{EngineChoice, Placement};
 
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::{ListenAt, Named};
-use super::guard::Open;
 use super::kv::KvOptions;
+use super::open::Open;
 use crate::exit::Failure;
 use crate::size::Size;
 use crate::span::Span;

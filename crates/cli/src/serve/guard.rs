@@ -1,50 +1,12 @@
 //! Who is let in. A service that asks nobody for a secret serves only this host, unless `--open` says
 //! that everybody who reaches it may use it; and a secret guards every port of what it guards.
 
-use std::str::FromStr;
-
-use serde::de::{self, Deserialize, Deserializer};
 use tidewire_ingest::Level;
 
 use super::endpoint::{Endpoint, Kind, KvMode, Named};
 use super::settings::Settings;
 use crate::exit::Failure;
 use crate::secret;
-
-/// Services that are open to everybody who reaches them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Open {
-    All,
-    These(Named),
-}
-
-impl Open {
-    fn covers(&self, kind: Kind) -> bool {
-        match self {
-            Open::All => true,
-            Open::These(named) => named.0.contains(&kind),
-        }
-    }
-}
-
-impl FromStr for Open {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Open, String> {
-        match text {
-            "all" => Ok(Open::All),
-            _ => text.parse().map(Open::These),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Open {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Open, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
 
 /// How the clients of a listener are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +48,7 @@ impl Settings {
 
     /// Takes away listeners that would lead past a secret, or says that they must not be.
     pub(crate) fn close_side_doors(&mut self) -> Result<(), Failure> {
+        self.ingest.protected = !self.is_open(Kind::Ingest);
         let binary = Kind::Kv(KvMode::Binary);
         if self.kv.has_password() && !self.is_binary_open() {
             let named = |e: &Endpoint| e.kind == binary && e.by_name;
@@ -160,24 +123,5 @@ impl Settings {
                 }
             ),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn services_are_opened_by_name() {
-        let open = |text: &str, kind| text.parse::<Open>().unwrap().covers(kind);
-        let binary = Kind::Kv(KvMode::Binary);
-        assert!(open("all", binary) && open("kv", binary) && open("kv/binary", binary));
-        assert!(!open("kv/resp", binary) && !open("echo", binary));
-        assert!(
-            "everything"
-                .parse::<Open>()
-                .unwrap_err()
-                .contains("everything")
-        );
     }
 }

@@ -12,6 +12,7 @@ mod guard;
 mod kv;
 mod log;
 mod logging;
+mod open;
 mod services;
 mod settings;
 
@@ -37,7 +38,8 @@ use crate::signals::{Alarm, Signals};
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let settings = Settings::from(args)?;
+    let mut settings = Settings::from(args)?;
+    settings.close_side_doors()?;
     logging::start(settings.log_format, settings.log.as_deref())?;
     settings.warn_of_strangers();
     let descriptors = descriptors::raise_limit();

@@ -10,8 +10,8 @@ use tidewire_ingest::{Level, native};
 use super::args::{Args, LogFormat, Options};
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
-use super::guard::Open;
 use super::kv::KvOptions;
+use super::open::Open;
 use crate::exit::Failure;
 use crate::span::Span;
 
@@ -68,7 +68,7 @@ impl Settings {
         }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let ingest = options.ingest.settings(options.max_payload)?;
-        let mut settings = Settings {
+        Ok(Settings {
             endpoints: endpoints(&options.services, &options.listen, bind),
             engine: options.engine.unwrap_or_default(),
             workers: options.workers.unwrap_or_else(cores),
@@ -103,10 +103,7 @@ impl Settings {
             open: options.open,
             ingest_token_file: options.ingest.token_file,
             binary_left_out: false,
-        };
-        settings.close_side_doors()?;
-        settings.ingest.protected = !settings.is_open(Kind::Ingest);
-        Ok(settings)
+        })
     }
 }
 

@@ -1,0 +1,62 @@
+//! `--open`: the services that serve everybody who reaches them.
+
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer};
+
+use super::endpoint::{Kind, Named};
+
+/// Services that are open to everybody who reaches them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Open {
+    All,
+    These(Named),
+}
+
+impl Open {
+    pub(crate) fn covers(&self, kind: Kind) -> bool {
+        match self {
+            Open::All => true,
+            Open::These(named) => named.0.contains(&kind),
+        }
+    }
+}
+
+impl FromStr for Open {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Open, String> {
+        match text {
+            "all" => Ok(Open::All),
+            _ => text.parse().map(Open::These),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Open {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Open, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::endpoint::KvMode;
+    use super::*;
+
+    #[test]
+    fn services_are_opened_by_name() {
+        let open = |text: &str, kind| text.parse::<Open>().unwrap().covers(kind);
+        let binary = Kind::Kv(KvMode::Binary);
+        assert!(open("all", binary) && open("kv", binary) && open("kv/binary", binary));
+        assert!(!open("kv/resp", binary) && !open("echo", binary));
+        assert!(
+            "everything"
+                .parse::<Open>()
+                .unwrap_err()
+                .contains("everything")
+        );
+    }
+}
