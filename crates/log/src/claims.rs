@@ -24,6 +24,21 @@ const MAGIC: [u8; 8] = *b"tideclm\n";
 const SAID: usize = 64;
 /// How far apart the slots are: no disk tears both with one write.
 const SLOT: usize = 4096;
+/// Where the ends of streams are in a slot.
+const ENDS: usize = SAID + 8;
+/// Length of one of those.
+const END: usize = 12;
+/// Most of them.
+pub(crate) const ENDS_MAX: usize = (SLOT - ENDS) / END;
+
+/// How far a stream was durable: what may be lost with the batch that told it, if the stream has
+/// nothing behind that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) stream: u32,
+    /// The position after the last.
+    pub(crate) next: u64,
+}
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,17 +102,58 @@ impl Said {
         })
     }
 
+    /// The whole slot; of `ends` at most [`ENDS_MAX`].
+    fn slot_with(self, ends: &[End]) -> Vec<u8> {
+        let ends = &ends[..ends.len().min(ENDS_MAX)];
+        let mut bytes = self.encode().to_vec();
+        bytes.extend_from_slice(&(ends.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for end in ends {
+            bytes.extend_from_slice(&end.stream.to_le_bytes());
+            bytes.extend_from_slice(&end.next.to_le_bytes());
+        }
+        let crc = ends_crc(&bytes);
+        bytes[ENDS - 4..ENDS].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
     fn slot(self) -> u64 {
         (self.sequence % 2) * SLOT as u64
     }
 }
 
+/// The checksum of all but itself: ends that are older than what is before them are not believed.
+fn ends_crc(slot: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&slot[..ENDS - 4]);
+    crc32c::crc32c_append(crc, &slot[ENDS..])
+}
+
+/// The ends in a slot of which the rest is whole; none if they are not.
+fn ends_of(slot: &[u8]) -> Vec<End> {
+    let Some(count) = slot.get(..ENDS).map(|slot| u32_at(slot, SAID) as usize) else {
+        return Vec::new();
+    };
+    let length = ENDS + count.min(ENDS_MAX) * END;
+    let whole = slot.get(..length).filter(|_| count <= ENDS_MAX);
+    let Some(whole) = whole.filter(|slot| ends_crc(slot) == u32_at(slot, ENDS - 4)) else {
+        return Vec::new();
+    };
+    let ends = whole[ENDS..].chunks_exact(END);
+    let ends = ends.map(|end| End {
+        stream: u32_at(end, 0),
+        next: u64_at(end, 4),
+    });
+    ends.collect()
+}
+
 /// What the file says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claimed {
     /// The newest that is whole; `None` in a log of version 1, and in one that was never opened to
     /// the end.
     pub(crate) said: Option<Said>,
+    /// How far streams were durable, as far as it says.
+    pub(crate) ends: Vec<End>,
     /// There is something else, and nothing that is whole.
     pub(crate) is_damaged: bool,
 }
@@ -113,11 +169,13 @@ pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
         read => read?,
     }
     let slots = bytes.chunks(SLOT).take(2);
-    let said = slots
-        .filter_map(Said::decode)
-        .max_by_key(|said| said.sequence);
+    let newest = slots
+        .filter_map(|slot| Some((Said::decode(slot)?, slot)))
+        .max_by_key(|(said, _)| said.sequence);
+    let said = newest.map(|(said, _)| said);
     Ok(Claimed {
         said,
+        ends: newest.map(|(_, slot)| ends_of(slot)).unwrap_or_default(),
         is_damaged: said.is_none() && bytes.iter().any(|&byte| byte != 0),
     })
 }
@@ -127,6 +185,7 @@ pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
 pub(crate) struct ClaimsFile<F> {
     file: F,
     said: Said,
+    ends: Vec<End>,
 }
 
 impl<F: DiskFile> ClaimsFile<F> {
@@ -138,10 +197,7 @@ impl<F: DiskFile> ClaimsFile<F> {
     ///
     /// # Errors
     /// What the system says; `StorageFull` only if there is no file yet.
-    pub(crate) fn open<D: Disk<File = F>>(
-        disk: &D,
-        before: Option<Said>,
-    ) -> io::Result<ClaimsFile<F>> {
+    pub(crate) fn open<D: Disk<File = F>>(disk: &D, before: &Claimed) -> io::Result<ClaimsFile<F>> {
         let file = match disk.open(CLAIMS) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return ClaimsFile::create(disk);
@@ -156,12 +212,13 @@ impl<F: DiskFile> ClaimsFile<F> {
         }
         disk.rename(CLAIMS, CLAIMS_MOVED)?;
         disk.rename(CLAIMS_MOVED, CLAIMS)?;
-        let said = before.unwrap_or_default();
-        if before.is_some() {
-            file.write_at(&[IoSlice::new(&said.encode())], said.slot())?;
+        let said = before.said.unwrap_or_default();
+        let ends = before.ends.clone();
+        if before.said.is_some() {
+            file.write_at(&[IoSlice::new(&said.slot_with(&ends))], said.slot())?;
             file.sync_data()?;
         }
-        Ok(ClaimsFile { file, said })
+        Ok(ClaimsFile { file, said, ends })
     }
 
     fn create<D: Disk<File = F>>(disk: &D) -> io::Result<ClaimsFile<F>> {
@@ -177,6 +234,7 @@ impl<F: DiskFile> ClaimsFile<F> {
         Ok(ClaimsFile {
             file,
             said: Said::default(),
+            ends: Vec::new(),
         })
     }
 
@@ -185,19 +243,25 @@ impl<F: DiskFile> ClaimsFile<F> {
         self.said
     }
 
-    /// Says this, durably; its sequence is taken care of.
+    /// How far it says that streams were durable.
+    pub(crate) fn ends(&self) -> &[End] {
+        &self.ends
+    }
+
+    /// Says this, durably; its sequence is taken care of. Of `ends` at most [`ENDS_MAX`].
     ///
     /// # Errors
     /// What the system says. It is not known then what the file will say.
-    pub(crate) fn say(&mut self, said: Said) -> io::Result<()> {
+    pub(crate) fn say(&mut self, said: Said, ends: Vec<End>) -> io::Result<()> {
         let said = Said {
             sequence: self.said.sequence + 1,
             ..said
         };
         self.file
-            .write_at(&[IoSlice::new(&said.encode())], said.slot())?;
+            .write_at(&[IoSlice::new(&said.slot_with(&ends))], said.slot())?;
         self.file.sync_data()?;
         self.said = said;
+        self.ends = ends;
         Ok(())
     }
 }
@@ -211,7 +275,7 @@ mod tests {
     fn the_newest_slot_that_is_whole_is_what_is_said() {
         let disk = SimDisk::new(1);
         assert_eq!(read(&disk).unwrap(), Claimed::default());
-        let mut claims = ClaimsFile::open(&disk, None).unwrap();
+        let mut claims = ClaimsFile::open(&disk, &Claimed::default()).unwrap();
         assert_eq!(read(&disk).unwrap(), Claimed::default());
         for through in 1..6 {
             let said = Said {
@@ -223,7 +287,12 @@ mod tests {
                 epoch: 2,
                 sequence: 0,
             };
-            claims.say(said).unwrap();
+            let ends = (0..through as u32).map(|stream| End {
+                stream,
+                next: through,
+            });
+            claims.say(said, ends.collect()).unwrap();
+            assert_eq!(read(&disk).unwrap().ends, claims.ends());
             assert_eq!(read(&disk).unwrap().said, Some(claims.said()));
             assert_eq!(claims.said().through, through);
         }
@@ -235,10 +304,18 @@ mod tests {
                 assert_eq!(said.through, if slot == 0 { 5 } else { 4 });
             }
         }
+        // Ends that are damaged say nothing, and take nothing else with them.
+        for at in SLOT + SAID..SLOT + ENDS + 5 * END {
+            let disk = disk.fork();
+            assert!(disk.flip(CLAIMS, at as u64, 3));
+            let claimed = read(&disk).unwrap();
+            assert_eq!((claimed.said, claimed.ends), (Some(claims.said()), vec![]));
+        }
         disk.flip(CLAIMS, 10, 0);
         disk.flip(CLAIMS, SLOT as u64 + 10, 0);
         let damaged = Claimed {
             said: None,
+            ends: Vec::new(),
             is_damaged: true,
         };
         assert_eq!(read(&disk).unwrap(), damaged);

@@ -66,6 +66,13 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
             writeln!(out, "missing     no position that is known of")?;
         }
     }
+    if !loss.gaps.is_empty() {
+        writeln!(
+            out,
+            "unknown     a stream in which nothing follows what is lost may have had more there, if the \
+             server was killed within half a second of it; such positions are given again"
+        )?;
+    }
     let (batches, records) = (loss.batches, loss.records);
     writeln!(
         out,

@@ -198,3 +198,9 @@ impl BatchHeader {
         Ok(())
     }
 }
+
+/// The checksum of the body in a batch's header that is not whole itself; 0 if it is cut short.
+pub(crate) fn body_crc_of(header: &[u8]) -> u32 {
+    let is_there = header.len() >= BATCH_HEADER_BEFORE;
+    if is_there { u32_at(header, 60) } else { 0 }
+}

@@ -10,7 +10,7 @@
 mod batch;
 mod run;
 
-pub(crate) use batch::{BatchHeader, Flags};
+pub(crate) use batch::{BatchHeader, Flags, body_crc_of};
 pub(crate) use run::{
     Missing, Records, RunView, Runs, put_checkpoint, put_cursor, put_missing, put_producer,
     put_stream,

@@ -230,7 +230,7 @@ pub(crate) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(body: &'a [u8], offset: u64, count: u32) -> Runs<'a> {
+    pub(crate) fn new(body: &'a [u8], offset: u64, count: u32) -> Runs<'a> {
         Runs {
             body,
             at: 0,

@@ -90,7 +90,7 @@ pub(super) fn settle<D: Disk>(
             });
         }
     }
-    loaded.claims_file = match ClaimsFile::open(disk, loaded.claimed.said) {
+    loaded.claims_file = match ClaimsFile::open(disk, &loaded.claimed) {
         Ok(file) => Some(file),
         // The writer makes it before it takes anything.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => None,

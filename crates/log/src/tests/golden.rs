@@ -46,7 +46,7 @@ fn a_log_has_the_bytes_that_the_documentation_shows() {
     let used = segment.iter().rposition(|&byte| byte != 0).expect("bytes") + 1;
     let used = used.next_multiple_of(8);
     let claims = disk.contents("claims").expect("a file");
-    let slots = [&claims[..64], &claims[4096..4160]];
+    let slots = [&claims[..84], &claims[4096..4180]];
     let newest = slots
         .iter()
         .position(|slot| slot[24] == 1)

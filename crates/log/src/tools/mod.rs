@@ -8,6 +8,7 @@
 
 mod check;
 mod dump;
+mod heads;
 mod info;
 mod repair;
 mod salvage;

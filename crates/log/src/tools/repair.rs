@@ -37,8 +37,9 @@ pub struct Gap {
     pub damage: Damage,
     /// The first batch that is lost, and the last.
     pub batches: (u64, u64),
-    /// The positions that are lost: stream, first, and the one after the last. At the end of the
-    /// log it is not known how many records the lost batches had; their positions are given again.
+    /// The positions that are lost: stream, first, and the one after the last. Where nothing follows
+    /// in a stream, what is not told by the batch itself or by the file of claims is not known; those
+    /// positions are given again.
     pub positions: Vec<(String, u64, u64)>,
     /// Whether the first of the batches is known to have been durable. Others may have been.
     pub acknowledged: bool,

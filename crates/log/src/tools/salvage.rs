@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::claims;
+use super::heads::Heads;
+use crate::claims::{self, End};
 use crate::disk::Disk;
 use crate::format::{
     ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
@@ -119,9 +120,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
             let what = what.to_owned();
             move |error| OpenError::io(what, error)
         };
-        let said = claims::read(self.disk)
-            .map_err(io("reading the file of claims"))?
-            .said;
+        let claimed = claims::read(self.disk).map_err(io("reading the file of claims"))?;
+        let said = claimed.said;
         let mut numbers = segments(self.disk).map_err(io("listing the log's directory"))?;
         let said_or_none = said.unwrap_or_default();
         numbers.retain(|number| *number >= said_or_none.oldest);
@@ -146,7 +146,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 return Ok(Some(senseless));
             }
         }
-        self.end();
+        self.end(&claimed.ends);
         self.plan.durable_through = self.walked.claims.through;
         self.plan.batches = self.walked.batches;
         self.plan.records = self.walked.records;
@@ -287,9 +287,14 @@ impl<'a, D: Disk> Salvage<'a, D> {
             || self.senseless.contains(&(number, at))
     }
 
+    /// What the batch tells that should be at this offset and is damaged.
     fn look_at_heads(&mut self, rest: &[u8], offset: usize, number: u64) {
-        let heads = Heads::of(rest, offset as u64, number);
         let next = self.walked.next_batch;
+        let expected = match offset {
+            SEGMENT_HEADER => number,
+            _ => next,
+        };
+        let heads = Heads::of(rest, offset as u64, number, expected);
         self.heads = heads
             .filter(|heads| heads.number == next)
             .or(self.heads.take());
@@ -487,12 +492,21 @@ impl<'a, D: Disk> Salvage<'a, D> {
     }
 
     /// What the end of the log should be, if it is known to be missing.
-    fn end(&mut self) {
-        let through = self.walked.claims.through;
-        if through < self.walked.next_batch {
-            // What else there is nobody was told of, as far as is known: opening cuts it off.
-            return;
+    fn end(&mut self, ends: &[End]) {
+        // What there is behind this nobody was told of, as far as is known: opening cuts it off.
+        if self.walked.claims.through >= self.walked.next_batch {
+            self.gap_at_the_end();
         }
+        // Where nothing follows in a stream, only the file of claims tells where that ended.
+        if let Some(gap) = self.plan.gaps.last_mut() {
+            for end in ends {
+                pass(&mut self.walked.state, gap, end.stream, end.next);
+            }
+        }
+    }
+
+    fn gap_at_the_end(&mut self) {
+        let through = self.walked.claims.through;
         let home = self.last.unwrap_or(self.walked.next_batch);
         if self.fault.is_none() {
             let expected = format!("batches up to {through}, which were durable");
@@ -526,75 +540,11 @@ fn names(runs: &[RunView<'_>], producer: u32) -> bool {
     runs.iter().any(is_it)
 }
 
-/// What the heads of a damaged batch tell, if they are not damaged themselves.
-#[derive(Debug)]
-struct Heads {
-    number: u64,
-    streams: Vec<(u32, String)>,
-    producers: Vec<(u32, u32, String)>,
-    /// Stream, first position, position after the last.
-    records: Vec<Missing>,
-}
-
-impl Heads {
-    /// Of the batch that begins `rest`, at `offset` of a segment.
-    fn of(rest: &[u8], offset: u64, segment: u64) -> Option<Heads> {
-        let batch = BatchHeader::decode(rest, offset, segment).ok()?;
-        let mut heads = Heads {
-            number: batch.number,
-            streams: Vec::new(),
-            producers: Vec::new(),
-            records: Vec::new(),
-        };
-        let mut crc = 0;
-        for run in batch.runs(rest, offset).ok()? {
-            let (_, run) = run.ok()?;
-            crc = crc32c::crc32c_append(crc, run.covered());
-            match run {
-                RunView::Records(run) => heads.records.push(Missing {
-                    stream: run.stream,
-                    first: run.first,
-                    next: run.first.checked_add(run.count.into())?,
-                }),
-                RunView::Stream { id, name, .. } => heads.streams.push((id, name.to_owned())),
-                RunView::Producer {
-                    id, stream, name, ..
-                } => heads.producers.push((id, stream, name.to_owned())),
-                _ => {}
-            }
-        }
-        (crc == batch.body_crc).then_some(heads)
-    }
-
-    /// Has the state be as it was after the batch, but for what its records tell of producers.
-    fn apply(self, state: &mut State, gap: &mut Lost) {
-        for (id, name) in self.streams {
-            if id as usize == state.streams.len() && state.stream(&name).is_none() {
-                state.add_stream(&name);
-                gap.streams.insert(id);
-            }
-        }
-        for (id, stream, name) in self.producers {
-            let is_new = state.find(id).is_none() && id > 0;
-            if is_new && (stream as usize) < state.streams.len() {
-                state.add_producer(id, stream, 0, &name);
-                gap.producers.insert(id);
-            }
-        }
-        for lost in self.records {
-            let known = state.streams.get(lost.stream as usize);
-            if known.is_some_and(|stream| stream.next <= lost.first) {
-                pass(state, gap, lost.stream, lost.next);
-            }
-        }
-    }
-}
-
 /// More streams than a log can have had: a number above is no number of one.
 const STREAMS_MAX: usize = 1 << 20;
 
 /// Has the state know a stream that was defined in the gap.
-fn know(state: &mut State, gap: &mut Lost, stream: u32) {
+pub(super) fn know(state: &mut State, gap: &mut Lost, stream: u32) {
     while state.streams.len() <= stream as usize {
         let id = state.streams.len() as u32;
         let id = state.add_stream(&format!("lost-stream-{id}"));
@@ -603,18 +553,23 @@ fn know(state: &mut State, gap: &mut Lost, stream: u32) {
 }
 
 /// Has a stream go on at a position; what is before it is missing.
-fn pass(state: &mut State, gap: &mut Lost, stream: u32, first: u64) {
+pub(super) fn pass(state: &mut State, gap: &mut Lost, stream: u32, first: u64) {
     if stream as usize > STREAMS_MAX {
         return;
     }
     know(state, gap, stream);
     let known = &mut state.streams[stream as usize];
     if first > known.next {
-        gap.positions.push(Missing {
-            stream,
-            first: known.next,
-            next: first,
-        });
+        let before = gap.positions.iter_mut().rev();
+        let mut before = before.filter(|lost| lost.stream == stream && lost.next == known.next);
+        match before.next() {
+            Some(lost) => lost.next = first,
+            None => gap.positions.push(Missing {
+                stream,
+                first: known.next,
+                next: first,
+            }),
+        }
         known.next = first;
     }
 }

@@ -1,11 +1,13 @@
 //! Claiming what is durable, where no batch that follows does it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
 use super::{Failed, Now, Writer};
 use crate::OpenError;
-use crate::claims::{ClaimsFile, Said};
+use crate::catalog::Segment;
+use crate::claims::{Claimed, ClaimsFile, ENDS_MAX, End, Said};
 use crate::disk::Disk;
 
 /// How long after the last group what is durable is claimed. Until then a damaged last group cannot
@@ -47,6 +49,7 @@ impl<D: Disk> Writer<D> {
         let newest = self.active.as_ref().map(|active| active.number);
         let durable = self.durable;
         let (log, epoch) = (self.log, self.epoch);
+        let ends = self.ends();
         let Some(claims) = &mut self.claims else {
             return Ok(());
         };
@@ -61,10 +64,42 @@ impl<D: Disk> Writer<D> {
             lived_us,
             epoch,
         };
-        if says == (Said { lived_us, ..said }) {
+        let ends = ends.unwrap_or_else(|| claims.ends().to_vec());
+        if says == (Said { lived_us, ..said }) && claims.ends() == ends {
             return Ok(());
         }
-        claims.say(says)
+        claims.say(says, ends)
+    }
+
+    /// How far streams are durable; `None` if that is not known, because not all that was written
+    /// is. If there are too many for the file, those in the newest segment come first: the checkpoint
+    /// at its beginning tells of the others.
+    fn ends(&self) -> Option<Vec<End>> {
+        if self.durable + 1 != self.next_batch {
+            return None;
+        }
+        let catalog = self.shared.catalog();
+        let newest = self.active.as_ref().map(|active| active.number);
+        let newest = newest.and_then(|number| catalog.segments.get(&number));
+        // What is written and synced, and not committed yet, is at the end of them.
+        let notes = self.pending.iter().flat_map(|batch| &batch.notes);
+        let mut pending = BTreeMap::new();
+        for note in notes {
+            pending.insert(note.stream, note.next);
+        }
+        let ends = catalog.streams.iter().zip(0..).map(|(known, stream)| {
+            let next = pending.get(&stream).copied().unwrap_or(known.next);
+            End { stream, next }
+        });
+        let mut ends = ends.filter(|end| end.next > 0).collect::<Vec<_>>();
+        if ends.len() > ENDS_MAX {
+            ends.sort_by_key(|end| {
+                let is_in = |segment: &Segment| segment.index.extents.contains_key(&end.stream);
+                !(pending.contains_key(&end.stream) || newest.is_some_and(is_in))
+            });
+            ends.truncate(ENDS_MAX);
+        }
+        Some(ends)
     }
 
     /// Whether the segment in use is durable and nothing says so yet.
@@ -88,7 +123,7 @@ impl<D: Disk> Writer<D> {
         if self.claims.is_some() {
             return Ok(());
         }
-        let claims = ClaimsFile::open(&self.shared.disk, None)?;
+        let claims = ClaimsFile::open(&self.shared.disk, &Claimed::default())?;
         self.shared.disk.sync_directory()?;
         self.claims = Some(claims);
         let oldest = self.shared.catalog().segments.keys().next().copied();

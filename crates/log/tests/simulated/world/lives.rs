@@ -207,6 +207,7 @@ impl World {
         tools::repair(&disk, &loss).map_err(|error| failed("repairing", error.to_string()))?;
         let (log, _writer, _) = EmbeddedLog::open(disk, self.settings.clone())
             .map_err(|error| failed("opening after", error.to_string()))?;
+        let is_head_lost = harm.hits_heads();
         for stream in &self.model.streams {
             let Some(range) = log.range(&stream.name) else {
                 // Nothing that is left tells its name.
@@ -220,13 +221,17 @@ impl World {
                     Err(other) => return Err(failed("reading after", other.to_string())),
                 }
             }
-            // If the heads of the stream's last batch are lost too, nothing that is left tells where it
-            // ended.
-            let is_told =
-                |gap: &tools::Gap| gap.positions.iter().any(|(name, ..)| *name == stream.name);
-            let is_end = !loss.gaps.is_empty() && !loss.gaps.iter().any(is_told);
-            ensure(is_end || range.next >= stream.claimed as u64, || {
-                format!("{}: {range:?} after the repair of {harm:?}", stream.name)
+            // Where nothing follows in a stream, the file of claims tells where it ended, and else the
+            // heads of its last batch: after a removal, or a flip in just those, nothing does.
+            let known = match is_head_lost {
+                true => stream.silent,
+                false => stream.claimed.max(stream.silent),
+            };
+            ensure(range.next >= known as u64, || {
+                format!(
+                    "{}: {range:?}, not {known}, after the repair of {harm:?}",
+                    stream.name
+                )
             })?;
         }
         Ok(())

@@ -46,6 +46,34 @@ pub(crate) enum Kind {
     Removal,
 }
 
+impl Harm {
+    /// Whether it takes the heads of a batch: those of its runs of records, and all of the others.
+    fn hits_heads(&self) -> bool {
+        let Kind::Flip { offset, .. } = self.kind else {
+            return true;
+        };
+        let bytes = self.before.contents(&self.file).unwrap_or_default();
+        let word = |at: usize| {
+            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+            word.map_or(0, u32::from_le_bytes) as usize
+        };
+        let mut batch = 64;
+        while self.file.ends_with(".seg") && bytes[batch.min(bytes.len())..].starts_with(b"TWb2") {
+            let mut run = batch + 80;
+            for _ in 0..word(batch + 52) {
+                let next = run + 8 + word(run + 4);
+                let head = if bytes[run] == 1 { run + 48 } else { next };
+                if (run..head).contains(&(offset as usize)) {
+                    return true;
+                }
+                run = next;
+            }
+            batch += word(batch + 48);
+        }
+        false
+    }
+}
+
 pub(crate) struct World {
     pub(crate) random: Rng,
     pub(crate) disk: SimDisk,

@@ -1,0 +1,105 @@
+//! What a damaged batch still tells of what was in it.
+//!
+//! The one idea: whatever a checksum that holds says of itself is so, whichever other one does not.
+//! Where only frames are damaged, the body's checksum proves all heads; where the batch's header is,
+//! it does the same if it is whole itself; and each run of records has one of its own.
+
+use super::salvage::{Lost, pass};
+use crate::format::{
+    BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Missing, RunView, Runs, body_crc_of,
+};
+use crate::state::State;
+
+/// What the heads of a damaged batch tell.
+#[derive(Debug)]
+pub(super) struct Heads {
+    pub(super) number: u64,
+    streams: Vec<(u32, String)>,
+    producers: Vec<(u32, u32, String)>,
+    /// Stream, first position, position after the last.
+    records: Vec<Missing>,
+}
+
+impl Heads {
+    /// Of the batch that begins `rest`, at `offset` of a segment. If its header does not tell its
+    /// number, it is the `expected` one.
+    pub(super) fn of(rest: &[u8], offset: u64, segment: u64, expected: u64) -> Option<Heads> {
+        if let Ok(batch) = BatchHeader::decode(rest, offset, segment) {
+            let runs = batch.runs(rest, offset).ok()?;
+            return Some(Heads::collect(batch.number, runs, batch.body_crc));
+        }
+        // The length is in the damaged header too; what is no run ends the body.
+        [BATCH_HEADER, BATCH_HEADER_BEFORE]
+            .into_iter()
+            .filter_map(|length| {
+                let runs = Runs::new(rest.get(length..)?, offset, u32::MAX);
+                Some(Heads::collect(expected, runs, body_crc_of(rest)))
+            })
+            .find(|heads| !heads.is_empty())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.streams.is_empty() && self.producers.is_empty()
+    }
+
+    /// What is proven of these runs.
+    fn collect(number: u64, runs: Runs<'_>, body_crc: u32) -> Heads {
+        let mut runs = runs.map_while(Result::ok).collect::<Vec<_>>();
+        let mut crc = 0;
+        let proves_all = runs.iter().position(|(_, run)| {
+            crc = crc32c::crc32c_append(crc, run.covered());
+            crc == body_crc
+        });
+        match proves_all {
+            Some(last) => runs.truncate(last + 1),
+            None => runs.retain(|(at, run)| match run {
+                RunView::Records(run) => run.verify(run.frames, *at).is_ok(),
+                _ => false,
+            }),
+        }
+        let mut heads = Heads {
+            number,
+            streams: Vec::new(),
+            producers: Vec::new(),
+            records: Vec::new(),
+        };
+        for (_, run) in runs {
+            match run {
+                RunView::Records(run) => heads.records.push(Missing {
+                    stream: run.stream,
+                    first: run.first,
+                    next: run.first.saturating_add(run.count.into()),
+                }),
+                RunView::Stream { id, name, .. } => heads.streams.push((id, name.to_owned())),
+                RunView::Producer {
+                    id, stream, name, ..
+                } => heads.producers.push((id, stream, name.to_owned())),
+                _ => {}
+            }
+        }
+        heads
+    }
+
+    /// Has the state be as it was after the batch, but for what its records tell of producers.
+    pub(super) fn apply(self, state: &mut State, gap: &mut Lost) {
+        for (id, name) in self.streams {
+            if id as usize == state.streams.len() && state.stream(&name).is_none() {
+                state.add_stream(&name);
+                gap.streams.insert(id);
+            }
+        }
+        for (id, stream, name) in self.producers {
+            let is_new = state.find(id).is_none() && id > 0;
+            if is_new && (stream as usize) < state.streams.len() {
+                state.add_producer(id, stream, 0, &name);
+                gap.producers.insert(id);
+            }
+        }
+        for lost in self.records {
+            let known = state.streams.get(lost.stream as usize);
+            if known.is_none_or(|stream| stream.next <= lost.first) {
+                pass(state, gap, lost.stream, lost.next);
+            }
+        }
+    }
+}
