@@ -329,3 +329,39 @@ fn containers_shrink() {
     let left = store.used_memory();
     assert!(left * 20 < full, "list: {left} of {full}");
 }
+
+#[test]
+fn what_waits_to_be_freed_does_not_grow_with_what_is_made() {
+    const LIMIT: u64 = 12 << 20;
+    for transaction in [false, true] {
+        let store = Store::new(Settings {
+            maxmemory: LIMIT,
+            ..Settings::default()
+        });
+        fill(&store, "sadd", "big", 40_000);
+        let args: [&[u8]; 3] = [b"sunionstore", b"other", b"big"];
+        let spec = find(args[0]).unwrap();
+        let mut reply = Reply::new(Proto::Resp2);
+        // A pipeline has one runner.
+        let mut runner = store.runner(NOW, 1);
+        let mut most = 0;
+        if transaction {
+            assert!(runner.begin([(spec, &args[..])].into_iter(), Vec::new()));
+        }
+        for _ in 0..100 {
+            // Each buries what the last one has made.
+            runner.run(spec, 0, &args, &mut reply);
+            if !transaction {
+                runner.release();
+                most = most.max(store.used_memory());
+            }
+        }
+        if transaction {
+            runner.end();
+        }
+        most = most.max(store.used_memory());
+        assert!(most < LIMIT + LIMIT / 4, "{most} in {transaction}");
+        let replies = String::from_utf8_lossy(reply.bytes()).into_owned();
+        assert_eq!(replies, ":40000\r\n".repeat(100));
+    }
+}

@@ -21,7 +21,7 @@ const LARGE: usize = 64;
 const PIECE: usize = 16 << 10;
 /// Elements that one step frees.
 const STEP: usize = 1024;
-/// Bytes that may wait to be freed; above it, commands take a step each when they are done.
+/// Bytes that may wait to be freed; above it, commands free more than they bring.
 const WAITING: i64 = 256 << 20;
 
 /// What waits to be freed.
@@ -120,17 +120,9 @@ impl Graveyard {
         self.bytes.load(Relaxed)
     }
 
-    /// Whether so much waits that commands help.
-    #[inline]
-    pub(crate) fn is_overfull(&self) -> bool {
-        self.bytes() > WAITING
-    }
-
-    /// Frees some; false if there was nothing.
-    pub(crate) fn step(&self) -> bool {
-        let Some(mut dead) = self.lock().pop_front() else {
-            return false;
-        };
+    /// Frees some; how many bytes, or `None` if there was nothing.
+    pub(crate) fn step(&self) -> Option<i64> {
+        let mut dead = self.lock().pop_front()?;
         let (bytes, keys) = (dead.bytes(), dead.keys());
         let mut more = VecDeque::new();
         let left = if dead.free_some(STEP, &mut more) < STEP {
@@ -153,7 +145,7 @@ impl Graveyard {
         more.into_iter()
             .chain(left)
             .for_each(|dead| all.push_front(dead));
-        true
+        Some(bytes - bytes_left)
     }
 }
 
@@ -161,7 +153,15 @@ impl Store {
     /// Frees some of what was removed and is large; false if nothing waits. A call does bounded
     /// work: about a thousand elements, or one long string. It holds no lock of the keys.
     pub fn free_some(&self) -> bool {
-        self.graveyard.step()
+        self.graveyard.step().is_some()
+    }
+
+    /// Whether so much waits to be freed that those who bring more help: a lot, or what is above the
+    /// limit of memory.
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        let waits = self.graveyard.bytes();
+        waits > 0 && (waits > WAITING || self.excess(0, true) > 0)
     }
 
     /// How many keys have been removed whose memory is still to be freed, see

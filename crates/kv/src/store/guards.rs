@@ -112,6 +112,14 @@ impl<'s> Guards<'s> {
         }
     }
 
+    /// Bytes that were ever brought to the shards that are held, without what was freed at once: what
+    /// they have, and what they have buried.
+    pub(crate) fn brought(&self) -> i64 {
+        let one = self.one.iter().map(|(_, shard)| shard);
+        let all = one.chain(self.many.iter().map(|(_, shard)| shard));
+        all.map(|shard| shard.used + shard.buried).sum()
+    }
+
     /// Lets go of all.
     #[inline]
     pub(crate) fn release(&mut self) {

@@ -25,6 +25,7 @@ mod grave;
 mod guards;
 mod memory;
 mod policy;
+mod ready;
 mod runner;
 mod shard;
 mod table;

@@ -7,6 +7,7 @@ use super::Store;
 use super::clock;
 use super::effect::Effect;
 use super::guards::Guards;
+use super::ready::Ready;
 use super::view::View;
 use super::waiter::{Blocked, Waiter};
 use super::watch::Watch;
@@ -42,7 +43,9 @@ pub struct Runner<'s> {
     in_transaction: bool,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    ready: Vec<(u16, Vec<u8>)>,
+    ready: Ready,
+    /// Bytes that are to be freed for what its commands have brought, see `free_for`.
+    owed: i64,
     /// Of the commands asked for ahead, in the order of their places in memory.
     ahead: Vec<Hashed>,
     /// The first of them whose command has not run.
@@ -65,7 +68,8 @@ impl<'s> Runner<'s> {
             rng: fastrand::Rng::with_seed(seed),
             in_transaction: false,
             no_touch: false,
-            ready: Vec::new(),
+            ready: Ready::default(),
+            owed: 0,
             ahead: Vec::new(),
             ahead_next: 0,
         }
@@ -88,8 +92,14 @@ impl<'s> Runner<'s> {
             }
             self.guards.hold(mask);
         }
+        let backlog = spec.needs_memory() && store.has_backlog();
+        let before = if backlog { self.guards.brought() } else { 0 };
         let blocked = self.call(spec, db, args, reply, None);
         self.guards.forget();
+        // One that waits needs its locks.
+        if backlog && blocked.is_none() {
+            self.free_for(self.guards.brought() - before);
+        }
         if !self.ready.is_empty() && !self.in_transaction {
             self.serve();
         }
@@ -289,8 +299,7 @@ impl<'s> Runner<'s> {
     /// Runs the commands that wait for the keys that have become ready.
     #[cold]
     fn serve(&mut self) {
-        while !self.ready.is_empty() {
-            let (db, key) = self.ready.remove(0);
+        while let Some((db, key)) = self.ready.take() {
             while let Some(waiter) = self.next_waiter(db, &key) {
                 if !self.serve_one(&waiter, &key) {
                     break;
@@ -378,10 +387,31 @@ impl<'s> Runner<'s> {
     }
 }
 
+impl Runner<'_> {
+    /// Frees twice what a command has brought, as long as too much waits to be freed: so the heap of
+    /// what waits shrinks however fast clients make more of it, and nobody pays for others.
+    #[cold]
+    fn free_for(&mut self, brought: i64) {
+        /// Bytes that are not worth a step.
+        const LITTLE: i64 = 16 << 10;
+        self.owed += 2 * brought.max(0);
+        let store = self.guards.store();
+        while self.owed >= LITTLE && store.has_backlog() {
+            if !self.in_transaction && self.ready.is_empty() {
+                self.guards.release();
+            }
+            match store.graveyard.step() {
+                Some(freed) => self.owed -= freed.max(LITTLE),
+                None => return,
+            }
+        }
+    }
+}
+
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
         let store = self.guards.store();
-        if store.graveyard.is_overfull() {
+        if store.has_backlog() {
             self.guards.release();
             store.free_some();
         }

@@ -31,6 +31,8 @@ pub(crate) struct Shard {
     /// Bytes of memory of all entries and tables, and how many of them the store has been told of.
     pub(crate) used: i64,
     pub(crate) used_told: i64,
+    /// Bytes that were ever buried: the price of what takes their place.
+    pub(crate) buried: i64,
     pub(crate) graveyard: Arc<Graveyard>,
     /// Where active expiry goes on: the database, and the bucket of its table.
     pub(crate) expiry_at: (u16, usize),
@@ -63,6 +65,7 @@ impl Shard {
             weights: (0..databases).map(|_| 0).collect(),
             used: 0,
             used_told: 0,
+            buried: 0,
             graveyard,
             expiry_at: (0, 0),
         }
@@ -111,6 +114,7 @@ impl Shard {
     /// Has a large value freed later. Its bytes are not this shard's any more.
     pub(crate) fn bury(&mut self, value: Option<Value>) {
         if let Some(value) = value {
+            self.buried += value.bytes() as i64;
             self.graveyard.bury(Dead::Value(value));
         }
     }
@@ -126,6 +130,7 @@ impl Shard {
         let table = self.table_mut(db).take();
         let weight = std::mem::take(&mut self.weights[usize::from(db)]);
         self.used -= weight + table.bytes() as i64;
+        self.buried += weight + table.bytes() as i64;
         self.expiring[usize::from(db)] = 0;
         if table.len() > 0 {
             self.graveyard.bury(Dead::Table(table, weight));

@@ -5,6 +5,7 @@ use std::mem;
 use super::effect::{Effect, Gone};
 use super::guards::Guards;
 use super::memory::Entry;
+use super::ready::Ready;
 use super::shard::Shard;
 use super::value::{Collection, Kind, Value, ValueRef};
 use crate::commands::Error;
@@ -34,7 +35,7 @@ pub struct View<'a, 's> {
     /// Changed anything.
     pub(crate) changes: u64,
     /// Keys that became what somebody may wait for.
-    pub(crate) ready: &'a mut Vec<(u16, Vec<u8>)>,
+    pub(crate) ready: &'a mut Ready,
     /// The client asked not to be counted as a user of the keys it reads.
     pub(crate) no_touch: bool,
     /// All locks that its commands need are held, and are kept.
@@ -396,10 +397,7 @@ impl View<'_, '_> {
         let place = (db, Box::from(key));
         shard.note_change(&place);
         if shard.waiters.contains_key(&place) {
-            let ready = (db, key.to_vec());
-            if !self.ready.contains(&ready) {
-                self.ready.push(ready);
-            }
+            self.ready.add(place);
         }
     }
 }

@@ -151,8 +151,7 @@ impl View<'_, '_> {
             shard.weights.swap(a.into(), b.into());
             shard.expiring.swap(a.into(), b.into());
             let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
-            self.ready
-                .extend(waited.map(|(db, key)| (*db, key.to_vec())));
+            waited.for_each(|place| self.ready.add(place.clone()));
         }
         self.changes += 1;
     }
