@@ -137,7 +137,8 @@ fn what_is_used_is_what_is_resident() {
 #[test]
 fn resident_memory_stays_near_the_limit() {
     let limit_mb = 80.0;
-    let loads: [(&str, fn(usize) -> Vec<String>, usize); 5] = [
+    type Load = fn(usize) -> Vec<String>;
+    let loads: [(&str, Load, usize); 5] = [
         ("8 bytes", |n| set(n, 8), 2_500_000),
         ("64 bytes", |n| set(n, 64), 1_500_000),
         ("1,024 bytes", |n| set(n, 1024), 150_000),

@@ -99,6 +99,13 @@ impl Reply {
         self.buf.truncate(len);
     }
 
+    /// Takes back what was written behind the first `len` bytes, since nobody is to hear it: whether
+    /// it was too much does not matter any more.
+    pub(crate) fn take_back(&mut self, len: usize) {
+        self.buf.truncate(len);
+        self.over = false;
+    }
+
     /// Takes the bytes and the memory out.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {

@@ -192,3 +192,42 @@ fn a_key_may_be_called_like_a_header() {
     let got = say(&service, "SET Host: x\r\nGET Host:\r\nSET post y\r\n");
     assert_eq!(got.output, b"+OK\r\n$1\r\nx\r\n+OK\r\n");
 }
+
+#[test]
+fn who_came_while_there_was_a_password_is_served_when_there_is_none() {
+    let mut world = world(Settings {
+        password: Some("secret".into()),
+        protected: false,
+        ..Settings::default()
+    });
+    let (mut early, mut admin) = (world.client(), world.client_of(1));
+    world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
+    world.check(&mut admin, "AUTH secret", "+OK|");
+    world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
+    world.check(&mut early, "PING", "+PONG|");
+    // But not from another host that would be turned away if it came now.
+    world.check(&mut admin, "CONFIG SET requirepass other", "+OK|");
+    let mut early = world.client();
+    world.check(&mut admin, "CONFIG SET protected-mode yes", "+OK|");
+    world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
+    world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
+    world.check(&mut early, "RESET", "+RESET|");
+    world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
+}
+
+#[test]
+fn a_password_is_not_in_the_slow_log() {
+    let mut world = world(unprotected());
+    let mut client = world.client();
+    world.check(
+        &mut client,
+        "CONFIG SET slowlog-log-slower-than 0 requirepass secret",
+        "+OK|",
+    );
+    world.check(&mut client, "AUTH secret", "+OK|");
+    world.check(&mut client, "CONFIG set RequirePass secret", "+OK|");
+    world.check(&mut client, "CONFIG SET requirepass  timeout 7", "+OK|");
+    let log = world.ask(&mut client, "SLOWLOG GET 100");
+    assert!(log.contains("(redacted)"), "{log}");
+    assert!(!log.contains("secret"), "{log}");
+}

@@ -415,3 +415,64 @@ fn what_a_leaving_subscriber_had_ends_in_turns() {
     world.check(&mut other, "PUBLISH channel:4999 hello", ":0|");
     world.check(&mut other, "PUBSUB NUMPAT", ":0|");
 }
+
+#[test]
+fn an_inline_command_that_holds_its_connection_runs_once() {
+    let mut world = World::new();
+    let mut c = world.client();
+    world
+        .sim
+        .send(c.peer, b"DEBUG SLEEP 0.01\r\nINCR n\r\nINCR n\r\n");
+    world.sim.run_for(Duration::from_secs(1));
+    assert_eq!(world.answer(&mut c), "+OK|:1|:2|");
+    assert_eq!(world.service.commands(), 3);
+}
+
+#[test]
+fn who_wants_no_replies_gets_none_for_what_waited_either() {
+    let mut world = World::new();
+    let (mut c, mut other) = (world.client(), world.client_of(1));
+    world.check(&mut c, "CLIENT REPLY OFF", "");
+    world.check(&mut c, "BLPOP list 0", "");
+    world.check(&mut other, "RPUSH list v", ":1|");
+    assert_eq!(world.answer(&mut c), "");
+    // Its time is over.
+    world.check(&mut c, "BLPOP list 0.001", "");
+    world.check(&mut c, "CLIENT REPLY ON", "+OK|");
+    world.check(&mut other, "LLEN list", ":0|");
+    // The one that is skipped is the one that waited.
+    world.check(&mut c, "CLIENT REPLY SKIP", "");
+    world.check(&mut c, "BLPOP list 0", "");
+    world.check(&mut other, "RPUSH list v", ":1|");
+    assert_eq!(world.answer(&mut c), "");
+    world.check(&mut c, "PING", "+PONG|");
+}
+
+#[test]
+fn the_output_limit_is_of_one_reply_and_spares_pipelines() {
+    let mut world = World::new();
+    let mut c = world.client();
+    let limit = "CONFIG SET client-output-buffer-limit";
+    world.send(&c, "SET k 0123456789");
+    world.send(&c, &format!("SETRANGE big 20000 {}", "x".repeat(20_000)));
+    world.answer(&mut c);
+    // In one argument.
+    let words = ["CONFIG", "SET", &limit[11..], "normal 16384 0 0"];
+    let mut bytes = b"*4\r\n".to_vec();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    world.sim.send(c.peer, &bytes);
+    assert_eq!(world.answer(&mut c), "+OK|");
+    let many = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(5_000);
+    world.sim.send(c.peer, &many);
+    world.sim.run_for(Duration::from_secs(1));
+    assert_eq!(world.answer(&mut c).matches("0123456789").count(), 5_000);
+    // Nor is anybody cut for what they do not want to hear.
+    world.check(&mut c, "CLIENT REPLY SKIP", "");
+    world.check(&mut c, "GET big", "");
+    world.check(&mut c, "PING", "+PONG|");
+    world.check(&mut c, "GET big", "");
+    assert_ne!(world.sim.state(c.peer), PlainState::Open);
+    assert_eq!(world.service.large_replies(), 1);
+}

@@ -12,9 +12,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidewire::{Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use tidewire::{Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service, Throttle};
 
 use super::resp_service::RespService;
+use super::shared::MINUTE;
 use super::stats::Count;
 use crate::binary::{self, Request, Step};
 use crate::commands::{self, Spec};
@@ -88,6 +89,8 @@ pub struct BinaryService {
     store: Arc<Store>,
     guard: Option<RespService>,
     totals: Arc<Mutex<Totals>>,
+    /// Of log lines about clients whose connections it closes.
+    closings: Arc<Throttle>,
     get: &'static Spec,
     set: &'static Spec,
 }
@@ -112,6 +115,7 @@ impl BinaryService {
             store,
             guard,
             totals: Arc::default(),
+            closings: Arc::new(Throttle::new(MINUTE)),
             get: command(b"get"),
             set: command(b"set"),
         }
@@ -159,6 +163,7 @@ impl Service for BinaryService {
             store: self.store.clone(),
             guard: self.guard.clone(),
             counts,
+            closings: self.closings.clone(),
             replies: Vec::new(),
             scratch: small_reply(),
             get: self.get,
@@ -194,6 +199,7 @@ pub struct BinaryLocal {
     store: Arc<Store>,
     guard: Option<RespService>,
     counts: Arc<Counts>,
+    closings: Arc<Throttle>,
     /// Where replies are put together; empty between calls.
     replies: Vec<u8>,
     /// What the command of one request answered.
@@ -262,7 +268,11 @@ fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryCon
             End::Needs(_) if input.is_empty() => return Next::More,
             End::Needs(n) => return Next::AtLeast(n),
             End::Close(why) => {
-                tracing::warn!(peer = %cx.link.peer().endpoint, "{why}: closing the connection");
+                // A client can have this said as often as it can connect.
+                if let Some(held_back) = cx.local.closings.pass(cx.link.now()) {
+                    let peer = &cx.link.peer().endpoint;
+                    tracing::warn!(%peer, held_back, "{why}: closing the connection");
+                }
                 cx.link.finish_because(why);
                 return Next::More;
             }

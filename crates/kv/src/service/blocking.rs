@@ -113,6 +113,7 @@ impl RespConn {
         }
         self.card().wait.store(0, Relaxed);
         cx.link.clear_timer();
+        self.silence(reply, 0);
         flush(reply, &mut cx.link, &cx.local.stats);
         cx.link.resume();
     }

@@ -109,7 +109,6 @@ impl Protocol for RespConn {
         let mut commands = std::mem::take(&mut cx.local.scratch.commands);
         let mut args = cx.local.scratch.take_args();
         reply.proto = self.session.proto;
-        reply.set_limit(cx.local.shared.config.client_output.load(Relaxed));
         let next = self.serve(input, &mut args, &mut commands, &mut reply, cx);
         cx.local.scratch.keep(args, commands);
         cx.local.stats.bytes_in.add((before - input.len()) as u64);
@@ -272,13 +271,12 @@ impl RespConn {
                         args_end: words.len(),
                         input_end: len,
                     };
-                    match self.run_batch(&words, &[line], reply, cx).0 {
+                    let (served, used) = self.run_batch(&words, &[line], reply, cx);
+                    match served {
                         Served::All => input.consume(len),
                         Served::Early(next) => {
-                            // It counts as run if it waits for its reply.
-                            if self.wait.is_some() {
-                                input.consume(len);
-                            }
+                            // Nothing, unless it has run.
+                            input.consume(used);
                             flush(reply, &mut cx.link, &cx.local.stats);
                             return next;
                         }
@@ -350,6 +348,7 @@ impl RespConn {
         let mut batch = Batch::new(&shared, self.session.db, now_ms, cx.link.random());
         batch.set_no_touch(self.session.no_touch);
         let (mut used, mut from) = (0, 0);
+        let limit = shared.config.client_output.load(Relaxed);
         for (i, command) in commands.iter().enumerate() {
             // The last one alone would only be looked up twice.
             if i.is_multiple_of(AHEAD) && i + 1 < commands.len() && self.session.is_plain() {
@@ -368,6 +367,8 @@ impl RespConn {
                     return (Served::Early(Next::AfterDrain), used);
                 }
             }
+            // That of this command alone: what was answered before it is paced.
+            reply.set_limit(reply.len().saturating_add(limit));
             match self.run(&mut batch, command.entry, these, reply, cx) {
                 _ if reply.is_over() => return (Served::TooMuch, used),
                 Outcome::Done => {}
@@ -453,10 +454,12 @@ impl RespConn {
         let bytes = frame.bytes(self.session.proto);
         if cx.link.queued_len().saturating_add(bytes.len()) > most {
             cx.local.stats.slow_subscribers.add(1);
-            tracing::warn!(
-                peer = %cx.link.peer().endpoint, limit = most,
-                "a subscriber does not take its messages: cutting the connection",
-            );
+            if cx.local.may_warn(cx.link.now()) {
+                tracing::warn!(
+                    peer = %cx.link.peer().endpoint, limit = most,
+                    "a subscriber does not take its messages: cutting the connection",
+                );
+            }
             return cx.link.abort_because("subscriber output limit");
         }
         cx.local.stats.bytes_out.add(bytes.len() as u64);

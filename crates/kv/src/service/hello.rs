@@ -141,7 +141,8 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Flow {
 pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     super::pubsub_commands::leave_all(call);
     super::multi::forget(call);
-    *call.session = Session::new(!call.shared.config.needs_password());
+    let trusted = call.shared.config.trusts(call.cx.link.peer());
+    *call.session = Session::new(trusted);
     set_proto(call, Proto::Resp2);
     call.card.db.store(0, Relaxed);
     call.card.no_evict.store(false, Relaxed);

@@ -56,10 +56,12 @@ impl RespConn {
             return outcome;
         }
         let outcome = self.run_now(entry, batch, args, reply, cx);
-        if self.session.replies != Replies::On && outcome != Outcome::Later {
+        // What waits is answered later, see `end_wait`.
+        if self.session.replies != Replies::On && outcome == Outcome::Done {
             // Confirmations of subscriptions are messages, and those are always heard.
-            let kept = if entry.confirms() { reply.len() } else { start };
-            self.silence(reply, kept);
+            if self.session.is_unheard() && !entry.confirms() {
+                reply.take_back(start);
+            }
         }
         outcome
     }
@@ -145,6 +147,11 @@ impl RespConn {
             args: match entry.name {
                 // They bring passwords.
                 "auth" | "hello" => vec![args[0].to_vec(), b"(redacted)".to_vec()],
+                "config" if brings_password(args) => {
+                    let mut shown = shortened(&args[..2]);
+                    shown.push(b"(redacted)".to_vec());
+                    shown
+                }
                 _ => shortened(args),
             },
             addr: cx.link.peer().endpoint.to_string(),
@@ -194,6 +201,8 @@ impl RespConn {
             What::Session(spec) => spec.when,
             What::Data(_) => When::Usual,
         };
+        // The password may have been taken away since this client came.
+        self.session.authenticated |= batch.shared.config.trusts(cx.link.peer());
         if !self.session.authenticated && !matches!(when, When::First | When::Always) {
             let error = Error::new("NOAUTH Authentication required.");
             return Some(self.reject(Some(entry), &error, reply, cx));
@@ -290,18 +299,9 @@ impl RespConn {
     }
 
     /// Takes back a reply that the client does not want to hear.
-    fn silence(&mut self, reply: &mut Reply, start: usize) {
-        match self.session.replies {
-            Replies::On => {}
-            Replies::Off => reply.truncate(start),
-            Replies::SkipNext => {
-                reply.truncate(start);
-                self.session.replies = Replies::Skip;
-            }
-            Replies::Skip => {
-                reply.truncate(start);
-                self.session.replies = Replies::On;
-            }
+    pub(crate) fn silence(&mut self, reply: &mut Reply, start: usize) {
+        if self.session.is_unheard() {
+            reply.take_back(start);
         }
     }
 }
@@ -310,6 +310,12 @@ impl RespConn {
 /// may use with a body of their own, or the header that every request has.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// Whether CONFIG sets a password, perhaps among others.
+fn brings_password(args: &[&[u8]]) -> bool {
+    let is_password = |arg: &&[u8]| arg.eq_ignore_ascii_case(b"requirepass");
+    args[1].eq_ignore_ascii_case(b"set") && args[2..].iter().any(is_password)
 }
 
 /// Counts an error reply by its first word.

@@ -55,6 +55,18 @@ impl Session {
         self.subscriptions.is_some()
     }
 
+    /// Whether the reply to the command that has just run is not to be heard; asked once for each.
+    pub(crate) fn is_unheard(&mut self) -> bool {
+        let next = match self.replies {
+            Replies::On => return false,
+            Replies::Off => Replies::Off,
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+        };
+        self.replies = next;
+        true
+    }
+
     /// Whether commands are queued rather than run.
     pub(crate) fn is_queuing(&self) -> bool {
         self.transaction.as_ref().is_some_and(|t| t.is_open())

@@ -134,6 +134,11 @@ impl Config {
         self.protected.load(Relaxed) && !self.needs_password() && !peer.is_local()
     }
 
+    /// Whether this peer need not say a password: there is none, and nobody is turned away for that.
+    pub(crate) fn trusts(&self, peer: &Peer) -> bool {
+        !self.needs_password() && !self.denies(peer)
+    }
+
     pub(crate) fn password(&self) -> Option<String> {
         let password = self.password.read();
         password.unwrap_or_else(PoisonError::into_inner).clone()

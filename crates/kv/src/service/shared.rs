@@ -20,7 +20,7 @@ use tidewire::Throttle;
 pub(crate) type Here = Rc<Arc<Shared>>;
 
 /// Between two lines about the same kind of unwelcome client.
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// The service's shared state.
 pub(crate) struct Shared {

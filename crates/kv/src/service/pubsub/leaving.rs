@@ -17,8 +17,11 @@ const TURN: usize = 1000;
 /// Subscriptions that are still to be ended, of connections that have gone.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
-    names: VecDeque<(ConnId, Kind, btree_set::IntoIter<Box<[u8]>>)>,
+    names: VecDeque<(ConnId, Kind, Names)>,
 }
+
+/// Names of one kind, those left.
+type Names = btree_set::IntoIter<Box<[u8]>>;
 
 impl Leaving {
     /// Takes the subscriptions of a connection that has gone.
