@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::closed::{Closed, Refusal};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// One counter with one writer.
 #[derive(Debug, Default)]

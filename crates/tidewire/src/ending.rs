@@ -4,12 +4,21 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::sync::lock;
+use crate::sync::{Condvar, Mutex, lock};
 
 /// A loop that ended though nobody had stopped it. The connections that it carried are cut.
+///
+/// ```
+/// use tidewire::LoopFailed;
+///
+/// /// What a server says before it exits; whoever supervises it starts another.
+/// fn last_words(failed: &LoopFailed) -> String {
+///     format!("{} failed: {}", failed.name(), failed.reason())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the loop {name} has ended: {reason}")]
 pub struct LoopFailed {
@@ -33,6 +42,19 @@ impl LoopFailed {
 
 /// Waits for the end of loops, apart from their [`Running`](crate::Running), on any thread. Cheap to
 /// clone.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+/// let waiter = running.waiter();
+/// assert!(waiter.wait_for(Duration::ZERO).is_none(), "it runs");
+/// let watching = std::thread::spawn(move || waiter.wait());
+/// running.stop(Duration::from_secs(1));
+/// assert!(watching.join().unwrap().is_ok(), "it was stopped, and has not failed");
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Waiter(Arc<Board>);
 
@@ -128,6 +150,9 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("without a message")
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(test)]
 mod tests {

@@ -12,12 +12,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use crate::dial::{Dial, NotDialled};
 use crate::state::ConnId;
-use crate::sync::lock;
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::sync::{Mutex, lock};
 use crate::waker::{Command, Waker};
 
 /// Best-effort posts that may wait for one service on one loop.
@@ -92,7 +91,7 @@ impl<M> Mail<M> {
             closes: BTreeMap::new(),
             signalled,
         };
-        if self.filled.swap(false, SeqCst) {
+        if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
             let mut q = lock(&self.queue);
             batch.posts = std::mem::take(&mut q.posts);
             batch.closes = std::mem::take(&mut q.closes);
@@ -364,6 +363,9 @@ impl<M> LoopHandle<M> {
         sent.map_err(NotDialled::from_unsent)
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(test)]
 mod tests {

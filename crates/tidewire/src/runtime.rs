@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::protocol::Service;
 use crate::socket_file::SocketFile;
 use crate::stop::StopClock;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::waker::{Command, INBOX, Stop, Unsent, Waker};
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
@@ -754,6 +754,9 @@ impl Stopper {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(test)]
 mod tests;

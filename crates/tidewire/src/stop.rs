@@ -1,8 +1,8 @@
 //! When a graceful stop gives up, and what it leaves to a successor; shared by all loops.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::time::{Clock, Instant};
 
 /// How a stop is to go. Its deadline is only ever moved closer.

@@ -2,21 +2,25 @@
 //!
 //! `pending` says that there is something to look at, `sleeping` that the loop may be blocked. A
 //! loop sets `sleeping` before it looks at `pending` a last time; a waker sets `pending` before it
-//! looks at `sleeping`. Both are sequentially consistent, so one of the two sees the other and no
-//! wake-up is lost.
+//! looks at `sleeping`. Both change `pending` in one step, though the loop changes nothing of it, so
+//! one of the two comes second there and sees all that the first had done before: either the loop
+//! sees that something is pending, or the waker that the loop sleeps. No wake-up is lost.
 //!
 //! A waker outlives its loop, because handles are kept. What a loop owns through it (the wake-up
 //! descriptor, the commands that wait) is given up by [`Waker::end`].
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::dial::Dial;
 use crate::endpoint::Endpoint;
-use crate::sync::lock;
+use crate::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64,
+    Ordering::{Release, SeqCst},
+};
+use crate::sync::{Mutex, lock};
 
 /// Commands that may wait for one loop, unless [`Builder::inbox`](crate::Builder::inbox) says
 /// otherwise.
@@ -133,9 +137,10 @@ impl Waker {
 
     /// Announces that the loop may block; false if there is something to look at first.
     pub(crate) fn may_sleep(&self) -> bool {
-        self.sleeping.store(true, SeqCst);
-        if self.pending.load(SeqCst) {
-            self.sleeping.store(false, SeqCst);
+        self.sleeping.store(true, Release);
+        // Not a load, which could come before the store of a waker that came first.
+        if self.pending.fetch_or(false, SeqCst) {
+            self.awake();
             return false;
         }
         true
@@ -143,7 +148,8 @@ impl Waker {
 
     /// The loop is awake again.
     pub(crate) fn awake(&self) {
-        self.sleeping.store(false, SeqCst);
+        // A waker that sees it late writes once more than it had to.
+        self.sleeping.store(false, Release);
     }
 
     /// Whether there was something to look at since the last call.
@@ -240,6 +246,9 @@ impl Waker {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+pub(crate) mod models;
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,13 @@
 //! What a loop leaves behind, in whatever way it ends: its counters are added to those of the loops
 //! before it, its descriptor is closed, and what waited for it is not forgotten.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::closed::{Closed, Refusal};
 use crate::counters::LoopCounters;
 use crate::engine::Registry;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::waker::{Command, Stop, Waker};
 
 /// Held by a loop's thread for as long as the loop lives.

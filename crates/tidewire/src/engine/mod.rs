@@ -20,8 +20,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::core::{Core, Plan};
@@ -29,6 +29,7 @@ use crate::counters::{Counters, LoopCounters};
 use crate::listen::TcpOptions;
 use crate::random::Rng;
 use crate::stop::StopClock;
+use crate::sync::Mutex;
 use crate::time::Clock;
 use crate::waker::Waker;
 

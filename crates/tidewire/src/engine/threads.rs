@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::engine::poll::Poll;
 use crate::engine::ready::Reactor;
 use crate::engine::{Life, LoopSetup};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::waker::{Command, Stop, Waker};
 
 /// Address space for a connection's stack; pages are used as they are touched.
