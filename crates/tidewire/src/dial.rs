@@ -128,6 +128,19 @@ impl Dial {
 }
 
 /// Why a dial was not even taken; it comes back.
+///
+/// ```
+/// use tidewire::{Dial, LoopHandle, NotDialled};
+///
+/// /// A dial that has to wait is kept; one that nobody will make is not.
+/// fn dial(by: &LoopHandle<()>, dial: Dial, later: &mut Vec<Dial>) {
+///     match by.dial(dial) {
+///         Ok(()) => {}
+///         Err(NotDialled::Full(dial)) => later.push(*dial),
+///         Err(e) => eprintln!("{e}"),
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotDialled {
