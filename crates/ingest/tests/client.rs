@@ -126,6 +126,23 @@ fn what_is_flushed_is_stored_once_in_order_and_read_back() {
     assert_eq!(position, 10_000);
 }
 
+/// They once lay there until something else was sent.
+#[test]
+fn what_stands_before_a_message_that_is_too_large_is_sent() {
+    let log = SteppedLog::new().auto();
+    let server = Server::start(&log, Settings::default());
+    let producer = server.producer(named("p")).unwrap();
+    let most = producer.granted().payload_max as usize;
+    let payloads_sent = [vec![1; 10], vec![2; most + 1]];
+    let refused = producer.send_each(&payloads_sent);
+    assert!(
+        matches!(refused, Err(Error::TooLarge { .. })),
+        "{refused:?}"
+    );
+    producer.flush_within(PATIENCE).unwrap();
+    assert_eq!(payloads(&log), [vec![1; 10]]);
+}
+
 #[test]
 fn a_small_buffer_and_window_hold_senders_back_and_lose_nothing() {
     let log = SteppedLog::new().auto();

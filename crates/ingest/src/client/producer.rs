@@ -204,9 +204,10 @@ impl Producer {
         len: usize,
     ) -> Result<MutexGuard<'a, State>, Error> {
         state.check()?;
+        // What was taken before is sent, whatever becomes of this one.
+        self.shared.rouse(&mut state);
         match why {
             NotTaken::Full => {
-                self.shared.rouse(&mut state);
                 while !state.session.has_room(len) {
                     state = self.shared.wait(state, None);
                     state.check()?;
