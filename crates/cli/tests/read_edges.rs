@@ -149,3 +149,39 @@ fn a_cursor_stands_where_the_output_was_taken() {
     assert_eq!(server.read(&["--raw", "--cursor", "c"]), "");
     server.stop();
 }
+
+/// It once waited for ever for somebody to take what could not be written.
+#[test]
+fn a_full_disk_ends_reading_and_the_cursor_stays() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_code(&server.send(&[], &lines(100)), 0);
+    let mut command = tidewire(&["read", "--to", &server.to, "--raw", "--cursor", "c"]);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command.stdout(full).output().unwrap();
+    assert_code(&output, 1);
+    assert!(
+        stderr(&output).contains("No space left"),
+        "{}",
+        stderr(&output)
+    );
+    let first = server.read(&["--raw", "--cursor", "c", "--count", "1"]);
+    assert_eq!(first, "line 1\n");
+    server.stop();
+}
+
+#[test]
+fn asking_what_a_repair_would_lose_changes_nothing() {
+    let place = Place::new();
+    let data = place.path("data");
+    let server = Server::start(&place);
+    assert_code(&server.send(&[], &lines(5)), 0);
+    server.stop();
+    // A copy of the segments alone, say from a backup: not even a lock is made there.
+    fs::remove_file(Path::new(&data).join("LOCK")).unwrap();
+    let before = names(&data);
+    let output = run(&["log", "repair", "--data", &data]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "nothing to repair\n");
+    assert_eq!(names(&data), before);
+}

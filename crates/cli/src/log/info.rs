@@ -49,9 +49,11 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         return Ok(None);
     };
     if problem.batch > info.durable_through {
+        // Beside a server it is what that is writing, as "in use" says.
         writeln!(
             out,
-            "torn tail   {problem}; never acknowledged as durable, cut off when the log is opened"
+            "torn tail   {problem}; nothing says that it was acknowledged as durable (it may have been, \
+             within a second before a crash), cut off when the log is opened"
         )?;
         return Ok(None);
     }

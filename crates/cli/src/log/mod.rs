@@ -91,6 +91,19 @@ impl Place {
             .map_err(|e| Failure::usage(format!("cannot look into the log: {e}; see --data")))
     }
 
+    /// The log, to be looked at while nobody writes it.
+    fn look_alone(&self) -> Result<ReadOnlyDisk, Failure> {
+        let disk = self.look()?;
+        if disk.is_written() {
+            let shown = self.data.display();
+            return Err(Failure::usage(format!(
+                "cannot tell what is lost of the log in {shown}: another process has it open; stop \
+                 the server before"
+            )));
+        }
+        Ok(disk)
+    }
+
     /// The log, for this process alone.
     fn open(&self) -> Result<RealDisk, Failure> {
         // Opening a directory without a log would make one.
@@ -98,9 +111,7 @@ impl Place {
         let shown = self.data.display();
         RealDisk::open(&self.data).map_err(|e| {
             let advice = match e.kind() {
-                io::ErrorKind::WouldBlock => {
-                    ": another process has it open; stop the server before"
-                }
+                io::ErrorKind::WouldBlock => "; stop the server before",
                 _ => "",
             };
             Failure::usage(format!("cannot open the log in {shown}: {e}{advice}"))

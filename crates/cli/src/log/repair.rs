@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use tidewire_log::disk::Disk;
 use tidewire_log::tools::{self, Loss};
 
-use super::{Place, Shown};
+use super::{Ended, Place, Shown};
 use crate::exit::Failure;
 
 /// What to repair.
@@ -18,18 +19,18 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
+    if !args.yes {
+        let disk = args.place.look_alone()?;
+        return Ok(lost(args, &disk, out)?.map(|_| {
+            Failure::wrong(
+                "nothing was changed; --yes keeps what is whole and marks what is missing",
+            )
+        }));
+    }
     let disk = args.place.open()?;
-    let loss = tools::loss(&disk).map_err(|e| args.place.failed(&e))?;
-    let Some(loss) = loss else {
-        writeln!(out, "nothing to repair")?;
+    let Some(loss) = lost(args, &disk, out)? else {
         return Ok(None);
     };
-    tell(&loss, out)?;
-    if !args.yes {
-        return Ok(Some(Failure::wrong(
-            "nothing was changed; --yes keeps what is whole and marks what is missing",
-        )));
-    }
     let repaired = tools::repair(&disk, &loss)
         .map_err(|e| Failure::usage(format!("cannot repair the log: {e}")))?;
     for file in &repaired.kept_in {
@@ -44,6 +45,16 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         "repaired    {batches} batches with {records} records are there, readers are told of the gaps"
     )?;
     Ok(None)
+}
+
+/// What is lost, which is told; `None`: nothing.
+fn lost(args: &Args, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Loss>, Ended> {
+    let loss = tools::loss(disk).map_err(|e| args.place.failed(&e))?;
+    match &loss {
+        Some(loss) => tell(loss, out)?,
+        None => writeln!(out, "nothing to repair")?,
+    }
+    Ok(loss)
 }
 
 fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {

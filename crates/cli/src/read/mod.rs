@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Goes on where this cursor, kept by the server, was left, and moves it behind what was written
-    /// and, of a pipe, taken out at its other end
+    /// and, of a pipe, taken out at its other end. `head` takes out more than it shows: say --count
     #[arg(
         long,
         default_value = "",

@@ -44,13 +44,17 @@ impl Write for Counted {
 }
 
 impl Counted {
-    /// Bytes that were taken, as far as can be known: a file has what was written to it.
+    /// Bytes that were taken, as far as can be known.
     fn taken(&self) -> u64 {
-        let unread = match self.is_pipe {
+        self.written.saturating_sub(self.unread())
+    }
+
+    /// Bytes that a pipe holds; a file has what was written to it.
+    fn unread(&self) -> u64 {
+        match self.is_pipe {
             true => rustix::io::ioctl_fionread(&self.file).unwrap_or(self.written),
             false => 0,
-        };
-        self.written.saturating_sub(unread)
+        }
     }
 
     /// Waits until more was taken, for a moment; whether anybody is still there to take it.
@@ -127,12 +131,10 @@ impl Output {
         }
     }
 
-    /// Waits until all that was written is taken, or nobody is there any more to take it.
+    /// Waits until all that could be written is taken, or nobody is there any more to take it.
     pub(super) fn drained(&mut self) {
-        self.look();
-        while !self.ends.is_empty() && self.out.get_ref().is_read() {
-            self.look();
-        }
+        let out = |output: &Output| output.out.get_ref().unread() > 0;
+        while out(self) && self.out.get_ref().is_read() {}
         self.look();
     }
 }
