@@ -4,11 +4,15 @@ mod common;
 #[path = "common/durable.rs"]
 mod with_log;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
 
 use common::{PATIENCE, Running, run, stderr, tidewire};
 use with_log::{Place, Server, assert_code, spawn};
@@ -50,6 +54,52 @@ fn messages_that_are_too_large_have_a_policy() {
         server.read(&["--raw", "--stream", "cut"]),
         "first\nfar too la\nthird\n"
     );
+    server.stop();
+}
+
+/// The beginning of a line once passed for all of it when the command was repeated.
+#[test]
+fn an_interrupted_file_leaves_no_half_of_a_line() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let fifo = place.path("log");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    let sending = ["send", "--to", &server.to, "--producer", "p", &fifo];
+    let sender = Running::start(&sending);
+    // Less than a pipe takes at once.
+    let mut file = fs::File::options().write(true).open(&fifo).unwrap();
+    file.write_all(b"one\ntw").unwrap();
+    let begin = Instant::now();
+    while server.read(&["--raw"]) != "one\n" {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    sender.signal(Signal::INT);
+    let output = sender.end();
+    assert_code(&output, 2);
+    assert!(stderr(&output).contains("interrupted"));
+    drop(file);
+    fs::remove_file(&fifo).unwrap();
+    place.file("log", "one\ntwo\nthree\n");
+    assert_code(&run(&sending), 0);
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\nthree\n");
+    server.stop();
+}
+
+#[test]
+fn behind_the_last_id_everything_is_there_already() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let last = u64::MAX.to_string();
+    let output = server.send(&["--producer", "p", "--first-id", &last], "one\n");
+    assert_code(&output, 0);
+    let file = place.file("log", "one\ntwo\n");
+    let output = server.send(&["--producer", "p", &file], "");
+    assert_code(&output, 0);
+    assert!(stderr(&output).contains("2 skipped"), "{}", stderr(&output));
+    // And nobody waits for what cannot be sent.
+    let output = server.send(&["--first-id", &last], "three\nfour\n");
+    assert_code(&output, 2);
+    assert_eq!(server.read(&["--raw"]), "one\nthree\n");
     server.stop();
 }
 

@@ -24,11 +24,13 @@ const NOTES: &str = "\
 Messages get ids 1, 2, 3, ... With a producer's name, what was sent and not acknowledged when a \
 connection broke is sent again and stored once; without, it may be stored twice. With a name and \
 files, ids are the places of messages in these files: what the server already has is skipped, so \
-the same command may be repeated until it succeeds. Standard input goes on after the last id, so a \
+the same command may be repeated until it succeeds, also when the last file has grown by whole \
+lines (a last line without a line feed is sent as it is, and counts as whole). Standard input goes on after the last id, so a \
 named producer that is run again must be fed what follows there: the same lines once more would be \
 stored once more (`tail -f` prints the last ten again).
 Exit status: 0 when everything was acknowledged at the level asked for, 1 when nothing could be sent, \
-2 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed.";
+2 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed, \
+of a file its whole lines.";
 
 /// What to send where.
 #[derive(Debug, clap::Args)]
@@ -229,8 +231,9 @@ fn skipped(args: &Args, sources: &[Source], producer: &Producer) -> u64 {
     if args.producer.is_empty() || !files || args.append {
         return 0;
     }
-    let mark = producer.status().settled;
-    mark.map_or(0, |mark| (mark + 1).saturating_sub(args.first_id))
+    let had = |mark: u64| mark.checked_sub(args.first_id);
+    let had = producer.status().settled.and_then(had);
+    had.map_or(0, |before_the_last| before_the_last.saturating_add(1))
 }
 
 /// What to do about an error.
@@ -292,11 +295,13 @@ impl Sending<'_> {
             match self.wait(source) {
                 Ok(true) => {}
                 Ok(false) => {
-                    let rest = matches!(source, Source::File(..));
-                    return match self.last() {
-                        Err(why) if !rest => bad(why),
-                        _ => Ended::Interrupted { rest },
-                    };
+                    // Of a file the rest of a line can still be read, the next time; its beginning must
+                    // not pass for all of it until then.
+                    if matches!(source, Source::File(..)) {
+                        return Ended::Interrupted { rest: true };
+                    }
+                    let ended = Ended::Interrupted { rest: false };
+                    return self.last().map_or_else(bad, |()| ended);
                 }
                 Err(e) => return bad(format!("cannot wait for it: {e}")),
             }
