@@ -5,6 +5,7 @@ mod failures;
 mod golden;
 mod recovery;
 mod tools;
+mod version_1;
 mod view;
 
 use std::time::Duration;
