@@ -1,5 +1,6 @@
 //! Lengths of time as people write them: `3s`, `500ms`, `2m`, or a number of seconds.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,6 +14,23 @@ impl Span {
     /// The time, or none for zero: how "never" is written.
     pub(crate) fn limit(self) -> Option<Duration> {
         (!self.0.is_zero()).then_some(self.0)
+    }
+}
+
+/// As it is read: in the largest unit that leaves nothing over.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [
+            (86_400_000_000, "d"),
+            (3_600_000_000, "h"),
+            (60_000_000, "m"),
+            (1_000_000, "s"),
+            (1_000, "ms"),
+        ];
+        let micros = self.0.as_micros();
+        let fits = |&(unit, _): &(u128, _)| micros > 0 && micros.is_multiple_of(unit);
+        let (unit, name) = units.into_iter().find(fits).unwrap_or((1, "us"));
+        write!(f, "{}{name}", micros / unit)
     }
 }
 

@@ -58,3 +58,27 @@ fn a_server_that_is_to_go_on_refuses_and_serves_what_is_stored() {
     server.running.signal(Signal::TERM);
     assert_code(&server.running.end(), 2);
 }
+
+#[test]
+fn why_no_room_can_be_reserved_is_told() {
+    let place = Place::new();
+    let server = Server::that_may_fail(&place, &[]);
+    // Not a full disk: fallocate says EFBIG.
+    server.limit_files(1 << 20);
+    let input = format!("{}\n", "x".repeat(1 << 17)).repeat(16);
+    let sent = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| server.send(&["--retry", "60s"], &input));
+        // For longer than it takes to notice.
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        server.limit_files(1 << 40);
+        sending.join().expect("it ends")
+    });
+    assert_code(&sent, 0);
+    assert_eq!(server.read(&["--raw"]), input);
+    let said = stderr(&server.stop());
+    assert!(
+        said.contains("takes nothing for now") && said.contains("File too large"),
+        "{said}"
+    );
+    assert!(!said.contains("full"), "{said}");
+}

@@ -105,9 +105,8 @@ pub struct Progress {
     /// All batches up to this one are committed, in the sense of the [`Policy`], and visible to
     /// readers.
     pub committed: Ticket,
-    /// Why nothing is taken for now, if that is so: no room can be reserved, because the disk is
-    /// full ([`Refused::DiskFull`]) or for the reason that is told ([`Refused::Busy`]). The log tries
-    /// again and goes on when it can.
+    /// Why nothing is taken for now ([`Refused::Busy`]), if no room can be reserved though the disk
+    /// is not full ([`Refused::DiskFull`]). The log tries again and goes on when it can.
     pub blocked: Option<Failure>,
     /// Why the log has stopped for good. Batches above `committed` will never be committed.
     pub failure: Option<Failure>,

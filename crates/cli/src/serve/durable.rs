@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use tidewire_ingest::Level;
 use tidewire_ingest::native::{self, Quota, Token};
-use tidewire_log::{Policy, Settings, Verify};
+use tidewire_log::{PRODUCER_IDLE, Policy, Settings, Verify};
 
 use crate::exit::Failure;
 use crate::secret::Secret;
@@ -54,9 +54,11 @@ pub(crate) struct LogOptions {
     #[arg(long = "retain-age", value_name = "TIME")]
     pub(crate) retention_age: Option<Span>,
 
-    /// How long a producer may be idle, counting only time in which the log is open, before it is
-    /// forgotten and what it sends again is stored again [default: 30d]
-    #[arg(long = "remember-producers", value_name = "TIME")]
+    /// How long an idle producer is remembered.
+    #[arg(long = "remember-producers", value_name = "TIME",
+          help = counted("How long a producer may be idle, counting only time in which the log is open, \
+                          before it is forgotten and what it sends again is stored again",
+                         Span(PRODUCER_IDLE)))]
     #[serde(rename = "remember-producers")]
     pub(crate) remember: Option<Span>,
 
@@ -496,8 +498,9 @@ mod tests {
             let refused = format!("{refused:?}");
             assert!(refused.contains(says), "{refused}");
         }
-        let days = LogOptions::default().settings().unwrap().producer_idle;
-        assert_eq!(days, Duration::from_secs(30 * 24 * 3600));
+        let idle = LogOptions::default().settings().unwrap().producer_idle;
+        assert_eq!(idle, PRODUCER_IDLE);
+        assert_eq!(Span(idle).to_string(), "30d");
     }
 
     #[test]

@@ -39,6 +39,11 @@ impl OpenLog {
         PolicyName(self.log.policy())
     }
 
+    /// Why it takes nothing for now, though its disk is not full.
+    pub(crate) fn blocked(&self) -> Option<String> {
+        self.log.progress().blocked.map(|why| why.to_string())
+    }
+
     /// Whether it has stopped for good; logs that once.
     pub(crate) fn has_failed(&mut self) -> bool {
         let Some(failure) = self.log.progress().failure else {

@@ -5,6 +5,7 @@
 //! run until a signal asks for the end ([`crate::signals`]).
 
 mod args;
+mod blocked;
 mod durable;
 mod endpoint;
 mod full_disk;
@@ -25,6 +26,7 @@ pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
 
+use self::blocked::Blocked;
 use self::durable::OnLogFailure;
 use self::endpoint::Endpoint;
 use self::full_disk::FullDisk;
@@ -109,6 +111,7 @@ fn wait(
 ) {
     let mut shown = Instant::now();
     let mut full = FullDisk::default();
+    let mut blocked = Blocked::default();
     loop {
         let next = settings
             .stats_interval
@@ -126,6 +129,9 @@ fn wait(
             return;
         }
         full.look(services.refused_by_full_disk());
+        if let Some(log) = &log {
+            blocked.look(log.blocked().as_deref());
+        }
         if settings
             .stats_interval
             .is_some_and(|every| shown.elapsed() >= every)

@@ -86,8 +86,13 @@ impl Server {
 
     /// From now on, whatever it writes to files fails.
     pub(crate) fn forbid_writing(&self) {
+        self.limit_files(0);
+    }
+
+    /// From now on, no file of it may be longer.
+    pub(crate) fn limit_files(&self, bytes: u64) {
         let limit = Rlimit {
-            current: Some(0),
+            current: Some(bytes),
             maximum: None,
         };
         prlimit(Some(self.running.pid()), Resource::Fsize, limit).unwrap();

@@ -271,20 +271,16 @@ impl<D: Disk> Writer<D> {
                 Err(_) => Gate::Blocked,
             },
         };
-        let opened = gate == Gate::Open && gather.gate != Gate::Open;
+        let has_changed = gate != gather.gate;
         gather.gate = gate;
         drop(gather);
-        let blocked = secured.err().map(|error| {
+        let blocked = secured.err().filter(|error| !is_full(error));
+        let blocked = blocked.map(|error| {
             let text = format!("no room can be reserved for the log: {error}");
             Failure(text.into())
         });
-        let is_news = {
-            let mut progress = self.shared.progress();
-            let is_news = blocked.is_some() && progress.blocked != blocked;
-            progress.blocked = blocked;
-            is_news
-        };
-        if opened || grown || is_news {
+        self.shared.progress().blocked = blocked;
+        if has_changed || grown {
             self.shared.watchers.wake();
         }
     }
