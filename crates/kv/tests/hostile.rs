@@ -340,3 +340,41 @@ fn a_transaction_holds_no_more_than_its_limit() {
         assert!(c.ask("CLIENT LIST").text().contains("multi-mem=0 "));
     });
 }
+
+#[test]
+fn a_small_output_limit_spares_who_reads_slowly() {
+    let settings = Settings {
+        client_output: 256 << 10,
+        ..Settings::default()
+    };
+    on_each(&settings, |server| {
+        let mut client = server.client();
+        client.ask(&format!("SET k {}", "x".repeat(10_000)));
+        // More than the kernel takes, before the first is read.
+        client.send(&vec!["GET k"; 2000]);
+        until("pacing", || server.service.commands() > 100);
+        for _ in 0..2000 {
+            assert_eq!(client.reply().text().len(), 10_000, "{}", server.name);
+        }
+    });
+}
+
+#[test]
+fn what_a_client_waited_for_is_not_built_beyond_the_limit_either() {
+    let settings = Settings {
+        client_output: 1 << 20,
+        ..Settings::default()
+    };
+    on_each(&settings, |server| {
+        let (mut client, mut other) = (server.client(), server.client());
+        client.send(&["BLMPOP 0 1 list LEFT COUNT 5000"]);
+        until("the wait", || other.info("blocked_clients") == 1);
+        let push = format!(
+            "RPUSH list{}",
+            format!(" {}", "y".repeat(1000)).repeat(2000)
+        );
+        assert_eq!(other.ask(&push), Value::Int(2000));
+        assert_eq!(last_words(&mut client), "", "{}", server.name);
+        until("the count", || server.service.large_replies() == 1);
+    });
+}

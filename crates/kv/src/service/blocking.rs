@@ -72,7 +72,8 @@ impl RespConn {
         let timeout = blocked.timeout;
         let to = Box::new(Place(Mutex::new(Some(permit))));
         let waiter = Waiter::new(blocked, spec, self.session.db, args, self.session.proto, to);
-        let waiter = batch.wait(waiter);
+        let limit = batch.shared.config.client_output.load(Relaxed);
+        let waiter = batch.wait(waiter.limited(limit));
         if let Some(timeout) = timeout {
             cx.link.set_timer_after(timeout);
         }

@@ -25,7 +25,7 @@ use crate::store::AHEAD;
 /// Commands that are parsed before the first of them runs.
 const BATCH: usize = 256;
 /// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
-const FLUSH: usize = 48 << 10;
+pub(super) const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
@@ -127,6 +127,7 @@ impl Protocol for RespConn {
 
     fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
         match message {
+            Message::Served(bytes) if bytes.is_empty() => self.too_much(cx),
             Message::Served(bytes) => {
                 let mut reply = Reply::new(self.session.proto);
                 reply.raw(&bytes);
@@ -401,11 +402,16 @@ impl RespConn {
         }
     }
 
-    /// Ends the connection at once: what it asked for is more than it may have queued.
-    #[cold]
     fn cut(&mut self, input: &mut Input<'_>, reply: &mut Reply, cx: &mut Cx<'_, Self>) -> Next {
         reply.clear();
         input.consume(input.len());
+        self.too_much(cx);
+        Next::More
+    }
+
+    /// Ends the connection at once: what it asked for is more than it may have queued.
+    #[cold]
+    fn too_much(&mut self, cx: &mut Cx<'_, Self>) {
         let stats = &cx.local.stats;
         stats.large_replies.add(1);
         let command = self.card().command.load(Relaxed);
@@ -419,7 +425,6 @@ impl RespConn {
             );
         }
         cx.link.abort_because("client output limit");
-        Next::More
     }
 
     /// Sends what there is and ends the connection.

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tidewire::{Limits, Peer};
 
+use super::conn::FLUSH;
 use super::tuning::Kept;
 use crate::resp::Bounds;
 
@@ -60,12 +61,16 @@ impl Settings {
     #[must_use]
     pub fn limits(&self) -> Limits {
         let idle = [self.stall, self.idle].into_iter().flatten().min();
+        let own = Limits::default();
+        // What is queued when the largest reply comes: as much as pacing lets through, and what was
+        // answered with it.
+        let paced = own.output_high + 2 * FLUSH;
         Limits {
             // Input behind the largest command may have come with it.
             carried: self.query_buffer.saturating_add(tidewire::CHUNK),
-            output_hard: self.client_output,
+            output_hard: self.client_output.saturating_add(paced),
             idle,
-            ..Limits::default()
+            ..own
         }
     }
 }

@@ -335,6 +335,7 @@ impl<'s> Runner<'s> {
             }
         }
         let mut reply = Reply::new(waiter.proto);
+        reply.set_limit(waiter.reply_max);
         if self
             .call(waiter.spec, waiter.db, &args, &mut reply, Some(key))
             .is_some()
@@ -345,6 +346,9 @@ impl<'s> Runner<'s> {
         for key in &waiter.blocked.keys {
             let shard = self.guards.shard(store.shard_of(store.hash(key)));
             shard.forget_waiter(waiter, key);
+        }
+        if reply.is_over() {
+            reply.clear();
         }
         waiter.to.deliver(reply.take());
         true

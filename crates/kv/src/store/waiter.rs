@@ -50,7 +50,7 @@ impl Nothing {
 
 /// Where the reply of a command that waited goes: posts it to the connection.
 pub trait Deliver: Send + Sync {
-    /// Takes the reply. Called under the locks of the keys: be quick, and do not call the store.
+    /// Takes the reply; an empty one was larger than the waiter's limit. Called under the locks of the keys: be quick, and do not call the store.
     fn deliver(&self, reply: Vec<u8>);
 }
 
@@ -61,6 +61,7 @@ pub struct Waiter {
     pub(crate) db: u16,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) proto: Proto,
+    pub(crate) reply_max: usize,
     pub(crate) to: Box<dyn Deliver>,
     /// Changes only under the lock of one of its keys.
     pub(crate) over: AtomicBool,
@@ -83,9 +84,16 @@ impl Waiter {
             db,
             args: args.iter().map(|arg| arg.to_vec()).collect(),
             proto,
+            reply_max: usize::MAX,
             to,
             over: AtomicBool::new(false),
         }
+    }
+
+    /// With a limit of the reply; bytes. None by default.
+    #[must_use]
+    pub fn limited(self, reply_max: usize) -> Waiter {
+        Waiter { reply_max, ..self }
     }
 
     pub(crate) fn is_over(&self) -> bool {
