@@ -85,6 +85,20 @@ fn every_engine_announces_serves_and_stops() {
     }
 }
 
+/// A full disk under the file that stderr goes to once ended the server in a panic.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let mut command = common::tidewire(&["serve", "echo", "--listen", "echo=127.0.0.1:0"]);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    command
+        .stdout(std::process::Stdio::piped())
+        .stderr(full.unwrap());
+    let mut server = Running::from(command.spawn().unwrap());
+    drop(echoes(&server.line()));
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().status.code(), Some(0));
+}
+
 #[test]
 fn a_second_signal_ends_a_stop_that_would_take_for_ever() {
     let mut server = Running::start(&[

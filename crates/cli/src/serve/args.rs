@@ -28,7 +28,9 @@ SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
 #[command(args_override_self = true, after_help = PORTS)]
 pub(crate) struct Args {
     /// Reads settings from this TOML file: the same names as the flags without their dashes in
-    /// front, the services as `services = [...]`. Flags win.
+    /// front, the services as `services = [...]`; those of the durable log in a section `[log]`, of
+    /// ingest in `[ingest]`, of ack in `[ack]`, of the key-value store in `[kv]`, without `kv-`.
+    /// Flags win.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -275,6 +277,23 @@ mod tests {
         assert_eq!(options.engine, Some(EngineChoice::Epoll));
         assert_eq!(options.idle.unwrap().0.as_millis(), 2500);
         assert_eq!(options.cpus, [0, 1]);
+    }
+
+    #[test]
+    fn tables_know_the_names_of_the_flags() {
+        let text = "[log]\ndata = '/data'\nsync = 'os'\nlog-payload = '1KiB'\nretain-bytes = '1GiB'\n\
+                    retain-age = '7d'\nremember-producers = '1d'\non-log-failure = 'refuse'\n\
+                    [ingest]\ningest-level = 'received'\ningest-token-file = 'tokens'\n\
+                    [ack]\nack-level = 'durable'\nack-stream = 's'\n";
+        let options = Options::parse(text).unwrap();
+        assert_eq!(options.durable.dir.unwrap(), Path::new("/data"));
+        assert_eq!(options.durable.policy.unwrap().to_string(), "os");
+        assert_eq!(options.durable.payload_max.unwrap().0, 1 << 10);
+        assert_eq!(options.durable.retention_bytes.unwrap().0, 1 << 30);
+        assert!(options.durable.retention_age.is_some());
+        assert!(options.durable.on_failure.is_some());
+        assert!(options.ingest.level.is_some() && options.ingest.token_file.is_some());
+        assert!(options.ack.level.is_some() && options.ack.stream.is_some());
     }
 
     #[test]

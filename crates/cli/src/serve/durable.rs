@@ -26,12 +26,14 @@ pub(crate) struct LogOptions {
     /// Directory of the durable log, made if need be; used by ingest, and by ack with a level
     /// [default: tidewire-data]
     #[arg(long = "data", value_name = "DIR")]
+    #[serde(alias = "data")]
     pub(crate) dir: Option<PathBuf>,
 
     /// When messages count as durable: sync (each group is synced before it is acknowledged),
     /// interval:50ms (synced at least this often, acknowledged then), or os (never synced; durable is
     /// granted to nobody) [default: sync]
     #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
+    #[serde(alias = "sync")]
     pub(crate) policy: Option<PolicyName>,
 
     /// Size of the log's segments.
@@ -42,16 +44,19 @@ pub(crate) struct LogOptions {
     /// Largest payload that the log takes.
     #[arg(long = "log-payload", id = "log_payload_max", value_name = "SIZE",
           help = sized("Largest payload that the log takes", Settings::default().payload_max.into()))]
+    #[serde(alias = "log-payload")]
     pub(crate) payload_max: Option<Size>,
 
     /// The most that the log takes on the disk, reserved room included: the oldest segments are
     /// removed before. At least four times --segment, which is made smaller for it unless it is given
     /// [default: no limit]
     #[arg(long = "retain-bytes", value_name = "SIZE")]
+    #[serde(alias = "retain-bytes")]
     pub(crate) retention_bytes: Option<Size>,
 
     /// Removes segments whose newest record is older than this, such as 7d [default: no limit]
     #[arg(long = "retain-age", value_name = "TIME")]
+    #[serde(alias = "retain-age")]
     pub(crate) retention_age: Option<Span>,
 
     /// How long an idle producer is remembered.
@@ -71,6 +76,7 @@ pub(crate) struct LogOptions {
     /// status 2) or refuse (goes on without it: messages are refused, what is stored can be read,
     /// other services serve) [default: exit]
     #[arg(long = "on-log-failure", value_name = "WHAT")]
+    #[serde(alias = "on-log-failure")]
     pub(crate) on_failure: Option<OnLogFailure>,
 }
 
@@ -133,7 +139,7 @@ impl<'de> Deserialize<'de> for LogKey {
 pub(crate) struct IngestOptions {
     /// Level of ingest producers that do not say: received or durable [default: durable]
     #[arg(long = "ingest-level", id = "ingest_level", value_name = "LEVEL")]
-    #[serde(deserialize_with = "level")]
+    #[serde(alias = "ingest-level", deserialize_with = "level")]
     pub(crate) level: Option<Level>,
 
     /// Messages a second that one ingest connection may send [default: no limit]
@@ -177,6 +183,7 @@ pub(crate) struct IngestOptions {
     /// TIDEWIRE_INGEST_TOKEN does too. More of them, by hash and for some streams, in the configuration
     /// file [default: none, and only this host is served]
     #[arg(long = "ingest-token-file", value_name = "FILE")]
+    #[serde(alias = "ingest-token-file")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// The environment's.
@@ -207,11 +214,12 @@ pub(crate) struct AckOptions {
     /// What an acknowledgement of the ack service means: none (the message was read and dropped),
     /// received (it is in the queue of the log) or durable (it is synced) [default: none]
     #[arg(long = "ack-level", value_name = "LEVEL", id = "ack_level")]
-    #[serde(deserialize_with = "level")]
+    #[serde(alias = "ack-level", deserialize_with = "level")]
     pub(crate) level: Option<Level>,
 
     /// The stream that messages of the ack service go to [default: default]
     #[arg(long = "ack-stream", value_name = "NAME", id = "ack_stream")]
+    #[serde(alias = "ack-stream")]
     pub(crate) stream: Option<String>,
 }
 

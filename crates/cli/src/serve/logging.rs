@@ -17,6 +17,8 @@ pub(crate) fn start(format: LogFormat, filter: Option<&str>) -> Result<(), Failu
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // It would be said on stderr too, and panic where that is full or gone.
+        .log_internal_errors(false)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal());
     match format {
