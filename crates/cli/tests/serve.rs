@@ -93,10 +93,14 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     command
         .stdout(std::process::Stdio::piped())
         .stderr(full.unwrap());
-    let mut server = Running::from(command.spawn().unwrap());
-    drop(echoes(&server.line()));
-    server.signal(Signal::TERM);
-    assert_eq!(server.end().status.code(), Some(0));
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    drop(echoes(line.trim_end()));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
