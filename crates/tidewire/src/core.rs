@@ -35,10 +35,13 @@ use crate::wheel::Wheel;
 /// What an engine does for a connection when asked by the core.
 pub(crate) trait Transport {
     /// There is output: sends it, or starts to, until there is none or the kernel takes no more; reports by
-    /// [`Core::sent`] and by setting `send_blocked`, or by [`Core::failed`].
-    fn flush(&mut self, core: &mut Core, index: u32);
+    /// [`Env::sent`] and by setting `send_blocked`, or by [`Env::failed`].
+    ///
+    /// This and `set_reading` are called for nearly everything that is received, so they are given
+    /// the record instead of looking it up.
+    fn flush(&mut self, state: &mut State, env: &mut Env);
     /// Receives, or stops to. Called often with the same value.
-    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool);
+    fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
     /// Half-closes: the peer sees the end of our output.
     fn shut_write(&mut self, core: &mut Core, index: u32);
     /// Closes the socket, with a reset if asked, and calls [`Core::free`] as soon as nothing of
@@ -84,8 +87,6 @@ pub(crate) struct Core {
     pub(crate) states: Table<State>,
     pub(crate) env: Env,
     pub(crate) waker: Arc<Waker>,
-    /// Connections that have callbacks or flushing left for the next turn.
-    pub(crate) backlog: Vec<u32>,
     hosts: Vec<Box<dyn Host>>,
     /// Some of them look ahead.
     looks_ahead: bool,
@@ -125,6 +126,7 @@ impl Core {
                 blocks: Blocks::default(),
                 barriers: Barriers::default(),
                 dirty: Vec::new(),
+                backlog: Vec::new(),
                 counters,
                 self_signalled: false,
                 told: false,
@@ -132,7 +134,6 @@ impl Core {
                 timers_ns: u64::MAX,
             },
             waker,
-            backlog: Vec::new(),
             hosts: Vec::new(),
             looks_ahead: false,
             limits: Vec::new(),
@@ -405,14 +406,8 @@ impl Core {
     }
 
     /// The kernel took the first `n` queued bytes; how many are left that may be sent.
-    #[inline]
     pub(crate) fn sent(&mut self, index: u32, n: usize) -> usize {
-        self.env.counters.bytes_out.add(n as u64);
-        let state = &mut self.states[index as usize];
-        state.last_progress = self.env.now;
-        state.out.advance(n, &mut self.env.blocks);
-        self.env.touch(state);
-        state.out.sendable()
+        self.env.sent(&mut self.states[index as usize], n)
     }
 
     /// The peer has finished sending.
@@ -423,14 +418,12 @@ impl Core {
 
     /// The peer finished sending or vanished; there may be input of it still to be read.
     pub(crate) fn hung_up(&mut self, index: u32) {
-        self.states[index as usize].hung_up = true;
-        self.touch(index);
+        self.env.hung_up(&mut self.states[index as usize]);
     }
 
     /// The connection failed.
     pub(crate) fn failed(&mut self, index: u32, kind: io::ErrorKind) {
-        self.states[index as usize].kill_for_error(kind);
-        self.touch(index);
+        self.env.failed(&mut self.states[index as usize], kind);
     }
 
     // ---- Turns ----
@@ -504,21 +497,20 @@ impl Core {
 
     /// Counts what a connection holds; whether it is to be read from, if it wants that.
     #[inline]
-    fn count(&mut self, index: u32, wants: bool) -> bool {
-        let state = &mut self.states[index as usize];
+    fn count(meter: &mut Meter, env: &Env, state: &mut State, wants: bool) -> bool {
         let held = state.out.footprint() + state.carry.capacity();
         // More than 4 GiB of one connection is as much as that.
         let held = held.min(u32::MAX as usize);
         if held != state.counted as usize {
-            self.meter.change(state.counted as usize, held);
+            meter.change(state.counted as usize, held);
             state.counted = held as u32;
         }
-        if !self.meter.holds_back(held) {
+        if !meter.holds_back(held) {
             return wants;
         }
         if wants && !std::mem::replace(&mut state.awaits_memory, true) {
-            self.env.counters.memory_pauses.add(1);
-            self.meter.waiting.push(index);
+            env.counters.memory_pauses.add(1);
+            meter.waiting.push(state.id.index);
         }
         false
     }
@@ -573,33 +565,35 @@ impl Core {
         };
         // What is touched from here on is seen by this very loop, not by another visit.
         state.dirty = true;
-        if state.is_open() && !state.may_owe_callbacks() {
-            return self.settle_plainly(io, index);
-        }
-        self.settle_fully(io, index);
-    }
-
-    /// Settles a connection that owes no callback: nearly every one, nearly always.
-    #[inline]
-    fn settle_plainly(&mut self, io: &mut impl Transport, index: u32) {
-        let state = &mut self.states[index as usize];
-        if state.out.may_send() && !state.send_blocked {
-            io.flush(self, index);
-        }
-        let state = &mut self.states[index as usize];
-        if !state.is_open() || state.may_owe_callbacks() {
-            return self.settle_fully(io, index);
-        }
-        let on = !state.paused;
-        let on = self.count(index, on);
-        io.set_reading(self, index, on);
-        let state = &mut self.states[index as usize];
-        if !state.is_open() {
-            // Looking away has shown that it is broken.
+        if !Self::settle_plainly(state, &mut self.env, &mut self.meter, io) {
             return self.settle_fully(io, index);
         }
         state.dirty = false;
-        self.rearm(index);
+        Self::rearm_state(state, &mut self.wheel, &mut self.next_deadline_ns);
+    }
+
+    /// Settles a connection that owes no callback: nearly every one, nearly always. False if it is
+    /// not one, or not any more.
+    #[inline]
+    fn settle_plainly(
+        state: &mut State,
+        env: &mut Env,
+        meter: &mut Meter,
+        io: &mut impl Transport,
+    ) -> bool {
+        if !state.is_plain() {
+            return false;
+        }
+        if state.out.may_send() && !state.send_blocked {
+            io.flush(state, env);
+            if !state.is_plain() {
+                return false;
+            }
+        }
+        let on = Self::count(meter, env, state, !state.paused);
+        io.set_reading(state, env, on);
+        // Looking away may have shown that it is broken.
+        state.is_open()
     }
 
     fn settle_fully(&mut self, io: &mut impl Transport, index: u32) {
@@ -609,7 +603,7 @@ impl Core {
             let state = &mut self.states[index as usize];
             let sending = matches!(state.phase, Phase::Open | Phase::Finishing(_));
             if sending && state.out.may_send() && !state.send_blocked {
-                io.flush(self, index);
+                io.flush(state, &mut self.env);
             }
             let state = &self.states[index as usize];
             if !state.may_owe_callbacks() || !state.callback_due() {
@@ -617,7 +611,7 @@ impl Core {
             }
             rounds += 1;
             if rounds == ROUNDS {
-                self.backlog.push(index);
+                self.env.backlog.push(index);
                 break;
             }
         }
@@ -634,7 +628,7 @@ impl Core {
 
     /// Whether the loop has work that needs no event from outside.
     pub(crate) fn has_work(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.env.backlog.is_empty()
             || self.env.self_signalled
             || !self.env.dirty.is_empty()
             || self.env.has_errands()
@@ -642,7 +636,7 @@ impl Core {
 
     /// Brings connections that had too much work in an earlier turn back onto the list.
     pub(crate) fn take_backlog(&mut self) {
-        for index in std::mem::take(&mut self.backlog) {
+        for index in std::mem::take(&mut self.env.backlog) {
             if let Some(state) = self.states.get_mut(index as usize) {
                 self.env.touch(state);
             }
@@ -878,11 +872,11 @@ impl Core {
                 state.writing = Writing::Shut;
                 io.shut_write(self, index);
             }
-            let on = self.count(index, on);
-            return io.set_reading(self, index, on);
+            let state = &mut self.states[index as usize];
+            let on = Self::count(&mut self.meter, &self.env, state, on);
+            return io.set_reading(state, &mut self.env, on);
         }
-        self.count(index, false);
-        let state = &mut self.states[index as usize];
+        Self::count(&mut self.meter, &self.env, state, false);
         let linger = self.limits[state.service as usize].linger;
         if let Phase::Finishing(why) = state.phase {
             if state.out.is_empty() {
@@ -911,7 +905,7 @@ impl Core {
             }
             Phase::Open | Phase::Finishing(_) | Phase::Lingering(_) => {
                 let on = state.wants_input();
-                io.set_reading(self, index, on);
+                io.set_reading(state, &mut self.env, on);
             }
             Phase::Dialling | Phase::Buried(_) => {}
         }
@@ -958,11 +952,16 @@ impl Core {
     #[inline]
     fn rearm(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
+        Self::rearm_state(state, &mut self.wheel, &mut self.next_deadline_ns);
+    }
+
+    #[inline]
+    fn rearm_state(state: &mut State, wheel: &mut Wheel, next_deadline_ns: &mut u64) {
         let next = state.next_deadline_ns();
         if next < state.wheel_ns {
             state.wheel_ns = next;
-            self.wheel.arm(index, next);
-            self.next_deadline_ns = self.next_deadline_ns.min(next);
+            wheel.arm(state.id.index, next);
+            *next_deadline_ns = (*next_deadline_ns).min(next);
         }
     }
 }

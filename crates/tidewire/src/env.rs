@@ -1,6 +1,7 @@
 //! What the connections of one loop share: time, chance, buffers, counters, and the list of
 //! connections that a callback touched.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::buffer::Pool;
@@ -22,6 +23,8 @@ pub(crate) struct Env {
     pub(crate) barriers: Barriers,
     /// Indices of connections whose record changed since they were last settled.
     pub(crate) dirty: Vec<u32>,
+    /// Connections that have callbacks or flushing left for the next turn.
+    pub(crate) backlog: Vec<u32>,
     pub(crate) counters: Arc<LoopCounters>,
     /// `woken` was asked for by a callback of this loop.
     pub(crate) self_signalled: bool,
@@ -46,5 +49,28 @@ impl Env {
             state.dirty = true;
             self.dirty.push(state.id.index);
         }
+    }
+
+    /// The kernel took the first `n` bytes that this connection has queued; how many are left that
+    /// may be sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, state: &mut State, n: usize) -> usize {
+        self.counters.bytes_out.add(n as u64);
+        state.last_progress = self.now;
+        state.out.advance(n, &mut self.blocks);
+        self.touch(state);
+        state.out.sendable()
+    }
+
+    /// The connection failed.
+    pub(crate) fn failed(&mut self, state: &mut State, kind: io::ErrorKind) {
+        state.kill_for_error(kind);
+        self.touch(state);
+    }
+
+    /// Its peer finished sending or vanished; there may be input of it still to be read.
+    pub(crate) fn hung_up(&mut self, state: &mut State) {
+        state.hung_up = true;
+        self.touch(state);
     }
 }

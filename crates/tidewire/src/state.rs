@@ -339,6 +339,12 @@ impl State {
             | matches!(self.writing, Writing::Ending)
     }
 
+    /// Whether it is open and owes no callback.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_open() && !self.may_owe_callbacks()
+    }
+
     /// The earliest of the deadlines that matter in this phase; `u64::MAX` if there is none.
     #[inline]
     pub(crate) fn next_deadline_ns(&self) -> u64 {

@@ -29,8 +29,9 @@ use crate::endpoint::Endpoint;
 use crate::engine::accept::{self, Accepted, Why};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
+use crate::env::Env;
 use crate::output::Output;
-use crate::state::Writing;
+use crate::state::{State, Writing};
 use crate::table::Table;
 use crate::waker::{Command, Stop, Waker};
 
@@ -323,14 +324,14 @@ fn token(index: u32, generation: u32) -> u64 {
 }
 
 impl<P: Poller> Transport for Sockets<P> {
-    fn flush(&mut self, core: &mut Core, index: u32) {
+    fn flush(&mut self, state: &mut State, env: &mut Env) {
+        let index = state.id.index;
         let Some(sock) = self.socks.get(index as usize) else {
             return;
         };
         let mut left = FLUSH_TURN;
         loop {
-            let state = &mut core.states[index as usize];
-            core.env.counters.sends.add(1);
+            env.counters.sends.add(1);
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             let sent = match state.out.single() {
                 Some(bytes) => rustix::net::send(&sock.fd, bytes, flags),
@@ -339,7 +340,7 @@ impl<P: Poller> Transport for Sockets<P> {
             match sent {
                 Ok(n) => {
                     left = left.saturating_sub(n);
-                    if core.sent(index, n) == 0 {
+                    if env.sent(state, n) == 0 {
                         return;
                     }
                 }
@@ -348,17 +349,17 @@ impl<P: Poller> Transport for Sockets<P> {
                     state.send_blocked = true;
                     return;
                 }
-                Err(e) => return core.failed(index, io::Error::from(e).kind()),
+                Err(e) => return env.failed(state, io::Error::from(e).kind()),
             }
             if left == 0 {
                 // A peer that keeps up with a large reply must not keep the others waiting.
-                return core.backlog.push(index);
+                return env.backlog.push(index);
             }
         }
     }
 
-    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
-        let write = core.states[index as usize].send_blocked;
+    fn set_reading(&mut self, state: &mut State, _env: &mut Env, on: bool) {
+        let index = state.id.index;
         let Some(sock) = self.sock(index) else { return };
         if P::EDGE_TRIGGERED && sock.reading == on {
             return;
@@ -368,7 +369,7 @@ impl<P: Poller> Transport for Sockets<P> {
         if !P::EDGE_TRIGGERED {
             let token = token(index, sock.generation);
             let read = on && !sock.readable;
-            self.poller.interest(token, read, write);
+            self.poller.interest(token, read, state.send_blocked);
         }
         if due {
             self.enqueue(index);

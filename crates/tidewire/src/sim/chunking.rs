@@ -34,12 +34,13 @@ use std::time::Duration;
 use crate::closed::Closed;
 use crate::core::{Core, Plan, Transport};
 use crate::endpoint::Endpoint;
+use crate::env::Env;
 use crate::hosted::Offered;
 use crate::limits::{CHUNK, Limits};
 use crate::peer::{Origin, Peer};
 use crate::protocol::Service;
 use crate::random::Rng;
-use crate::state::Phase;
+use crate::state::{Phase, State};
 use crate::time::{Clock, Instant};
 use crate::waker::Waker;
 
@@ -242,9 +243,8 @@ struct Wire {
 }
 
 impl Transport for Wire {
-    fn flush(&mut self, core: &mut Core, index: u32) {
+    fn flush(&mut self, state: &mut State, env: &mut Env) {
         while self.credit > 0 {
-            let state = &core.states[index as usize];
             let mut slices = [IoSlice::new(&[]); 16];
             let n = state.out.slices(&mut slices);
             let mut sent = 0;
@@ -257,12 +257,12 @@ impl Transport for Wire {
             if sent == 0 {
                 return;
             }
-            core.sent(index, sent);
+            env.sent(state, sent);
         }
-        core.states[index as usize].send_blocked = true;
+        state.send_blocked = true;
     }
 
-    fn set_reading(&mut self, _core: &mut Core, _index: u32, on: bool) {
+    fn set_reading(&mut self, _state: &mut State, _env: &mut Env, on: bool) {
         self.reading = on;
     }
 

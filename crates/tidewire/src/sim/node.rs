@@ -9,9 +9,10 @@ use crate::buffer::Lease;
 use crate::core::{Core, LOOK_AHEAD_MAX, Transport};
 use crate::counters::{Counters, LoopCounters};
 use crate::endpoint::Endpoint;
+use crate::env::Env;
 use crate::peer::{Origin, Peer};
 use crate::sim::net::{End, Listener, Net, News, Notice, Owner, Read, Status, Written};
-use crate::state::Phase;
+use crate::state::{Phase, State};
 use crate::time::Instant;
 use crate::waker::{Command, Waker};
 
@@ -210,15 +211,15 @@ impl Io<'_> {
     }
 
     /// A connection that does not read is told that its peer has gone.
-    fn look_away(&mut self, core: &mut Core, index: u32) {
-        let Some(entry) = self.ends.entry(index) else {
+    fn look_away(&mut self, state: &mut State, env: &mut Env) {
+        let Some(entry) = self.ends.entry(state.id.index) else {
             return;
         };
         match self.net.status(entry.end) {
             Status::Fine => {}
-            Status::Ended if core.states[index as usize].hung_up => {}
-            Status::Ended => core.hung_up(index),
-            Status::Broken(kind) => core.failed(index, kind),
+            Status::Ended if state.hung_up => {}
+            Status::Ended => env.hung_up(state),
+            Status::Broken(kind) => env.failed(state, kind),
         }
     }
 
@@ -251,7 +252,7 @@ impl Io<'_> {
                 if entry.reading {
                     self.ends.enqueue(conn);
                 } else {
-                    self.look_away(core, conn);
+                    self.look_away(&mut core.states[conn as usize], &mut core.env);
                 }
             }
             News::Writable => {
@@ -296,18 +297,17 @@ impl Io<'_> {
 }
 
 impl Transport for Io<'_> {
-    fn flush(&mut self, core: &mut Core, index: u32) {
+    fn flush(&mut self, state: &mut State, env: &mut Env) {
+        let Some(entry) = self.ends.entry(state.id.index) else {
+            return;
+        };
         loop {
-            let state = &mut core.states[index as usize];
-            let Some(entry) = self.ends.entry(index) else {
-                return;
-            };
             let mut slices = [IoSlice::new(&[]); SLICES];
             let n = state.out.slices(&mut slices);
-            core.env.counters.sends.add(1);
+            env.counters.sends.add(1);
             match self.net.write(entry.end, &slices[..n]) {
                 Written::Took(n) => {
-                    if core.sent(index, n) == 0 {
+                    if env.sent(state, n) == 0 {
                         return;
                     }
                 }
@@ -315,12 +315,13 @@ impl Transport for Io<'_> {
                     state.send_blocked = true;
                     return;
                 }
-                Written::Broken(kind) => return core.failed(index, kind),
+                Written::Broken(kind) => return env.failed(state, kind),
             }
         }
     }
 
-    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
+    fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool) {
+        let index = state.id.index;
         let Some(entry) = self.ends.entry(index) else {
             return;
         };
@@ -328,7 +329,7 @@ impl Transport for Io<'_> {
         if on && entry.readable {
             self.ends.enqueue(index);
         } else if !on {
-            self.look_away(core, index);
+            self.look_away(state, env);
         }
     }
 

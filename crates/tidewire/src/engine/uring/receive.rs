@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::engine::uring::ring::{Completion, Once};
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
-use crate::state::Writing;
+use crate::state::{State, Writing};
 
 /// Full pieces in a row that make a stream.
 const FULL_RUN: u8 = 2;
@@ -129,7 +129,8 @@ impl Receiver {
 impl Sockets<'_> {
     /// Has the socket receive, or stop to. The usual case, that nothing changes, comes first.
     #[inline]
-    pub(super) fn read(&mut self, core: &mut Core, index: u32, on: bool) {
+    pub(super) fn read(&mut self, state: &State, on: bool) {
+        let index = state.id.index;
         let Some(sock) = self.sock(index) else { return };
         let receiver = &mut sock.receiver;
         receiver.wanted = on;
@@ -139,11 +140,12 @@ impl Sockets<'_> {
         if on && receiver.operation == Operation::Many && receiver.sweep.is_none() {
             return;
         }
-        self.change(core, index);
+        self.change(state);
     }
 
     /// Brings the operations of a socket in line with what is wanted.
-    fn change(&mut self, core: &mut Core, index: u32) {
+    fn change(&mut self, state: &State) {
+        let index = state.id.index;
         let Some(sock) = self.sock(index) else { return };
         if sock.connecting || sock.is_closing() {
             return;
@@ -158,7 +160,6 @@ impl Sockets<'_> {
                 _ => {}
             }
         } else {
-            let state = &core.states[index as usize];
             let idle = receiver.operation == Operation::None;
             if receiver.sweep.is_some() && (state.paused || state.input_ended) {
                 self.swept.push(index);

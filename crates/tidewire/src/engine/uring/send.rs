@@ -3,7 +3,7 @@
 //!
 //! Queued output does not move or change while it is being sent, although more may be queued
 //! behind it: blocks are never grown beyond the memory they were made with, chunks and shared
-//! bytes stand still, and nothing is dropped before [`Core::sent`] or, if the connection dies,
+//! bytes stand still, and nothing is dropped before [`Env::sent`](crate::env::Env::sent) or, if the connection dies,
 //! [`Core::free`], both of which come after the last completion.
 //!
 //! Sends may be short, by intention: asking the kernel to hold on to one until everything is taken
@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
+use crate::state::State;
 
 /// Slices of one send.
 const SLICES: usize = 64;
@@ -65,7 +66,8 @@ impl Gathers {
 
 impl Sockets<'_> {
     /// Starts to send what is queued, unless a send is in flight.
-    pub(super) fn send(&mut self, core: &mut Core, index: u32) {
+    pub(super) fn send(&mut self, state: &mut State) {
+        let index = state.id.index;
         let mut gather = None;
         let Some(sock) = self.sock(index) else { return };
         if sock.is_closing() {
@@ -74,7 +76,6 @@ impl Sockets<'_> {
         sock.in_flight += 1;
         let fd = Fd(sock.fd.as_fd().as_raw_fd());
         let token = Token::new(Kind::Send, sock.generation, index);
-        let state = &mut core.states[index as usize];
         debug_assert!(!state.send_blocked && state.out.may_send());
         state.send_blocked = true;
         let entry = match state.out.single() {

@@ -23,7 +23,9 @@ use crate::engine::uring::receive::{Receiver, Watch};
 use crate::engine::uring::ring::{Completion, Ring};
 use crate::engine::uring::send::{Gather, Gathers};
 use crate::engine::uring::token::{Kind, Token, next_generation};
+use crate::env::Env;
 use crate::listen::TcpOptions;
+use crate::state::State;
 use crate::table::Table;
 
 pub(super) struct Sock {
@@ -190,12 +192,12 @@ impl<'r> Sockets<'r> {
 }
 
 impl Transport for Sockets<'_> {
-    fn flush(&mut self, core: &mut Core, index: u32) {
-        self.send(core, index);
+    fn flush(&mut self, state: &mut State, _env: &mut Env) {
+        self.send(state);
     }
 
-    fn set_reading(&mut self, core: &mut Core, index: u32, on: bool) {
-        self.read(core, index, on);
+    fn set_reading(&mut self, state: &mut State, _env: &mut Env, on: bool) {
+        self.read(state, on);
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {
