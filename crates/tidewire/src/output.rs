@@ -19,7 +19,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 
 use crate::buffer::Chunk;
-use block::{Block, LARGE, between_size, first_size, next_size};
+use block::{Block, LARGE, SMALL, between_size, first_size, next_size};
 use holds::Holds;
 
 pub(crate) use barrier::Barriers;
@@ -143,6 +143,13 @@ impl Output {
             Some(Segment::Block(b)) if b.room() >= bytes.len() => {
                 b.append(bytes);
                 self.len += bytes.len();
+            }
+            // The first write of most batches, and often the only one.
+            None if matches!(bytes.len(), 1..=SMALL) => {
+                let mut block = blocks.take(SMALL);
+                block.append(bytes);
+                self.len = bytes.len();
+                self.first = Some(Segment::Block(block));
             }
             _ => self.write_apart(bytes, blocks),
         }

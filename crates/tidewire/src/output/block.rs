@@ -25,6 +25,14 @@ pub(super) struct Block {
 }
 
 impl Block {
+    #[cold]
+    fn new(size: usize) -> Block {
+        Block {
+            bytes: Vec::with_capacity(size),
+            used: 0,
+        }
+    }
+
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
@@ -119,10 +127,7 @@ impl Blocks {
     #[inline]
     pub(super) fn take(&mut self, size: usize) -> Block {
         let kept = list(size).and_then(|i| self.kept[i].pop());
-        kept.unwrap_or_else(|| Block {
-            bytes: Vec::with_capacity(size),
-            used: 0,
-        })
+        kept.unwrap_or_else(|| Block::new(size))
     }
 
     #[inline]
