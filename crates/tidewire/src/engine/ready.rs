@@ -193,7 +193,7 @@ impl<P: Poller> Sockets<P> {
     fn receive(&mut self, core: &mut Core, index: u32) {
         let Some(sock) = self.sock(index) else { return };
         sock.queued = false;
-        let mut left = core.turn_bytes(index);
+        let mut taken = 0;
         loop {
             let Some(sock) = self.socks.get_mut(index as usize) else {
                 return;
@@ -208,7 +208,7 @@ impl<P: Poller> Sockets<P> {
                 self.sweep_done(core, index);
                 continue;
             }
-            if left == 0 {
+            if taken > 0 && taken >= core.turn_bytes(index) {
                 return self.enqueue(index);
             }
             if self.lease.is_none() {
@@ -234,10 +234,14 @@ impl<P: Poller> Sockets<P> {
                         sock.readable = false;
                     }
                     sock.sweep = sock.sweep.map(|rest| rest.saturating_sub(n));
-                    left = left.saturating_sub(n);
+                    taken += n;
+                    let emptied = !(sock.readable | sock.broken) && sock.sweep.is_none();
                     core.received(index, lease, n);
                     if lease.is_shared() {
                         self.lease = None;
+                    }
+                    if emptied {
+                        return core.settle(self, index);
                     }
                 }
                 Err(Errno::INTR) => continue,
@@ -609,7 +613,7 @@ impl<P: Poller> Reactor<P> {
         }
         let index = event.token as u32;
         let core = &mut self.core;
-        let Some(sock) = self.io.sock(index) else {
+        let Some(mut sock) = self.io.socks.get_mut(index as usize) else {
             return;
         };
         if token(index, sock.generation) != event.token {
@@ -617,20 +621,22 @@ impl<P: Poller> Reactor<P> {
         }
         // Once connected, go on: the peer may have sent something already, and it is announced
         // only once.
-        if sock.connecting
-            && (!(event.writable || event.over || event.failed)
-                || !self.io.finish_connect(core, index))
-        {
-            return;
+        if sock.connecting {
+            if !(event.writable || event.over || event.failed)
+                || !self.io.finish_connect(core, index)
+            {
+                return;
+            }
+            let Some(connected) = self.io.socks.get_mut(index as usize) else {
+                return;
+            };
+            sock = connected;
         }
-        let Some(sock) = self.io.sock(index) else {
-            return;
-        };
         if event.writable {
             let state = &mut core.states[index as usize];
             if state.send_blocked {
                 state.send_blocked = false;
-                core.touch(index);
+                core.env.touch(state);
             }
         }
         if !(event.readable || event.ended || event.over || event.failed) {
@@ -644,17 +650,20 @@ impl<P: Poller> Reactor<P> {
         sock.readable = true;
         sock.ended |= ended || event.urgent;
         sock.broken |= broken;
-        let reading = sock.reading;
         if ended {
             core.hung_up(index);
         }
-        if reading {
-            self.io.enqueue(index);
-        } else if broken {
-            self.io.report_error(core, index);
+        if !sock.reading {
+            if broken {
+                self.io.report_error(core, index);
+            }
+        } else if !std::mem::replace(&mut sock.queued, true) {
+            self.io.ready.push_back(index);
         }
         // With a level-triggered poller, what is known already must not be reported again.
-        core.touch(index);
+        if !P::EDGE_TRIGGERED {
+            core.touch(index);
+        }
     }
 
     fn accept(&mut self, which: usize, most: usize) {
