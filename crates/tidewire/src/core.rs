@@ -635,7 +635,11 @@ impl Core {
     }
 
     /// Brings connections that had too much work in an earlier turn back onto the list.
+    #[inline]
     pub(crate) fn take_backlog(&mut self) {
+        if self.env.backlog.is_empty() {
+            return;
+        }
         for index in std::mem::take(&mut self.env.backlog) {
             if let Some(state) = self.states.get_mut(index as usize) {
                 self.env.touch(state);
@@ -977,9 +981,10 @@ impl Drop for Core {
 }
 
 /// A deadline farther away than this may be slept towards from the time of this turn's start.
-const NEAR: Duration = Duration::from_millis(20);
+const NEAR_NS: u64 = 20_000_000;
 
 /// How long a loop may sleep: until its next deadline, not at all if it has work.
+#[inline]
 pub(crate) fn sleep_for(core: &Core, extra: Option<Instant>) -> Option<Duration> {
     if core.has_work() {
         return Some(Duration::ZERO);
@@ -988,10 +993,10 @@ pub(crate) fn sleep_for(core: &Core, extra: Option<Instant>) -> Option<Duration>
         (Some(a), Some(b)) => a.min(b),
         (a, b) => a.or(b)?,
     };
-    let from_turn = next.since(core.env.now);
-    if from_turn > NEAR {
+    let from_turn_ns = next.as_nanos().saturating_sub(core.env.now.as_nanos());
+    if from_turn_ns > NEAR_NS {
         // The turn may have taken a while; wake a little early rather than ask the clock each time.
-        return Some(from_turn - NEAR / 2);
+        return Some(Duration::from_nanos(from_turn_ns - NEAR_NS / 2));
     }
     Some(next.since(core.env.clock.monotonic()))
 }

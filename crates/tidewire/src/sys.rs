@@ -113,7 +113,14 @@ fn kernel_time(d: Duration) -> KernelTime {
 
 /// For kernels that know nothing finer: never early, so up to a millisecond late.
 fn whole_millis(d: Duration) -> i32 {
-    i32::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    let part = u64::from(d.subsec_nanos().div_ceil(1_000_000));
+    let millis = d.as_secs().saturating_mul(1000).saturating_add(part);
+    i32::try_from(millis).unwrap_or(i32::MAX)
+}
+
+#[cold]
+fn say_coarse(e: &io::Error) {
+    tracing::info!(error = %e, "no epoll_pwait2 here: timers of epoll are up to 1 ms late");
 }
 
 /// Waits for events of an epoll descriptor, as many as `events` has room for. Times are kept to the
@@ -152,7 +159,7 @@ pub(crate) fn epoll_wait(
                 return Err(e);
             }
             COARSE.store(true, Relaxed);
-            tracing::info!(error = %e, "no epoll_pwait2 here: timers of epoll are up to 1 ms late");
+            say_coarse(&e);
         }
     }
     if got < 0 {

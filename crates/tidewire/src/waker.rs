@@ -191,6 +191,12 @@ impl Waker {
         Ok(())
     }
 
+    /// Whether commands may wait.
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        self.filled.load(SeqCst)
+    }
+
     /// Takes the commands that wait.
     pub(crate) fn commands(&self) -> Vec<Command> {
         if self.filled.load(SeqCst)

@@ -515,6 +515,13 @@ impl<P: Poller> Reactor<P> {
             .counters
             .dials_refused
             .add(self.waker.take_refused());
+        if self.waker.has_commands() {
+            self.obey_commands();
+        }
+    }
+
+    #[cold]
+    fn obey_commands(&mut self) {
         for command in self.waker.commands() {
             match command {
                 Command::Adopt {
@@ -573,7 +580,7 @@ impl<P: Poller> Reactor<P> {
         }
         self.waker.awake();
         self.core.env.now = self.core.env.clock.monotonic();
-        if sleeping {
+        if sleeping && self.busy.is_on() {
             self.busy.slept(from, self.core.env.now);
         }
     }
@@ -596,10 +603,12 @@ impl<P: Poller> Reactor<P> {
             return Some(Duration::ZERO);
         }
         let mut extra = self.accept_pause.until();
-        let deadline = self.setup.clock.deadline();
-        // Once it has passed, everything is cut, and threads say when they have ended.
-        if self.waker.stopping() != Stop::No && deadline > self.core.env.now {
-            extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
+        if self.waker.stopping() != Stop::No {
+            let deadline = self.setup.clock.deadline();
+            // Once it has passed, everything is cut, and threads say when they have ended.
+            if deadline > self.core.env.now {
+                extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
+            }
         }
         crate::core::sleep_for(&self.core, extra)
     }

@@ -174,7 +174,7 @@ impl<'r> Reactor<'r> {
         }
         self.waker.awake();
         self.core.env.now = self.core.env.clock.monotonic();
-        if sleeping {
+        if sleeping && self.busy.is_on() {
             self.busy.slept(from, self.core.env.now);
         }
     }
@@ -236,6 +236,13 @@ impl<'r> Reactor<'r> {
             .counters
             .dials_refused
             .add(self.waker.take_refused());
+        if self.waker.has_commands() {
+            self.obey_commands();
+        }
+    }
+
+    #[cold]
+    fn obey_commands(&mut self) {
         for command in self.waker.commands() {
             match command {
                 Command::Adopt {
