@@ -499,12 +499,23 @@ impl Core {
     #[inline]
     fn count(meter: &mut Meter, env: &Env, state: &mut State, wants: bool) -> bool {
         let held = state.out.footprint() + state.carry.capacity();
+        if held == state.counted as usize && !meter.is_tight() {
+            return wants;
+        }
+        Self::count_anew(meter, env, state, held, wants)
+    }
+
+    fn count_anew(
+        meter: &mut Meter,
+        env: &Env,
+        state: &mut State,
+        held: usize,
+        wants: bool,
+    ) -> bool {
         // More than 4 GiB of one connection is as much as that.
         let held = held.min(u32::MAX as usize);
-        if held != state.counted as usize {
-            meter.change(state.counted as usize, held);
-            state.counted = held as u32;
-        }
+        meter.change(state.counted as usize, held);
+        state.counted = held as u32;
         if !meter.holds_back(held) {
             return wants;
         }
@@ -519,9 +530,7 @@ impl Core {
         for _ in 0..ROUNDS {
             while let Some(index) = self.env.dirty.pop() {
                 // It may have been settled since, or be gone.
-                if self.states.get(index as usize).is_some_and(|s| s.dirty) {
-                    self.settle_one(io, index);
-                }
+                self.settle_if(io, index, |state| state.dirty);
             }
             if !self.env.has_errands() {
                 return;
@@ -552,17 +561,24 @@ impl Core {
     /// calls for. Delivers what it told others, so that one which is held back by another hears of
     /// it before it is given more.
     pub(crate) fn settle(&mut self, io: &mut impl Transport, index: u32) {
-        self.settle_one(io, index);
+        if self.env.dirty.last() == Some(&index) {
+            // Just received from: there need not be another visit.
+            self.env.dirty.pop();
+        }
+        self.settle_if(io, index, |_| true);
         if self.env.told {
             self.deliver_told();
         }
     }
 
     #[inline]
-    fn settle_one(&mut self, io: &mut impl Transport, index: u32) {
+    fn settle_if(&mut self, io: &mut impl Transport, index: u32, due: impl FnOnce(&State) -> bool) {
         let Some(state) = self.states.get_mut(index as usize) else {
             return;
         };
+        if !due(state) {
+            return;
+        }
         // What is touched from here on is seen by this very loop, not by another visit.
         state.dirty = true;
         if !Self::settle_plainly(state, &mut self.env, &mut self.meter, io) {

@@ -144,6 +144,7 @@ impl Meter {
         self.tight || self.held > self.all.limit / 16
     }
 
+    #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         self.tight
     }

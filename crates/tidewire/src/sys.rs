@@ -164,18 +164,20 @@ pub(crate) fn epoll_wait(
     }
     if got < 0 {
         // SAFETY: as above.
-        let waited = unsafe {
-            libc::epoll_wait(
+        got = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait,
                 fd,
                 events.as_mut_ptr(),
                 room,
                 timeout.map_or(-1, whole_millis),
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
             )
         };
-        if waited < 0 {
+        if got < 0 {
             return Err(io::Error::last_os_error());
         }
-        got = waited.into();
     }
     // SAFETY: the kernel has written so many, which is at most the capacity.
     unsafe { events.set_len(got as usize) };

@@ -191,13 +191,13 @@ impl<P: Poller> Sockets<P> {
 
     /// Gives one connection its turn: up to its share of input, each chunk answered at once.
     fn receive(&mut self, core: &mut Core, index: u32) {
-        let Some(sock) = self.sock(index) else { return };
-        sock.queued = false;
         let mut taken = 0;
         loop {
             let Some(sock) = self.socks.get_mut(index as usize) else {
                 return;
             };
+            // Its turn has come. What it is given may put it into the queue again.
+            sock.queued &= taken > 0;
             if !sock.readable || !sock.reading {
                 if sock.broken | sock.sweep.is_some() {
                     self.cannot_receive(core, index);
