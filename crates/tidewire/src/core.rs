@@ -25,7 +25,7 @@ use crate::memory::{LOOK, Memory, Meter, SMALL};
 use crate::output::{Barriers, Blocks};
 use crate::peer::{Origin, Peer};
 use crate::random::Rng;
-use crate::state::{Attempts, ConnId, Phase, State, Writing};
+use crate::state::{Attempts, ConnId, Hint, Phase, State, Writing};
 use crate::table::Table;
 use crate::throttle::Throttle;
 use crate::time::{Clock, Instant};
@@ -789,9 +789,9 @@ impl Core {
             state.last_progress = now;
         } else {
             state.last_progress = now;
-            state.hint = Some(Closed::Idle);
+            state.hint = Hint::Idle;
             self.call(index, Event::Idle);
-            self.states[index as usize].hint = None;
+            self.states[index as usize].hint = Hint::Finished;
         }
     }
 

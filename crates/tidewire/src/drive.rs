@@ -7,7 +7,7 @@ use crate::env::Env;
 use crate::hosted::Event;
 use crate::input::Input;
 use crate::protocol::Next;
-use crate::state::{Appetite, State, Writing};
+use crate::state::{Appetite, Hint, State, Writing};
 
 /// A protocol whose type is known to somebody else.
 pub(crate) trait Callee {
@@ -87,9 +87,9 @@ pub(crate) fn call_back<C: Callee + ?Sized>(
     }
     if state.drain_due() {
         state.drain_owed = false;
-        state.hint = Some(Closed::Stopped);
+        state.hint = Hint::Stopped;
         callee.call(Event::Draining, state, env);
-        state.hint = None;
+        state.hint = Hint::Finished;
     }
 }
 

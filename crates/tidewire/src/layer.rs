@@ -231,9 +231,9 @@ impl<P: Protocol> Inner<P> {
     {
         self.enter(cx, |inside, state, env| {
             if state.is_open() {
-                state.hint = Some(Closed::Idle);
+                state.hint = crate::state::Hint::Idle;
                 inside.call(Event::Idle, state, env);
-                state.hint = None;
+                state.hint = crate::state::Hint::Finished;
             }
         });
     }

@@ -304,7 +304,7 @@ impl Link<'_> {
     /// sends until it closes or the linger limit passes, then closes. No callback but `closed`
     /// follows.
     pub fn finish(&mut self) {
-        let why = self.state.hint.unwrap_or(Closed::Finished);
+        let why = self.state.hint.into();
         self.state.finish(why);
         self.env.touch(self.state);
     }
@@ -360,7 +360,7 @@ impl Link<'_> {
     /// # assert_eq!(pair.client_counters().closed_for(Closed::Finished), 1);
     /// ```
     pub fn finish_writing(&mut self) {
-        let why = self.state.hint.unwrap_or(Closed::Finished);
+        let why = self.state.hint.into();
         self.state.finish_writing(why);
         self.env.touch(self.state);
     }

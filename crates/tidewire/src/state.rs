@@ -72,6 +72,24 @@ pub(crate) enum Phase {
     Buried(Closed),
 }
 
+/// What a protocol that finishes was led to it by. A byte, where a [`Closed`] takes many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    Finished,
+    Stopped,
+    Idle,
+}
+
+impl From<Hint> for Closed {
+    fn from(hint: Hint) -> Closed {
+        match hint {
+            Hint::Finished => Closed::Finished,
+            Hint::Stopped => Closed::Stopped,
+            Hint::Idle => Closed::Idle,
+        }
+    }
+}
+
 /// How far this side's half-close has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
@@ -129,7 +147,7 @@ pub(crate) struct State {
     /// Output may not grow beyond this. 0 once this side writes no more: see `Link::may_queue`.
     pub(crate) hard: usize,
     /// The reason that `finish` records, where the loop itself suggested finishing.
-    pub(crate) hint: Option<Closed>,
+    pub(crate) hint: Hint,
     /// In the loop's list of connections to settle.
     pub(crate) dirty: bool,
     /// Part of a layer: settled by it, not by the loop.
@@ -188,7 +206,7 @@ impl State {
             low: u32::try_from(limits.output_low).unwrap_or(u32::MAX),
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
             hard: limits.output_hard,
-            hint: None,
+            hint: Hint::Finished,
             dirty: false,
             embedded: false,
             opened: false,
