@@ -99,6 +99,9 @@ struct Salvage<'a, D> {
     last: Option<u64>,
     /// Of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
+    /// Streams of which whole batches behind the last gap tell something: what more is missing in
+    /// them was not lost there.
+    told: BTreeSet<u32>,
 }
 
 impl<'a, D: Disk> Salvage<'a, D> {
@@ -112,6 +115,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             empty: Vec::new(),
             last: None,
             heads: None,
+            told: BTreeSet::new(),
         })
     }
 
@@ -376,6 +380,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     /// The batches from the expected one through this one are lost; a segment says so.
     fn gap(&mut self, home: u64, through: u64) {
+        self.told.clear();
         let first = self.walked.next_batch;
         let damage = self.fault.clone().unwrap_or_else(|| Damage {
             file: segment_name(home),
@@ -437,7 +442,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         for run in &runs {
             match *run {
                 RunView::Records(run) => {
-                    if seen.insert(run.stream) && !defines(&runs, run.stream) {
+                    let is_first = seen.insert(run.stream) && !self.told.contains(&run.stream);
+                    if is_first && !defines(&runs, run.stream) {
                         pass(state, gap, run.stream, run.first);
                     }
                     let is_known = run.producer == 0
@@ -457,7 +463,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                         .into_iter()
                         .flat_map(|(_, lost)| lost)
                     {
-                        if seen.insert(lost.stream) {
+                        if seen.insert(lost.stream) && !self.told.contains(&lost.stream) {
                             pass(state, gap, lost.stream, lost.first);
                         }
                     }
@@ -479,10 +485,15 @@ impl<'a, D: Disk> Salvage<'a, D> {
             .iter()
             .flat_map(|all| all.streams.iter().zip(0..))
         {
-            if !seen.contains(&id) && !defines(&runs, id) {
+            if !seen.contains(&id) && !self.told.contains(&id) && !defines(&runs, id) {
                 pass(state, gap, id, stream.next);
             }
         }
+        self.told.append(&mut seen);
+        self.told.extend(runs.iter().filter_map(|run| match run {
+            RunView::Stream { id, .. } => Some(*id),
+            _ => None,
+        }));
         if let Some(all) = checkpoint {
             self.remember_names();
             for (stream, id) in all.streams.iter().zip(0..) {
@@ -499,7 +510,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
         // Where nothing follows in a stream, only the file of claims tells where that ended.
         if let Some(gap) = self.plan.gaps.last_mut() {
-            for end in ends {
+            for end in ends.iter().filter(|end| !self.told.contains(&end.stream)) {
                 pass(&mut self.walked.state, gap, end.stream, end.next);
             }
         }
