@@ -1,7 +1,7 @@
 //! Frames that say how long they are.
 
 use super::TooLong;
-use crate::input::Input;
+use crate::protocol::input::Input;
 
 /// Takes frames out of a stream that begin with the length of what follows:
 /// `head[skip] | length | body[length]`.

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use rustix::net::{SocketFlags, acceptfrom_with};
 
-use crate::closed::Refusal;
-use crate::core::Core;
-use crate::endpoint::Endpoint;
-use crate::env::Env;
-use crate::peer::{Origin, Peer};
-use crate::throttle::Throttle;
-use crate::time::Instant;
-use crate::waker::{Command, Unsent, Waker};
+use crate::reach::waker::{Command, Unsent, Waker};
+use crate::reactor::core::Core;
+use crate::reactor::env::Env;
+use crate::reactor::throttle::Throttle;
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::{Origin, Peer};
+use crate::vocabulary::time::Instant;
 
 /// Connections taken from one listener in one turn.
 pub(crate) const BATCH: usize = 64;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::time::{Clock, Instant};
+use crate::vocabulary::time::{Clock, Instant};
 
 pub(crate) struct BusyPoll {
     most: Duration,

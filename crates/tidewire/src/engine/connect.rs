@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, SocketType, socket_with};
 use socket2::Socket;
 
-use crate::endpoint::Endpoint;
-use crate::listen::TcpOptions;
+use crate::build::listen::TcpOptions;
+use crate::vocabulary::endpoint::Endpoint;
 
 /// A socket ready to connect: options set, bound if asked.
 pub(crate) fn prepare(
@@ -24,7 +24,7 @@ pub(crate) fn prepare(
         if from.port() == 0 {
             // The port is chosen when connecting, knowing the destination. Without this option,
             // 28 thousand connections from one address are the end.
-            crate::sys::bind_address_no_port(&socket)?;
+            crate::kernel::sys::bind_address_no_port(&socket)?;
         }
         socket.bind(&from.into())?;
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use crate::engine::ready::{Poller, Readiness};
-use crate::waker::Waker;
+use crate::reach::waker::Waker;
 
 /// Events taken in one wait. More wait for the next turn.
 const EVENTS: usize = 512;
@@ -79,7 +79,7 @@ impl Poller for Epoll {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.taken = 0;
-        match crate::sys::epoll_wait(&self.fd, &mut self.events, timeout) {
+        match crate::kernel::sys::epoll_wait(&self.fd, &mut self.events, timeout) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
             _ => Ok(()),
         }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::closed::{Closed, Refusal};
-use crate::counters::LoopCounters;
 use crate::engine::Registry;
-use crate::sync::{Mutex, lock};
-use crate::waker::{Command, Stop, Waker};
+use crate::reach::sync::{Mutex, lock};
+use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::counters::LoopCounters;
+use crate::vocabulary::closed::{Closed, Refusal};
 
 /// Held by a loop's thread for as long as the loop lives.
 pub(crate) struct Life {

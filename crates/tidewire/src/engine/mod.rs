@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use crate::core::{Core, Plan};
-use crate::counters::{Counters, LoopCounters};
-use crate::listen::TcpOptions;
-use crate::random::Rng;
-use crate::stop::StopClock;
-use crate::sync::Mutex;
-use crate::time::Clock;
-use crate::waker::Waker;
+use crate::build::listen::TcpOptions;
+use crate::reach::stop::StopClock;
+use crate::reach::sync::Mutex;
+use crate::reach::waker::Waker;
+use crate::reactor::core::{Core, Plan};
+use crate::reactor::counters::{Counters, LoopCounters};
+use crate::reactor::random::Rng;
+use crate::vocabulary::time::Clock;
 
 pub(crate) use life::Life;
 pub(crate) use threads::Spawner;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::engine::ready::{Poller, Readiness};
-use crate::waker::Waker;
+use crate::reach::waker::Waker;
 
 struct Entry {
     what: What,

@@ -21,19 +21,19 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
-use crate::buffer::Lease;
-use crate::closed::Refusal;
-use crate::core::{Core, Transport};
-use crate::counters::LoopCounters;
-use crate::endpoint::Endpoint;
 use crate::engine::accept::{self, Accepted, Why};
 use crate::engine::busy::BusyPoll;
 use crate::engine::{Listener, LoopSetup, Spread, connect};
-use crate::env::Env;
-use crate::output::Output;
-use crate::state::{State, Writing};
-use crate::table::Table;
-use crate::waker::{Command, Stop, Waker};
+use crate::memory::buffer::Lease;
+use crate::memory::output::Output;
+use crate::memory::table::Table;
+use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::core::{Core, Transport};
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::env::Env;
+use crate::reactor::state::{State, Writing};
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::endpoint::Endpoint;
 
 /// Something happened to the descriptor registered with `token`.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ pub(crate) struct Sockets<P: Poller> {
     early: VecDeque<ahead::Early>,
     /// Connections that wait for a receive buffer.
     starved: Vec<u32>,
-    dial_options: Arc<crate::listen::TcpOptions>,
+    dial_options: Arc<crate::build::listen::TcpOptions>,
     /// A descriptor was closed, so accepting may go on.
     closed_some: bool,
 }
@@ -610,7 +610,7 @@ impl<P: Poller> Reactor<P> {
                 extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
             }
         }
-        crate::core::sleep_for(&self.core, extra)
+        crate::reactor::core::sleep_for(&self.core, extra)
     }
 
     fn note(&mut self, event: Readiness) {

@@ -6,14 +6,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::core::{Core, Plan};
 use crate::engine::{self, Engine, LoopSetup, Spread};
-use crate::hosted::Offered;
-use crate::peer::Peer;
-use crate::protocol::{Cx, Next, Protocol, Service};
-use crate::random::Rng;
-use crate::time::Clock;
-use crate::waker::{Command, Stop, Waker};
+use crate::protocol::traits::{Cx, Protocol, Service};
+use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::core::{Core, Plan};
+use crate::reactor::hosted::Offered;
+use crate::reactor::random::Rng;
+use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Peer;
+use crate::vocabulary::time::Clock;
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 
 /// The core of a loop without services.

@@ -12,8 +12,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::engine::poll::Poll;
 use crate::engine::ready::Reactor;
 use crate::engine::{Life, LoopSetup};
-use crate::sync::{Mutex, lock};
-use crate::waker::{Command, Stop, Waker};
+use crate::reach::sync::{Mutex, lock};
+use crate::reach::waker::{Command, Stop, Waker};
 
 /// Address space for a connection's stack; pages are used as they are touched.
 const STACK: usize = 512 << 10;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::closed::Refusal;
-use crate::input::Input;
 use crate::layer::Inner;
 use crate::layer::layered::{LayeredConn, Shared, Within};
-use crate::link::Link;
-use crate::peer::Peer;
-use crate::protocol::{Cx, Next, Service};
+use crate::protocol::input::Input;
+use crate::protocol::link::Link;
+use crate::protocol::traits::{Cx, Service};
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Peer;
 
 /// Makes the layer of each connection of a [`Layered`](crate::Layered) service: the settings of TLS,
 /// say, where [`Layer`] is one connection's records and keys.

@@ -5,19 +5,21 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::closed::{Closed, Refusal};
-use crate::env::Env;
-use crate::input::Input;
+use crate::build::limits::Limits;
 use crate::layer::{Around, Inner, Layer, Wrap};
-use crate::limits::Limits;
-use crate::link::Link;
-use crate::mailbox::LoopHandle;
-use crate::peer::{Origin, Peer};
-use crate::protocol::{Cx, Next, Protocol, Service};
-use crate::state::{ConnId, State};
-use crate::table::Table;
-use crate::turn::Turn;
-use crate::woken::{Conns, Inside, Slots};
+use crate::memory::table::Table;
+use crate::protocol::input::Input;
+use crate::protocol::link::Link;
+use crate::protocol::traits::{Cx, Protocol, Service};
+use crate::protocol::turn::Turn;
+use crate::reach::mailbox::LoopHandle;
+use crate::reach::woken::{Conns, Inside, Slots};
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+use crate::vocabulary::closed::{Closed, Refusal};
+use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::{Origin, Peer};
 
 /// A service with a layer around each of its connections.
 ///

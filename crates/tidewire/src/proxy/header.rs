@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::endpoint::Endpoint;
+use crate::vocabulary::endpoint::Endpoint;
 
 /// The twelve bytes that begin a header of version 2 (section 2.2).
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -31,18 +31,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::closed::Closed;
-use crate::core::{Core, Plan, Transport};
-use crate::endpoint::Endpoint;
-use crate::env::Env;
-use crate::hosted::Offered;
-use crate::limits::{CHUNK, Limits};
-use crate::peer::{Origin, Peer};
-use crate::protocol::Service;
-use crate::random::Rng;
-use crate::state::{Phase, State};
-use crate::time::{Clock, Instant};
-use crate::waker::Waker;
+use crate::build::limits::{CHUNK, Limits};
+use crate::protocol::traits::Service;
+use crate::reach::waker::Waker;
+use crate::reactor::core::{Core, Plan, Transport};
+use crate::reactor::env::Env;
+use crate::reactor::hosted::Offered;
+use crate::reactor::random::Rng;
+use crate::reactor::state::{Phase, State};
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::{Origin, Peer};
+use crate::vocabulary::time::{Clock, Instant};
 
 /// Turns after which a connection that never comes to rest is given up. A test that gets there
 /// fails: its protocol spins.

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::random::Rng;
+use crate::reactor::random::Rng;
 
 /// Conditions of a simulated network. Sizes are bytes; whatever happens within them is drawn from
 /// the simulation's seed. A `_max` of `usize::MAX` means as many as there are.

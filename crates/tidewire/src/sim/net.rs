@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 
-use crate::endpoint::Endpoint;
-use crate::random::Rng;
+use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::pipe::{Fin, Pipe};
 use crate::sim::trace::{Event, Trace, What};
-use crate::time::Instant;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::time::Instant;
 
 /// One end of a stream. Side 0 is the one that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

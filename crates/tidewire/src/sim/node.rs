@@ -5,16 +5,16 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::buffer::Lease;
-use crate::core::{Core, LOOK_AHEAD_MAX, Transport};
-use crate::counters::{Counters, LoopCounters};
-use crate::endpoint::Endpoint;
-use crate::env::Env;
-use crate::peer::{Origin, Peer};
+use crate::memory::buffer::Lease;
+use crate::reach::waker::{Command, Waker};
+use crate::reactor::core::{Core, LOOK_AHEAD_MAX, Transport};
+use crate::reactor::counters::{Counters, LoopCounters};
+use crate::reactor::env::Env;
+use crate::reactor::state::{Phase, State};
 use crate::sim::net::{End, Listener, Net, News, Notice, Owner, Read, Status, Written};
-use crate::state::{Phase, State};
-use crate::time::Instant;
-use crate::waker::{Command, Waker};
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::{Origin, Peer};
+use crate::vocabulary::time::Instant;
 
 /// Slices given to one write.
 const SLICES: usize = 16;

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::counters::Counters;
-use crate::dial::Dial;
-use crate::endpoint::Endpoint;
-use crate::limits::Limits;
-use crate::protocol::{Protocol, Service};
+use crate::build::dial::Dial;
+use crate::build::limits::Limits;
+use crate::protocol::traits::{Protocol, Service};
+use crate::reactor::counters::Counters;
 use crate::sim::conditions::Conditions;
 use crate::sim::world::{Outcome, Sim, SimService};
+use crate::vocabulary::endpoint::Endpoint;
 
 /// A server's service on one simulated loop, a client's on another, and connections between them.
 /// To look at the services themselves, keep an `Arc` of them.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::time::Instant;
+use crate::vocabulary::time::Instant;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

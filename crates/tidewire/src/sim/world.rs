@@ -8,21 +8,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{Core, Plan};
-use crate::counters::{Counters, LoopCounters};
-use crate::dial::{Dial, NotDialled};
-use crate::endpoint::{Endpoint, EndpointError};
-use crate::hosted::Offered;
-use crate::limits::Limits;
-use crate::protocol::{Protocol, Service};
-use crate::random::Rng;
+use crate::build::dial::{Dial, NotDialled};
+use crate::build::limits::Limits;
+use crate::protocol::traits::{Protocol, Service};
+use crate::reach::waker::{Command, Waker};
+use crate::reactor::core::{Core, Plan};
+use crate::reactor::counters::{Counters, LoopCounters};
+use crate::reactor::hosted::Offered;
+use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::net::{Listener, Net, Owner};
 use crate::sim::node::{Node, address, near};
 use crate::sim::plain::{Plain, PlainState};
 use crate::sim::trace::Event;
-use crate::time::{Clock, Instant};
-use crate::waker::{Command, Waker};
+use crate::vocabulary::endpoint::{Endpoint, EndpointError};
+use crate::vocabulary::time::{Clock, Instant};
 
 /// Turns and arrivals in one run before it is given up. Default of [`Sim::steps_max`].
 const STEPS_MAX: u64 = 20_000_000;

@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::{Poller, Sockets};
-use crate::buffer::Lease;
-use crate::core::{Core, LOOK_AHEAD_MAX};
+use crate::memory::buffer::Lease;
+use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 
 /// What was received before its connection's turn.
 pub(super) struct Early {

@@ -1,11 +1,11 @@
 //! Announcing what several connections have received before the first of their protocols is called,
 //! for those that [look ahead](crate::Protocol::look_ahead).
 
-use crate::buffer::Lease;
-use crate::core::{Core, LOOK_AHEAD_MAX};
 use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::Kind;
+use crate::memory::buffer::Lease;
+use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 
 /// A piece that was taken from its completion before that is dealt with.
 pub(super) struct Early {

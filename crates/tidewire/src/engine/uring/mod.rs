@@ -41,15 +41,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use crate::buffer::Pool;
-use crate::core::Core;
-use crate::counters::LoopCounters;
 use crate::engine::LoopSetup;
 use crate::engine::uring::provided::Group;
 use crate::engine::uring::reactor::Reactor;
 use crate::engine::uring::ring::{Ring, Sizes};
 use crate::engine::uring::sockets::Sockets;
-use crate::waker::Waker;
+use crate::memory::buffer::Pool;
+use crate::reach::waker::Waker;
+use crate::reactor::core::Core;
+use crate::reactor::counters::LoopCounters;
 
 pub(crate) use probe::works;
 

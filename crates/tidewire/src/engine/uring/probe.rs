@@ -13,11 +13,11 @@ use std::time::Duration;
 use io_uring::{opcode, types::Fd};
 use rustix::io::Errno;
 
-use crate::buffer::Pool;
-use crate::counters::LoopCounters;
 use crate::engine::uring::provided::Group;
 use crate::engine::uring::ring::{self, Completion, Ring, Sizes};
 use crate::engine::uring::token::{Kind, Token};
+use crate::memory::buffer::Pool;
+use crate::reactor::counters::LoopCounters;
 
 const PING: &[u8] = b"does it work?";
 /// For each step; on a machine where it works, all of them take well below a millisecond.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-use crate::buffer::{Lease, Pool};
+use crate::memory::buffer::{Lease, Pool};
 
 const PAGE: usize = 4096;
 /// A burst now and then only means that some receives are armed again. More often than this, and

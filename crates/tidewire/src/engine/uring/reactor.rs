@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::Core;
-use crate::endpoint::Endpoint;
 use crate::engine::accept::{self, Accepted, Why};
 use crate::engine::busy::BusyPoll;
 use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
 use crate::engine::{LoopSetup, Spread};
-use crate::waker::{Command, Stop, Waker};
+use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::core::Core;
+use crate::vocabulary::endpoint::Endpoint;
 
 /// Longest wait for operations that were taken back. The kernel ends them at once; but completions
 /// of others may come first, as many as the queue has no room for.
@@ -56,7 +56,7 @@ fn peer_of(socket: &OwnedFd) -> Endpoint {
     };
     let connected = found(rustix::net::getpeername(socket));
     // A peer that has reset the connection by now is asked for in the way of `accept`.
-    let known = connected.or_else(|| crate::sys::peer_name(socket).map(Endpoint::Tcp));
+    let known = connected.or_else(|| crate::kernel::sys::peer_name(socket).map(Endpoint::Tcp));
     known.unwrap_or_else(|| {
         let ours = found(rustix::net::getsockname(socket).map(Some));
         match ours {
@@ -205,7 +205,7 @@ impl<'r> Reactor<'r> {
         if self.waker.stopping() != Stop::No && deadline > self.core.env.now {
             extra = Some(extra.map_or(deadline, |t| t.min(deadline)));
         }
-        crate::core::sleep_for(&self.core, extra)
+        crate::reactor::core::sleep_for(&self.core, extra)
     }
 
     // ---- Reached from outside ----

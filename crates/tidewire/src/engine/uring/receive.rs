@@ -14,11 +14,11 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::core::Core;
 use crate::engine::uring::ring::{Completion, Once};
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
-use crate::state::{State, Writing};
+use crate::reactor::core::Core;
+use crate::reactor::state::{State, Writing};
 
 /// Full pieces in a row that make a stream.
 const FULL_RUN: u8 = 2;

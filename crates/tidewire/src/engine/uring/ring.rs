@@ -13,8 +13,8 @@ use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter}
 use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::counters::LoopCounters;
 use crate::engine::uring::token::{Kind, Token};
+use crate::reactor::counters::LoopCounters;
 
 /// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.
 const POLL_FIRST: u16 = 1;

@@ -3,7 +3,7 @@
 //!
 //! Queued output does not move or change while it is being sent, although more may be queued
 //! behind it: blocks are never grown beyond the memory they were made with, chunks and shared
-//! bytes stand still, and nothing is dropped before [`Env::sent`](crate::env::Env::sent) or, if the connection dies,
+//! bytes stand still, and nothing is dropped before [`Env::sent`](crate::reactor::env::Env::sent) or, if the connection dies,
 //! [`Core::free`], both of which come after the last completion.
 //!
 //! Sends may be short, by intention: asking the kernel to hold on to one until everything is taken
@@ -17,11 +17,11 @@ use io_uring::opcode;
 use io_uring::types::Fd;
 use rustix::io::Errno;
 
-use crate::core::Core;
 use crate::engine::uring::ring::Completion;
 use crate::engine::uring::sockets::Sockets;
 use crate::engine::uring::token::{Kind, Token};
-use crate::state::State;
+use crate::reactor::core::Core;
+use crate::reactor::state::State;
 
 /// Slices of one send.
 const SLICES: usize = 64;

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use rustix::net::Shutdown;
 
-use crate::core::{Core, Transport};
-use crate::endpoint::Endpoint;
+use crate::build::listen::TcpOptions;
 use crate::engine::connect;
 use crate::engine::uring::ahead::Early;
 use crate::engine::uring::probe::Abilities;
@@ -23,10 +22,11 @@ use crate::engine::uring::receive::{Receiver, Watch};
 use crate::engine::uring::ring::{Completion, Ring};
 use crate::engine::uring::send::{Gather, Gathers};
 use crate::engine::uring::token::{Kind, Token, next_generation};
-use crate::env::Env;
-use crate::listen::TcpOptions;
-use crate::state::State;
-use crate::table::Table;
+use crate::memory::table::Table;
+use crate::reactor::core::{Core, Transport};
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+use crate::vocabulary::endpoint::Endpoint;
 
 pub(super) struct Sock {
     pub(super) fd: OwnedFd,

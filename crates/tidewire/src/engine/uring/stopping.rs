@@ -2,7 +2,7 @@
 
 use crate::engine::accept::{self, Accepted};
 use crate::engine::uring::reactor::{Accepting, QUIET_WAIT, Reactor};
-use crate::waker::Stop;
+use crate::reach::waker::Stop;
 
 impl Reactor<'_> {
     /// Goes on with a stop, if there is one; true when the loop is to end.

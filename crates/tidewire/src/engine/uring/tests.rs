@@ -7,15 +7,16 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::core::Plan;
-use crate::counters::LoopCounters;
 use crate::engine::uring::ring::Sizes;
 use crate::engine::uring::{run_with, works};
 use crate::engine::{Listener, LoopSetup, Spread};
-use crate::hosted::Offered;
-use crate::peer::Peer;
-use crate::protocol::{Cx, Next, Protocol, Service};
-use crate::waker::{Stop, Waker};
+use crate::protocol::traits::{Cx, Protocol, Service};
+use crate::reach::waker::{Stop, Waker};
+use crate::reactor::core::Plan;
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::hosted::Offered;
+use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Peer;
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 
 struct Echo;
@@ -51,7 +52,7 @@ struct Server {
     addr: SocketAddr,
     waker: Arc<Waker>,
     counters: Arc<LoopCounters>,
-    clock: Arc<crate::stop::StopClock>,
+    clock: Arc<crate::reach::stop::StopClock>,
     thread: JoinHandle<std::io::Result<()>>,
 }
 

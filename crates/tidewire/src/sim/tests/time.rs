@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::services::{Echo, SLEEP, Sleepy};
 use crate::sim::{Conditions, Outcome, Sim};
-use crate::time::Instant;
+use crate::vocabulary::time::Instant;
 use crate::{Closed, Limits};
 
 const TICK: Duration = Duration::from_nanos(1 << 16);

@@ -1,0 +1,762 @@
+//! Building a set of loops, running them, stopping them.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::build::dial::{Dial, NotDialled};
+use crate::build::ending::{LoopFailed, Waiter};
+use crate::build::limits::{CHUNK, Limits};
+use crate::build::listen::{Listen, TcpOptions};
+use crate::build::socket_file::SocketFile;
+use crate::engine::{self, Engine, EngineChoice, LoopSetup, Resolved, Spread};
+use crate::memory::budget::Memory;
+use crate::protocol::traits::Service;
+use crate::reach::stop::StopClock;
+use crate::reach::sync::{Mutex, lock};
+use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
+use crate::reactor::core::Plan;
+use crate::reactor::counters::{Counters, LoopCounters};
+use crate::reactor::hosted::{Factory, Offered};
+use crate::vocabulary::endpoint::Endpoint;
+
+/// How connections are spread over loops. The threads engine has a loop for each connection and
+/// ignores it.
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, Placement, on_input};
+///
+/// let running = Builder::new()
+///     .engine(EngineChoice::Epoll)
+///     .loops(2)
+///     .placement(Placement::Acceptor)
+///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+///     .start()?;
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Each loop accepts for itself from a socket of its own (`SO_REUSEPORT`); the kernel spreads
+    /// connections by a hash. With one loop: one loop that does everything. The default.
+    #[default]
+    Shared,
+    /// One more loop accepts and hands connections to the others in turn.
+    Acceptor,
+}
+
+/// A service that a builder knows.
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, on_input};
+///
+/// let mut builder = Builder::new();
+/// let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+/// builder.listen(echo, "127.0.0.1:0");
+/// builder.listen(echo, "[::1]:0");
+/// # builder.engine(EngineChoice::Epoll);
+/// # let _ = builder.start();
+/// ```
+pub struct ServiceId<S> {
+    index: u16,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for ServiceId<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for ServiceId<S> {}
+impl<S> fmt::Debug for ServiceId<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServiceId({})", self.index)
+    }
+}
+
+/// Why loops could not be started.
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, StartError, on_input};
+///
+/// let echo = || on_input(|input, link| link.forward_all(input));
+/// let error = Builder::new().serve("localhost:http", echo()).start().unwrap_err();
+/// assert!(matches!(error, StartError::Listen { .. }));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address could not be bound.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address asked for.
+        addr: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The engine asked for does not work here.
+    #[error("the {engine} engine does not work here: {reason}")]
+    Engine {
+        /// The engine asked for.
+        engine: Engine,
+        /// What the probe found.
+        reason: String,
+    },
+    /// Settings that cannot be meant.
+    #[error("limits that cannot be meant: {0}")]
+    Settings(String),
+    /// A thread or a descriptor could not be made.
+    #[error("cannot start a loop: {0}")]
+    Loop(#[from] io::Error),
+}
+
+/// Puts together services, listeners and loops.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, Listen};
+/// # use tidewire::*;
+/// # struct Echo;
+/// # struct Conn;
+/// # impl Protocol for Conn { type Local = (); type Message = ();
+/// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+/// #     let n = i.len(); cx.link.forward(i, n); Next::More } }
+/// # impl Service for Echo { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+/// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+/// let mut builder = Builder::new();
+/// let echo = builder.service(Echo);
+/// builder.listen(echo, Listen::at("127.0.0.1:0"));
+/// builder.engine(EngineChoice::Epoll);
+/// let running = builder.start()?;
+/// println!("echo on {} by {}", running.addrs()[0], running.engine());
+/// running.stop(Duration::from_secs(1));
+/// # Ok::<(), StartError>(())
+/// ```
+pub struct Builder {
+    engine: EngineChoice,
+    placement: Placement,
+    loops: usize,
+    cpus: Vec<usize>,
+    busy_poll: Duration,
+    chunk: usize,
+    buffers: usize,
+    memory: Option<usize>,
+    inbox: usize,
+    dial_options: TcpOptions,
+    /// The first of the settings that cannot be meant.
+    refused: Option<String>,
+    factories: Vec<Arc<dyn Factory>>,
+    listens: Vec<(u16, Listen)>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Builder({:?}, {} loops, {:?})",
+            self.engine, self.loops, self.listens
+        )
+    }
+}
+
+impl Builder {
+    /// One loop, the best engine that works here.
+    #[must_use]
+    pub fn new() -> Builder {
+        Builder {
+            engine: EngineChoice::Auto,
+            placement: Placement::Shared,
+            loops: 1,
+            cpus: Vec::new(),
+            busy_poll: Duration::ZERO,
+            chunk: CHUNK,
+            buffers: 128,
+            memory: None,
+            inbox: INBOX,
+            dial_options: TcpOptions::default(),
+            refused: None,
+            factories: Vec::new(),
+            listens: Vec::new(),
+        }
+    }
+
+    /// Which engine runs the loops. Default [`EngineChoice::Auto`].
+    pub fn engine(&mut self, engine: EngineChoice) -> &mut Builder {
+        self.engine = engine;
+        self
+    }
+
+    /// How connections are spread over loops.
+    pub fn placement(&mut self, placement: Placement) -> &mut Builder {
+        self.placement = placement;
+        self
+    }
+
+    /// How many loops carry connections, at least 1. Default 1.
+    pub fn loops(&mut self, n: usize) -> &mut Builder {
+        self.loops = n.max(1);
+        self
+    }
+
+    /// Pins loop `i` to processor `cpus[i % cpus.len()]`; with the threads engine, connection `i`.
+    /// Empty, the default, pins nothing.
+    pub fn cpus(&mut self, cpus: &[usize]) -> &mut Builder {
+        self.cpus = cpus.to_vec();
+        self
+    }
+
+    /// Longest time to poll without blocking before a loop goes to sleep. Spares the cost of
+    /// waking the processor when the next event is near, and burns the processor meanwhile;
+    /// backs off while it does not pay. Default zero: off.
+    pub fn busy_poll(&mut self, most: Duration) -> &mut Builder {
+        self.busy_poll = most;
+        self
+    }
+
+    /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB,
+    /// default 64 KiB.
+    pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
+        self.chunk = bytes.clamp(1 << 10, 1 << 20);
+        self
+    }
+
+    /// Memory that all connections of these loops may hold together in queued output and carried
+    /// input; bytes, at least 1 MiB. Default: half of the machine's memory, or of what the control group
+    /// may use.
+    ///
+    /// From three quarters on, connections that hold more than 16 KiB are not read from until they hold
+    /// less or the shortage is over (counted as `memory_pauses`); from seven eighths on, new ones are
+    /// refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit); beyond the limit those that
+    /// hold most are closed with [`Closed::MemoryLimit`](crate::Closed::MemoryLimit). A warning says
+    /// so, at most once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and
+    /// what protocols keep for themselves.
+    pub fn memory(&mut self, bytes: usize) -> &mut Builder {
+        self.memory = Some(bytes.max(1 << 20));
+        self
+    }
+
+    /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Their memory is used
+    /// only as far as it is touched. When all are taken, receiving waits until one returns. The
+    /// threads engine makes 4 for each connection.
+    pub fn buffers(&mut self, n: usize) -> &mut Builder {
+        self.buffers = n.clamp(2, 2048);
+        self
+    }
+
+    /// Commands that may wait for one loop, at least 1: connections that an acceptor hands over, and
+    /// dials. An acceptor that finds all loops full stops accepting until one has room (counted as
+    /// `accept_pauses`, and logged); a dial comes back (counted as `dials_refused`). Default 16,384.
+    pub fn inbox(&mut self, n: usize) -> &mut Builder {
+        self.inbox = n.max(1);
+        self
+    }
+
+    /// TCP options of outgoing connections.
+    pub fn dial_options(&mut self, options: TcpOptions) -> &mut Builder {
+        self.dial_options = options;
+        self
+    }
+
+    /// Adds a service with default limits.
+    pub fn service<S: Service>(&mut self, service: S) -> ServiceId<S> {
+        self.service_with(service, Limits::default())
+    }
+
+    /// Adds a service.
+    ///
+    /// Limits that cannot be meant, such as a hard output limit below the high mark, are an error of
+    /// [`start`](Builder::start).
+    ///
+    /// # Panics
+    /// At the 65,537th service.
+    pub fn service_with<S: Service>(&mut self, service: S, limits: Limits) -> ServiceId<S> {
+        if let Err(why) = limits.check() {
+            self.refused.get_or_insert(why);
+        }
+        let index = u16::try_from(self.factories.len()).expect("at most 65,536 services");
+        self.factories.push(Arc::new(Offered {
+            service: Arc::new(service),
+            limits: Arc::new(limits),
+            open: Arc::new(AtomicUsize::new(0)),
+        }));
+        ServiceId {
+            index,
+            of: PhantomData,
+        }
+    }
+
+    /// Adds a listener for a service. Returns its number, from 0.
+    pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: impl Into<Listen>) -> u32 {
+        self.listens.push((service.index, listen.into()));
+        self.listens.len() as u32 - 1
+    }
+
+    /// Adds a service with default limits and one listener.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tidewire::StartError> {
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let running = Builder::new()
+    ///     .engine(EngineChoice::Epoll)
+    ///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+    ///     .start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn serve<S: Service>(&mut self, at: impl Into<Listen>, service: S) -> &mut Builder {
+        let service = self.service(service);
+        self.listen(service, at);
+        self
+    }
+
+    /// Binds the listeners and starts the loops.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing keeps running then.
+    pub fn start(&mut self) -> Result<Running, StartError> {
+        if let Some(why) = &self.refused {
+            return Err(StartError::Settings(why.clone()));
+        }
+        let Resolved { engine, reason } =
+            engine::resolve(self.engine).map_err(|reason| StartError::Engine {
+                engine: Engine::Uring,
+                reason,
+            })?;
+        let handing_over = self.placement == Placement::Acceptor || engine == Engine::Threads;
+        let copies = if handing_over { 1 } else { self.loops };
+        let (mut addrs, mut files, mut listening) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sockets: Vec<Vec<engine::Listener>> = (0..copies).map(|_| Vec::new()).collect();
+        for (number, (service, listen)) in self.listens.iter().enumerate() {
+            let bound = listen.bind(copies);
+            let bound = bound.map_err(|source| StartError::Listen {
+                addr: listen.wanted(),
+                source,
+            })?;
+            addrs.push(bound.endpoint);
+            files.extend(bound.file);
+            for (set, socket) in sockets.iter_mut().zip(bound.sockets) {
+                let socket = Arc::new(socket);
+                listening.push((number as u32, Arc::downgrade(&socket)));
+                set.push(engine::Listener {
+                    socket,
+                    service: *service,
+                    number: number as u32,
+                });
+            }
+        }
+        let plan = Arc::new(Plan {
+            refusals: Arc::default(),
+            memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
+            factories: self.factories.clone(),
+            chunk: self.chunk,
+            buffers: if engine == Engine::Threads {
+                4
+            } else {
+                self.buffers
+            },
+        });
+        let mut running = Running {
+            engine,
+            reason,
+            addrs,
+            files,
+            listening,
+            acceptors: Vec::new(),
+            loops: Vec::new(),
+            counters: Arc::default(),
+            clock: Arc::default(),
+            next: AtomicUsize::new(0),
+            waiter: Waiter::default(),
+        };
+        let setup = LoopSetup {
+            plan,
+            dial_options: Arc::new(self.dial_options.clone()),
+            busy_poll: self.busy_poll,
+            clock: running.clock.clone(),
+            registry: running.counters.clone(),
+            inbox: self.inbox,
+            listeners: Vec::new(),
+            spread: Spread::Here,
+            cpu: None,
+        };
+        let cpu = |i: usize| (!self.cpus.is_empty()).then(|| self.cpus[i % self.cpus.len()]);
+        if engine == Engine::Threads {
+            let threads = engine::Spawner::new(setup.clone(), self.cpus.clone());
+            let acceptor = LoopSetup {
+                listeners: sockets.pop().unwrap_or_default(),
+                spread: Spread::Threads(threads),
+                ..setup
+            };
+            running
+                .acceptors
+                .push(running.spawn(Engine::Epoll, "accept".into(), 0, acceptor)?);
+            return Ok(running);
+        }
+        let own = if handing_over {
+            Vec::new()
+        } else {
+            std::mem::take(&mut sockets)
+        };
+        let mut own = own.into_iter();
+        for i in 0..self.loops {
+            let listeners = own.next().unwrap_or_default();
+            let setup = LoopSetup {
+                listeners,
+                cpu: cpu(i),
+                ..setup.clone()
+            };
+            running
+                .loops
+                .push(running.spawn(engine, format!("loop-{i}"), i, setup)?);
+        }
+        if handing_over {
+            let wakers = running.loops.iter().map(|l| l.waker.clone()).collect();
+            let setup = LoopSetup {
+                listeners: sockets.pop().unwrap_or_default(),
+                spread: Spread::Loops(wakers),
+                ..setup
+            };
+            running
+                .acceptors
+                .push(running.spawn(engine, "accept".into(), self.loops, setup)?);
+        }
+        Ok(running)
+    }
+}
+
+/// A listening socket of a running server, handed over by [`Running::listeners`].
+#[derive(Debug)]
+pub struct Listening {
+    /// A duplicate of it.
+    pub socket: OwnedFd,
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// Which of the builder's `listen` calls made it, and so for which service. Several sockets have
+    /// the same number where loops accept for themselves.
+    pub number: u32,
+}
+
+struct Thread {
+    waker: Arc<Waker>,
+    join: Option<JoinHandle<()>>,
+}
+
+/// Loops that run. Dropping it stops them at once.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, on_input};
+///
+/// let running = Builder::new()
+///     .engine(EngineChoice::Epoll)
+///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+///     .start()?;
+/// assert_eq!(running.counters().open, 0);
+/// let counters = running.stop(Duration::from_secs(1));
+/// assert_eq!(counters.accepted, 0);
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+pub struct Running {
+    engine: Engine,
+    reason: String,
+    addrs: Vec<Endpoint>,
+    /// Of Unix sockets, removed when a stop begins.
+    files: Vec<SocketFile>,
+    /// The loops' listening sockets, with the numbers of the builder's `listen` calls.
+    listening: Vec<(u32, Weak<OwnedFd>)>,
+    acceptors: Vec<Thread>,
+    loops: Vec<Thread>,
+    counters: Arc<Mutex<engine::Registry>>,
+    clock: Arc<StopClock>,
+    next: AtomicUsize,
+    waiter: Waiter,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Running({}, {:?})", self.engine, self.addrs)
+    }
+}
+
+impl Running {
+    /// The engine that runs.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Why it is this engine.
+    #[must_use]
+    pub fn engine_reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The endpoints listened on, in the order of the builder's `listen` calls.
+    #[must_use]
+    pub fn addrs(&self) -> &[Endpoint] {
+        &self.addrs
+    }
+
+    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it in
+    /// this process or another: connections that wait to be accepted, and those that come, are then
+    /// shared between the two. From this call on a [`stop`](Running::stop) leaves those that wait in
+    /// the queue to the successor, instead of taking them in, and leaves the files of Unix sockets
+    /// where they are. Loops that accept for themselves have a socket each: all of them are to be
+    /// inherited, or connections that the kernel has put in the queue of one that is not are lost.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left. Nothing has changed then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, Listen};
+    /// # use tidewire::*;
+    /// # struct Echo;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = (); type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    /// #     let n = i.len(); cx.link.forward(i, n); Next::More } }
+    /// # impl Service for Echo { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+    /// #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service(Echo);
+    /// builder.listen(echo, Listen::at("127.0.0.1:0"));
+    /// let running = builder.start()?;
+    ///
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service(Echo);
+    /// for listener in running.listeners()? {
+    ///     assert_eq!(listener.number, 0);
+    ///     builder.listen(echo, Listen::inherited(listener.socket));
+    /// }
+    /// let successor = builder.start()?;
+    /// assert_eq!(successor.addrs(), running.addrs());
+    /// running.stop(Duration::from_secs(1));
+    /// # successor.stop(Duration::from_secs(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listeners(&self) -> io::Result<Vec<Listening>> {
+        let open = self.listening.iter().filter_map(|(number, socket)| {
+            let socket = socket.upgrade()?;
+            Some(socket.try_clone().map(|socket| Listening {
+                socket,
+                endpoint: self.addrs[*number as usize].clone(),
+                number: *number,
+            }))
+        });
+        let all = open.collect::<io::Result<Vec<_>>>()?;
+        self.clock.succeed();
+        Ok(all)
+    }
+
+    /// What happened so far, on all loops.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        lock(&self.counters).sum()
+    }
+
+    /// Makes an outgoing connection of `service`, on the loops in turn. What is taken here becomes a
+    /// connection, or [`Service::dial_failed`] is called.
+    ///
+    /// # Errors
+    /// See [`NotDialled`]; the dial comes back.
+    pub fn dial<S: Service>(&self, service: ServiceId<S>, dial: Dial) -> Result<(), NotDialled> {
+        let n = self.next.fetch_add(1, Relaxed);
+        let set = if self.loops.is_empty() {
+            &self.acceptors
+        } else {
+            &self.loops
+        };
+        let mut command = Command::Dial {
+            service: service.index,
+            dial,
+        };
+        for i in 0..set.len() {
+            command = match set[(n + i) % set.len()].waker.send(command) {
+                Ok(()) => return Ok(()),
+                // Perhaps another one lives.
+                Err(Unsent::Ended(command)) if i + 1 < set.len() => *command,
+                Err(unsent) => return Err(NotDialled::from_unsent(unsent)),
+            };
+        }
+        unreachable!("there is at least one loop")
+    }
+
+    /// Blocks until all loops have ended because they were stopped, through a [`Stopper`] for example,
+    /// or one has failed: a bug of the toolkit or of the system, after which connections are missing,
+    /// and perhaps nobody accepts any more. The loops that are left go on; [`stop`](Running::stop)
+    /// them.
+    ///
+    /// # Errors
+    /// The first loop that failed, and why.
+    pub fn wait(&self) -> Result<(), LoopFailed> {
+        self.waiter.wait()
+    }
+
+    /// Waits for the end on another thread.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.waiter.clone()
+    }
+
+    /// Lets another thread cut a graceful stop short.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            wakers: self.wakers(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
+    /// sent, has every connection told, waits for them to finish until the deadline, cuts the
+    /// rest. Returns the final counters.
+    pub fn stop(mut self, deadline: Duration) -> Counters {
+        self.clock.set(deadline);
+        self.leave_files();
+        // Whoever comes from now on is told at once, instead of being taken in or dropped.
+        self.files.clear();
+        // Acceptors first: what they take in still needs loops to run on.
+        for set in [true, false] {
+            let threads = if set {
+                &mut self.acceptors
+            } else {
+                &mut self.loops
+            };
+            for thread in threads.iter() {
+                thread.waker.stop(Stop::Graceful);
+            }
+            for thread in threads {
+                thread.finish();
+            }
+        }
+        self.counters()
+    }
+
+    fn leave_files(&mut self) {
+        if self.clock.is_succeeded() {
+            self.files.drain(..).for_each(SocketFile::leave);
+        }
+    }
+
+    fn wakers(&self) -> Vec<Arc<Waker>> {
+        self.acceptors
+            .iter()
+            .chain(&self.loops)
+            .map(|t| t.waker.clone())
+            .collect()
+    }
+
+    fn spawn(
+        &self,
+        engine: Engine,
+        name: String,
+        number: usize,
+        setup: LoopSetup,
+    ) -> io::Result<Thread> {
+        let waker = Waker::of_loop(number as u32).bounded(setup.inbox);
+        let waker = Arc::new(waker);
+        let counters = Arc::new(LoopCounters::default());
+        lock(&self.counters).add(counters.clone());
+        // The loop reports whether it could be set up before anybody relies on it.
+        let (ready, readied) = std::sync::mpsc::channel();
+        let theirs = waker.clone();
+        let name = format!("tidewire-{name}");
+        let waiter = self.waiter.clone();
+        waiter.begin();
+        let spawned = std::thread::Builder::new().name(name.clone()).spawn({
+            let waiter = waiter.clone();
+            move || {
+                waiter.run(&name, || {
+                    engine::run(engine, setup, theirs, counters, &ready)
+                });
+            }
+        });
+        let join = match spawned {
+            Ok(join) => join,
+            Err(e) => {
+                waiter.run("", || Ok(()));
+                return Err(e);
+            }
+        };
+        let thread = Thread {
+            waker,
+            join: Some(join),
+        };
+        readied
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the loop ended at once")))?;
+        Ok(thread)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.leave_files();
+        self.stopper().stop_now();
+        for thread in self.acceptors.iter_mut().chain(&mut self.loops) {
+            thread.finish();
+        }
+    }
+}
+
+impl Thread {
+    fn finish(&mut self) {
+        if let Some(join) = self.join.take() {
+            // How it ended is on the board.
+            let _ = join.join();
+        }
+    }
+}
+
+/// Ends loops at once, from any thread.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+/// let stopper = running.stopper();
+/// // Whoever has it may cut a stop short that takes too long.
+/// std::thread::spawn(move || stopper.stop_now());
+/// running.stop(Duration::from_secs(60));
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+#[derive(Clone)]
+pub struct Stopper {
+    wakers: Vec<Arc<Waker>>,
+    clock: Arc<StopClock>,
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stopper({} loops)", self.wakers.len())
+    }
+}
+
+impl Stopper {
+    /// Cuts every connection and ends the loops.
+    pub fn stop_now(&self) {
+        self.clock.set(Duration::ZERO);
+        for waker in &self.wakers {
+            waker.stop(Stop::Now);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Outgoing connections: what to reach, how long to try, how to space the attempts.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::reach::waker::{Command, Unsent};
+use crate::reactor::random::Rng;
+use crate::vocabulary::endpoint::{Endpoint, EndpointError};
+
+/// An outgoing connection to make.
+///
+/// ```
+/// use std::time::Duration;
+/// let dial = tidewire::Dial::to("127.0.0.1:7400")
+///     .attempts(5)
+///     .backoff(Duration::from_millis(50), Duration::from_secs(2))
+///     .token(1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dial {
+    to: Result<Endpoint, EndpointError>,
+    from: Option<Result<Endpoint, EndpointError>>,
+    pub(crate) token: u64,
+    pub(crate) attempts: u32,
+    pub(crate) timeout: Duration,
+    pub(crate) backoff_first: Duration,
+    pub(crate) backoff_max: Duration,
+    pub(crate) after: Duration,
+}
+
+impl Dial {
+    /// One attempt, given up after 10 s. The place may be given as an [`Endpoint`], an address, a
+    /// tuple, a path, or as text; text that is no endpoint makes the dial fail, and
+    /// [`dial_failed`](crate::Service::dial_failed) is told.
+    #[must_use]
+    pub fn to<E>(place: E) -> Dial
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        Dial {
+            to: place.try_into().map_err(Into::into),
+            from: None,
+            token: 0,
+            attempts: 1,
+            timeout: Duration::from_secs(10),
+            backoff_first: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(10),
+            after: Duration::ZERO,
+        }
+    }
+
+    /// Binds to this local address first. With port 0 the port is chosen when connecting, so that
+    /// one source address serves its 64k ports towards each destination. For TCP only: a dial to a
+    /// Unix socket, or from one, fails.
+    #[must_use]
+    pub fn from<E>(mut self, place: E) -> Dial
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        self.from = Some(place.try_into().map_err(Into::into));
+        self
+    }
+
+    /// A number that the service sees in [`Origin::Dialled`](crate::Origin::Dialled) and in
+    /// [`dial_failed`](crate::Service::dial_failed).
+    #[must_use]
+    pub fn token(mut self, token: u64) -> Dial {
+        self.token = token;
+        self
+    }
+
+    /// How often to try, at least once; `u32::MAX` for ever. Default 1.
+    #[must_use]
+    pub fn attempts(mut self, n: u32) -> Dial {
+        self.attempts = n.max(1);
+        self
+    }
+
+    /// How long one attempt may take. Default 10 s.
+    #[must_use]
+    pub fn timeout(mut self, t: Duration) -> Dial {
+        self.timeout = t;
+        self
+    }
+
+    /// The pause after the first failed attempt, doubled after each further one up to `max`; the
+    /// pause taken is drawn evenly from its upper half. Default 100 ms up to 10 s.
+    #[must_use]
+    pub fn backoff(mut self, first: Duration, max: Duration) -> Dial {
+        (self.backoff_first, self.backoff_max) = (first, max);
+        self
+    }
+
+    /// Where to, and which local address to bind to.
+    pub(crate) fn route(&self) -> Result<(Endpoint, Option<SocketAddr>), EndpointError> {
+        let to = self.to.clone()?;
+        to.check()?;
+        let from = match &self.from {
+            None => return Ok((to, None)),
+            Some(from) => from.clone()?,
+        };
+        match (to.tcp(), from.tcp()) {
+            (Some(_), Some(from)) => Ok((to, Some(from))),
+            _ => Err(EndpointError::new(format!(
+                "cannot connect to {to} from {from}: only TCP connections have a source address"
+            ))),
+        }
+    }
+
+    /// How long to wait before the first attempt, say because the server asked for it. Default not
+    /// at all.
+    #[must_use]
+    pub fn after(mut self, pause: Duration) -> Dial {
+        self.after = pause;
+        self
+    }
+
+    /// The pause after failed attempt number `failed`, counted from 1.
+    pub(crate) fn pause_after(&self, failed: u32, rng: &mut Rng) -> Duration {
+        let doubled = self
+            .backoff_first
+            .saturating_mul(1u32 << (failed - 1).min(20));
+        let whole = doubled.min(self.backoff_max).as_nanos() as u64;
+        Duration::from_nanos(whole / 2 + rng.below(whole / 2 + 1))
+    }
+}
+
+/// Why a dial was not even taken; it comes back.
+///
+/// ```
+/// use tidewire::{Dial, LoopHandle, NotDialled};
+///
+/// /// A dial that has to wait is kept; one that nobody will make is not.
+/// fn dial(by: &LoopHandle<()>, dial: Dial, later: &mut Vec<Dial>) {
+///     match by.dial(dial) {
+///         Ok(()) => {}
+///         Err(NotDialled::Full(dial)) => later.push(*dial),
+///         Err(e) => eprintln!("{e}"),
+///     }
+/// }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDialled {
+    /// As many commands wait for the loop as [`Builder::inbox`](crate::Builder::inbox) allows. Counted
+    /// as `dials_refused`.
+    #[error("the loop has not caught up with what it was asked to do: too many dials wait")]
+    Full(Box<Dial>),
+    /// The loop has ended.
+    #[error("the loop that was to dial has ended")]
+    Ended(Box<Dial>),
+}
+
+impl NotDialled {
+    pub(crate) fn from_unsent(unsent: Unsent) -> NotDialled {
+        let dial = |command: Box<Command>| match *command {
+            Command::Dial { dial, .. } => Box::new(dial),
+            Command::Adopt { .. } => unreachable!("what was sent comes back"),
+        };
+        match unsent {
+            Unsent::Full(command) => NotDialled::Full(dial(command)),
+            Unsent::Ended(command) => NotDialled::Ended(dial(command)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_stay_below_the_cap_and_differ() {
+        let dial =
+            Dial::to("127.0.0.1:1").backoff(Duration::from_millis(100), Duration::from_secs(1));
+        let mut rng = Rng::from_seed(1);
+        for (failed, whole) in [
+            (1, 100),
+            (2, 200),
+            (3, 400),
+            (4, 800),
+            (5, 1000),
+            (60, 1000),
+        ] {
+            let pauses: Vec<Duration> = (0..50)
+                .map(|_| dial.pause_after(failed, &mut rng))
+                .collect();
+            let (half, whole) = (
+                Duration::from_millis(whole / 2),
+                Duration::from_millis(whole),
+            );
+            assert!(
+                pauses.iter().all(|p| (half..=whole).contains(p)),
+                "{failed}: {pauses:?}"
+            );
+            assert!(pauses.iter().any(|p| *p != pauses[0]));
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Where to listen, and the options of the connections that come in.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::build::socket_file::SocketFile;
+use crate::vocabulary::endpoint::{Endpoint, EndpointError};
+
+/// Socket options. They are set on the listener, from which Linux hands them to accepted sockets,
+/// and on dialled sockets before they connect. Unix sockets have a backlog and buffers; the others
+/// are TCP's, and left out there.
+///
+/// ```
+/// use tidewire::{Listen, TcpOptions};
+///
+/// let patient = TcpOptions { backlog: 128, congestion: Some("cubic".into()), ..TcpOptions::default() };
+/// let listen = Listen::at("127.0.0.1:0").options(patient);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TcpOptions {
+    /// Send small segments at once (`TCP_NODELAY`). Default true: replies are gathered already.
+    pub nodelay: bool,
+    /// Idle time after which the kernel probes the peer. Default `None`: no probes.
+    pub keepalive: Option<Duration>,
+    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    /// Default 4096.
+    pub backlog: i32,
+    /// Kernel receive buffer in bytes. Default `None`: sized by the kernel.
+    pub receive_buffer: Option<usize>,
+    /// Kernel send buffer in bytes. Default `None`: sized by the kernel.
+    pub send_buffer: Option<usize>,
+    /// Congestion control, such as `cubic`. Default `None`: the system's.
+    pub congestion: Option<String>,
+}
+
+impl Default for TcpOptions {
+    fn default() -> TcpOptions {
+        TcpOptions {
+            nodelay: true,
+            keepalive: None,
+            backlog: 4096,
+            receive_buffer: None,
+            send_buffer: None,
+            congestion: None,
+        }
+    }
+}
+
+impl TcpOptions {
+    pub(crate) fn apply(&self, socket: &Socket, tcp: bool) -> io::Result<()> {
+        if tcp {
+            self.apply_tcp(socket)?;
+        }
+        if let Some(n) = self.receive_buffer {
+            socket.set_recv_buffer_size(n)?;
+        }
+        if let Some(n) = self.send_buffer {
+            socket.set_send_buffer_size(n)?;
+        }
+        Ok(())
+    }
+
+    fn apply_tcp(&self, socket: &Socket) -> io::Result<()> {
+        socket.set_tcp_nodelay(self.nodelay)?;
+        // A byte that is marked urgent is a byte of the stream (RFC 6093, section 4): dropping it
+        // would tear a frame.
+        socket.set_out_of_band_inline(true)?;
+        if let Some(idle) = self.keepalive {
+            socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))?;
+        }
+        if let Some(name) = &self.congestion {
+            socket.set_tcp_congestion(name.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// A listener to be: an endpoint to bind, or a socket inherited from elsewhere.
+///
+/// # Unix sockets
+///
+/// A path that holds a socket on which nobody listens any more, such as one left behind by a
+/// process that was killed, is taken over; if somebody listens there, or if it is no socket,
+/// starting fails. The file is removed at a stop if it is still the one that was made. Loops that
+/// accept for themselves share the one socket, and the kernel does not spread its connections
+/// evenly over them: [`Placement::Acceptor`](crate::Placement::Acceptor) does.
+///
+/// ```no_run
+/// use tidewire::Listen;
+///
+/// let tcp = Listen::at("[::]:7400");
+/// let also = Listen::at(([127, 0, 0, 1], 7400));
+/// let unix = Listen::at("unix:/run/tidewire.sock").mode(0o660).owner(None, Some(33));
+/// ```
+#[derive(Debug)]
+pub struct Listen {
+    place: Place,
+    options: TcpOptions,
+    access: Access,
+}
+
+/// Who may connect to a Unix socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+}
+
+/// A listener that was bound.
+pub(crate) struct Bound {
+    pub(crate) endpoint: Endpoint,
+    /// One for each loop.
+    pub(crate) sockets: Vec<OwnedFd>,
+    /// To be removed in the end.
+    pub(crate) file: Option<SocketFile>,
+}
+
+#[derive(Debug)]
+enum Place {
+    At(Result<Endpoint, EndpointError>),
+    Inherited(OwnedFd),
+}
+
+/// A listener with default options at this place.
+impl From<Endpoint> for Listen {
+    fn from(place: Endpoint) -> Listen {
+        Listen::at(place)
+    }
+}
+
+impl From<SocketAddr> for Listen {
+    fn from(place: SocketAddr) -> Listen {
+        Listen::at(place)
+    }
+}
+
+/// Text that is no endpoint is an error of [`Builder::start`](crate::Builder::start).
+impl From<&str> for Listen {
+    fn from(place: &str) -> Listen {
+        Listen::at(place)
+    }
+}
+
+impl Listen {
+    /// Binds when the loops start; TCP port 0 takes any free port. An IPv6 address takes IPv6
+    /// connections only. The place may be given as an [`Endpoint`], an address, a tuple, a path, or
+    /// as text; text that is no endpoint is an error of [`Builder::start`](crate::Builder::start).
+    #[must_use]
+    pub fn at<E>(place: E) -> Listen
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        Listen {
+            place: Place::At(place.try_into().map_err(Into::into)),
+            options: TcpOptions::default(),
+            access: Access::default(),
+        }
+    }
+
+    /// Accepts from a stream socket that listens already, TCP or Unix, such as one handed over by a
+    /// predecessor or a service manager. The file of a Unix socket is left where it is.
+    #[must_use]
+    pub fn inherited(listener: impl Into<OwnedFd>) -> Listen {
+        Listen {
+            place: Place::Inherited(listener.into()),
+            options: TcpOptions::default(),
+            access: Access::default(),
+        }
+    }
+
+    /// Access mode of the socket's file, such as `0o660`: who may connect. Default: what the
+    /// process's umask leaves. Starting fails if there is no file, as with TCP.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Listen {
+        self.access.mode = Some(mode);
+        self
+    }
+
+    /// Owner and group of the socket's file. Default: those of the process. Starting fails if there
+    /// is no file, as with TCP, or if they may not be given to the file.
+    #[must_use]
+    pub fn owner(mut self, uid: Option<u32>, gid: Option<u32>) -> Listen {
+        (self.access.uid, self.access.gid) = (uid, gid);
+        self
+    }
+
+    /// Sets the socket options.
+    #[must_use]
+    pub fn options(mut self, options: TcpOptions) -> Listen {
+        self.options = options;
+        self
+    }
+
+    /// Makes `copies` sockets that share the place, one for each loop that accepts for itself.
+    pub(crate) fn bind(&self, copies: usize) -> io::Result<Bound> {
+        match &self.place {
+            Place::Inherited(listener) => {
+                self.refuse_access()?;
+                rustix::io::ioctl_fionbio(listener, true)?;
+                let bound = rustix::net::getsockname(listener)?;
+                let endpoint = Endpoint::from_kernel(bound).ok_or_else(|| {
+                    let what = "the inherited socket is neither TCP nor a Unix socket";
+                    io::Error::new(io::ErrorKind::InvalidInput, what)
+                })?;
+                let socket = SockRef::from(listener);
+                self.options.apply(&socket, endpoint.is_tcp())?;
+                if socket.is_listener()? {
+                    // Once more, for the backlog.
+                    socket.listen(self.options.backlog)?;
+                }
+                Ok(Bound {
+                    endpoint,
+                    sockets: duplicate(listener, copies)?,
+                    file: None,
+                })
+            }
+            Place::At(Err(e)) => Err(e.clone().into()),
+            Place::At(Ok(Endpoint::Tcp(addr))) => {
+                self.refuse_access()?;
+                self.bind_tcp(*addr, copies)
+            }
+            Place::At(Ok(endpoint)) => self.bind_unix(endpoint, copies),
+        }
+    }
+
+    pub(crate) fn wanted(&self) -> String {
+        match &self.place {
+            Place::At(Ok(endpoint)) => endpoint.to_string(),
+            Place::At(Err(_)) => "what was asked for".into(),
+            Place::Inherited(listener) => format!("inherited {listener:?}"),
+        }
+    }
+
+    fn bind_tcp(&self, mut addr: SocketAddr, copies: usize) -> io::Result<Bound> {
+        let mut sockets = Vec::with_capacity(copies);
+        for copy in 0..copies {
+            let socket = self.tcp_socket(addr, copy > 0)?;
+            if copies > 1 && copy == 0 {
+                // After its bind, which has failed if anybody listens here: with the
+                // option set before, two servers would share the port unnoticed.
+                socket.set_reuse_port(true)?;
+            }
+            socket.listen(self.options.backlog)?;
+            addr = socket.local_addr()?.as_socket().unwrap_or(addr);
+            sockets.push(socket.into());
+        }
+        Ok(Bound {
+            endpoint: addr.into(),
+            sockets,
+            file: None,
+        })
+    }
+
+    fn tcp_socket(&self, addr: SocketAddr, share: bool) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_reuse_address(true)?;
+        if addr.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if share {
+            socket.set_reuse_port(true)?;
+        }
+        self.options.apply(&socket, true)?;
+        socket.bind(&addr.into())?;
+        Ok(socket)
+    }
+
+    fn bind_unix(&self, endpoint: &Endpoint, copies: usize) -> io::Result<Bound> {
+        endpoint.check()?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        self.options.apply(&socket, false)?;
+        let file = match endpoint {
+            Endpoint::Unix(path) => {
+                let backlog = self.options.backlog;
+                Some(SocketFile::listen(&socket, path, self.access, backlog)?)
+            }
+            _ => {
+                self.refuse_access()?;
+                rustix::net::bind(&socket, &endpoint.to_kernel()?)?;
+                socket.listen(self.options.backlog)?;
+                None
+            }
+        };
+        Ok(Bound {
+            endpoint: endpoint.clone(),
+            sockets: duplicate(&socket, copies)?,
+            file,
+        })
+    }
+
+    /// Whoever asks for a mode must not believe that it protects what has none.
+    fn refuse_access(&self) -> io::Result<()> {
+        if self.access == Access::default() {
+            return Ok(());
+        }
+        let what =
+            "a mode or an owner was asked for, and only a Unix socket bound to a path has them";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+}
+
+fn duplicate(socket: impl AsFd, copies: usize) -> io::Result<Vec<OwnedFd>> {
+    let socket = socket.as_fd();
+    (0..copies).map(|_| socket.try_clone_to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_share_a_port_but_servers_do_not() {
+        let listen = |endpoint: &Endpoint| Listen::at(endpoint).bind(3);
+        let bound = listen(&([127, 0, 0, 1], 0).into()).unwrap();
+        let (endpoint, sockets) = (bound.endpoint, bound.sockets);
+        assert_eq!(sockets.len(), 3);
+        for socket in &sockets {
+            let socket = socket2::SockRef::from(socket);
+            let bound = socket.local_addr().unwrap().as_socket();
+            assert!(bound == endpoint.tcp() && socket.is_listener().unwrap());
+        }
+        let second = listen(&endpoint).err().unwrap();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        drop(sockets);
+        assert!(listen(&endpoint).is_ok());
+    }
+}

@@ -1,0 +1,8 @@
+//! Building a server: loops, listeners, outgoing connections, bounds; and what a running one is reached by.
+
+pub(crate) mod builder;
+pub(crate) mod dial;
+pub(crate) mod ending;
+pub(crate) mod limits;
+pub(crate) mod listen;
+pub(crate) mod socket_file;

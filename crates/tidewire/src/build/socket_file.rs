@@ -1,0 +1,224 @@
+//! The file of a listening Unix socket: made where nobody listens, removed if it is still ours.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
+use socket2::{Domain, Socket, Type};
+
+use crate::build::listen::Access;
+
+/// Tries to lock the directory, and the pause between them.
+const LOCK_TRIES: u32 = 200;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Removes the file when dropped, unless somebody has put another in its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    made: Made,
+}
+
+/// What tells one file from another that has taken its name. The number of an inode alone does not:
+/// it is used again as soon as it is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl Made {
+    fn of(path: &Path) -> io::Result<Made> {
+        let meta = fs::symlink_metadata(path)?;
+        Ok(Made {
+            device: meta.dev(),
+            inode: meta.ino(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        })
+    }
+}
+
+impl SocketFile {
+    /// Binds `socket` to `path` and has it listen. What a dead process has left there is replaced.
+    pub(crate) fn listen(
+        socket: &Socket,
+        path: &Path,
+        access: Access,
+        backlog: i32,
+    ) -> io::Result<SocketFile> {
+        // Two servers that start at once must not take each other's socket, bound and not yet
+        // listening, for a dead one's.
+        let _lock = lock_directory(path)?;
+        let addr = SocketAddrUnix::new(path)?;
+        match rustix::net::bind(socket, &addr) {
+            Err(Errno::ADDRINUSE) => {
+                remove_dead(path, &addr)?;
+                rustix::net::bind(socket, &addr)?;
+            }
+            other => other?,
+        }
+        let file = SocketFile {
+            path: path.to_owned(),
+            made: Made::of(path)?,
+        };
+        // Nobody can connect before it listens, so nobody slips in under a wider mode.
+        if access.uid.is_some() || access.gid.is_some() {
+            std::os::unix::fs::chown(path, access.uid, access.gid)?;
+        }
+        if let Some(mode) = access.mode {
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
+        socket.listen(backlog)?;
+        Ok(file)
+    }
+}
+
+impl SocketFile {
+    /// Leaves the file to a successor.
+    pub(crate) fn leave(self) {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        drop(std::mem::take(&mut this.path));
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _lock = lock_directory(&self.path);
+        if Made::of(&self.path).is_ok_and(|there| there == self.made)
+            && let Err(e) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), error = %e, "cannot remove the socket");
+        }
+    }
+}
+
+/// Removes a socket on which nobody listens.
+fn remove_dead(path: &Path, addr: &SocketAddrUnix) -> io::Result<()> {
+    let in_use = |what: &str| io::Error::new(io::ErrorKind::AddrInUse, what);
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(in_use(
+            "there is something else than a socket; move it away or choose another path",
+        ));
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    match rustix::net::connect(&probe, addr) {
+        Err(Errno::CONNREFUSED) => {
+            tracing::info!(path = %path.display(), "a socket that nobody listens on is replaced");
+            fs::remove_file(path)
+        }
+        // Gone meanwhile.
+        Err(Errno::NOENT) => Ok(()),
+        Ok(()) | Err(Errno::AGAIN) => Err(in_use("another process listens there")),
+        Err(Errno::PROTOTYPE) => Err(in_use(
+            "there is a socket of another type; choose another path",
+        )),
+        Err(e) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("there is a socket, and whether anybody listens there is unknown ({e})"),
+        )),
+    }
+}
+
+/// Keeps others that keep to this out of the directory until the result is dropped. `None` where
+/// the directory cannot be opened or the file system knows no locks.
+fn lock_directory(path: &Path) -> io::Result<Option<File>> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) else {
+        return Ok(None);
+    };
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(directory)),
+            Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(LOCK_PAUSE),
+            Err(_) => return Ok(None),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::WouldBlock,
+        "somebody holds a lock on the directory of the socket",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("tidewire-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn listen(path: &Path, access: Access) -> io::Result<(Socket, SocketFile)> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let file = SocketFile::listen(&socket, path, access, 8)?;
+        Ok((socket, file))
+    }
+
+    #[test]
+    fn the_dead_are_replaced_and_the_living_are_not() {
+        let dir = directory("dead");
+        let path = dir.join("it.sock");
+        let refused = |what: &str| {
+            let e = listen(&path, Access::default()).err().unwrap();
+            assert_eq!(e.kind(), io::ErrorKind::AddrInUse);
+            assert!(e.to_string().contains(what), "{e}");
+        };
+        drop(UnixListener::bind(&path).unwrap()); // leaves its file behind
+        let (socket, file) = listen(&path, Access::default()).unwrap();
+        refused("another process listens");
+        drop((socket, file));
+        assert!(!path.exists(), "removed in the end");
+
+        fs::write(&path, b"precious").unwrap();
+        refused("something else than a socket");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        fs::remove_file(&path).unwrap();
+
+        let datagram = UnixDatagram::bind(&path).unwrap();
+        refused("another type");
+        drop(datagram);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_successors_file_is_left_alone() {
+        let dir = directory("successor");
+        let path = dir.join("it.sock");
+        let (socket, file) = listen(&path, Access::default()).unwrap();
+        drop(socket); // stopped listening, and still at work
+        let (_successor, its_file) = listen(&path, Access::default()).unwrap();
+        drop(file);
+        assert!(path.exists());
+        drop(its_file);
+        assert!(!path.exists());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn mode_and_group_are_as_asked() {
+        let dir = directory("mode");
+        let path = dir.join("it.sock");
+        let access = Access {
+            mode: Some(0o620),
+            gid: Some(rustix::process::getgid().as_raw()),
+            uid: None,
+        };
+        let (_socket, _file) = listen(&path, access).unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        assert_eq!(meta.mode() & 0o777, 0o620);
+        assert_eq!(Some(meta.gid()), access.gid);
+        drop(_file);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

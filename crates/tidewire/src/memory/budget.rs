@@ -1,0 +1,200 @@
+//! Memory as a limit of the process: what all connections of all loops hold together.
+//!
+//! Each loop counts what its connections hold, output queued and input carried, as it settles them,
+//! and adds what changed to the common sum once a turn. What is to be done follows from the sum:
+//!
+//! * from three quarters of the limit on, who holds much is not read from until he holds less;
+//! * from seven eighths on, new connections are refused;
+//! * beyond the limit, the connections that hold most are closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::reactor::throttle::Throttle;
+use crate::vocabulary::time::Instant;
+
+/// Who holds no more than this is left alone; bytes.
+pub(crate) const SMALL: usize = 16 << 10;
+/// How soon a loop looks at the sum again that others may change.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// What all loops share.
+pub(crate) struct Memory {
+    limit: usize,
+    held: AtomicUsize,
+    said: Throttle,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::new(default_limit())
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(limit: usize) -> Memory {
+        Memory {
+            limit,
+            held: AtomicUsize::new(0),
+            said: Throttle::new(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// Half of the machine's memory, or of what the control group may use; 1 GiB where neither is known.
+fn default_limit() -> usize {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let group = read("/sys/fs/cgroup/memory.max").trim().parse().ok();
+    let info = read("/proc/meminfo");
+    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|t| t.trim().strip_suffix("kB")?.trim().parse::<usize>().ok());
+    let machine = kib.map(|kib| kib.saturating_mul(1 << 10));
+    let known = [group, machine].into_iter().flatten().min();
+    known.map_or(1 << 30, |bytes: usize| bytes / 2)
+}
+
+/// One loop's part.
+pub(crate) struct Meter {
+    all: Arc<Memory>,
+    /// Bytes that its connections hold, and how much of it the sum knows.
+    held: usize,
+    published: usize,
+    /// The sum is at three quarters of the limit.
+    tight: bool,
+    /// Connections that are not read from for that.
+    pub(crate) waiting: Vec<u32>,
+}
+
+impl Meter {
+    pub(crate) fn new(all: Arc<Memory>) -> Meter {
+        Meter {
+            all,
+            held: 0,
+            published: 0,
+            tight: false,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// A connection that held `before` bytes now holds `now`.
+    pub(crate) fn change(&mut self, before: usize, now: usize) {
+        self.held = self.held - before + now;
+    }
+
+    /// Whether a connection that holds this much is not read from at present.
+    #[inline]
+    pub(crate) fn holds_back(&self, bytes: usize) -> bool {
+        self.tight && bytes > SMALL
+    }
+
+    /// Whether there is no room for another connection.
+    pub(crate) fn refuses(&self) -> bool {
+        self.all.held.load(Relaxed) >= self.all.limit / 8 * 7
+    }
+
+    /// Brings the sum up to date; how many bytes are to be freed on this loop.
+    #[inline]
+    pub(crate) fn balance(&mut self, now: Instant) -> usize {
+        if self.held != self.published {
+            self.publish();
+        }
+        let sum = self.all.held.load(Relaxed);
+        self.tight = sum >= self.all.limit / 4 * 3;
+        if self.tight {
+            self.tighten(sum, now)
+        } else {
+            0
+        }
+    }
+
+    /// The change of what this loop holds since the last time, in the sum. It is kept up by wrapping
+    /// additions, of which the result never is below zero.
+    #[cold]
+    fn publish(&mut self) {
+        let change = self.held.wrapping_sub(self.published);
+        self.all.held.fetch_add(change, Relaxed);
+        self.published = self.held;
+    }
+
+    #[cold]
+    fn tighten(&mut self, sum: usize, now: Instant) -> usize {
+        let limit = self.all.limit;
+        if let Some(held_back) = self.all.said.pass(now) {
+            let doing = if sum > limit {
+                "closing those that hold most"
+            } else if self.refuses() {
+                "refusing new ones"
+            } else {
+                "not reading from those that hold much"
+            };
+            tracing::warn!(
+                held = sum,
+                limit,
+                held_back,
+                "connections hold much memory: {doing}"
+            );
+        }
+        // Down to where new ones are taken in again, if so much is held here.
+        if sum > limit { sum - limit / 8 * 7 } else { 0 }
+    }
+
+    /// Whether the sum must be looked at although nothing happens here.
+    pub(crate) fn must_look(&self) -> bool {
+        self.tight || self.held > self.all.limit / 16
+    }
+
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.tight
+    }
+
+    /// Bytes that this loop's connections hold, if that has changed since the last
+    /// [`balance`](Meter::balance).
+    #[inline]
+    pub(crate) fn changed(&self) -> Option<usize> {
+        (self.held != self.published).then_some(self.held)
+    }
+}
+
+/// What the loop held is free when it has ended.
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.held = 0;
+        self.publish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_follow_the_sum_over_all_loops() {
+        let all = Arc::new(Memory::new(1 << 20));
+        let (mut a, mut b) = (Meter::new(all.clone()), Meter::new(all.clone()));
+        let now = Instant::from_nanos(1);
+        a.change(0, 700 << 10);
+        assert_eq!(a.balance(now), 0);
+        assert!(!a.holds_back(700 << 10) && !b.refuses() && a.must_look());
+        b.change(0, 100 << 10);
+        assert_eq!((b.balance(now), a.balance(now)), (0, 0));
+        assert!(a.holds_back(700 << 10) && b.holds_back(100 << 10) && !a.holds_back(SMALL));
+        assert!(!a.refuses());
+        b.change(100 << 10, 200 << 10);
+        b.balance(now);
+        assert!(a.refuses() && b.refuses());
+        b.change(200 << 10, 400 << 10);
+        assert_eq!(b.balance(now), (1100 << 10) - (896 << 10));
+        drop(a);
+        assert_eq!(b.balance(now), 0);
+        assert!(!b.holds_back(1 << 20) && !b.refuses());
+        drop(b);
+        assert_eq!(all.held.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn the_default_is_a_part_of_what_there_is() {
+        assert!(default_limit() >= 1 << 20);
+    }
+}

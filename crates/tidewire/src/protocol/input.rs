@@ -1,0 +1,100 @@
+//! What a connection has received and its protocol has not yet consumed.
+
+use crate::memory::buffer::{Chunk, Lent};
+
+/// Received bytes, lent to [`Protocol::received`](crate::Protocol::received) as one contiguous
+/// slice: what was left unconsumed before, then what is new.
+///
+/// What is not consumed when the call returns is carried to the next one.
+///
+/// ```
+/// use tidewire::Input;
+///
+/// let mut input = Input::new(b"one two");
+/// let word = &input.bytes()[..3];
+/// input.consume(4);
+/// assert_eq!((word, input.bytes()), (&b"one"[..], &b"two"[..]));
+/// ```
+pub struct Input<'a> {
+    bytes: &'a [u8],
+    consumed: usize,
+    lent: Option<&'a Lent<'a>>,
+}
+
+impl<'a> Input<'a> {
+    /// Plain bytes, for tests of protocols and for layers.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Input<'a> {
+        Input {
+            bytes,
+            consumed: 0,
+            lent: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lent(lent: &'a Lent<'a>) -> Input<'a> {
+        Input {
+            bytes: lent.bytes(),
+            consumed: 0,
+            lent: Some(lent),
+        }
+    }
+
+    /// The bytes not yet consumed. The slice outlives further calls on this input.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.bytes[self.consumed..]
+    }
+
+    /// How many bytes are not yet consumed.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.consumed
+    }
+
+    /// Whether all is consumed.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Marks the first `n` bytes as dealt with.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes are left.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        assert!(n <= self.len(), "consumed {n} of {} bytes", self.len());
+        self.consumed += n;
+    }
+
+    /// Consumes the first `n` bytes and hands them over. A large run shares the receive buffer,
+    /// without a copy; a small one, or any when buffers run low, is copied.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes are left.
+    #[must_use]
+    pub fn take(&mut self, n: usize) -> Chunk {
+        let bytes = self.bytes();
+        let chunk = self
+            .take_shared(n)
+            .unwrap_or_else(|| Chunk::copy_from(&bytes[..n]));
+        self.consume(n);
+        chunk
+    }
+
+    /// The first `n` bytes without a copy, if that is possible now; does not consume.
+    #[inline]
+    pub(crate) fn take_shared(&self, n: usize) -> Option<Chunk> {
+        self.lent?.share(self.consumed, n)
+    }
+
+    #[inline]
+    pub(crate) fn consumed(&self) -> usize {
+        self.consumed
+    }
+}

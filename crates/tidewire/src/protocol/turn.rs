@@ -1,0 +1,100 @@
+//! A loop as seen by the callbacks that belong to no open connection.
+
+use std::time::Duration;
+
+use crate::build::dial::Dial;
+use crate::protocol::traits::Protocol;
+use crate::reach::home::Home;
+use crate::reach::mailbox::Full;
+use crate::reactor::env::Env;
+use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::time::Instant;
+
+/// What a callback is given that has no open connection: [`Protocol::closed`] and
+/// [`Service::dial_failed`](crate::Service::dial_failed).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Closed, Cx, Dial, Input, Next, Protocol, Turn};
+///
+/// /// Connects again when its connection is lost.
+/// struct Faithful {
+///     to: Dial,
+/// }
+///
+/// impl Protocol for Faithful {
+///     type Local = ();
+///     type Message = ();
+///
+///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+///         input.consume(input.len());
+///         Next::More
+///     }
+///
+///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+///         if why == Closed::Reset {
+///             turn.dial(self.to);
+///         }
+///     }
+/// }
+/// ```
+pub struct Turn<'a, P: Protocol> {
+    /// The service's state on this loop.
+    pub local: &'a mut P::Local,
+    pub(crate) env: &'a mut Env,
+    pub(crate) home: &'a Home<P::Message>,
+}
+
+impl<P: Protocol> Turn<'_, P> {
+    /// The time of this turn of the loop.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.env.now
+    }
+
+    /// Time since 1970-01-01T00:00:00Z by the wall clock, which may jump.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        self.env.clock.wall()
+    }
+
+    /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
+    /// it cannot be made, [`dial_failed`](crate::Service::dial_failed) is called.
+    pub fn dial(&mut self, dial: Dial) {
+        self.env.dials.push((self.home.mail.service(), dial));
+    }
+
+    /// Tells a connection of this service on this loop something, as [`Cx::tell`](crate::Cx::tell)
+    /// does. If it is gone when the message is delivered, that is counted and the message dropped.
+    ///
+    /// # Errors
+    /// [`Full`] when [`TELLS_MAX`](crate::TELLS_MAX) messages wait.
+    pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), Full<P::Message>> {
+        self.env.told = true;
+        self.home.tell(to, None, message)
+    }
+
+    /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback.
+    pub fn wake_service(&mut self) {
+        self.home.mail.signal_from_loop();
+        self.env.self_signalled = true;
+    }
+
+    /// The loop's number: see [`LoopHandle::number`](crate::LoopHandle::number).
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.home.mail.waker.number()
+    }
+
+    /// The same for a protocol inside, whose layer this is.
+    pub fn of<Q>(&mut self) -> Turn<'_, Q>
+    where
+        Q: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        Turn {
+            local: &mut *self.local,
+            env: &mut *self.env,
+            home: self.home,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The PROXY protocol, versions 1 and 2: a proxy in front says who its client is.
+//!
+//! A layer in front of any service: [`Proxy`] reads the header that proxies such as HAProxy, nginx
+//! or a cloud's balancer send first, then steps aside. The service finds the client in
+//! [`Peer::client`] and [`Peer::original`](crate::Peer::original), and may turn it away for it.
+//!
+//! Who may speak for others is listed: whoever is not is served as it is, so that nobody can pretend
+//! to come from elsewhere.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidewire::proxy::Proxy;
+//! use tidewire::sim::Sim;
+//! use tidewire::{Layered, Limits};
+//! # use tidewire::*;
+//! # struct WhoAmI;
+//! # struct Conn;
+//! # impl Protocol for Conn { type Local = (); type Message = ();
+//! #   fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+//! #     let client = cx.link.peer().client().to_string(); cx.link.write(client.as_bytes()); }
+//! #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+//! #     let n = i.len(); cx.link.forward(i, n); Next::More } }
+//! # impl Service for WhoAmI { type Conn = Conn; fn on_loop(&self, _: LoopHandle<()>) {}
+//! #   fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> { Ok(Conn) } }
+//!
+//! let proxy = Proxy::from(["10.0.0.0/8".parse()?]).deadline(Duration::from_secs(3));
+//! let mut sim = Sim::new(1);
+//! let addr = sim.serve(Layered::new(proxy, WhoAmI), Limits::default());
+//! let balancer = sim.plain(addr); // peers in the simulator come from 10.0.0.0/8
+//! sim.send(balancer, b"PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n, hello");
+//! sim.run_for(Duration::from_secs(1));
+//! assert_eq!(sim.received(balancer), b"192.0.2.7:5000, hello");
+//! # Ok::<(), tidewire::proxy::NetworkError>(())
+//! ```
+
+mod header;
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::layer::{Around, Layer, Wrap};
+use crate::protocol::input::Input;
+use crate::protocol::traits::Service;
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::{Origin, Peer};
+use header::{Parsed, Said};
+
+/// The settings: who speaks for others, and how long the header may take.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    from: Vec<Network>,
+    others: Others,
+    deadline: Duration,
+}
+
+/// What becomes of connections that do not come from a listed proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Served,
+    Refused,
+}
+
+/// Peers that are trusted to speak for others: `10.0.0.0/8`, `::1`, or `unix` for all Unix sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(Members);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Members {
+    Ip { first: IpAddr, bits: u8 },
+    Unix,
+}
+
+/// Text that names no network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no network: write it like 10.0.0.0/8, 192.0.2.1, fd00::/8 or unix")]
+pub struct NetworkError(String);
+
+impl Proxy {
+    /// Requires a header from peers in these networks, within 5 s. Others are served without one.
+    #[must_use]
+    pub fn from(networks: impl IntoIterator<Item = Network>) -> Proxy {
+        Proxy {
+            from: networks.into_iter().collect(),
+            others: Others::Served,
+            deadline: Duration::from_secs(5),
+        }
+    }
+
+    /// Turns away whoever is not listed.
+    #[must_use]
+    pub fn refuse_others(mut self) -> Proxy {
+        self.others = Others::Refused;
+        self
+    }
+
+    /// How long the header may take, from the connection on. Default 5 s. Whoever takes longer is
+    /// cut.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Proxy {
+        self.deadline = deadline;
+        self
+    }
+}
+
+impl Network {
+    /// Whether the peer at `endpoint` belongs to it. An IPv4 address in IPv6's clothes is IPv4.
+    #[must_use]
+    pub fn contains(&self, endpoint: &Endpoint) -> bool {
+        match (self.0, endpoint.ip().map(|ip| ip.to_canonical())) {
+            (Members::Unix, None) => true,
+            (Members::Ip { first, bits }, Some(ip)) => {
+                let shift = |width: u32| width - u32::from(bits);
+                match (first, ip) {
+                    (IpAddr::V4(a), IpAddr::V4(b)) => {
+                        (a.to_bits() ^ b.to_bits())
+                            .checked_shr(shift(32))
+                            .unwrap_or(0)
+                            == 0
+                    }
+                    (IpAddr::V6(a), IpAddr::V6(b)) => {
+                        (a.to_bits() ^ b.to_bits())
+                            .checked_shr(shift(128))
+                            .unwrap_or(0)
+                            == 0
+                    }
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Network, NetworkError> {
+        let wrong = || NetworkError(text.to_owned());
+        if text == "unix" {
+            return Ok(Network(Members::Unix));
+        }
+        let (ip, bits) = match text.split_once('/') {
+            Some((ip, bits)) => (ip, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let first: IpAddr = ip.parse().map_err(|_| wrong())?;
+        let most = if first.is_ipv4() { 32 } else { 128 };
+        let bits = bits.unwrap_or(most);
+        if bits > most {
+            return Err(wrong());
+        }
+        Ok(Network(Members::Ip { first, bits }))
+    }
+}
+
+impl Wrap for Proxy {
+    type Layer = Header;
+
+    fn wrap(&self, from: &Peer) -> Result<Option<Header>, Refusal> {
+        let accepted = matches!(from.origin, Origin::Accepted(_));
+        if accepted && self.from.iter().any(|n| n.contains(&from.endpoint)) {
+            return Ok(Some(Header {
+                deadline: self.deadline,
+            }));
+        }
+        match self.others {
+            Others::Refused if accepted => Err(Refusal::ByService("not a listed proxy")),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A connection of which the header is still to come.
+#[derive(Debug)]
+pub struct Header {
+    deadline: Duration,
+}
+
+impl Layer for Header {
+    fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        at.link().set_timer_after(self.deadline);
+    }
+
+    fn received<S: Service>(
+        &mut self,
+        input: &mut Input<'_>,
+        at: &mut Around<'_, '_, S, Self>,
+    ) -> Next {
+        match header::parse(input.bytes()) {
+            Parsed::Partial(n) => return Next::AtLeast(n),
+            Parsed::Wrong(why) => at.link().abort_because(why),
+            Parsed::Header(said, len) => {
+                input.consume(len);
+                let mut peer = at.peer().clone();
+                if said != Said::Local {
+                    let mut identity = peer.identity().clone();
+                    identity.proxied = true;
+                    if let Said::Proxied {
+                        source,
+                        destination,
+                    } = said
+                    {
+                        identity.original = Some(source);
+                        identity.original_destination = Some(destination);
+                    }
+                    peer = peer.with_identity(identity);
+                }
+                // A refusal closes by itself.
+                let _ = at.hand_over(peer);
+            }
+        }
+        Next::More
+    }
+
+    fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        at.link()
+            .abort_because("the PROXY protocol header took too long");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! Reaching a loop or a connection from elsewhere.
+
+pub(crate) mod home;
+pub(crate) mod mailbox;
+pub(crate) mod stop;
+pub(crate) mod sync;
+pub(crate) mod waker;
+pub(crate) mod woken;

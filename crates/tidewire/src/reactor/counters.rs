@@ -1,0 +1,236 @@
+//! What happened, counted. Each loop writes its own counters without synchronisation; anybody may
+//! read them at any time, and the builder's handle adds them up.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::reach::sync::{Mutex, lock};
+use crate::vocabulary::closed::{Closed, Refusal};
+
+/// One counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Not a read-modify-write: the owning loop is the only writer.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The counters of one loop.
+        #[derive(Debug, Default)]
+        pub(crate) struct LoopCounters {
+            $(pub(crate) $name: Counter,)*
+            pub(crate) refused: [Counter; Refusal::KINDS],
+            pub(crate) closed: [Counter; Closed::KINDS],
+            /// Its own lock is taken once for each connection that ends for a protocol's reason.
+            reasons: Mutex<Reasons>,
+        }
+
+        /// Counters added up over all loops.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Connections turned away, by [`Refusal`].
+            pub refused: [u64; Refusal::KINDS],
+            /// Connections closed, by [`Closed`].
+            pub closed: [u64; Closed::KINDS],
+            /// Connections closed for reasons of their protocols ([`Closed::ByProtocol`]), by the
+            /// reason: the first [`REASONS_MAX`] that occur, and `"other reasons"` for the rest.
+            pub reasons: Reasons,
+        }
+
+        impl Counters {
+            pub(crate) fn add(&mut self, of: &LoopCounters) {
+                $(self.$name = self.$name.wrapping_add(of.$name.value());)*
+                for (sum, c) in self.refused.iter_mut().zip(&of.refused) {
+                    *sum = sum.wrapping_add(c.value());
+                }
+                for (sum, c) in self.closed.iter_mut().zip(&of.closed) {
+                    *sum = sum.wrapping_add(c.value());
+                }
+                for (reason, n) in &*lock(&of.reasons) {
+                    count(&mut self.reasons, reason, *n);
+                }
+            }
+
+            /// Every counter with its name, for logs and metrics pages. What is no letter or digit
+            /// in a protocol's reason is `_` in its name: `closed_because_not_TLS`.
+            pub fn each(&self, mut f: impl FnMut(&str, u64)) {
+                $(f(stringify!($name), self.$name);)*
+                for (name, n) in Refusal::NAMES.iter().zip(self.refused) {
+                    f(&format!("refused_{name}"), n);
+                }
+                for (name, n) in Closed::NAMES.iter().zip(self.closed) {
+                    f(&format!("closed_{name}"), n);
+                }
+                for (reason, n) in &self.reasons {
+                    f(&format!("closed_because_{}", word(reason)), *n);
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted, those refused later included.
+    accepted,
+    /// Outgoing connections established.
+    dialled,
+    /// Attempts to connect that failed.
+    dial_failures,
+    /// Outgoing connections refused because too many were under way already: see
+    /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials).
+    dials_refused,
+    /// Connections open now.
+    open,
+    /// Bytes that connections hold now in queued output and carried input: see
+    /// [`Builder::memory`](crate::Builder::memory).
+    memory,
+    /// Bytes received.
+    bytes_in,
+    /// Bytes sent.
+    bytes_out,
+    /// Connections that were cut at a limit, or at a stop's deadline, with output queued.
+    cut_unsent,
+    /// Bytes of output that were lost so.
+    bytes_cut,
+    /// Receive calls, or completions of receive operations.
+    receives,
+    /// Send calls, or completions of send operations.
+    sends,
+    /// Times that no receive buffer was free; receiving went on later.
+    buffers_exhausted,
+    /// Times that accepting paused for want of descriptors or memory.
+    accept_pauses,
+    /// Times that a connection's output was full and reading it was held back.
+    output_pauses,
+    /// Times that a connection was not read from because memory was short: see
+    /// [`Builder::memory`](crate::Builder::memory).
+    memory_pauses,
+    /// Times that the loop was woken from outside.
+    wakeups,
+    /// Turns of the loop.
+    turns,
+    /// Waits that busy-polling spared.
+    busy_poll_hits,
+    /// Posts for connections that had gone.
+    posts_undeliverable,
+    /// Messages that one connection told another which had gone.
+    tells_undeliverable,
+    /// Completion-queue overflows that the kernel reported (io_uring).
+    completions_overflowed,
+}
+
+/// Counts by reason.
+pub type Reasons = BTreeMap<&'static str, u64>;
+
+/// Reasons of protocols that are counted apart.
+pub const REASONS_MAX: usize = 64;
+const OTHERS: &str = "other reasons";
+
+fn count(reasons: &mut Reasons, reason: &'static str, n: u64) {
+    let known = reasons.len() < REASONS_MAX || reasons.contains_key(reason);
+    *reasons
+        .entry(if known { reason } else { OTHERS })
+        .or_default() += n;
+}
+
+fn word(reason: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    reason.chars().map(letter).collect()
+}
+
+impl LoopCounters {
+    /// A connection was closed for a reason of its protocol.
+    #[cold]
+    pub(crate) fn closed_because(&self, reason: &'static str) {
+        count(&mut lock(&self.reasons), reason, 1);
+    }
+}
+
+impl Counters {
+    /// Connections closed for this reason of their protocol, as given to
+    /// [`Link::finish_because`](crate::Link::finish_because) or `abort_because`.
+    #[must_use]
+    pub fn closed_because(&self, reason: &str) -> u64 {
+        self.reasons.get(reason).copied().unwrap_or(0)
+    }
+
+    /// Connections closed for reasons of this kind.
+    #[must_use]
+    pub fn closed_for(&self, why: Closed) -> u64 {
+        self.closed[why.kind()]
+    }
+
+    /// Connections turned away for reasons of this kind.
+    #[must_use]
+    pub fn refused_for(&self, why: Refusal) -> u64 {
+        self.refused[why.kind()]
+    }
+
+    /// All connections closed.
+    #[must_use]
+    pub fn closed_total(&self) -> u64 {
+        self.closed.iter().sum()
+    }
+}
+
+/// One line, zeros left out.
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        self.each(|name, n| {
+            if n != 0 {
+                parts.push(format!("{name}={n}"));
+            }
+        });
+        f.write_str(&parts.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_apart_and_bounded() {
+        let (one, two) = (LoopCounters::default(), LoopCounters::default());
+        for counters in [&one, &two] {
+            for _ in 0..3 {
+                counters.closed_because("line too long");
+            }
+        }
+        for i in 0..1000 {
+            two.closed_because(Box::leak(format!("reason {i}").into_boxed_str()));
+        }
+        let mut sum = Counters::default();
+        sum.add(&one);
+        sum.add(&two);
+        assert_eq!(sum.closed_because("line too long"), 6);
+        assert!(sum.reasons.len() <= REASONS_MAX + 1);
+        assert_eq!(sum.reasons.values().sum::<u64>(), 1006);
+        let mut names = Vec::new();
+        sum.each(|name, _| names.push(name.to_owned()));
+        assert!(names.contains(&"closed_because_line_too_long".into()));
+    }
+}

@@ -1,0 +1,118 @@
+//! Which callbacks a connection's record calls for, and making them: the one mechanism for
+//! connections of a loop and for [protocols inside protocols](crate::Inner), so that the same
+//! contracts hold for both.
+
+use crate::protocol::input::Input;
+use crate::reactor::env::Env;
+use crate::reactor::hosted::Event;
+use crate::reactor::state::{Appetite, Hint, State, Writing};
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::next::Next;
+
+/// A protocol whose type is known to somebody else.
+pub(crate) trait Callee {
+    fn call(&mut self, event: Event, state: &mut State, env: &mut Env);
+    fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next;
+}
+
+/// Offers the carried bytes; keeps what is not consumed.
+pub(crate) fn offer_carried<C: Callee + ?Sized>(
+    callee: &mut C,
+    state: &mut State,
+    env: &mut Env,
+    carried_max: usize,
+) {
+    let mut carry = std::mem::take(&mut state.carry);
+    let mut input = Input::new(&carry);
+    let next = callee.received(&mut input, state, env);
+    let consumed = input.consumed();
+    if consumed < carry.len() && state.is_open() {
+        carry.drain(..consumed);
+        if carry.len() * 4 < carry.capacity() {
+            carry.shrink_to_fit();
+        }
+        state.carry = carry;
+    }
+    after_received(state, env, next, consumed > 0, carried_max);
+}
+
+/// Records what `received` asked for.
+pub(crate) fn after_received(
+    state: &mut State,
+    env: &mut Env,
+    next: Next,
+    progress: bool,
+    carried_max: usize,
+) {
+    state.apply(next, carried_max, progress);
+    if state.appetite == Appetite::Drain {
+        env.counters.output_pauses.add(1);
+    }
+    // Even if nothing was written: reading or the deadline may have to change.
+    env.touch(state);
+}
+
+/// Makes the callbacks that the record calls for by itself. More may be due afterwards.
+pub(crate) fn call_back<C: Callee + ?Sized>(
+    callee: &mut C,
+    state: &mut State,
+    env: &mut Env,
+    carried_max: usize,
+) {
+    if state.drained() {
+        state.was_full = false;
+        state.end_drain_wait();
+        callee.call(Event::Writable, state, env);
+    } else if state.drain_over() {
+        state.end_drain_wait();
+    }
+    if state.replay && state.is_open() && !state.paused {
+        let due = state.replay_due();
+        state.replay = false;
+        if due {
+            offer_carried(callee, state, env, carried_max);
+        }
+    }
+    if state.end_of_input_due() {
+        state.told_finished = true;
+        let unread = state.carry.len();
+        callee.call(Event::PeerFinished(unread), state, env);
+        if state.writing != Writing::Open {
+            state.finish(Closed::Finished);
+        }
+    }
+    if state.hang_up_due() {
+        state.told_hung_up = true;
+        callee.call(Event::HungUp, state, env);
+    }
+    if state.drain_due() {
+        state.drain_owed = false;
+        state.hint = Hint::Stopped;
+        callee.call(Event::Draining, state, env);
+        state.hint = Hint::Finished;
+    }
+}
+
+/// Offers `bytes` behind those carried, or keeps them if they may not be offered now.
+pub(crate) fn receive<C: Callee + ?Sized>(
+    callee: &mut C,
+    state: &mut State,
+    env: &mut Env,
+    carried_max: usize,
+    bytes: &[u8],
+) {
+    if !state.hungry_for(bytes.len()) {
+        return state.keep(bytes);
+    }
+    if !state.carry.is_empty() {
+        state.keep(bytes);
+        return offer_carried(callee, state, env, carried_max);
+    }
+    let mut input = Input::new(bytes);
+    let next = callee.received(&mut input, state, env);
+    let consumed = input.consumed();
+    if consumed < bytes.len() && state.is_open() {
+        state.carry = bytes[consumed..].to_vec();
+    }
+    after_received(state, env, next, consumed > 0, carried_max);
+}

@@ -1,0 +1,76 @@
+//! What the connections of one loop share: time, chance, buffers, counters, and the list of
+//! connections that a callback touched.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::build::dial::Dial;
+use crate::memory::buffer::Pool;
+use crate::memory::output::{Barriers, Blocks};
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::random::Rng;
+use crate::reactor::state::State;
+use crate::vocabulary::time::{Clock, Instant};
+
+pub(crate) struct Env {
+    /// The time of this turn; refreshed by the engine after every wait.
+    pub(crate) now: Instant,
+    pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
+    pub(crate) pool: Pool,
+    pub(crate) blocks: Blocks,
+    /// Up to where output that waits for a mark may go.
+    pub(crate) barriers: Barriers,
+    /// Indices of connections whose record changed since they were last settled.
+    pub(crate) dirty: Vec<u32>,
+    /// Connections that have callbacks or flushing left for the next turn.
+    pub(crate) backlog: Vec<u32>,
+    pub(crate) counters: Arc<LoopCounters>,
+    /// `woken` was asked for by a callback of this loop.
+    pub(crate) self_signalled: bool,
+    /// Connections have told each other something that is not yet delivered.
+    pub(crate) told: bool,
+    /// Outgoing connections that callbacks asked for, and for which service.
+    pub(crate) dials: Vec<(u16, Dial)>,
+    /// No service's timer expires before this; nanoseconds, `u64::MAX` if none is set. May be early.
+    pub(crate) timers_ns: u64,
+}
+
+impl Env {
+    /// Whether callbacks asked for something that concerns others than their own connection.
+    #[inline]
+    pub(crate) fn has_errands(&self) -> bool {
+        self.told || !self.dials.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn touch(&mut self, state: &mut State) {
+        if !state.dirty && !state.embedded {
+            state.dirty = true;
+            self.dirty.push(state.id.index);
+        }
+    }
+
+    /// The kernel took the first `n` bytes that this connection has queued; how many are left that
+    /// may be sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, state: &mut State, n: usize) -> usize {
+        self.counters.bytes_out.add(n as u64);
+        state.last_progress = self.now;
+        state.out.advance(n, &mut self.blocks);
+        self.touch(state);
+        state.out.sendable()
+    }
+
+    /// The connection failed.
+    pub(crate) fn failed(&mut self, state: &mut State, kind: io::ErrorKind) {
+        state.kill_for_error(kind);
+        self.touch(state);
+    }
+
+    /// Its peer finished sending or vanished; there may be input of it still to be read.
+    pub(crate) fn hung_up(&mut self, state: &mut State) {
+        state.hung_up = true;
+        self.touch(state);
+    }
+}

@@ -1,0 +1,371 @@
+//! One service on one loop, with its types erased: the loop knows it as a [`Host`], and one
+//! virtual call serves a whole batch of input.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::build::limits::Limits;
+use crate::memory::table::Table;
+use crate::protocol::input::Input;
+use crate::protocol::link::Link;
+use crate::protocol::traits::{Cx, Protocol, Service};
+use crate::protocol::turn::Turn;
+use crate::reach::home::{Home, Told};
+use crate::reach::mailbox::{Close, LoopHandle, Mail};
+use crate::reach::waker::Waker;
+use crate::reach::woken::{Conns, Slots};
+use crate::reactor::drive::Callee;
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+use crate::vocabulary::closed::{Closed, Refusal};
+use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::next::Next;
+
+/// A callback without input of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Opened,
+    Writable,
+    PeerFinished(usize),
+    HungUp,
+    Expired,
+    Idle,
+    Draining,
+}
+
+pub(crate) trait Host: Callee {
+    fn limits(&self) -> &Arc<Limits>;
+    /// Makes the protocol of the connection with this record, or refuses it.
+    fn accept(&mut self, state: &mut State) -> Result<(), Refusal>;
+    fn closed(&mut self, state: &State, why: Closed, env: &mut Env);
+    fn dial_failed(&mut self, token: u64, error: &io::Error, env: &mut Env);
+    /// Delivers what connections told each other before this call.
+    fn deliver(&mut self, states: &mut Table<State>, env: &mut Env);
+    /// Calls the service if its timer has expired; when it will, in nanoseconds.
+    fn expire(&mut self, now_ns: u64, states: &mut Table<State>, env: &mut Env) -> u64;
+    /// Whether its protocols want to know what is about to be received.
+    fn looks_ahead(&self) -> bool;
+    fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env);
+    /// The loop has ended.
+    fn ended(self: Box<Self>);
+    /// Looks into the mailbox.
+    fn wake(&mut self, states: &mut Table<State>, env: &mut Env);
+    /// Whether anybody off this loop can reach it.
+    fn reachable(&self) -> bool;
+    /// The service's state on this loop.
+    fn local(&mut self) -> &mut dyn Any;
+}
+
+/// Makes a service's host on each loop, on the loop's own thread.
+pub(crate) trait Factory: Send + Sync {
+    fn host(&self, index: u16, waker: &Arc<Waker>) -> Box<dyn Host>;
+}
+
+/// A service as the builder keeps it.
+pub(crate) struct Offered<S: Service> {
+    pub(crate) service: Arc<S>,
+    pub(crate) limits: Arc<Limits>,
+    /// Open connections of this service on all loops.
+    pub(crate) open: Arc<AtomicUsize>,
+}
+
+impl<S: Service> Factory for Offered<S> {
+    fn host(&self, index: u16, waker: &Arc<Waker>) -> Box<dyn Host> {
+        let mail = Arc::new(Mail::new(waker.clone(), index));
+        let local = self.service.on_loop(LoopHandle::new(mail.clone()));
+        Box::new(Hosted {
+            service: self.service.clone(),
+            limits: self.limits.clone(),
+            open: Share {
+                open: self.open.clone(),
+                mine: 0,
+            },
+            slots: Table::new(),
+            local,
+            home: Home::new(mail),
+        })
+    }
+}
+
+struct Hosted<S: Service> {
+    service: Arc<S>,
+    limits: Arc<Limits>,
+    open: Share,
+    /// Each connection's index in the loop's table, and its protocol.
+    slots: Table<(u32, S::Conn)>,
+    local: <S::Conn as Protocol>::Local,
+    home: Home<<S::Conn as Protocol>::Message>,
+}
+
+/// This loop's part of a service's open connections. It goes with the loop even if that fails: the
+/// limit must not count its connections for ever.
+struct Share {
+    open: Arc<AtomicUsize>,
+    mine: usize,
+}
+
+impl Share {
+    /// Adds a connection, if fewer than `most` are open.
+    fn take(&mut self, most: usize) -> bool {
+        if self.open.fetch_add(1, Relaxed) >= most {
+            self.open.fetch_sub(1, Relaxed);
+            return false;
+        }
+        self.mine += 1;
+        true
+    }
+
+    fn give(&mut self) {
+        self.open.fetch_sub(1, Relaxed);
+        self.mine -= 1;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.open.fetch_sub(self.mine, Relaxed);
+    }
+}
+
+/// Runs a callback; a panic in it ends the connection and nothing else.
+pub(crate) fn guarded<R>(
+    state: &mut State,
+    env: &mut Env,
+    f: impl FnOnce(&mut State, &mut Env) -> R,
+) -> Option<R> {
+    let result = catch_unwind(AssertUnwindSafe(|| f(&mut *state, &mut *env)));
+    if result.is_err() {
+        state.kill(Closed::Panicked);
+        env.touch(state);
+        tracing::error!(peer = %state.peer.endpoint, "a protocol panicked; its connection is aborted");
+    }
+    result.ok()
+}
+
+/// Runs the callback that `event` names.
+pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<'_, P>) {
+    match event {
+        Event::Opened => protocol.opened(cx),
+        Event::Writable => protocol.writable(cx),
+        Event::PeerFinished(unread) => protocol.peer_finished(unread, cx),
+        Event::HungUp => protocol.hung_up(cx),
+        Event::Expired => protocol.expired(cx),
+        Event::Idle => protocol.idle(cx),
+        Event::Draining => protocol.draining(cx),
+    }
+}
+
+/// The record of a connection that may be called.
+fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
+    let state = states.get_mut(id.index as usize)?;
+    (state.id == id && state.is_open() && state.opened).then_some(state)
+}
+
+impl<S: Service> Callee for Hosted<S> {
+    fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
+        let (_, protocol) = &mut self.slots[state.slot as usize];
+        let (local, home) = (&mut self.local, &self.home);
+        guarded(state, env, |state, env| {
+            dispatch(
+                protocol,
+                event,
+                &mut Cx {
+                    link: Link { state, env },
+                    local,
+                    home,
+                },
+            );
+        });
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next {
+        let (_, protocol) = &mut self.slots[state.slot as usize];
+        let (local, home) = (&mut self.local, &self.home);
+        guarded(state, env, |state, env| {
+            protocol.received(
+                input,
+                &mut Cx {
+                    link: Link { state, env },
+                    local,
+                    home,
+                },
+            )
+        })
+        .unwrap_or(Next::More)
+    }
+}
+
+impl<S: Service> Host for Hosted<S> {
+    fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    fn accept(&mut self, state: &mut State) -> Result<(), Refusal> {
+        if !self.open.take(self.limits.connections) {
+            return Err(Refusal::ConnectionLimit);
+        }
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            self.service.accept(&state.peer, &mut self.local)
+        }))
+        .unwrap_or(Err(Refusal::Panicked));
+        match made {
+            Ok(protocol) => {
+                state.slot = self.slots.insert((state.id.index, protocol)) as u32;
+                Ok(())
+            }
+            Err(why) => {
+                self.open.give();
+                Err(why)
+            }
+        }
+    }
+
+    fn closed(&mut self, state: &State, why: Closed, env: &mut Env) {
+        let removed = self.slots.remove(state.slot as usize);
+        let (_, protocol) = removed.expect("a connection is closed once");
+        self.open.give();
+        let mut turn = Turn {
+            local: &mut self.local,
+            env,
+            home: &self.home,
+        };
+        if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, &mut turn))).is_err() {
+            tracing::error!(peer = %state.peer.endpoint, "a protocol panicked in `closed`");
+        }
+    }
+
+    fn dial_failed(&mut self, token: u64, error: &io::Error, env: &mut Env) {
+        let service = &self.service;
+        let mut turn = Turn {
+            local: &mut self.local,
+            env,
+            home: &self.home,
+        };
+        if catch_unwind(AssertUnwindSafe(|| {
+            service.dial_failed(token, error, &mut turn)
+        }))
+        .is_err()
+        {
+            tracing::error!(token, "a service panicked in `dial_failed`");
+        }
+    }
+
+    fn wake(&mut self, states: &mut Table<State>, env: &mut Env) {
+        let batch = self.home.mail.take();
+        for (id, message) in batch.posts {
+            let Some(state) = open_state(states, id) else {
+                env.counters.posts_undeliverable.add(1);
+                if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+                    tracing::error!("a message panicked when it was dropped");
+                }
+                continue;
+            };
+            let (_, protocol) = &mut self.slots[state.slot as usize];
+            let (local, home) = (&mut self.local, &self.home);
+            guarded(state, env, |state, env| {
+                protocol.posted(
+                    message,
+                    &mut Cx {
+                        link: Link { state, env },
+                        local,
+                        home,
+                    },
+                );
+            });
+        }
+        for (id, how) in batch.closes {
+            let found = states.get_mut(id.index as usize);
+            let Some(state) = found.filter(|s| s.id == id) else {
+                continue;
+            };
+            match how {
+                Close::Finish => state.finish(Closed::Finished),
+                Close::Abort => state.kill(Closed::Aborted),
+            }
+            env.touch(state);
+        }
+        if batch.signalled {
+            let (service, local) = (&self.service, &mut self.local);
+            let mut all = Conns {
+                slots: Slots::Own(&mut self.slots),
+                states,
+                env,
+                home: &self.home,
+            };
+            if catch_unwind(AssertUnwindSafe(|| service.woken(local, &mut all))).is_err() {
+                tracing::error!("a service panicked in `woken`");
+            }
+        }
+    }
+
+    fn deliver(&mut self, states: &mut Table<State>, env: &mut Env) {
+        let mut batch = self.home.take_told();
+        for Told { to, from, message } in batch.drain(..) {
+            let (slots, local, home) = (&mut self.slots, &mut self.local, &self.home);
+            if let Some(state) = open_state(states, to) {
+                let (_, protocol) = &mut slots[state.slot as usize];
+                guarded(state, env, |state, env| {
+                    let link = Link { state, env };
+                    protocol.posted(message, &mut Cx { link, local, home });
+                });
+                continue;
+            }
+            env.counters.tells_undeliverable.add(1);
+            if let Some(state) = from.and_then(|from| open_state(states, from)) {
+                let (_, protocol) = &mut slots[state.slot as usize];
+                guarded(state, env, |state, env| {
+                    let link = Link { state, env };
+                    protocol.undelivered(to, message, &mut Cx { link, local, home });
+                });
+            }
+        }
+        self.home.keep(batch);
+    }
+
+    fn expire(&mut self, now_ns: u64, states: &mut Table<State>, env: &mut Env) -> u64 {
+        let timer = &self.home.timer_ns;
+        if timer.get() <= now_ns {
+            timer.set(u64::MAX);
+            let (service, local) = (&self.service, &mut self.local);
+            let mut all = Conns {
+                slots: Slots::Own(&mut self.slots),
+                states,
+                env,
+                home: &self.home,
+            };
+            if catch_unwind(AssertUnwindSafe(|| service.expired(local, &mut all))).is_err() {
+                tracing::error!("a service panicked in `expired`; its timer is not set any more");
+            }
+        }
+        self.home.timer_ns.get()
+    }
+
+    fn looks_ahead(&self) -> bool {
+        S::Conn::LOOKS_AHEAD
+    }
+
+    fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env) {
+        let (_, protocol) = &self.slots[state.slot as usize];
+        let local = &mut self.local;
+        guarded(state, env, |_, _| protocol.look_ahead(input, local));
+    }
+
+    fn ended(self: Box<Self>) {
+        let Hosted { service, local, .. } = *self;
+        if catch_unwind(AssertUnwindSafe(|| service.loop_ended(local))).is_err() {
+            tracing::error!("a service panicked in `loop_ended`");
+        }
+    }
+
+    fn reachable(&self) -> bool {
+        // One of the references is this host's own.
+        Arc::strong_count(&self.home.mail) > 1
+    }
+
+    fn local(&mut self) -> &mut dyn Any {
+        &mut self.local
+    }
+}

@@ -1,0 +1,11 @@
+//! The part of a loop that all engines share.
+
+pub(crate) mod core;
+pub(crate) mod counters;
+pub(crate) mod drive;
+pub(crate) mod env;
+pub(crate) mod hosted;
+pub(crate) mod random;
+pub(crate) mod state;
+pub(crate) mod throttle;
+pub(crate) mod wheel;

@@ -1,0 +1,8 @@
+//! The words that all other rooms use: names, ends, addresses, times. Nothing here depends on them.
+
+pub(crate) mod closed;
+pub(crate) mod conn_id;
+pub(crate) mod endpoint;
+pub(crate) mod next;
+pub(crate) mod peer;
+pub(crate) mod time;

@@ -1,0 +1,32 @@
+//! What a protocol wants next.
+
+/// When `received` wants to be called again.
+///
+/// ```
+/// use tidewire::{Next, on_input, sim::chunking::collect};
+///
+/// // Answers each four bytes with a dot.
+/// let dots = on_input(|input, link| loop {
+///     if link.full() {
+///         return Next::AfterDrain;
+///     }
+///     if input.len() < 4 {
+///         return if input.is_empty() { Next::More } else { Next::AtLeast(4) };
+///     }
+///     input.consume(4);
+///     link.write(b".");
+/// });
+/// assert_eq!(collect(dots, b"abcdefghij", &[1, 2, 3], true).output, b"..");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When anything new has come.
+    More,
+    /// When this many unconsumed bytes are there together, so that a large frame is not looked at
+    /// again for every chunk. At most [`Limits::carried`](crate::Limits::carried).
+    AtLeast(usize),
+    /// When output has drained, with the bytes left unconsumed and without waiting for new ones.
+    AfterDrain,
+    /// After [`Link::resume`]; the same as [`Link::pause`] and [`Next::More`].
+    Paused,
+}

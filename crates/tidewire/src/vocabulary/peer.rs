@@ -1,0 +1,171 @@
+//! Who is at the other end of a connection.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crate::vocabulary::endpoint::Endpoint;
+
+/// Who is at the other end of a connection: where it comes from, how it came about, and what is
+/// known beyond that. Cheap to clone; a connection of which nothing more is known owns nothing for
+/// it.
+///
+/// ```
+/// use tidewire::{Identity, Origin, Peer};
+///
+/// let proxy = Peer::new(([10, 0, 0, 1], 40_000), Origin::Accepted(0));
+/// assert_eq!(proxy.client().to_string(), "10.0.0.1:40000");
+///
+/// let mut told = Identity::default();
+/// told.original = Some(([192, 0, 2, 7], 5000).into());
+/// let peer = proxy.with_identity(told);
+/// assert_eq!(peer.endpoint.to_string(), "10.0.0.1:40000");
+/// assert_eq!(peer.client().to_string(), "192.0.2.7:5000");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peer {
+    /// The other end of the connection itself, which may be a proxy's.
+    pub endpoint: Endpoint,
+    /// How the connection came about.
+    pub origin: Origin,
+    identity: Option<Arc<Identity>>,
+}
+
+/// How a connection came about.
+///
+/// ```
+/// use tidewire::{Origin, Peer};
+///
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Dialled(7));
+/// assert!(matches!(peer.origin, Origin::Dialled(token) if token == 7));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Accepted by the listener of this number, in the order of the builder's `listen` calls.
+    Accepted(u32),
+    /// Dialled, with the token given to [`Dial::token`](crate::Dial::token).
+    Dialled(u64),
+}
+
+/// What is known of a peer beyond where it comes from: from the kernel, or from its first bytes as
+/// a layer read them. Shared by all who look at it.
+///
+/// ```
+/// use tidewire::{Identity, Origin, Peer};
+///
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Accepted(0));
+/// assert_eq!(*peer.identity(), Identity::default()); // nothing is known of it
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// A trusted proxy in between speaks for the client, whom it may have named or not.
+    pub proxied: bool,
+    /// The client's address, as a trusted proxy in between told it.
+    pub original: Option<Endpoint>,
+    /// The address that the client connected to, as a trusted proxy told it.
+    pub original_destination: Option<Endpoint>,
+    /// The name of the server that the client asked for (TLS server name indication).
+    pub server_name: Option<Box<str>>,
+    /// The application protocol that was agreed upon (TLS ALPN), such as `h2`.
+    pub alpn: Option<Box<[u8]>>,
+    /// The certificates that the peer has shown and that were verified, its own first (DER).
+    pub certificates: Vec<Box<[u8]>>,
+    /// Of the process at the other end of a Unix socket, as the kernel knows it from when it
+    /// connected or listened.
+    pub process: Option<Process>,
+}
+
+/// The process at the other end of a Unix socket (`SO_PEERCRED`, unix(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Process {
+    /// Its number; `None` if it is out of sight, in another PID namespace.
+    pub pid: Option<u32>,
+    /// Its effective user.
+    pub uid: u32,
+    /// Its effective group.
+    pub gid: u32,
+}
+
+static NOBODY: Identity = Identity {
+    proxied: false,
+    original: None,
+    original_destination: None,
+    server_name: None,
+    alpn: None,
+    certificates: Vec::new(),
+    process: None,
+};
+
+impl Peer {
+    /// A peer of which nothing more is known.
+    #[must_use]
+    pub fn new(endpoint: impl Into<Endpoint>, origin: Origin) -> Peer {
+        Peer {
+            endpoint: endpoint.into(),
+            origin,
+            identity: None,
+        }
+    }
+
+    /// The same peer, known better.
+    #[must_use]
+    pub fn with_identity(mut self, identity: Identity) -> Peer {
+        self.identity = Some(Arc::new(identity));
+        self
+    }
+
+    /// What is known of it beyond its endpoint; all empty if nothing is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        self.identity.as_deref().unwrap_or(&NOBODY)
+    }
+
+    /// Where the client is: the original address if a proxy told it, else the endpoint.
+    #[must_use]
+    pub fn client(&self) -> &Endpoint {
+        let told = self.identity().original.as_ref();
+        told.unwrap_or(&self.endpoint)
+    }
+
+    /// The original address, if a proxy told it.
+    #[must_use]
+    pub fn original(&self) -> Option<&Endpoint> {
+        self.identity().original.as_ref()
+    }
+
+    /// Whether the client is on this machine, as far as addresses tell: loopback, 127.0.0.0/8 or
+    /// ::1, or a Unix socket. Services that ask nobody for a secret serve only such peers unless
+    /// told otherwise. Where a proxy is in between, both it and the client that it names must be on
+    /// this machine; a client that it does not name is not.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let local = |endpoint: &Endpoint| {
+            let ip = endpoint.ip();
+            ip.is_none_or(|ip| ip.to_canonical().is_loopback())
+        };
+        let client = match self.original() {
+            Some(original) => local(original),
+            None => !self.identity().proxied,
+        };
+        client && local(&self.endpoint)
+    }
+
+    /// Learns which process is at the other end of a Unix socket.
+    pub(crate) fn ask_kernel(&mut self, socket: impl AsFd) {
+        if self.endpoint.is_unix() {
+            let process = crate::kernel::sys::peer_process(socket);
+            self.identity = Some(Arc::new(Identity {
+                process,
+                ..Identity::default()
+            }));
+        }
+    }
+}
+
+impl Process {
+    pub(crate) fn new(pid: Option<u32>, uid: u32, gid: u32) -> Process {
+        Process { pid, uid, gid }
+    }
+}

@@ -1,0 +1,94 @@
+//! Time as protocols see it: given by the engine, never taken.
+//!
+//! An [`Instant`] is a point on the loop's monotonic clock. On the real engines that clock
+//! is `CLOCK_MONOTONIC`, so instants of different loops compare; on the simulated network it is virtual and moves
+//! only when nothing is left to do.
+
+use std::cell::Cell;
+use std::ops::{Add, Sub};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point in monotonic time, in nanoseconds. Made only by an engine (or, in tests, by hand).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::Instant;
+///
+/// let start = Instant::from_nanos(5_000);
+/// let end = start + Duration::from_micros(1);
+/// assert_eq!(end - start, Duration::from_micros(1));
+/// assert_eq!(start - end, Duration::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// From nanoseconds of the clock.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Instant {
+        Instant(ns)
+    }
+
+    /// Nanoseconds of the clock.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to this instant, zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    /// Saturates at the end of time (584 years).
+    fn add(self, d: Duration) -> Instant {
+        Instant(
+            self.0
+                .saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// Where a loop reads its time from.
+#[derive(Clone)]
+pub(crate) enum Clock {
+    System,
+    /// Virtual nanoseconds, shared by all loops of one simulation.
+    Virtual(Rc<Cell<u64>>),
+}
+
+/// The wall clock at virtual time zero: 2020-01-01T00:00:00Z, any fixed value would do.
+const VIRTUAL_EPOCH: Duration = Duration::from_secs(1_577_836_800);
+
+impl Clock {
+    #[inline]
+    pub(crate) fn monotonic(&self) -> Instant {
+        match self {
+            Clock::System => Instant(crate::kernel::sys::monotonic_ns()),
+            Clock::Virtual(t) => Instant(t.get()),
+        }
+    }
+
+    pub(crate) fn wall(&self) -> Duration {
+        match self {
+            Clock::System => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+            Clock::Virtual(t) => VIRTUAL_EPOCH + Duration::from_nanos(t.get()),
+        }
+    }
+}
