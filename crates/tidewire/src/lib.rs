@@ -102,7 +102,7 @@ pub use protocol::service_fn::{OnInput, OnInputConn, ServiceFn, on_input, servic
 pub use protocol::traits::{Cx, Protocol, Service};
 pub use protocol::turn::Turn;
 pub use reach::home::TELLS_MAX;
-pub use reach::mailbox::{Full, Handle, LoopHandle, POSTS_MAX, Permit, RESERVED_MAX};
+pub use reach::mailbox::{Handle, LoopHandle, NoRoom, POSTS_MAX, Permit, RESERVED_MAX};
 pub use reach::woken::Conns;
 pub use reactor::core::LOOK_AHEAD_MAX;
 pub use reactor::counters::{Counters, REASONS_MAX, Reasons};

@@ -22,7 +22,7 @@ use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
-use crate::reactor::hosted::{Factory, Offered};
+use crate::reactor::host::{MakeHost, host_of};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
@@ -149,7 +149,7 @@ pub struct Builder {
     dial_options: TcpOptions,
     /// The first of the settings that cannot be meant.
     refused: Option<String>,
-    factories: Vec<Arc<dyn Factory>>,
+    hosts: Vec<MakeHost>,
     listens: Vec<(u16, Listen)>,
 }
 
@@ -185,7 +185,7 @@ impl Builder {
             inbox: INBOX,
             dial_options: TcpOptions::default(),
             refused: None,
-            factories: Vec::new(),
+            hosts: Vec::new(),
             listens: Vec::new(),
         }
     }
@@ -283,12 +283,8 @@ impl Builder {
         if let Err(why) = limits.check() {
             self.refused.get_or_insert(why);
         }
-        let index = u16::try_from(self.factories.len()).expect("at most 65,536 services");
-        self.factories.push(Arc::new(Offered {
-            service: Arc::new(service),
-            limits: Arc::new(limits),
-            open: Arc::new(AtomicUsize::new(0)),
-        }));
+        let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
+        self.hosts.push(host_of(service, limits));
         ServiceId {
             index,
             of: PhantomData,
@@ -358,7 +354,7 @@ impl Builder {
         let plan = Arc::new(Plan {
             refusals: Arc::default(),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
-            factories: self.factories.clone(),
+            hosts: self.hosts.clone(),
             chunk: self.chunk,
             buffers: if engine == Engine::Threads {
                 4

@@ -136,7 +136,7 @@ impl Dial {
 /// fn dial(by: &LoopHandle<()>, dial: Dial, later: &mut Vec<Dial>) {
 ///     match by.dial(dial) {
 ///         Ok(()) => {}
-///         Err(NotDialled::Full(dial)) => later.push(*dial),
+///         Err(NotDialled::NoRoom(dial)) => later.push(*dial),
 ///         Err(e) => eprintln!("{e}"),
 ///     }
 /// }
@@ -147,7 +147,7 @@ pub enum NotDialled {
     /// As many commands wait for the loop as [`Builder::inbox`](crate::Builder::inbox) allows. Counted
     /// as `dials_refused`.
     #[error("the loop has not caught up with what it was asked to do: too many dials wait")]
-    Full(Box<Dial>),
+    NoRoom(Box<Dial>),
     /// The loop has ended.
     #[error("the loop that was to dial has ended")]
     Ended(Box<Dial>),
@@ -160,7 +160,7 @@ impl NotDialled {
             Command::Adopt { .. } => unreachable!("what was sent comes back"),
         };
         match unsent {
-            Unsent::Full(command) => NotDialled::Full(dial(command)),
+            Unsent::NoRoom(command) => NotDialled::NoRoom(dial(command)),
             Unsent::Ended(command) => NotDialled::Ended(dial(command)),
         }
     }

@@ -137,7 +137,7 @@ pub(crate) fn hand_over(
     while let Some(command) = waiting.pop_front() {
         match offer(loops, next, command) {
             Ok(()) => {}
-            Err(Unsent::Full(command)) => {
+            Err(Unsent::NoRoom(command)) => {
                 waiting.push_front(*command);
                 return false;
             }
@@ -153,23 +153,23 @@ pub(crate) fn hand_over(
     true
 }
 
-/// Offers a command to each loop, once. Full if that is what one of them is.
+/// Offers a command to each loop, once. `NoRoom` if one of them has none.
 fn offer(loops: &[Arc<Waker>], next: &mut usize, mut command: Command) -> Result<(), Unsent> {
-    let mut full = false;
+    let mut crowded = false;
     for _ in 0..loops.len() {
         *next = (*next + 1) % loops.len();
         command = match loops[*next].send(command) {
             Ok(()) => return Ok(()),
-            Err(Unsent::Full(command)) => {
-                full = true;
+            Err(Unsent::NoRoom(command)) => {
+                crowded = true;
                 *command
             }
             Err(Unsent::Ended(command)) => *command,
         };
     }
     let command = Box::new(command);
-    Err(match full {
-        true => Unsent::Full(command),
+    Err(match crowded {
+        true => Unsent::NoRoom(command),
         false => Unsent::Ended(command),
     })
 }

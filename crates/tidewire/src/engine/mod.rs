@@ -208,7 +208,7 @@ impl LoopSetup {
             }
             Spread::Loops(_) => {
                 let plan = Plan {
-                    factories: Vec::new(),
+                    hosts: Vec::new(),
                     chunk: 1 << 10,
                     buffers: 1,
                     refusals: self.plan.refusals.clone(),

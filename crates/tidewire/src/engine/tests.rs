@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::engine::{self, Engine, LoopSetup, Spread};
 use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::core::{Core, Plan};
-use crate::reactor::hosted::Offered;
+use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
@@ -22,7 +21,7 @@ pub(super) fn core() -> Core {
     let plan = Plan {
         refusals: Arc::default(),
         memory: Arc::default(),
-        factories: Vec::new(),
+        hosts: Vec::new(),
         chunk: 4 << 10,
         buffers: 1,
     };
@@ -79,16 +78,11 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         client.write_all(b"hello").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let (socket, peer) = listener.accept().unwrap();
-        let service = Offered {
-            service: Arc::new(EchoService),
-            limits: Arc::new(Limits::default()),
-            open: Arc::new(AtomicUsize::new(0)),
-        };
         let setup = LoopSetup {
             plan: Arc::new(Plan {
                 refusals: Arc::default(),
                 memory: Arc::default(),
-                factories: vec![Arc::new(service)],
+                hosts: vec![host_of(EchoService, Limits::default())],
                 chunk: 4 << 10,
                 buffers: 4,
             }),

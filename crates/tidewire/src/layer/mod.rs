@@ -10,9 +10,9 @@ use crate::protocol::link::Link;
 use crate::protocol::traits::{Cx, Protocol};
 use crate::protocol::turn::Turn;
 use crate::reach::home::Home;
-use crate::reactor::drive::{self, Callee};
+use crate::reactor::drive::{self, Callbacks};
 use crate::reactor::env::Env;
-use crate::reactor::hosted::{Event, dispatch};
+use crate::reactor::host::{Event, dispatch};
 use crate::reactor::state::{Appetite, Phase, State, Writing};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
@@ -513,7 +513,7 @@ struct Inside<'a, P: Protocol> {
     home: &'a Home<P::Message>,
 }
 
-impl<P: Protocol> Callee for Inside<'_, P> {
+impl<P: Protocol> Callbacks for Inside<'_, P> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
         let link = Link { state, env };
         let (local, home) = (&mut *self.local, self.home);

@@ -9,7 +9,7 @@ use crate::protocol::input::Input;
 use crate::protocol::link::Link;
 use crate::protocol::turn::Turn;
 use crate::reach::home::Home;
-use crate::reach::mailbox::{Full, Handle, LoopHandle};
+use crate::reach::mailbox::{Handle, LoopHandle, NoRoom};
 use crate::reach::woken::Conns;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
@@ -239,7 +239,7 @@ impl<P: Protocol> Cx<'_, P> {
     /// their turn.
     ///
     /// # Errors
-    /// [`Full`] with the message when [`TELLS_MAX`](crate::TELLS_MAX) of the service wait on this loop.
+    /// [`NoRoom`] with the message when [`TELLS_MAX`](crate::TELLS_MAX) of the service wait on this loop.
     ///
     /// ```
     /// use tidewire::{Chunk, ConnId, Cx, Input, Next, Protocol};
@@ -270,7 +270,7 @@ impl<P: Protocol> Cx<'_, P> {
     ///     }
     /// }
     /// ```
-    pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), Full<P::Message>> {
+    pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), NoRoom<P::Message>> {
         self.link.env.told = true;
         self.home.tell(to, Some(self.link.state.id), message)
     }
@@ -344,7 +344,8 @@ pub trait Service: Send + Sync + 'static {
     type Conn: Protocol;
 
     /// Makes the state for one loop. `at` reaches the loop from anywhere, for as long as anybody
-    /// keeps it. The threads engine has a loop for each connection; the state is dropped with it.
+    /// keeps it. The threads engine has a loop for each connection. When the loop ends its state is handed
+    /// to [`loop_ended`](Service::loop_ended).
     fn on_loop(
         &self,
         at: LoopHandle<<Self::Conn as Protocol>::Message>,
@@ -418,8 +419,10 @@ pub trait Service: Send + Sync + 'static {
         let _ = (token, error, turn);
     }
 
-    /// A loop has ended, and this is what is left of its state. Called once for each
-    /// [`on_loop`](Service::on_loop), on the loop's own thread, when all of its connections are closed.
+    /// A loop has ended, and this is what is left of its state. The counterpart of
+    /// [`on_loop`](Service::on_loop): called once for each call of it, on the loop's own thread, when no
+    /// connection of the loop is served any more, also where the loop has failed. (It says when, because "off
+    /// the loop" means other threads here.)
     fn loop_ended(&self, local: <Self::Conn as Protocol>::Local) {
         drop(local);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::build::dial::Dial;
 use crate::protocol::traits::Protocol;
 use crate::reach::home::Home;
-use crate::reach::mailbox::Full;
+use crate::reach::mailbox::NoRoom;
 use crate::reactor::env::Env;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::time::Instant;
@@ -68,8 +68,8 @@ impl<P: Protocol> Turn<'_, P> {
     /// does. If it is gone when the message is delivered, that is counted and the message dropped.
     ///
     /// # Errors
-    /// [`Full`] when [`TELLS_MAX`](crate::TELLS_MAX) messages wait.
-    pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), Full<P::Message>> {
+    /// [`NoRoom`] when [`TELLS_MAX`](crate::TELLS_MAX) messages wait.
+    pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), NoRoom<P::Message>> {
         self.env.told = true;
         self.home.tell(to, None, message)
     }

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::reach::mailbox::{Full, Mail};
+use crate::reach::mailbox::{Mail, NoRoom};
 use crate::vocabulary::conn_id::ConnId;
 
 /// Messages told on one loop by the connections of one service, and not yet delivered.
@@ -36,10 +36,15 @@ impl<M> Home<M> {
         }
     }
 
-    pub(crate) fn tell(&self, to: ConnId, from: Option<ConnId>, message: M) -> Result<(), Full<M>> {
+    pub(crate) fn tell(
+        &self,
+        to: ConnId,
+        from: Option<ConnId>,
+        message: M,
+    ) -> Result<(), NoRoom<M>> {
         let mut told = self.told.borrow_mut();
         if told.len() >= TELLS_MAX {
-            return Err(Full(message));
+            return Err(NoRoom(message));
         }
         told.push(Told { to, from, message });
         Ok(())

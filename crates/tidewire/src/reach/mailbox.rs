@@ -172,19 +172,19 @@ impl<M> fmt::Debug for Handle<M> {
 /// Too many posts wait already; the message comes back.
 ///
 /// ```
-/// use tidewire::{Full, Handle};
+/// use tidewire::{NoRoom, Handle};
 ///
 /// /// The message is not lost: the caller decides.
 /// fn offer(to: &Handle<String>, message: String) -> Option<String> {
 ///     match to.try_post(message) {
 ///         Ok(()) => None,
-///         Err(Full(message)) => Some(message),
+///         Err(NoRoom(message)) => Some(message),
 ///     }
 /// }
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[error("too many messages wait for this loop")]
-pub struct Full<M>(pub M);
+pub struct NoRoom<M>(pub M);
 
 impl<M> Handle<M> {
     pub(crate) fn new(id: ConnId, mail: Arc<Mail<M>>) -> Handle<M> {
@@ -200,12 +200,12 @@ impl<M> Handle<M> {
     /// Posts if there is room. A message for a connection that has gone meanwhile is dropped.
     ///
     /// # Errors
-    /// [`Full`] when [`POSTS_MAX`] best-effort posts wait.
-    pub fn try_post(&self, message: M) -> Result<(), Full<M>> {
+    /// [`NoRoom`] when [`POSTS_MAX`] best-effort posts wait.
+    pub fn try_post(&self, message: M) -> Result<(), NoRoom<M>> {
         {
             let mut q = lock(&self.mail.queue);
             if q.best_effort >= POSTS_MAX {
-                return Err(Full(message));
+                return Err(NoRoom(message));
             }
             q.best_effort += 1;
             q.posts.push((self.id, message));
@@ -217,11 +217,11 @@ impl<M> Handle<M> {
     /// Takes a place for one message, to be posted later without fail.
     ///
     /// # Errors
-    /// [`Full`] when [`RESERVED_MAX`] places are taken.
-    pub fn reserve(&self) -> Result<Permit<M>, Full<()>> {
+    /// [`NoRoom`] when [`RESERVED_MAX`] places are taken.
+    pub fn reserve(&self) -> Result<Permit<M>, NoRoom<()>> {
         let mut q = lock(&self.mail.queue);
         if q.reserved >= RESERVED_MAX {
-            return Err(Full(()));
+            return Err(NoRoom(()));
         }
         q.reserved += 1;
         Ok(Permit {
@@ -252,10 +252,10 @@ impl<M> Handle<M> {
 /// A place in a mailbox, taken before it is needed. Dropping it gives the place back.
 ///
 /// ```
-/// use tidewire::{Full, Handle};
+/// use tidewire::{NoRoom, Handle};
 ///
 /// /// Has work done elsewhere; its answer cannot be refused, because its place is taken first.
-/// fn compute(to: &Handle<u64>, n: u64) -> Result<(), Full<()>> {
+/// fn compute(to: &Handle<u64>, n: u64) -> Result<(), NoRoom<()>> {
 ///     let permit = to.reserve()?;
 ///     std::thread::spawn(move || permit.post((1..=n).product()));
 ///     Ok(())

@@ -44,7 +44,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) enum Unsent {
     /// As many wait as may.
-    Full(Box<Command>),
+    NoRoom(Box<Command>),
     /// The loop has ended.
     Ended(Box<Command>),
 }
@@ -174,7 +174,7 @@ impl Waker {
         let heir = match &mut *lock(&self.inbox) {
             Inbox::Open(commands) if commands.len() >= self.inbox_max => {
                 self.refused.fetch_add(1, SeqCst);
-                return Err(Unsent::Full(Box::new(command)));
+                return Err(Unsent::NoRoom(Box::new(command)));
             }
             Inbox::Open(commands) => {
                 commands.push(command);
@@ -279,7 +279,7 @@ mod tests {
     fn an_inbox_is_bounded_and_counts_what_it_refuses() {
         let waker = Waker::new().bounded(2);
         assert!(waker.send(dial(1)).is_ok() && waker.send(dial(2)).is_ok());
-        assert!(matches!(waker.send(dial(3)), Err(Unsent::Full(_))));
+        assert!(matches!(waker.send(dial(3)), Err(Unsent::NoRoom(_))));
         assert_eq!((waker.take_refused(), waker.take_refused()), (1, 0));
         assert_eq!(tokens(waker.commands()), [1, 2]);
         assert!(waker.send(dial(4)).is_ok());

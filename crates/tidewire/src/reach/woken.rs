@@ -9,7 +9,7 @@ use crate::protocol::link::Link;
 use crate::protocol::traits::{Cx, Protocol};
 use crate::reach::home::Home;
 use crate::reactor::env::Env;
-use crate::reactor::hosted::guarded;
+use crate::reactor::host::guarded;
 use crate::reactor::state::State;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::time::Instant;

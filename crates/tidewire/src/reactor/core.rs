@@ -22,7 +22,7 @@ use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive;
 use crate::reactor::env::Env;
-use crate::reactor::hosted::{Event, Factory, Host};
+use crate::reactor::host::{Event, Host, MakeHost};
 use crate::reactor::random::Rng;
 use crate::reactor::state::{Attempts, Hint, Phase, State, Writing};
 use crate::reactor::throttle::Throttle;
@@ -67,7 +67,8 @@ const LAST_LOOKS: u32 = 64;
 
 /// What the builder decides for every loop.
 pub(crate) struct Plan {
-    pub(crate) factories: Vec<Arc<dyn Factory>>,
+    /// Of the services, in the order of their numbers.
+    pub(crate) hosts: Vec<MakeHost>,
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
     pub(crate) refusals: Arc<Refusals>,
@@ -149,16 +150,16 @@ impl Core {
             refusals: plan.refusals.clone(),
             meter: Meter::new(plan.memory.clone()),
         };
-        for factory in &plan.factories {
-            core.host(&**factory);
+        for make in &plan.hosts {
+            core.host(make);
         }
         core
     }
 
     /// Adds a service to a loop that runs already; its index.
-    pub(crate) fn host(&mut self, factory: &dyn Factory) -> u16 {
+    pub(crate) fn host(&mut self, make: &MakeHost) -> u16 {
         let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
-        let host = factory.host(index, &self.waker);
+        let host = make(index, &self.waker);
         self.limits.push(host.limits().clone());
         self.dialling.push(0);
         self.looks_ahead |= host.looks_ahead();

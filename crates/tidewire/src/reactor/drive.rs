@@ -4,27 +4,27 @@
 
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
-use crate::reactor::hosted::Event;
+use crate::reactor::host::Event;
 use crate::reactor::state::{Appetite, Hint, State, Writing};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::next::Next;
 
-/// A protocol whose type is known to somebody else.
-pub(crate) trait Callee {
+/// The callbacks of a protocol whose type is known to somebody else.
+pub(crate) trait Callbacks {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env);
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next;
 }
 
 /// Offers the carried bytes; keeps what is not consumed.
-pub(crate) fn offer_carried<C: Callee + ?Sized>(
-    callee: &mut C,
+pub(crate) fn offer_carried<C: Callbacks + ?Sized>(
+    protocol: &mut C,
     state: &mut State,
     env: &mut Env,
     carried_max: usize,
 ) {
     let mut carry = std::mem::take(&mut state.carry);
     let mut input = Input::new(&carry);
-    let next = callee.received(&mut input, state, env);
+    let next = protocol.received(&mut input, state, env);
     let consumed = input.consumed();
     if consumed < carry.len() && state.is_open() {
         carry.drain(..consumed);
@@ -53,8 +53,8 @@ pub(crate) fn after_received(
 }
 
 /// Makes the callbacks that the record calls for by itself. More may be due afterwards.
-pub(crate) fn call_back<C: Callee + ?Sized>(
-    callee: &mut C,
+pub(crate) fn call_back<C: Callbacks + ?Sized>(
+    protocol: &mut C,
     state: &mut State,
     env: &mut Env,
     carried_max: usize,
@@ -62,7 +62,7 @@ pub(crate) fn call_back<C: Callee + ?Sized>(
     if state.drained() {
         state.was_full = false;
         state.end_drain_wait();
-        callee.call(Event::Writable, state, env);
+        protocol.call(Event::Writable, state, env);
     } else if state.drain_over() {
         state.end_drain_wait();
     }
@@ -70,32 +70,32 @@ pub(crate) fn call_back<C: Callee + ?Sized>(
         let due = state.replay_due();
         state.replay = false;
         if due {
-            offer_carried(callee, state, env, carried_max);
+            offer_carried(protocol, state, env, carried_max);
         }
     }
     if state.end_of_input_due() {
         state.told_finished = true;
         let unread = state.carry.len();
-        callee.call(Event::PeerFinished(unread), state, env);
+        protocol.call(Event::PeerFinished(unread), state, env);
         if state.writing != Writing::Open {
             state.finish(Closed::Finished);
         }
     }
     if state.hang_up_due() {
         state.told_hung_up = true;
-        callee.call(Event::HungUp, state, env);
+        protocol.call(Event::HungUp, state, env);
     }
     if state.drain_due() {
         state.drain_owed = false;
         state.hint = Hint::Stopped;
-        callee.call(Event::Draining, state, env);
+        protocol.call(Event::Draining, state, env);
         state.hint = Hint::Finished;
     }
 }
 
 /// Offers `bytes` behind those carried, or keeps them if they may not be offered now.
-pub(crate) fn receive<C: Callee + ?Sized>(
-    callee: &mut C,
+pub(crate) fn receive<C: Callbacks + ?Sized>(
+    protocol: &mut C,
     state: &mut State,
     env: &mut Env,
     carried_max: usize,
@@ -106,10 +106,10 @@ pub(crate) fn receive<C: Callee + ?Sized>(
     }
     if !state.carry.is_empty() {
         state.keep(bytes);
-        return offer_carried(callee, state, env, carried_max);
+        return offer_carried(protocol, state, env, carried_max);
     }
     let mut input = Input::new(bytes);
-    let next = callee.received(&mut input, state, env);
+    let next = protocol.received(&mut input, state, env);
     let consumed = input.consumed();
     if consumed < bytes.len() && state.is_open() {
         state.carry = bytes[consumed..].to_vec();

@@ -4,7 +4,7 @@ pub(crate) mod core;
 pub(crate) mod counters;
 pub(crate) mod drive;
 pub(crate) mod env;
-pub(crate) mod hosted;
+pub(crate) mod host;
 pub(crate) mod random;
 pub(crate) mod state;
 pub(crate) mod throttle;

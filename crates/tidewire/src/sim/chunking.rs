@@ -36,7 +36,7 @@ use crate::protocol::traits::Service;
 use crate::reach::waker::Waker;
 use crate::reactor::core::{Core, Plan, Transport};
 use crate::reactor::env::Env;
-use crate::reactor::hosted::Offered;
+use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::reactor::state::{Phase, State};
 use crate::vocabulary::closed::Closed;
@@ -299,15 +299,10 @@ const CONN: u32 = 0;
 impl Fed {
     fn new<S: Service>(service: S, feed: &Feed<'_>) -> Fed {
         let time = Rc::new(Cell::new(0));
-        let offered = Offered {
-            service: Arc::new(service),
-            limits: Arc::new(feed.limits.clone()),
-            open: Arc::default(),
-        };
         let plan = Plan {
             refusals: Arc::default(),
             memory: Arc::default(),
-            factories: vec![Arc::new(offered)],
+            hosts: vec![host_of(service, feed.limits.clone())],
             chunk: CHUNK,
             buffers: 4,
         };

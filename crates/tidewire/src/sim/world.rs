@@ -14,7 +14,7 @@ use crate::protocol::traits::{Protocol, Service};
 use crate::reach::waker::{Command, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::counters::{Counters, LoopCounters};
-use crate::reactor::hosted::Offered;
+use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::net::{Listener, Net, Owner};
@@ -188,7 +188,7 @@ impl Sim {
         let plan = Plan {
             refusals: Arc::default(),
             memory: Arc::default(),
-            factories: Vec::new(),
+            hosts: Vec::new(),
             chunk: self.net.conditions.chunk,
             buffers: self.net.conditions.buffers,
         };
@@ -214,14 +214,10 @@ impl Sim {
         if let Err(why) = limits.check() {
             panic!("limits that cannot be meant: {why}");
         }
-        let offered = Offered {
-            service: Arc::new(service),
-            limits: Arc::new(limits),
-            open: Arc::default(),
-        };
+        let make = host_of(service, limits);
         SimService {
             at,
-            index: self.node(at).core.host(&offered),
+            index: self.node(at).core.host(&make),
             of: PhantomData,
         }
     }

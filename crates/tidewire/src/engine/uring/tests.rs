@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::LoopCounters;
-use crate::reactor::hosted::Offered;
+use crate::reactor::host::host_of;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
@@ -65,16 +64,11 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let addr = listener.local_addr().unwrap();
-    let service = Offered {
-        service: Arc::new(EchoService),
-        limits: Arc::new(Limits::default()),
-        open: Arc::new(AtomicUsize::new(0)),
-    };
     let setup = LoopSetup {
         plan: Arc::new(Plan {
             refusals: Arc::default(),
             memory: Arc::default(),
-            factories: vec![Arc::new(service)],
+            hosts: vec![host_of(EchoService, Limits::default())],
             chunk: 16 << 10,
             buffers,
         }),

@@ -1,5 +1,5 @@
 //! One service on one loop, with its types erased: the loop knows it as a [`Host`], and one
-//! virtual call serves a whole batch of input.
+//! virtual call serves a whole batch of input. [`HostOf`] is the same with its types.
 
 use std::any::Any;
 use std::io;
@@ -17,7 +17,7 @@ use crate::reach::home::{Home, Told};
 use crate::reach::mailbox::{Close, LoopHandle, Mail};
 use crate::reach::waker::Waker;
 use crate::reach::woken::{Conns, Slots};
-use crate::reactor::drive::Callee;
+use crate::reactor::drive::Callbacks;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     Draining,
 }
 
-pub(crate) trait Host: Callee {
+pub(crate) trait Host: Callbacks {
     fn limits(&self) -> &Arc<Limits>;
     /// Makes the protocol of the connection with this record, or refuses it.
     fn accept(&mut self, state: &mut State) -> Result<(), Refusal>;
@@ -59,38 +59,32 @@ pub(crate) trait Host: Callee {
     fn local(&mut self) -> &mut dyn Any;
 }
 
-/// Makes a service's host on each loop, on the loop's own thread.
-pub(crate) trait Factory: Send + Sync {
-    fn host(&self, index: u16, waker: &Arc<Waker>) -> Box<dyn Host>;
-}
+/// Makes a service's host on a loop, on the loop's own thread. The number is the service's on that loop.
+pub(crate) type MakeHost = Arc<dyn Fn(u16, &Arc<Waker>) -> Box<dyn Host> + Send + Sync>;
 
-/// A service as the builder keeps it.
-pub(crate) struct Offered<S: Service> {
-    pub(crate) service: Arc<S>,
-    pub(crate) limits: Arc<Limits>,
-    /// Open connections of this service on all loops.
-    pub(crate) open: Arc<AtomicUsize>,
-}
-
-impl<S: Service> Factory for Offered<S> {
-    fn host(&self, index: u16, waker: &Arc<Waker>) -> Box<dyn Host> {
+/// What makes the hosts of this service, one for each loop.
+pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> MakeHost {
+    let (service, limits) = (Arc::new(service), Arc::new(limits));
+    // Connections on all loops.
+    let open = Arc::new(AtomicUsize::new(0));
+    Arc::new(move |index, waker| {
         let mail = Arc::new(Mail::new(waker.clone(), index));
-        let local = self.service.on_loop(LoopHandle::new(mail.clone()));
-        Box::new(Hosted {
-            service: self.service.clone(),
-            limits: self.limits.clone(),
+        let local = service.on_loop(LoopHandle::new(mail.clone()));
+        Box::new(HostOf {
+            service: service.clone(),
+            limits: limits.clone(),
             open: Share {
-                open: self.open.clone(),
+                open: open.clone(),
                 mine: 0,
             },
             slots: Table::new(),
             local,
             home: Home::new(mail),
         })
-    }
+    })
 }
 
-struct Hosted<S: Service> {
+struct HostOf<S: Service> {
     service: Arc<S>,
     limits: Arc<Limits>,
     open: Share,
@@ -164,7 +158,7 @@ fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
     (state.id == id && state.is_open() && state.opened).then_some(state)
 }
 
-impl<S: Service> Callee for Hosted<S> {
+impl<S: Service> Callbacks for HostOf<S> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
         let (_, protocol) = &mut self.slots[state.slot as usize];
         let (local, home) = (&mut self.local, &self.home);
@@ -198,7 +192,7 @@ impl<S: Service> Callee for Hosted<S> {
     }
 }
 
-impl<S: Service> Host for Hosted<S> {
+impl<S: Service> Host for HostOf<S> {
     fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
@@ -354,7 +348,7 @@ impl<S: Service> Host for Hosted<S> {
     }
 
     fn ended(self: Box<Self>) {
-        let Hosted { service, local, .. } = *self;
+        let HostOf { service, local, .. } = *self;
         if catch_unwind(AssertUnwindSafe(|| service.loop_ended(local))).is_err() {
             tracing::error!("a service panicked in `loop_ended`");
         }
