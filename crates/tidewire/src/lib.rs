@@ -77,7 +77,7 @@
 
 mod build;
 pub mod codec;
-mod engine;
+mod driver;
 mod kernel;
 mod layer;
 mod memory;
@@ -91,9 +91,9 @@ mod vocabulary;
 pub use build::builder::{Builder, Listening, Placement, Running, ServiceId, StartError, Stopper};
 pub use build::dial::{Dial, NotDialled};
 pub use build::ending::{LoopFailed, Waiter};
+pub use build::engine::{Engine, EngineChoice};
 pub use build::limits::{CHUNK, Limits};
 pub use build::listen::{Listen, TcpOptions};
-pub use engine::{Engine, EngineChoice};
 pub use layer::{Around, Inner, Layer, Layered, LayeredConn, Wrap};
 pub use memory::buffer::Chunk;
 pub use protocol::input::Input;

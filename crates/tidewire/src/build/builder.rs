@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use crate::build::dial::{Dial, NotDialled};
 use crate::build::ending::{LoopFailed, Waiter};
+use crate::build::engine::{self, Engine, EngineChoice, Resolved};
 use crate::build::limits::{CHUNK, Limits};
 use crate::build::listen::{Listen, TcpOptions};
 use crate::build::socket_file::SocketFile;
-use crate::engine::{self, Engine, EngineChoice, LoopSetup, Resolved, Spread};
+use crate::build::threads::Spawner;
 use crate::memory::budget::Memory;
 use crate::protocol::traits::Service;
 use crate::reach::stop::StopClock;
@@ -23,6 +24,8 @@ use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{MakeHost, host_of};
+use crate::reactor::life::Registry;
+use crate::reactor::setup::{self, LoopSetup, Spread};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
@@ -332,7 +335,7 @@ impl Builder {
         let handing_over = self.placement == Placement::Acceptor || engine == Engine::Threads;
         let copies = if handing_over { 1 } else { self.loops };
         let (mut addrs, mut files, mut listening) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sockets: Vec<Vec<engine::Listener>> = (0..copies).map(|_| Vec::new()).collect();
+        let mut sockets: Vec<Vec<setup::Listener>> = (0..copies).map(|_| Vec::new()).collect();
         for (number, (service, listen)) in self.listens.iter().enumerate() {
             let bound = listen.bind(copies);
             let bound = bound.map_err(|source| StartError::Listen {
@@ -344,7 +347,7 @@ impl Builder {
             for (set, socket) in sockets.iter_mut().zip(bound.sockets) {
                 let socket = Arc::new(socket);
                 listening.push((number as u32, Arc::downgrade(&socket)));
-                set.push(engine::Listener {
+                set.push(setup::Listener {
                     socket,
                     service: *service,
                     number: number as u32,
@@ -388,7 +391,7 @@ impl Builder {
         };
         let cpu = |i: usize| (!self.cpus.is_empty()).then(|| self.cpus[i % self.cpus.len()]);
         if engine == Engine::Threads {
-            let threads = engine::Spawner::new(setup.clone(), self.cpus.clone());
+            let threads = Spawner::new(setup.clone(), self.cpus.clone());
             let acceptor = LoopSetup {
                 listeners: sockets.pop().unwrap_or_default(),
                 spread: Spread::Threads(threads),
@@ -473,7 +476,7 @@ pub struct Running {
     listening: Vec<(u32, Weak<OwnedFd>)>,
     acceptors: Vec<Thread>,
     loops: Vec<Thread>,
-    counters: Arc<Mutex<engine::Registry>>,
+    counters: Arc<Mutex<Registry>>,
     clock: Arc<StopClock>,
     next: AtomicUsize,
     waiter: Waiter,

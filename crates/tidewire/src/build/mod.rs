@@ -3,6 +3,8 @@
 pub(crate) mod builder;
 pub(crate) mod dial;
 pub(crate) mod ending;
+pub(crate) mod engine;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod socket_file;
+pub(crate) mod threads;

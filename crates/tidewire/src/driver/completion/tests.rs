@@ -6,14 +6,14 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::engine::uring::ring::Sizes;
-use crate::engine::uring::{run_with, works};
-use crate::engine::{Listener, LoopSetup, Spread};
+use crate::driver::completion::ring::Sizes;
+use crate::driver::completion::{run_with, works};
 use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::host::host_of;
+use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};

@@ -17,9 +17,9 @@ use io_uring::opcode;
 use io_uring::types::Fd;
 use rustix::io::Errno;
 
-use crate::engine::uring::ring::Completion;
-use crate::engine::uring::sockets::Sockets;
-use crate::engine::uring::token::{Kind, Token};
+use crate::driver::completion::ring::Completion;
+use crate::driver::completion::sockets::Sockets;
+use crate::driver::completion::token::{Kind, Token};
 use crate::reactor::core::Core;
 use crate::reactor::state::State;
 

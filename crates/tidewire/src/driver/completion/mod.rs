@@ -41,15 +41,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use crate::engine::LoopSetup;
-use crate::engine::uring::provided::Group;
-use crate::engine::uring::reactor::Reactor;
-use crate::engine::uring::ring::{Ring, Sizes};
-use crate::engine::uring::sockets::Sockets;
+use crate::driver::completion::provided::Group;
+use crate::driver::completion::reactor::Reactor;
+use crate::driver::completion::ring::{Ring, Sizes};
+use crate::driver::completion::sockets::Sockets;
 use crate::memory::buffer::Pool;
 use crate::reach::waker::Waker;
 use crate::reactor::core::Core;
 use crate::reactor::counters::LoopCounters;
+use crate::reactor::setup::LoopSetup;
 
 pub(crate) use probe::works;
 

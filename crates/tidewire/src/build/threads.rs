@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::engine::poll::Poll;
-use crate::engine::ready::Reactor;
-use crate::engine::{Life, LoopSetup};
+use crate::driver::readiness::poll::Poll;
+use crate::driver::readiness::reactor::Reactor;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::life::Life;
+use crate::reactor::setup::LoopSetup;
 
 /// Address space for a connection's stack; pages are used as they are touched.
 const STACK: usize = 512 << 10;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::engine::ready::{Poller, Readiness};
+use crate::driver::readiness::{Poller, Readiness};
 use crate::reach::waker::Waker;
 
 struct Entry {

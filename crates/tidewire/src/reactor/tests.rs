@@ -5,12 +5,14 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::engine::{self, Engine, LoopSetup, Spread};
+use crate::build::engine::{self, Engine};
+use crate::driver::completion as uring;
 use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::setup::{LoopSetup, Spread};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Clock;
@@ -66,7 +68,7 @@ impl Service for EchoService {
 fn a_connection_handed_over_just_before_a_stop_is_served() {
     for engine in [Engine::Epoll, Engine::Uring] {
         if engine == Engine::Uring
-            && let Err(why) = engine::uring::works()
+            && let Err(why) = uring::works()
         {
             eprintln!("uring skipped: {why}");
             continue;

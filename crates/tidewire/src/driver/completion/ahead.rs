@@ -1,9 +1,9 @@
 //! Announcing what several connections have received before the first of their protocols is called,
 //! for those that [look ahead](crate::Protocol::look_ahead).
 
-use crate::engine::uring::ring::Completion;
-use crate::engine::uring::sockets::Sockets;
-use crate::engine::uring::token::Kind;
+use crate::driver::completion::ring::Completion;
+use crate::driver::completion::sockets::Sockets;
+use crate::driver::completion::token::Kind;
 use crate::memory::buffer::Lease;
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 

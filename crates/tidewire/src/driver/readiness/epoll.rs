@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use crate::engine::ready::{Poller, Readiness};
+use crate::driver::readiness::{Poller, Readiness};
 use crate::reach::waker::Waker;
 
 /// Events taken in one wait. More wait for the next turn.

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Registry;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
-use crate::reactor::counters::LoopCounters;
+use crate::reactor::counters::{Counters, LoopCounters};
 use crate::vocabulary::closed::{Closed, Refusal};
 
 /// Held by a loop's thread for as long as the loop lives.
@@ -58,5 +57,39 @@ impl Drop for Life {
             self.counters.closed[Closed::Panicked.kind()].add(open);
         }
         lock(&self.registry).retire(&self.counters);
+    }
+}
+
+/// The counters of all loops, those that have ended included.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    live: Vec<Arc<LoopCounters>>,
+    ended: Counters,
+}
+
+impl Registry {
+    pub(crate) fn add(&mut self, counters: Arc<LoopCounters>) {
+        self.live.push(counters);
+    }
+
+    pub(crate) fn retire(&mut self, counters: &Arc<LoopCounters>) {
+        if let Some(at) = self.live.iter().position(|c| Arc::ptr_eq(c, counters)) {
+            self.live.swap_remove(at);
+            self.ended.add(counters);
+        }
+    }
+
+    /// Loops that have not ended.
+    #[cfg(test)]
+    pub(crate) fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    pub(crate) fn sum(&self) -> Counters {
+        let mut sum = self.ended.clone();
+        for counters in &self.live {
+            sum.add(counters);
+        }
+        sum
     }
 }

@@ -13,7 +13,7 @@ use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter}
 use io_uring::{cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::engine::uring::token::{Kind, Token};
+use crate::driver::completion::token::{Kind, Token};
 use crate::reactor::counters::LoopCounters;
 
 /// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.

@@ -1,7 +1,7 @@
 //! Stopping: serve whoever was told that it is connected, read what is there, let everybody finish.
 
-use crate::engine::accept::{self, Accepted};
-use crate::engine::uring::reactor::{Accepting, QUIET_WAIT, Reactor};
+use crate::driver::accept::{self, Accepted};
+use crate::driver::completion::reactor::{Accepting, QUIET_WAIT, Reactor};
 use crate::reach::waker::Stop;
 
 impl Reactor<'_> {

@@ -1,133 +1,31 @@
-//! Loops that wait for readiness, then receive and send themselves.
-//!
-//! # The receive path
-//!
-//! 1. [`Reactor::turn`] waits in the [`Poller`] and notes which sockets are readable.
-//! 2. [`Sockets::receive`] leases a buffer, calls `recv` once for each chunk and hands it to
-//!    [`Core::received`], which calls the protocol. A short read means that the kernel has no more;
-//!    a connection that used up its turn goes to the back of the queue.
-//! 3. [`Core::settle`] sends what the protocol wrote, through [`Sockets::flush`]: the same turn,
-//!    one `send` (or `sendmsg` for several pieces) for all replies to the chunk.
-
-mod ahead;
+//! The loop: wait for readiness, receive from those that are ready, settle, again.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
-
-use crate::engine::accept::{self, Accepted, Why};
-use crate::engine::busy::BusyPoll;
-use crate::engine::{Listener, LoopSetup, Spread, connect};
-use crate::memory::buffer::Lease;
-use crate::memory::output::Output;
-use crate::memory::table::Table;
+use crate::driver::accept::{self, Accepted};
+use crate::driver::readiness::sockets::Sockets;
+use crate::driver::readiness::{Poller, Readiness, token};
 use crate::reach::waker::{Command, Stop, Waker};
-use crate::reactor::core::{Core, Transport};
+use crate::reactor::accept::{BATCH, PAUSE, Pause, Why, hand_over};
+use crate::reactor::busy::BusyPoll;
+use crate::reactor::core::Core;
 use crate::reactor::counters::LoopCounters;
-use crate::reactor::env::Env;
-use crate::reactor::state::{State, Writing};
+use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::endpoint::Endpoint;
-
-/// Something happened to the descriptor registered with `token`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Readiness {
-    pub(crate) token: u64,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// There is an urgent mark, at which receiving stops short. Told where only edges are.
-    pub(crate) urgent: bool,
-    /// The peer finished sending.
-    pub(crate) ended: bool,
-    /// Both directions are over.
-    pub(crate) over: bool,
-    /// An error is pending.
-    pub(crate) failed: bool,
-}
-
-/// An interface of the kernel that tells which descriptors are ready.
-pub(crate) trait Poller {
-    /// How connections' descriptors are owned.
-    type Fd: AsFd;
-    /// Connections are reported once for each change, not for as long as they are ready.
-    const EDGE_TRIGGERED: bool;
-
-    fn own(fd: OwnedFd) -> Self::Fd;
-    /// Adds a connection, for reading and writing.
-    fn add(&mut self, fd: &Self::Fd, token: u64) -> io::Result<()>;
-    fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
-    fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()>;
-    fn remove_listener(&mut self, fd: BorrowedFd<'_>);
-    /// A connection's descriptor is about to be closed.
-    fn forget(&mut self, token: u64);
-    /// What a level-triggered poller should wait for.
-    fn interest(&mut self, token: u64, read: bool, write: bool);
-    /// Waits until something is ready, or for as long as `timeout` says. To be called when all
-    /// events of the last wait were taken.
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
-    /// Whether the last wait found something that was not yet taken.
-    fn has_event(&self) -> bool;
-    /// Takes one of what the last wait found.
-    fn event(&mut self) -> Option<Readiness>;
-}
 
 const WAKER: u64 = u64::MAX;
 /// Listener `i` has the token `LISTENERS + i`; connections have smaller ones.
 const LISTENERS: u64 = u64::MAX - (1 << 16);
 
-/// Read at most from a connection that comes in, or is established, during a stop; bytes.
-const SWEEP_NEW: usize = 1 << 20;
 /// Connections taken from one accept queue when a stop begins: more than any queue holds.
 const SWEEP_ACCEPTS: usize = 1 << 16;
 /// Connections taken from one accept queue before the first of their threads is started.
 const CROWD: usize = 1 << 14;
-/// Output of one connection that is sent at a time before others get their turn; bytes.
-const FLUSH_TURN: usize = 1 << 20;
-/// Slices given to one `sendmsg`.
-const SLICES: usize = 64;
-
-struct Sock<F> {
-    fd: F,
-    /// Of its connection; tells events of an earlier one with the same index.
-    generation: u32,
-    /// The kernel may have input.
-    readable: bool,
-    /// A short read is no sign that there is no more: the end of input, an error, or bytes after an
-    /// urgent mark wait behind it.
-    ended: bool,
-    /// It is an error.
-    broken: bool,
-    reading: bool,
-    /// In the queue of connections to receive from.
-    queued: bool,
-    connecting: bool,
-    /// A stop wants everything read that the kernel held when it began: bytes left of that.
-    sweep: Option<usize>,
-}
-
-/// The sockets of a loop, by connection index.
-pub(crate) struct Sockets<P: Poller> {
-    poller: P,
-    socks: Table<Sock<P::Fd>>,
-    /// Connections to receive from, in turn.
-    ready: VecDeque<u32>,
-    /// What is received into, unless a protocol keeps a part of what came last.
-    lease: Option<Lease>,
-    /// What was received to be announced, in the order of `ready`.
-    early: VecDeque<ahead::Early>,
-    /// Connections that wait for a receive buffer.
-    starved: Vec<u32>,
-    dial_options: Arc<crate::build::listen::TcpOptions>,
-    /// A descriptor was closed, so accepting may go on.
-    closed_some: bool,
-}
-
 pub(crate) struct Reactor<P: Poller> {
     core: Core,
     io: Sockets<P>,
@@ -136,276 +34,11 @@ pub(crate) struct Reactor<P: Poller> {
     /// The wake-up descriptor is registered.
     wakeable: bool,
     busy: BusyPoll,
-    accept_pause: accept::Pause,
+    accept_pause: Pause,
     next_loop: usize,
     /// Accepted, and waiting for a loop to have room for them.
     waiting: VecDeque<Command>,
     spread_stopped: Stop,
-}
-
-impl<P: Poller> Sockets<P> {
-    fn insert(&mut self, core: &Core, index: u32, fd: OwnedFd, connecting: bool) -> io::Result<()> {
-        let id = core.states[index as usize].id;
-        let fd = P::own(fd);
-        self.poller.add(&fd, token(index, id.generation))?;
-        // What the kernel holds already need not be announced: a stop cannot wait for it.
-        let sweep = core.draining().then_some(SWEEP_NEW);
-        let sock = Sock {
-            fd,
-            generation: id.generation,
-            readable: sweep.is_some(),
-            ended: false,
-            broken: false,
-            reading: true,
-            queued: false,
-            connecting,
-            sweep,
-        };
-        self.socks.put(index as usize, sock);
-        if sweep.is_some() && !connecting {
-            self.enqueue(index);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn sock(&mut self, index: u32) -> Option<&mut Sock<P::Fd>> {
-        self.socks.get_mut(index as usize)
-    }
-
-    fn remove(&mut self, index: u32) {
-        if let Some(sock) = self.socks.remove(index as usize) {
-            self.poller.forget(token(index, sock.generation));
-            self.closed_some = true;
-        }
-    }
-
-    fn enqueue(&mut self, index: u32) {
-        if let Some(sock) = self.sock(index)
-            && !sock.queued
-        {
-            sock.queued = true;
-            self.ready.push_back(index);
-        }
-    }
-
-    /// Gives one connection its turn: up to its share of input, each chunk answered at once.
-    fn receive(&mut self, core: &mut Core, index: u32) {
-        let mut taken = 0;
-        loop {
-            let Some(sock) = self.socks.get_mut(index as usize) else {
-                return;
-            };
-            // Its turn has come. What it is given may put it into the queue again.
-            sock.queued &= taken > 0;
-            if !sock.readable || !sock.reading {
-                if sock.broken | sock.sweep.is_some() {
-                    self.cannot_receive(core, index);
-                }
-                return;
-            }
-            if sock.sweep == Some(0) {
-                self.sweep_done(core, index);
-                continue;
-            }
-            if taken > 0 && taken >= core.turn_bytes(index) {
-                return self.enqueue(index);
-            }
-            if self.lease.is_none() {
-                self.lease = core.env.pool.lease();
-            }
-            let Some(lease) = &mut self.lease else {
-                core.env.counters.buffers_exhausted.add(1);
-                self.starved.push(index);
-                return;
-            };
-            let space = lease.space();
-            let size = space.len();
-            core.env.counters.receives.add(1);
-            match rustix::net::recv(&sock.fd, space, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    sock.readable = false;
-                    core.input_ended(index);
-                }
-                Ok((_, n)) => {
-                    // What is short has emptied the kernel's buffer; more, or the end, is a new
-                    // event, unless the end was announced already.
-                    if n < size && !sock.ended && sock.sweep.is_none() {
-                        sock.readable = false;
-                    }
-                    sock.sweep = sock.sweep.map(|rest| rest.saturating_sub(n));
-                    taken += n;
-                    let emptied = !(sock.readable | sock.broken) && sock.sweep.is_none();
-                    core.received(index, lease, n);
-                    if lease.is_shared() {
-                        self.lease = None;
-                    }
-                    if emptied {
-                        return core.settle(self, index);
-                    }
-                }
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => {
-                    sock.readable = false;
-                    sock.ended = false;
-                }
-                Err(e) => {
-                    sock.readable = false;
-                    core.failed(index, io::Error::from(e).kind());
-                }
-            }
-            core.settle(self, index);
-        }
-    }
-
-    /// Nothing is there to be received, or it is not wanted.
-    #[cold]
-    fn cannot_receive(&mut self, core: &mut Core, index: u32) {
-        if self.sock(index).is_some_and(|s| s.broken && s.readable) {
-            self.report_error(core, index);
-        }
-        self.sweep_done(core, index);
-    }
-
-    /// Once a stop has begun and a connection has been given what the kernel held, it may be told.
-    fn sweep_done(&mut self, core: &mut Core, index: u32) {
-        let Some(sock) = self.sock(index) else { return };
-        let Some(rest) = sock.sweep else { return };
-        let state = &core.states[index as usize];
-        // Held back by its own output only, so that the rest will be read when that has drained.
-        let held_back = sock.readable && !state.wants_input() && state.waits_for_drain();
-        if rest == 0 || !held_back {
-            sock.sweep = None;
-            core.owe_drain(index);
-        }
-    }
-
-    /// Nobody reads, so the error will not be seen there.
-    fn report_error(&mut self, core: &mut Core, index: u32) {
-        let Some(sock) = self.sock(index) else { return };
-        let error = rustix::net::sockopt::socket_error(&sock.fd);
-        let error = error.unwrap_or_else(Err).err();
-        if error.is_none() && core.states[index as usize].writing == Writing::Shut {
-            // Both sides have finished in order; what the peer sent waits to be read.
-            sock.broken = false;
-            return;
-        }
-        let error = error.unwrap_or(Errno::CONNRESET);
-        core.failed(index, io::Error::from(error).kind());
-    }
-
-    /// The attempt to connect is over; whether it succeeded.
-    fn finish_connect(&mut self, core: &mut Core, index: u32) -> bool {
-        let Some(sock) = self.sock(index) else {
-            return false;
-        };
-        match connect::outcome(&sock.fd) {
-            Ok(()) => {
-                sock.connecting = false;
-                core.states[index as usize].peer.ask_kernel(&sock.fd);
-                core.connected(index);
-                true
-            }
-            Err(e) => {
-                self.remove(index);
-                core.connect_failed(index, &e.into());
-                false
-            }
-        }
-    }
-}
-
-fn send_several(fd: BorrowedFd<'_>, out: &Output, flags: SendFlags) -> Result<usize, Errno> {
-    let mut slices = [IoSlice::new(&[]); SLICES];
-    let n = out.slices(&mut slices);
-    let mut control = SendAncillaryBuffer::default();
-    rustix::net::sendmsg(fd, &slices[..n], &mut control, flags)
-}
-
-fn token(index: u32, generation: u32) -> u64 {
-    // Generations are kept below the tokens of listeners.
-    u64::from(generation & 0x7fff_ffff) << 32 | u64::from(index)
-}
-
-impl<P: Poller> Transport for Sockets<P> {
-    fn flush(&mut self, state: &mut State, env: &mut Env) {
-        let index = state.id.index;
-        let Some(sock) = self.socks.get(index as usize) else {
-            return;
-        };
-        let mut left = FLUSH_TURN;
-        loop {
-            env.counters.sends.add(1);
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            let sent = match state.out.single() {
-                Some(bytes) => rustix::net::send(&sock.fd, bytes, flags),
-                None => send_several(sock.fd.as_fd(), &state.out, flags),
-            };
-            match sent {
-                Ok(n) => {
-                    left = left.saturating_sub(n);
-                    if env.sent(state, n) == 0 {
-                        return;
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    state.send_blocked = true;
-                    return;
-                }
-                Err(e) => return env.failed(state, io::Error::from(e).kind()),
-            }
-            if left == 0 {
-                // A peer that keeps up with a large reply must not keep the others waiting.
-                return env.backlog.push(index);
-            }
-        }
-    }
-
-    fn set_reading(&mut self, state: &mut State, _env: &mut Env, on: bool) {
-        let index = state.id.index;
-        let Some(sock) = self.sock(index) else { return };
-        if P::EDGE_TRIGGERED && sock.reading == on {
-            return;
-        }
-        sock.reading = on;
-        let due = on && sock.readable;
-        if !P::EDGE_TRIGGERED {
-            let token = token(index, sock.generation);
-            let read = on && !sock.readable;
-            self.poller.interest(token, read, state.send_blocked);
-        }
-        if due {
-            self.enqueue(index);
-        }
-    }
-
-    fn shut_write(&mut self, _core: &mut Core, index: u32) {
-        if let Some(sock) = self.sock(index) {
-            // Fails only if the connection is broken, which reading will report.
-            let _ = rustix::net::shutdown(&sock.fd, Shutdown::Write);
-        }
-    }
-
-    fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
-        if reset && let Some(sock) = self.sock(index) {
-            let _ = rustix::net::sockopt::set_socket_linger(&sock.fd, Some(Duration::ZERO));
-        }
-        self.remove(index);
-        core.free(index);
-    }
-
-    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
-        let started = connect::start(&to, from, &self.dial_options)
-            .and_then(|(fd, _)| self.insert(core, index, fd, true));
-        if let Err(e) = started {
-            core.connect_failed(index, &e);
-        }
-    }
-
-    fn cancel_connect(&mut self, _core: &mut Core, index: u32) {
-        self.remove(index);
-    }
 }
 
 impl<P: Poller> Reactor<P> {
@@ -424,20 +57,11 @@ impl<P: Poller> Reactor<P> {
         let core = setup.core(waker.clone(), counters);
         Ok(Reactor {
             core,
-            io: Sockets {
-                poller,
-                socks: Table::new(),
-                ready: VecDeque::new(),
-                lease: None,
-                early: VecDeque::new(),
-                starved: Vec::new(),
-                dial_options: setup.dial_options.clone(),
-                closed_some: false,
-            },
+            io: Sockets::new(poller, setup.dial_options.clone()),
             waker,
             wakeable: P::EDGE_TRIGGERED,
             busy: BusyPoll::new(setup.busy_poll),
-            accept_pause: accept::Pause::default(),
+            accept_pause: Pause::default(),
             next_loop: 0,
             waiting: VecDeque::new(),
             spread_stopped: Stop::No,
@@ -562,7 +186,7 @@ impl<P: Poller> Reactor<P> {
         let mut timeout = self.sleep_for();
         if awaited && !self.wakeable {
             // Descriptors have run out, and nobody can wake this loop.
-            timeout = Some(timeout.map_or(accept::PAUSE, |t| t.min(accept::PAUSE)));
+            timeout = Some(timeout.map_or(PAUSE, |t| t.min(PAUSE)));
         }
         if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
             timeout = Some(Duration::ZERO);
@@ -618,7 +242,7 @@ impl<P: Poller> Reactor<P> {
             return self.waker.clear_descriptor();
         }
         if event.token >= LISTENERS {
-            return self.accept((event.token - LISTENERS) as usize, accept::BATCH);
+            return self.accept((event.token - LISTENERS) as usize, BATCH);
         }
         let index = event.token as u32;
         let core = &mut self.core;
@@ -765,7 +389,7 @@ impl<P: Poller> Reactor<P> {
         let Spread::Loops(loops) = &self.setup.spread else {
             return true;
         };
-        accept::hand_over(
+        hand_over(
             &mut self.core,
             &mut self.waiting,
             loops,

@@ -14,9 +14,9 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::engine::uring::ring::{Completion, Once};
-use crate::engine::uring::sockets::Sockets;
-use crate::engine::uring::token::{Kind, Token};
+use crate::driver::completion::ring::{Completion, Once};
+use crate::driver::completion::sockets::Sockets;
+use crate::driver::completion::token::{Kind, Token};
 use crate::reactor::core::Core;
 use crate::reactor::state::{State, Writing};
 

@@ -1,21 +1,16 @@
-//! Accepting on readiness: in small batches, pausing when the process or the machine runs out of
-//! descriptors or memory, when the kernel refuses for good, or when the loops fall behind.
+//! When accepting pauses, because the process or the machine runs out of descriptors or memory, the
+//! kernel refuses for good, or the loops fall behind; and handing what was accepted to loops.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustix::net::{SocketFlags, acceptfrom_with};
 
 use crate::reach::waker::{Command, Unsent, Waker};
 use crate::reactor::core::Core;
 use crate::reactor::env::Env;
 use crate::reactor::throttle::Throttle;
 use crate::vocabulary::closed::Refusal;
-use crate::vocabulary::endpoint::Endpoint;
-use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
 /// Connections taken from one listener in one turn.
@@ -174,52 +169,10 @@ fn offer(loops: &[Arc<Waker>], next: &mut usize, mut command: Command) -> Result
     })
 }
 
-/// What one attempt to accept came to.
-pub(crate) enum Accepted {
-    Connection(OwnedFd, Endpoint),
-    /// This one had gone already, or was forbidden; there may be more.
-    Gone(io::Error),
-    /// Nobody is waiting.
-    None,
-    /// The process or the machine has nothing left to take one in with.
-    Exhausted(io::Error),
-    /// This listener will never accept again.
-    Broken(io::Error),
-}
-
-pub(crate) fn accept(listener: impl AsFd) -> Accepted {
-    match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-        Ok((socket, addr)) => match addr.and_then(Endpoint::from_kernel) {
-            Some(addr) => Accepted::Connection(socket, addr),
-            None => Accepted::Gone(io::ErrorKind::AddrNotAvailable.into()),
-        },
-        Err(e) => classify(e.into()),
-    }
-}
-
-/// The peer of an accepted socket, with what the kernel knows of it.
-pub(crate) fn peer(socket: impl AsFd, endpoint: Endpoint, listener: u32) -> Peer {
-    let mut peer = Peer::new(endpoint, Origin::Accepted(listener));
-    peer.ask_kernel(socket);
-    peer
-}
-
-/// Tells errors of one connection from errors of accepting as such. Linux passes pending network
-/// errors of the new socket through `accept`; they mean that this one has gone.
-pub(crate) fn classify(e: io::Error) -> Accepted {
-    use rustix::io::Errno;
-    match e.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::AGAIN) => Accepted::None,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted(e),
-        // Such as an inherited listener that somebody has shut down: it would be reported for ever.
-        Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP) => Accepted::Broken(e),
-        _ => Accepted::Gone(e),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::accept::{Accepted, classify};
 
     fn error(e: rustix::io::Errno) -> Accepted {
         classify(e.into())
@@ -235,7 +188,7 @@ mod tests {
         for _ in 1..FAILED {
             assert!(!pause.too_many_failed());
         }
-        let mut core = crate::engine::tests::core();
+        let mut core = crate::reactor::tests::core();
         let mut times = Vec::new();
         for _ in 0..7 {
             assert!(pause.too_many_failed());

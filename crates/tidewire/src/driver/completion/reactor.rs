@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::accept::{self, Accepted, Why};
-use crate::engine::busy::BusyPoll;
-use crate::engine::uring::ring::Completion;
-use crate::engine::uring::sockets::Sockets;
-use crate::engine::uring::token::{Kind, Token};
-use crate::engine::{LoopSetup, Spread};
+use crate::driver::accept::{self, Accepted};
+use crate::driver::completion::ring::Completion;
+use crate::driver::completion::sockets::Sockets;
+use crate::driver::completion::token::{Kind, Token};
 use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::accept::{Pause, Why, hand_over};
+use crate::reactor::busy::BusyPoll;
 use crate::reactor::core::Core;
+use crate::reactor::setup::{LoopSetup, Spread};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// Longest wait for operations that were taken back. The kernel ends them at once; but completions
@@ -40,33 +40,12 @@ pub(super) struct Reactor<'r> {
     busy: BusyPoll,
     /// For each listener.
     pub(super) accepting: Vec<Accepting>,
-    pub(super) accept_pause: accept::Pause,
+    pub(super) accept_pause: Pause,
     next_loop: usize,
     /// Accepted, and waiting for a loop to have room for them.
     pub(super) waiting: VecDeque<Command>,
     /// Being worked on.
     batch: Vec<Completion>,
-}
-
-/// The address at the other end, which a multishot accept does not tell.
-fn peer_of(socket: &OwnedFd) -> Endpoint {
-    let found = |addr: rustix::io::Result<Option<_>>| {
-        let addr = addr.ok().flatten();
-        addr.and_then(Endpoint::from_kernel)
-    };
-    let connected = found(rustix::net::getpeername(socket));
-    // A peer that has reset the connection by now is asked for in the way of `accept`.
-    let known = connected.or_else(|| crate::kernel::sys::peer_name(socket).map(Endpoint::Tcp));
-    known.unwrap_or_else(|| {
-        let ours = found(rustix::net::getsockname(socket).map(Some));
-        match ours {
-            Some(Endpoint::Unix(_) | Endpoint::Abstract(_) | Endpoint::Unnamed) => {
-                Endpoint::Unnamed
-            }
-            Some(Endpoint::Tcp(SocketAddr::V6(_))) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-            _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        }
-    })
 }
 
 impl<'r> Reactor<'r> {
@@ -81,7 +60,7 @@ impl<'r> Reactor<'r> {
             io,
             busy: BusyPoll::new(setup.busy_poll),
             accepting: vec![Accepting::No; setup.listeners.len()],
-            accept_pause: accept::Pause::default(),
+            accept_pause: Pause::default(),
             next_loop: 0,
             waiting: VecDeque::new(),
             batch: Vec::new(),
@@ -294,7 +273,7 @@ impl<'r> Reactor<'r> {
         if done.result >= 0 {
             // SAFETY: the accept has just made this descriptor, and reports it this once.
             let socket = unsafe { OwnedFd::from_raw_fd(done.result) };
-            let peer = peer_of(&socket);
+            let peer = accept::peer_of(&socket);
             self.accept_pause.succeeded();
             self.take_in(which, socket, peer);
         } else if !done.is(rustix::io::Errno::CANCELED) {
@@ -348,7 +327,7 @@ impl<'r> Reactor<'r> {
         let Spread::Loops(loops) = &self.setup.spread else {
             return true;
         };
-        accept::hand_over(
+        hand_over(
             &mut self.core,
             &mut self.waiting,
             loops,

@@ -4,7 +4,8 @@
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::{Poller, Sockets};
+use crate::driver::readiness::Poller;
+use crate::driver::readiness::sockets::Sockets;
 use crate::memory::buffer::Lease;
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 

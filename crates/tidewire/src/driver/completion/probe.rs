@@ -13,9 +13,9 @@ use std::time::Duration;
 use io_uring::{opcode, types::Fd};
 use rustix::io::Errno;
 
-use crate::engine::uring::provided::Group;
-use crate::engine::uring::ring::{self, Completion, Ring, Sizes};
-use crate::engine::uring::token::{Kind, Token};
+use crate::driver::completion::provided::Group;
+use crate::driver::completion::ring::{self, Completion, Ring, Sizes};
+use crate::driver::completion::token::{Kind, Token};
 use crate::memory::buffer::Pool;
 use crate::reactor::counters::LoopCounters;
 

@@ -1,0 +1,160 @@
+//! The engines: which of them runs the loops, and running one loop of it.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use crate::driver::completion as uring;
+use crate::driver::readiness::epoll::Epoll;
+use crate::driver::readiness::reactor::Reactor;
+use crate::reach::waker::Waker;
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::life::Life;
+use crate::reactor::setup::LoopSetup;
+
+/// The engine that runs the loops.
+///
+/// ```
+/// use tidewire::{Builder, Engine, EngineChoice};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+/// assert_eq!(running.engine(), Engine::Epoll);
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// One thread for each connection, waiting in `poll`.
+    Threads,
+    /// Reactors: loops that wait in `epoll` for many connections.
+    Epoll,
+    /// Loops that hand operations to io_uring and wait for completions.
+    Uring,
+}
+
+/// The engine asked for.
+///
+/// ```
+/// use tidewire::EngineChoice;
+///
+/// let choice: EngineChoice = "uring".parse()?;
+/// assert_eq!(choice, EngineChoice::Uring);
+/// assert!("steam".parse::<EngineChoice>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// [`Engine::Threads`].
+    Threads,
+    /// [`Engine::Epoll`].
+    Epoll,
+    /// [`Engine::Uring`]; starting fails where it does not work.
+    Uring,
+    /// io_uring where a probe shows that it works, else epoll.
+    #[default]
+    Auto,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Engine::Threads => "threads",
+            Engine::Epoll => "epoll",
+            Engine::Uring => "uring",
+        })
+    }
+}
+
+impl fmt::Display for EngineChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EngineChoice::Threads => "threads",
+            EngineChoice::Epoll => "epoll",
+            EngineChoice::Uring => "uring",
+            EngineChoice::Auto => "auto",
+        })
+    }
+}
+
+impl FromStr for EngineChoice {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<EngineChoice, String> {
+        match s {
+            "threads" => Ok(EngineChoice::Threads),
+            "epoll" => Ok(EngineChoice::Epoll),
+            "uring" => Ok(EngineChoice::Uring),
+            "auto" => Ok(EngineChoice::Auto),
+            other => Err(format!(
+                "no engine is called {other:?}: threads, epoll, uring or auto"
+            )),
+        }
+    }
+}
+
+/// The engine that a choice comes to, and why.
+pub(crate) struct Resolved {
+    pub(crate) engine: Engine,
+    pub(crate) reason: String,
+}
+
+/// Probes where that is called for; an error says why the choice does not work here.
+pub(crate) fn resolve(choice: EngineChoice) -> Result<Resolved, String> {
+    let asked = |engine| {
+        Ok(Resolved {
+            engine,
+            reason: "asked for".into(),
+        })
+    };
+    match choice {
+        EngineChoice::Threads => asked(Engine::Threads),
+        EngineChoice::Epoll => asked(Engine::Epoll),
+        EngineChoice::Uring => uring::works().and_then(|_| asked(Engine::Uring)),
+        EngineChoice::Auto => Ok(match uring::works() {
+            Ok(_) => Resolved {
+                engine: Engine::Uring,
+                reason: "io_uring works here".into(),
+            },
+            Err(why) => Resolved {
+                engine: Engine::Epoll,
+                reason: format!("io_uring: {why}"),
+            },
+        }),
+    }
+}
+
+/// Runs one loop on the calling thread until it is stopped. Says through `ready` when it is set up,
+/// or why it cannot be.
+pub(crate) fn run(
+    engine: Engine,
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    ready: &Sender<io::Result<()>>,
+) -> io::Result<()> {
+    let _life = Life {
+        registry: setup.registry.clone(),
+        counters: counters.clone(),
+        waker: waker.clone(),
+        heir: None,
+    };
+    setup.pin();
+    match engine {
+        Engine::Threads => unreachable!("threads are spawned by the acceptor"),
+        Engine::Uring => uring::run(setup, waker, counters, ready),
+        Engine::Epoll => {
+            let made = Epoll::new().and_then(|poller| Reactor::new(poller, setup, waker, counters));
+            match made {
+                Ok(mut reactor) => {
+                    let _ = ready.send(Ok(()));
+                    reactor.run();
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                }
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Readiness: the kernel says which descriptors are ready, and the driver receives and sends itself.
+//!
+//! * [`epoll`], [`poll`]: the [`Poller`]s.
+//! * [`sockets`]: the sockets of a loop, and what the core asks of them.
+//! * [`receive`], [`send`], [`ahead`]: the system calls for a connection's bytes.
+//!
+//! # The receive path
+//!
+//! 1. A turn of the loop waits in the [`Poller`] and notes which sockets are readable.
+//! 2. [`receive`] leases a buffer, calls `recv` once for each chunk and hands it to
+//!    [`Core::received`], which calls the protocol. A short read means that the kernel has no more;
+//!    a connection that used up its turn goes to the back of the queue.
+//! 3. [`Core::settle`] sends what the protocol wrote, through [`send`]: the same turn, one `send`
+//!    (or `sendmsg` for several pieces) for all replies to the chunk.
+//!
+//! [`Core::received`]: crate::reactor::core::Core::received
+//! [`Core::settle`]: crate::reactor::core::Core::settle
+
+mod ahead;
+pub(crate) mod epoll;
+pub(crate) mod poll;
+pub(crate) mod reactor;
+mod receive;
+mod send;
+mod sockets;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::reach::waker::Waker;
+
+/// Something happened to the descriptor registered with `token`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    pub(crate) token: u64,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// There is an urgent mark, at which receiving stops short. Told where only edges are.
+    pub(crate) urgent: bool,
+    /// The peer finished sending.
+    pub(crate) ended: bool,
+    /// Both directions are over.
+    pub(crate) over: bool,
+    /// An error is pending.
+    pub(crate) failed: bool,
+}
+
+/// An interface of the kernel that tells which descriptors are ready.
+pub(crate) trait Poller {
+    /// How connections' descriptors are owned.
+    type Fd: AsFd;
+    /// Connections are reported once for each change, not for as long as they are ready.
+    const EDGE_TRIGGERED: bool;
+
+    fn own(fd: OwnedFd) -> Self::Fd;
+    /// Adds a connection, for reading and writing.
+    fn add(&mut self, fd: &Self::Fd, token: u64) -> io::Result<()>;
+    fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
+    fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()>;
+    fn remove_listener(&mut self, fd: BorrowedFd<'_>);
+    /// A connection's descriptor is about to be closed.
+    fn forget(&mut self, token: u64);
+    /// What a level-triggered poller should wait for.
+    fn interest(&mut self, token: u64, read: bool, write: bool);
+    /// Waits until something is ready, or for as long as `timeout` says. To be called when all
+    /// events of the last wait were taken.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+    /// Whether the last wait found something that was not yet taken.
+    fn has_event(&self) -> bool;
+    /// Takes one of what the last wait found.
+    fn event(&mut self) -> Option<Readiness>;
+}
+
+/// What a connection's descriptor is registered with.
+fn token(index: u32, generation: u32) -> u64 {
+    // Generations are kept below the tokens of listeners.
+    u64::from(generation & 0x7fff_ffff) << 32 | u64::from(index)
+}

@@ -1,0 +1,138 @@
+//! Receiving: one `recv` for each chunk, until the kernel has no more or the connection's turn is over.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use crate::driver::readiness::sockets::Sockets;
+use crate::driver::readiness::{Poller, token};
+use crate::reactor::core::Core;
+use crate::reactor::state::{State, Writing};
+
+impl<P: Poller> Sockets<P> {
+    /// Has the socket receive, or stop to.
+    #[inline]
+    pub(super) fn read(&mut self, state: &State, on: bool) {
+        let index = state.id.index;
+        let Some(sock) = self.sock(index) else { return };
+        if P::EDGE_TRIGGERED && sock.reading == on {
+            return;
+        }
+        sock.reading = on;
+        let due = on && sock.readable;
+        if !P::EDGE_TRIGGERED {
+            let token = token(index, sock.generation);
+            let read = on && !sock.readable;
+            self.poller.interest(token, read, state.send_blocked);
+        }
+        if due {
+            self.enqueue(index);
+        }
+    }
+
+    /// Gives one connection its turn: up to its share of input, each chunk answered at once.
+    pub(super) fn receive(&mut self, core: &mut Core, index: u32) {
+        let mut taken = 0;
+        loop {
+            let Some(sock) = self.socks.get_mut(index as usize) else {
+                return;
+            };
+            // Its turn has come. What it is given may put it into the queue again.
+            sock.queued &= taken > 0;
+            if !sock.readable || !sock.reading {
+                if sock.broken | sock.sweep.is_some() {
+                    self.cannot_receive(core, index);
+                }
+                return;
+            }
+            if sock.sweep == Some(0) {
+                self.sweep_done(core, index);
+                continue;
+            }
+            if taken > 0 && taken >= core.turn_bytes(index) {
+                return self.enqueue(index);
+            }
+            if self.lease.is_none() {
+                self.lease = core.env.pool.lease();
+            }
+            let Some(lease) = &mut self.lease else {
+                core.env.counters.buffers_exhausted.add(1);
+                self.starved.push(index);
+                return;
+            };
+            let space = lease.space();
+            let size = space.len();
+            core.env.counters.receives.add(1);
+            match rustix::net::recv(&sock.fd, space, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => {
+                    sock.readable = false;
+                    core.input_ended(index);
+                }
+                Ok((_, n)) => {
+                    // What is short has emptied the kernel's buffer; more, or the end, is a new
+                    // event, unless the end was announced already.
+                    if n < size && !sock.ended && sock.sweep.is_none() {
+                        sock.readable = false;
+                    }
+                    sock.sweep = sock.sweep.map(|rest| rest.saturating_sub(n));
+                    taken += n;
+                    let emptied = !(sock.readable | sock.broken) && sock.sweep.is_none();
+                    core.received(index, lease, n);
+                    if lease.is_shared() {
+                        self.lease = None;
+                    }
+                    if emptied {
+                        return core.settle(self, index);
+                    }
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    sock.readable = false;
+                    sock.ended = false;
+                }
+                Err(e) => {
+                    sock.readable = false;
+                    core.failed(index, io::Error::from(e).kind());
+                }
+            }
+            core.settle(self, index);
+        }
+    }
+
+    /// Nothing is there to be received, or it is not wanted.
+    #[cold]
+    fn cannot_receive(&mut self, core: &mut Core, index: u32) {
+        if self.sock(index).is_some_and(|s| s.broken && s.readable) {
+            self.report_error(core, index);
+        }
+        self.sweep_done(core, index);
+    }
+
+    /// Once a stop has begun and a connection has been given what the kernel held, it may be told.
+    fn sweep_done(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        let Some(rest) = sock.sweep else { return };
+        let state = &core.states[index as usize];
+        // Held back by its own output only, so that the rest will be read when that has drained.
+        let held_back = sock.readable && !state.wants_input() && state.waits_for_drain();
+        if rest == 0 || !held_back {
+            sock.sweep = None;
+            core.owe_drain(index);
+        }
+    }
+
+    /// Nobody reads, so the error will not be seen there.
+    pub(super) fn report_error(&mut self, core: &mut Core, index: u32) {
+        let Some(sock) = self.sock(index) else { return };
+        let error = rustix::net::sockopt::socket_error(&sock.fd);
+        let error = error.unwrap_or_else(Err).err();
+        if error.is_none() && core.states[index as usize].writing == Writing::Shut {
+            // Both sides have finished in order; what the peer sent waits to be read.
+            sock.broken = false;
+            return;
+        }
+        let error = error.unwrap_or(Errno::CONNRESET);
+        core.failed(index, io::Error::from(error).kind());
+    }
+}

@@ -1,0 +1,62 @@
+//! Sending: until there is no more, the kernel takes no more, or the connection's turn is over.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use crate::driver::readiness::Poller;
+use crate::driver::readiness::sockets::Sockets;
+use crate::memory::output::Output;
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+
+/// Output of one connection that is sent at a time before others get their turn; bytes.
+const FLUSH_TURN: usize = 1 << 20;
+/// Slices given to one `sendmsg`.
+const SLICES: usize = 64;
+
+impl<P: Poller> Sockets<P> {
+    /// Sends what is queued.
+    pub(super) fn send(&mut self, state: &mut State, env: &mut Env) {
+        let index = state.id.index;
+        let Some(sock) = self.socks.get(index as usize) else {
+            return;
+        };
+        let mut left = FLUSH_TURN;
+        loop {
+            env.counters.sends.add(1);
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let sent = match state.out.single() {
+                Some(bytes) => rustix::net::send(&sock.fd, bytes, flags),
+                None => send_several(sock.fd.as_fd(), &state.out, flags),
+            };
+            match sent {
+                Ok(n) => {
+                    left = left.saturating_sub(n);
+                    if env.sent(state, n) == 0 {
+                        return;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    state.send_blocked = true;
+                    return;
+                }
+                Err(e) => return env.failed(state, io::Error::from(e).kind()),
+            }
+            if left == 0 {
+                // A peer that keeps up with a large reply must not keep the others waiting.
+                return env.backlog.push(index);
+            }
+        }
+    }
+}
+
+fn send_several(fd: BorrowedFd<'_>, out: &Output, flags: SendFlags) -> Result<usize, Errno> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let n = out.slices(&mut slices);
+    let mut control = SendAncillaryBuffer::default();
+    rustix::net::sendmsg(fd, &slices[..n], &mut control, flags)
+}

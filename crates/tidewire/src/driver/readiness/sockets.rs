@@ -1,0 +1,185 @@
+//! The sockets of a loop: what is known of each, and what the core asks of them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+
+use crate::build::listen::TcpOptions;
+use crate::driver::connect;
+use crate::driver::readiness::ahead::Early;
+use crate::driver::readiness::{Poller, token};
+use crate::memory::buffer::Lease;
+use crate::memory::table::Table;
+use crate::reactor::core::{Core, Transport};
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+use crate::vocabulary::endpoint::Endpoint;
+
+/// Read at most from a connection that comes in, or is established, during a stop; bytes.
+const SWEEP_NEW: usize = 1 << 20;
+
+pub(super) struct Sock<F> {
+    pub(super) fd: F,
+    /// Of its connection; tells events of an earlier one with the same index.
+    pub(super) generation: u32,
+    /// The kernel may have input.
+    pub(super) readable: bool,
+    /// A short read is no sign that there is no more: the end of input, an error, or bytes after an
+    /// urgent mark wait behind it.
+    pub(super) ended: bool,
+    /// It is an error.
+    pub(super) broken: bool,
+    pub(super) reading: bool,
+    /// In the queue of connections to receive from.
+    pub(super) queued: bool,
+    pub(super) connecting: bool,
+    /// A stop wants everything read that the kernel held when it began: bytes left of that.
+    pub(super) sweep: Option<usize>,
+}
+
+/// The sockets of a loop, by connection index.
+pub(crate) struct Sockets<P: Poller> {
+    pub(super) poller: P,
+    pub(super) socks: Table<Sock<P::Fd>>,
+    /// Connections to receive from, in turn.
+    pub(super) ready: VecDeque<u32>,
+    /// What is received into, unless a protocol keeps a part of what came last.
+    pub(super) lease: Option<Lease>,
+    /// What was received to be announced, in the order of `ready`.
+    pub(super) early: VecDeque<Early>,
+    /// Connections that wait for a receive buffer.
+    pub(super) starved: Vec<u32>,
+    pub(super) dial_options: Arc<TcpOptions>,
+    /// A descriptor was closed, so accepting may go on.
+    pub(super) closed_some: bool,
+}
+
+impl<P: Poller> Sockets<P> {
+    pub(super) fn new(poller: P, dial_options: Arc<TcpOptions>) -> Sockets<P> {
+        Sockets {
+            poller,
+            socks: Table::new(),
+            ready: VecDeque::new(),
+            lease: None,
+            early: VecDeque::new(),
+            starved: Vec::new(),
+            dial_options,
+            closed_some: false,
+        }
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        core: &Core,
+        index: u32,
+        fd: OwnedFd,
+        connecting: bool,
+    ) -> io::Result<()> {
+        let id = core.states[index as usize].id;
+        let fd = P::own(fd);
+        self.poller.add(&fd, token(index, id.generation))?;
+        // What the kernel holds already need not be announced: a stop cannot wait for it.
+        let sweep = core.draining().then_some(SWEEP_NEW);
+        let sock = Sock {
+            fd,
+            generation: id.generation,
+            readable: sweep.is_some(),
+            ended: false,
+            broken: false,
+            reading: true,
+            queued: false,
+            connecting,
+            sweep,
+        };
+        self.socks.put(index as usize, sock);
+        if sweep.is_some() && !connecting {
+            self.enqueue(index);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock<P::Fd>> {
+        self.socks.get_mut(index as usize)
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(sock) = self.socks.remove(index as usize) {
+            self.poller.forget(token(index, sock.generation));
+            self.closed_some = true;
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, index: u32) {
+        if let Some(sock) = self.sock(index)
+            && !sock.queued
+        {
+            sock.queued = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// The attempt to connect is over; whether it succeeded.
+    pub(super) fn finish_connect(&mut self, core: &mut Core, index: u32) -> bool {
+        let Some(sock) = self.sock(index) else {
+            return false;
+        };
+        match connect::outcome(&sock.fd) {
+            Ok(()) => {
+                sock.connecting = false;
+                core.states[index as usize].peer.ask_kernel(&sock.fd);
+                core.connected(index);
+                true
+            }
+            Err(e) => {
+                self.remove(index);
+                core.connect_failed(index, &e.into());
+                false
+            }
+        }
+    }
+}
+
+impl<P: Poller> Transport for Sockets<P> {
+    #[inline]
+    fn flush(&mut self, state: &mut State, env: &mut Env) {
+        self.send(state, env);
+    }
+
+    #[inline]
+    fn set_reading(&mut self, state: &mut State, _env: &mut Env, on: bool) {
+        self.read(state, on);
+    }
+
+    fn shut_write(&mut self, _core: &mut Core, index: u32) {
+        if let Some(sock) = self.sock(index) {
+            // Fails only if the connection is broken, which reading will report.
+            let _ = rustix::net::shutdown(&sock.fd, Shutdown::Write);
+        }
+    }
+
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
+        if reset && let Some(sock) = self.sock(index) {
+            let _ = rustix::net::sockopt::set_socket_linger(&sock.fd, Some(Duration::ZERO));
+        }
+        self.remove(index);
+        core.free(index);
+    }
+
+    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
+        let started = connect::start(&to, from, &self.dial_options)
+            .and_then(|(fd, _)| self.insert(core, index, fd, true));
+        if let Err(e) = started {
+            core.connect_failed(index, &e);
+        }
+    }
+
+    fn cancel_connect(&mut self, _core: &mut Core, index: u32) {
+        self.remove(index);
+    }
+}

@@ -1,0 +1,100 @@
+//! What a loop is started with.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::build::listen::TcpOptions;
+use crate::build::threads::Spawner;
+use crate::reach::stop::StopClock;
+use crate::reach::sync::Mutex;
+use crate::reach::waker::Waker;
+use crate::reactor::core::{Core, Plan};
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::life::Registry;
+use crate::reactor::random::Rng;
+use crate::vocabulary::time::Clock;
+
+/// A listening socket of one loop.
+pub(crate) struct Listener {
+    /// The loop's own, and closed by it. Others may look at it until then.
+    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) service: u16,
+    pub(crate) number: u32,
+}
+
+/// Where a loop takes the connections that it accepts.
+#[derive(Clone)]
+pub(crate) enum Spread {
+    /// It keeps them.
+    Here,
+    /// To these loops, in turn.
+    Loops(Vec<Arc<Waker>>),
+    /// To a new thread each.
+    Threads(Spawner),
+}
+
+/// Everything that a loop is started with.
+pub(crate) struct LoopSetup {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) dial_options: Arc<TcpOptions>,
+    pub(crate) busy_poll: Duration,
+    pub(crate) clock: Arc<StopClock>,
+    pub(crate) registry: Arc<Mutex<Registry>>,
+    /// Commands that may wait for one loop.
+    pub(crate) inbox: usize,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) spread: Spread,
+    pub(crate) cpu: Option<usize>,
+}
+
+/// All but the listeners, which only one loop can have.
+impl Clone for LoopSetup {
+    fn clone(&self) -> LoopSetup {
+        LoopSetup {
+            plan: self.plan.clone(),
+            dial_options: self.dial_options.clone(),
+            busy_poll: self.busy_poll,
+            clock: self.clock.clone(),
+            registry: self.registry.clone(),
+            inbox: self.inbox,
+            listeners: Vec::new(),
+            spread: self.spread.clone(),
+            cpu: self.cpu,
+        }
+    }
+}
+
+impl LoopSetup {
+    /// The core of this loop, to be made on its own thread. A loop that only accepts for other loops
+    /// hosts no services; one that accepts for threads does, because no other lasts, and a service's
+    /// timer may dial there.
+    pub(crate) fn core(&self, waker: Arc<Waker>, counters: Arc<LoopCounters>) -> Core {
+        let rng = Rng::from_system();
+        match self.spread {
+            Spread::Here | Spread::Threads(_) => {
+                Core::new(&self.plan, waker, counters, Clock::System, rng)
+            }
+            Spread::Loops(_) => {
+                let plan = Plan {
+                    hosts: Vec::new(),
+                    chunk: 1 << 10,
+                    buffers: 1,
+                    refusals: self.plan.refusals.clone(),
+                    memory: self.plan.memory.clone(),
+                };
+                Core::new(&plan, waker, counters, Clock::System, rng)
+            }
+        }
+    }
+
+    /// Pins the calling thread if that was asked for.
+    pub(crate) fn pin(&self) {
+        let Some(cpu) = self.cpu else { return };
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        if let Err(e) = rustix::thread::sched_setaffinity(None, &set) {
+            tracing::warn!(cpu, error = %e, "cannot pin the loop; it runs unpinned");
+        }
+    }
+}
