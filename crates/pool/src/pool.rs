@@ -1,0 +1,344 @@
+//! The pool: places, and what runs the work that has one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
+use tidewire::{Handle, Permit};
+
+use crate::counters::{Counters, Counting};
+use crate::work::{NotDone, contained};
+
+/// Settings of a [`Pool`] of threads.
+///
+/// ```
+/// let settings = tidewire_pool::Settings { threads: 2, ..Default::default() };
+/// assert_eq!((settings.places, settings.nice), (1024, 10));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Threads, at least 1. Default: one for each core that the process may run on.
+    pub threads: usize,
+    /// Pieces of work that may be reserved, waiting or running at once; what comes on top is
+    /// [refused](Refused::Pool). At least 1. Default 1024: with work of 5 ms on two threads, the last
+    /// one waits two and a half seconds.
+    pub places: usize,
+    /// How much less the threads weigh than others where cores are short, as in nice(2): 0 to 19.
+    /// Default 10: a loop that has something to do comes first.
+    pub nice: i32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            places: 1024,
+            nice: 10,
+        }
+    }
+}
+
+/// There is no place for more work. Nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// All [`Settings::places`] are taken.
+    #[error("the pool has as much to do as it may have")]
+    Pool,
+    /// The mailbox of the connection's loop has no place for the answer
+    /// ([`RESERVED_MAX`](tidewire::RESERVED_MAX)).
+    #[error("too many answers are owed to this loop")]
+    Mailbox,
+    /// The connection has as much under way as its [`Lane`](crate::Lane) allows.
+    #[error("the connection has as much work under way as it may have")]
+    Lane,
+}
+
+/// Does work for connections, beside their loops. Clones are the same pool; when the last one is
+/// dropped the threads end, after what [`stop`](Pool::stop) says.
+#[derive(Clone)]
+pub struct Pool(Arc<Owner>);
+
+struct Owner {
+    how: How,
+    shared: Arc<Shared>,
+}
+
+enum How {
+    Threads(ThreadPool),
+    Inline,
+    ByHand(Mutex<VecDeque<Job>>),
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// What the pool, its places and its work know of each other.
+struct Shared {
+    most: usize,
+    stopped: AtomicBool,
+    counting: Counting,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({})", self.counters())
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Owner {
+    fn stop(&self) {
+        self.shared.stopped.store(true, Relaxed);
+        if let How::ByHand(jobs) = &self.how {
+            let jobs = std::mem::take(&mut *lock(jobs));
+            jobs.into_iter().for_each(|job| job());
+        }
+    }
+}
+
+impl Pool {
+    /// Starts the threads. Idle ones sleep.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the settings cannot be meant; otherwise what the system says about starting
+    /// threads.
+    pub fn new(settings: &Settings) -> io::Result<Pool> {
+        let Settings {
+            threads,
+            places,
+            nice,
+        } = *settings;
+        if threads == 0 || places == 0 || !(0..=19).contains(&nice) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "a pool of {threads} threads, {places} places, nice {nice}: at least 1, 1, and 0 to 19"
+                ),
+            ));
+        }
+        let threads = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|n| format!("pool-{n}"))
+            .start_handler(move |_| {
+                if let Err(error) = rustix::process::nice(nice) {
+                    tracing::warn!(%error, nice, "a thread of the pool runs at the usual priority");
+                }
+            })
+            // Work is contained already; without a handler of ours a mistake here would abort.
+            .panic_handler(|_| tracing::error!("the pool itself panicked"))
+            .build()
+            .map_err(io::Error::other)?;
+        Ok(Pool::with(How::Threads(threads), places))
+    }
+
+    /// Runs work where it is submitted, before `run` returns; the answer is posted all the same. For
+    /// simulations in which work takes no time.
+    #[must_use]
+    pub fn inline() -> Pool {
+        Pool::with(How::Inline, usize::MAX)
+    }
+
+    /// Runs work when [`step`](Pool::step) says so, and never by itself. For simulations in which work
+    /// takes as long as the test likes, and ends in any order.
+    #[must_use]
+    pub fn by_hand(places: usize) -> Pool {
+        Pool::with(How::ByHand(Mutex::default()), places)
+    }
+
+    fn with(how: How, most: usize) -> Pool {
+        let shared = Arc::new(Shared {
+            most,
+            stopped: AtomicBool::new(false),
+            counting: Counting::default(),
+        });
+        Pool(Arc::new(Owner { how, shared }))
+    }
+
+    /// Takes a place in the pool, and one in the mailbox of the connection behind `to`.
+    ///
+    /// # Errors
+    /// [`Refused`], counted by reason.
+    pub fn reserve<M: Send + 'static>(&self, to: &Handle<M>) -> Result<Place<M>, Refused> {
+        let counting = &self.0.shared.counting;
+        let held = Held::take(&self.0.shared).ok_or_else(|| {
+            counting.refused_pool.fetch_add(1, Relaxed);
+            Refused::Pool
+        })?;
+        let permit = to.reserve().map_err(|_| {
+            counting.refused_mailbox.fetch_add(1, Relaxed);
+            Refused::Mailbox
+        })?;
+        Ok(Place {
+            pool: self.clone(),
+            to: to.clone(),
+            permit,
+            held,
+        })
+    }
+
+    /// Runs one piece of waiting work of a pool [by hand](Pool::by_hand): the `nth`, counted from the
+    /// one that has waited longest. Whether there was one.
+    pub fn step(&self, nth: usize) -> bool {
+        let How::ByHand(jobs) = &self.0.how else {
+            return false;
+        };
+        let job = lock(jobs).remove(nth);
+        job.map(|job| job()).is_some()
+    }
+
+    /// Begins no more work: what runs is finished, what waits or comes is answered with
+    /// [`NotDone::Stopped`]. For a program that stops and would not wait for all that is queued.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// A look at what it does.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.0.shared.counting.look()
+    }
+
+    pub(crate) fn refused_by_lane(&self) -> Refused {
+        let counting = &self.0.shared.counting;
+        counting.refused_lane.fetch_add(1, Relaxed);
+        Refused::Lane
+    }
+
+    fn start(&self, job: Job) {
+        match &self.0.how {
+            How::Threads(threads) => threads.spawn_fifo(job),
+            How::Inline => job(),
+            How::ByHand(jobs) => lock(jobs).push_back(job),
+        }
+    }
+
+    fn has_threads(&self) -> bool {
+        matches!(self.0.how, How::Threads(_))
+    }
+}
+
+/// A place for one piece of work and for its answer. Dropping it gives both back.
+#[must_use = "a place that is dropped is given back"]
+pub struct Place<M> {
+    pool: Pool,
+    to: Handle<M>,
+    permit: Permit<M>,
+    held: Held,
+}
+
+impl<M> fmt::Debug for Place<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({:?})", self.to.id())
+    }
+}
+
+impl<M: Send + 'static> Place<M> {
+    /// Has `work` done. `answer` makes a message of what came of it, on the same thread, for
+    /// [`Protocol::posted`](tidewire::Protocol::posted) of the connection; if it panics, the connection
+    /// is aborted, because it would wait for ever.
+    pub fn run<T>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+        answer: impl FnOnce(Result<T, NotDone>) -> M + Send + 'static,
+    ) {
+        self.run_unless(|| false, work, answer);
+    }
+
+    /// The same, but nothing is done or answered if nobody waits for it any more when its turn comes.
+    pub(crate) fn run_unless<T>(
+        self,
+        gone: impl FnOnce() -> bool + Send + 'static,
+        work: impl FnOnce() -> T + Send + 'static,
+        answer: impl FnOnce(Result<T, NotDone>) -> M + Send + 'static,
+    ) {
+        let Place {
+            pool,
+            to,
+            permit,
+            held,
+        } = self;
+        let since = pool.has_threads().then(Instant::now);
+        pool.start(Box::new(move || {
+            // Given back when all is said, so that the bound covers the answer's making.
+            let shared = &held.0;
+            if gone() {
+                shared.counting.dropped.fetch_add(1, Relaxed);
+                return;
+            }
+            let result = match shared.stopped.load(Relaxed) {
+                true => {
+                    shared.counting.dropped.fetch_add(1, Relaxed);
+                    Err(NotDone::Stopped)
+                }
+                false => shared.counted(since, work),
+            };
+            match contained(|| answer(result)) {
+                Ok(message) => permit.post(message),
+                Err(why) => {
+                    tracing::error!(%why, "no answer could be made; the connection is aborted");
+                    to.abort();
+                }
+            }
+        }));
+    }
+}
+
+impl Shared {
+    /// Does it, and counts.
+    fn counted<T>(&self, since: Option<Instant>, work: impl FnOnce() -> T) -> Result<T, NotDone> {
+        let counting = &self.counting;
+        let began = since.map(|since| {
+            let now = Instant::now();
+            add(&counting.waited_nanos, since, now);
+            now
+        });
+        counting.running.fetch_add(1, Relaxed);
+        let result = contained(work);
+        counting.running.fetch_sub(1, Relaxed);
+        if let Some(began) = began {
+            add(&counting.ran_nanos, began, Instant::now());
+        }
+        counting.done.fetch_add(1, Relaxed);
+        if let Err(why) = &result {
+            counting.panicked.fetch_add(1, Relaxed);
+            tracing::error!(%why, "work on the pool");
+        }
+        result
+    }
+}
+
+fn add(to: &std::sync::atomic::AtomicU64, from: Instant, till: Instant) {
+    let nanos = till.saturating_duration_since(from).as_nanos();
+    to.fetch_add(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+}
+
+/// One of the pool's places.
+struct Held(Arc<Shared>);
+
+impl Held {
+    fn take(shared: &Arc<Shared>) -> Option<Held> {
+        let one_more = |taken: usize| (taken < shared.most).then(|| taken + 1);
+        let places = &shared.counting.places;
+        let taken = places.fetch_update(Relaxed, Relaxed, one_more);
+        taken.ok().map(|_| Held(shared.clone()))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.counting.places.fetch_sub(1, Relaxed);
+    }
+}
+
+fn lock(jobs: &Mutex<VecDeque<Job>>) -> MutexGuard<'_, VecDeque<Job>> {
+    jobs.lock().unwrap_or_else(PoisonError::into_inner)
+}
