@@ -5,11 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod say;
+
 mod allocator;
 mod bench;
 mod descriptors;
 mod exit;
 mod log;
+mod logging;
 mod read;
 mod secret;
 mod send;
@@ -73,7 +77,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { status, message }) => {
-            eprintln!("tidewire: {message}");
+            say!("tidewire: {message}");
             status.into()
         }
     }

@@ -35,7 +35,7 @@ impl StatusLine {
     /// Wipes what was shown.
     pub(crate) fn wipe(&mut self) {
         if std::mem::take(&mut self.shown) {
-            eprint!("\r\x1b[K");
+            crate::say::write(format_args!("\r\x1b[K"));
         }
     }
 }

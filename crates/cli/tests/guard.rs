@@ -297,7 +297,7 @@ fn other_hosts_are_turned_away_without_a_secret() {
             let said = stop(server);
             let warned = |service: &str| {
                 let says = |line: &&str| {
-                    line.contains("WARN") && line.contains(&format!("service={service} "))
+                    line.contains(" level=warn ") && line.contains(&format!("service={service} "))
                 };
                 said.lines().filter(says).count()
             };

@@ -103,6 +103,48 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+/// It once ended in a panic, with 101, which says nothing of why it failed.
+#[test]
+fn a_failure_that_cannot_be_told_has_its_status_all_the_same() {
+    for (args, status) in [
+        (&["serve", "echo", "--workers", "0"][..], 1),
+        (&["serve", "gopher"], 1),
+        (&["send", "--to", "127.0.0.1:1", "--retry", "0"], 1),
+        (&["log", "info", "--data", "/nowhere/at/all"], 1),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = common::tidewire(args);
+        let closed = command.stderr(full.unwrap()).status().unwrap();
+        assert_eq!(closed.code(), Some(status), "{args:?}");
+    }
+}
+
+/// Nobody reads the pipe that stderr is: lines are dropped, connections are not.
+#[test]
+fn a_log_that_nobody_reads_holds_nobody_up() {
+    for engine in common::engines() {
+        let args = ["serve", "echo", "--listen", "echo=0", "--log", "trace"];
+        let mut command = common::tidewire(&[&args[..], &["--engine", engine]].concat());
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let unread = child.stderr.take();
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        // A pipe holds 64 KiB; each of these is a line of a hundred bytes and more.
+        for _ in 0..1500 {
+            drop(echoes(line.trim_end()));
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{engine}");
+        drop(unread);
+    }
+}
+
 #[test]
 fn a_second_signal_ends_a_stop_that_would_take_for_ever() {
     let mut server = Running::start(&[
@@ -192,10 +234,18 @@ fn a_file_sets_and_flags_win() {
     let output = server.end();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty(), "one listener only");
+    let mut numbers = 0;
     for line in stderr(&output).lines() {
         let json: serde_json::Value = serde_json::from_str(line).expect(line);
         assert!(json["message"].is_string(), "{line}");
+        numbers += usize::from(json["counters"]["accepted"] == 1 && json["workers"].is_null());
     }
+    assert_eq!(
+        numbers,
+        1,
+        "what was counted is numbers: {}",
+        stderr(&output)
+    );
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Watcher {
     /// Wipes what was shown.
     pub(super) fn done(&mut self) {
         if std::mem::take(&mut self.shown) {
-            eprint!("\r\x1b[K");
+            crate::say::write(format_args!("\r\x1b[K"));
         }
     }
 }

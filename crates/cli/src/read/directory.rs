@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
     let damaged = |e: ReadError| Failure::wrong(e.to_string());
     let mut at = view.locate(&args.stream, place).map_err(damaged)?;
     if matches!(place, Place::Position(asked) if asked > 0 && asked < at) {
-        eprintln!("tidewire: the records before {at} have been removed, beginning there");
+        say!("tidewire: the records before {at} have been removed, beginning there");
     }
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut out = Output::stdout(false).map_err(|e| conclude(Err(e.into())).unwrap_err())?;
@@ -49,9 +49,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
             Err(ReadError::Missing { next, .. }) => {
                 out.flush()
                     .map_err(|e| conclude(Err(e.into())).unwrap_err())?;
-                eprintln!(
-                    "tidewire: the records from {at} up to {next} are lost, going on behind them"
-                );
+                say!("tidewire: the records from {at} up to {next} are lost, going on behind them");
                 at = next;
                 continue;
             }

@@ -183,7 +183,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Failure::usage(format!("nothing was read: {e}{advice}"))
     })?;
     if reader.welcome().skipped {
-        eprintln!(
+        say!(
             "tidewire: the records before {} have been removed, beginning there",
             reader.place()
         );

@@ -129,7 +129,7 @@ pub(crate) fn patiently<T>(
     match first {
         Err(e) if patient.at_first && e.is_passing() => {
             let within = patient.within;
-            eprintln!("tidewire: {e}; trying again for {within:?} (see --retry)");
+            say!("tidewire: {e}; trying again for {within:?} (see --retry)");
             connect(patient)
         }
         first => first,

@@ -97,7 +97,7 @@ impl Watch {
                 0 => String::new(),
                 n => format!(", {n} skipped because the server had them"),
             };
-            eprintln!(
+            say!(
                 "{} messages acknowledged in {:.1} s, {:.0} a second{skipped}{oversized}",
                 status.acknowledged,
                 self.began.elapsed().as_secs_f64(),
@@ -129,7 +129,7 @@ impl Complaint {
             (Some(why), _) => {
                 line.wipe();
                 let waiting = status.unacknowledged.messages;
-                eprintln!("tidewire: waiting, {waiting} messages not acknowledged: {why}");
+                say!("tidewire: waiting, {waiting} messages not acknowledged: {why}");
                 self.told = Some((Instant::now(), why.clone()));
             }
         }

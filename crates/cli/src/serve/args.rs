@@ -11,6 +11,7 @@ use super::endpoint::{ListenAt, Named};
 use super::kv::KvOptions;
 use super::open::Open;
 use crate::exit::Failure;
+use crate::logging::LogFormat;
 use crate::size::Size;
 use crate::span::Span;
 
@@ -122,7 +123,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
 
-    /// How logs are written to stderr [default: text]
+    /// How logs are written to stderr: text for people, logfmt or json, a line each [default: text on a
+    /// terminal, else logfmt]
     #[arg(long)]
     pub(crate) log_format: Option<LogFormat>,
 
@@ -180,16 +182,6 @@ impl From<PlacementName> for Placement {
             PlacementName::Acceptor => Placement::Acceptor,
         }
     }
-}
-
-/// How logs are written.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LogFormat {
-    /// A line for people.
-    Text,
-    /// A JSON object a line.
-    Json,
 }
 
 impl Options {

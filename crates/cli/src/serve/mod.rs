@@ -12,7 +12,6 @@ mod full_disk;
 mod guard;
 mod kv;
 mod log;
-mod logging;
 mod open;
 mod services;
 mod settings;
@@ -36,13 +35,14 @@ use self::settings::Settings;
 use crate::allocator;
 use crate::descriptors;
 use crate::exit::Failure;
+use crate::logging::Logging;
 use crate::signals::{Alarm, Signals};
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut settings = Settings::from(args)?;
     settings.close_side_doors()?;
-    logging::start(settings.log_format, settings.log.as_deref())?;
+    let _logging = Logging::start(settings.log_format, settings.log.as_deref())?;
     settings.warn_of_strangers();
     let descriptors = descriptors::raise_limit();
     if settings.engine == EngineChoice::Threads || !settings.serves_kv() {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
 use tidewire_ingest::{Level, native};
 
-use super::args::{Args, LogFormat, Options};
+use super::args::{Args, Options};
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
 use super::kv::KvOptions;
 use super::open::Open;
 use crate::exit::Failure;
+use crate::logging::LogFormat;
 use crate::span::Span;
 
 /// What `serve` does.
@@ -34,7 +35,7 @@ pub(crate) struct Settings {
     idle: Option<Span>,
     /// Bytes.
     pub(crate) max_payload: Option<u32>,
-    pub(crate) log_format: LogFormat,
+    pub(crate) log_format: Option<LogFormat>,
     pub(crate) log: Option<String>,
     pub(crate) stop_deadline: Duration,
     pub(crate) stats_interval: Option<Duration>,
@@ -88,7 +89,7 @@ impl Settings {
             linger: options.linger.map(|span| span.0),
             idle: options.idle,
             max_payload: options.max_payload,
-            log_format: options.log_format.unwrap_or(LogFormat::Text),
+            log_format: options.log_format,
             log: options.log,
             stop_deadline: options
                 .stop_deadline

@@ -1,0 +1,279 @@
+//! The queue between those who log and stderr. It is bounded: what does not fit because nobody takes it (a pipe that
+//! is not read, a disk that stalls) is dropped and counted, and that is said once there is room.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes of lines that may wait.
+const QUEUED_MAX: usize = 1 << 20;
+/// After a write, lines are gathered for this long: a flood of lines is a few large writes, each with one wake-up.
+const GATHER: Duration = Duration::from_millis(10);
+/// Between two lines about lines that were dropped.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How long the end waits for somebody to take what is queued.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What became of the lines so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Lines taken into the queue.
+    pub(crate) lines: u64,
+    /// Lines dropped because the queue was full.
+    pub(crate) dropped: u64,
+    /// Writes that failed; what they held is lost.
+    pub(crate) failed: u64,
+}
+
+/// The queue's end for those who log. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// There is something to write, or somebody waits for the end of it.
+    work: Condvar,
+    /// All is written.
+    done: Condvar,
+    lines: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// The thread sleeps until it is woken.
+    parked: bool,
+    /// The thread has taken bytes that are not written yet.
+    writing: bool,
+    /// Somebody waits: do not gather.
+    hurry: bool,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Starts the thread that writes. It ends with the process.
+    pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Queue> {
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        std::thread::Builder::new()
+            .name("tidewire-stderr".into())
+            .spawn(move || write_out(&theirs, out))?;
+        Ok(Queue(shared))
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            lines: self.0.lines.load(Relaxed),
+            dropped: self.0.dropped.load(Relaxed),
+            failed: self.0.failed.load(Relaxed),
+        }
+    }
+
+    /// Waits until all is written, but no longer than this.
+    pub(super) fn flush(&self, most: Duration) {
+        let until = Instant::now() + most;
+        let mut waiting = self.0.waiting();
+        while !waiting.bytes.is_empty() || waiting.writing {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            waiting.hurry = true;
+            self.0.work.notify_one();
+            let woken = self.0.done.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.0.waiting();
+        if waiting.bytes.len() + line.len() > QUEUED_MAX {
+            self.0.dropped.fetch_add(1, Relaxed);
+            return;
+        }
+        waiting.bytes.extend_from_slice(line);
+        let wake = std::mem::take(&mut waiting.parked);
+        drop(waiting);
+        self.0.lines.fetch_add(1, Relaxed);
+        if wake {
+            self.0.work.notify_one();
+        }
+    }
+}
+
+/// A line comes in one call.
+impl Write for Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Queue {
+    type Writer = Queue;
+
+    fn make_writer(&'a self) -> Queue {
+        self.clone()
+    }
+}
+
+fn write_out(shared: &Shared, mut out: impl Write) {
+    let mut batch = Vec::new();
+    let mut told = 0;
+    let mut told_at: Option<Instant> = None;
+    loop {
+        take(shared, &mut batch);
+        let written = out.write_all(&batch).and_then(|()| out.flush());
+        if written.is_err() {
+            // Nobody is left who could be told.
+            shared.failed.fetch_add(1, Relaxed);
+        }
+        batch.clear();
+        if batch.capacity() > QUEUED_MAX / 4 {
+            batch = Vec::new();
+        }
+        let dropped = shared.dropped.load(Relaxed);
+        if dropped > told && told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+            tracing::warn!(
+                dropped = dropped - told,
+                "lines were not logged: stderr takes them too slowly"
+            );
+            (told, told_at) = (dropped, Some(Instant::now()));
+        }
+        let mut waiting = shared.waiting();
+        waiting.writing = false;
+        if waiting.bytes.is_empty() {
+            waiting.hurry = false;
+            shared.done.notify_all();
+        }
+        if !waiting.hurry {
+            let woken = shared.work.wait_timeout(waiting, GATHER);
+            drop(woken.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// Waits for lines and takes all there are.
+fn take(shared: &Shared, batch: &mut Vec<u8>) {
+    let mut waiting = shared.waiting();
+    while waiting.bytes.is_empty() {
+        waiting.parked = true;
+        let woken = shared.work.wait(waiting);
+        waiting = woken.unwrap_or_else(PoisonError::into_inner);
+    }
+    waiting.parked = false;
+    waiting.writing = true;
+    std::mem::swap(&mut waiting.bytes, batch);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Takes nothing until it is told to; then says what it was given.
+    struct Gate {
+        open: Receiver<()>,
+        taken: Sender<Vec<u8>>,
+        is_open: bool,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if !self.is_open {
+                self.is_open = true;
+                let _ = self.open.recv();
+            }
+            let _ = self.taken.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn gated() -> (Queue, Sender<()>, Receiver<Vec<u8>>) {
+        let (opener, open) = channel();
+        let (taken, lines) = channel();
+        let is_open = false;
+        let queue = Queue::start(Gate {
+            open,
+            taken,
+            is_open,
+        });
+        (queue.unwrap(), opener, lines)
+    }
+
+    #[test]
+    fn who_logs_does_not_wait_and_what_does_not_fit_is_counted() {
+        let (queue, opener, lines) = gated();
+        let line = [b'x'; 1023];
+        // Nobody takes a byte, and this comes to its end all the same.
+        for _ in 0..4096 {
+            queue.push(&line);
+        }
+        let counts = queue.counts();
+        assert_eq!(counts.lines + counts.dropped, 4096);
+        // At most what the queue holds, and once more what the thread has taken.
+        let most = 2 * (QUEUED_MAX / line.len()) as u64;
+        assert!(counts.lines <= most, "{counts:?}");
+        assert!(counts.dropped > 0, "{counts:?}");
+        queue.flush(Duration::from_millis(1));
+        opener.send(()).unwrap();
+        queue.flush(Duration::from_secs(60));
+        let taken: usize = lines.try_iter().map(|bytes| bytes.len()).sum();
+        assert_eq!(taken, counts.lines as usize * line.len());
+    }
+
+    #[test]
+    fn all_that_was_logged_is_written_in_order_at_the_end() {
+        let (queue, opener, lines) = gated();
+        opener.send(()).unwrap();
+        let mut expected = Vec::new();
+        for i in 0..10_000 {
+            let line = format!("{i}\n");
+            queue.push(line.as_bytes());
+            expected.extend_from_slice(line.as_bytes());
+        }
+        queue.flush(Duration::from_secs(60));
+        let taken: Vec<u8> = lines.try_iter().flatten().collect();
+        assert!(taken == expected);
+    }
+
+    #[test]
+    fn what_cannot_be_written_ends_nothing() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let queue = Queue::start(Full).unwrap();
+        for _ in 0..3 {
+            queue.push(b"x\n");
+            queue.flush(Duration::from_secs(60));
+        }
+        assert!(queue.counts().failed >= 1);
+        assert_eq!(queue.counts().lines, 3);
+    }
+}
