@@ -1,0 +1,101 @@
+//! The system calls that drivers make, as a seam: [`Linux`](super::linux::Linux) passes them on, and
+//! the [simulated kernel](crate::sim) answers them from a seed.
+//!
+//! Drivers are generic over [`Sys`], so that a call is a call: nothing is looked up or boxed. What
+//! passes from one loop to another is a [`Descriptor`](super::descriptor::Descriptor), which knows
+//! the kernel that it belongs to.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::build::listen::TcpOptions;
+use crate::kernel::descriptor::Descriptor;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::Process;
+
+/// A kernel, as readiness drivers call it and completion drivers call it beside their ring.
+///
+/// Sockets are given back by dropping them. No call waits, but for [`epoll_wait`](Sys::epoll_wait),
+/// [`poll`](Sys::poll) and [`pause`](Sys::pause).
+pub(crate) trait Sys: Clone + 'static {
+    /// An open descriptor, closed when dropped.
+    type Fd: fmt::Debug;
+
+    // ---- Descriptors ----
+
+    /// The number that rings and pollers know it by.
+    fn number(fd: &Self::Fd) -> RawFd;
+    /// From another loop, or for one.
+    ///
+    /// # Panics
+    /// If the descriptor is of another kernel.
+    fn own(descriptor: Descriptor) -> Self::Fd;
+    fn look(descriptor: &Descriptor) -> &Self::Fd;
+    fn hand_over(fd: Self::Fd) -> Descriptor;
+    /// What a loop is woken by: readable once [notified](Descriptor::notify).
+    fn event(&self) -> io::Result<Descriptor>;
+
+    // ---- Streams ----
+
+    /// 0 is the end of input, if there was room for a byte.
+    fn recv(&self, fd: &Self::Fd, into: &mut [u8]) -> Result<usize, Errno>;
+    fn send(&self, fd: &Self::Fd, bytes: &[u8]) -> Result<usize, Errno>;
+    fn send_several(&self, fd: &Self::Fd, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
+    /// The peer sees the end of what is sent.
+    fn shut_write(&self, fd: &Self::Fd) -> Result<(), Errno>;
+    /// Closing sends a reset (`SO_LINGER` of zero).
+    fn reset_on_close(&self, fd: &Self::Fd);
+    /// Takes the error that is pending.
+    fn error(&self, fd: &Self::Fd) -> Option<Errno>;
+    /// Bytes that wait to be received.
+    fn unread(&self, fd: &Self::Fd) -> Result<usize, Errno>;
+    /// Has calls wait, which is what io_uring needs in order to wait itself.
+    fn set_blocking(&self, fd: &Self::Fd) -> Result<(), Errno>;
+
+    // ---- Connections come ----
+
+    /// A connection that waits, left non-blocking, and where it is from, if that is an address.
+    fn accept(&self, listener: &Self::Fd) -> Result<(Self::Fd, Option<Endpoint>), Errno>;
+    /// Starts to connect; the descriptor becomes writable when the outcome is there.
+    fn connect(
+        &self,
+        to: &Endpoint,
+        from: Option<SocketAddr>,
+        options: &TcpOptions,
+    ) -> io::Result<Self::Fd>;
+    /// What an attempt to connect has come to.
+    fn outcome(&self, fd: &Self::Fd) -> Result<(), Errno>;
+    /// Where a connection is from, also if it is over by now.
+    fn peer_name(&self, fd: &Self::Fd) -> Endpoint;
+    /// The process at the other end of a Unix socket.
+    fn peer_process(&self, fd: &Self::Fd) -> Option<Process>;
+
+    // ---- Waiting ----
+
+    fn epoll(&self) -> io::Result<Self::Fd>;
+    /// Reports `flags` of epoll(7) with this token.
+    fn epoll_add(
+        &self,
+        epoll: &Self::Fd,
+        fd: &Self::Fd,
+        token: u64,
+        flags: i32,
+    ) -> Result<(), Errno>;
+    fn epoll_delete(&self, epoll: &Self::Fd, fd: &Self::Fd);
+    /// Waits for events, as many as `events` has room for.
+    fn epoll_wait(
+        &self,
+        epoll: &Self::Fd,
+        events: &mut Vec<libc::epoll_event>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()>;
+    /// Waits for one of these, as poll(2) does.
+    fn poll(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()>;
+    /// Waits for nothing, after an error that would come again at once.
+    fn pause(&self, time: Duration);
+}

@@ -1,0 +1,130 @@
+//! A ring of operations and completions, as a seam: [`Uring`](super::uring::Uring) is the kernel's, and
+//! the [simulated kernel](crate::sim) has one that is driven by a seed.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::kernel::calls::Sys;
+
+/// An operation. Descriptors are named by number: which one that is, the kernel looks up when the
+/// operation is handed over, in [`Queues::enter`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    /// Accepts until cancelled.
+    Accept { listener: RawFd },
+    /// Receives into buffers of a group until cancelled, about `share` bytes before others get their
+    /// turn; 0 leaves that to the kernel.
+    ReceiveMany {
+        socket: RawFd,
+        group: u16,
+        share: u32,
+    },
+    /// Receives once into a buffer of a group.
+    ReceiveOnce {
+        socket: RawFd,
+        group: u16,
+        how: Once,
+    },
+    Send {
+        socket: RawFd,
+        from: *const u8,
+        len: u32,
+    },
+    SendSeveral {
+        socket: RawFd,
+        header: *const libc::msghdr,
+    },
+    /// Waits for events of `poll(2)`: once, or each time until cancelled.
+    Poll {
+        fd: RawFd,
+        events: i16,
+        multi: bool,
+    },
+    /// Takes back the operation with this user data, if it is still there.
+    Cancel { user_data: u64 },
+    /// Takes back every operation on this descriptor.
+    CancelAllOf { fd: RawFd },
+    /// Takes back every operation.
+    CancelAll,
+}
+
+/// How to receive once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Once {
+    /// There is something: try at once.
+    Now,
+    /// There is probably nothing yet: wait first.
+    Later,
+    /// What is there, else nothing.
+    OrNot,
+}
+
+/// What has become of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) user_data: u64,
+    /// What the call would have returned; negative: an error number.
+    pub(crate) result: i32,
+    /// Of io_uring's completions (`IORING_CQE_F_...`).
+    pub(crate) flags: u32,
+}
+
+/// The two queues of one ring, and what is registered with it.
+pub(crate) trait Queues {
+    type Sys: Sys;
+    type Buffers: Buffers;
+
+    /// The kernel whose descriptors this ring works on.
+    fn sys(&self) -> &Self::Sys;
+
+    /// Queues an operation; false if there is no room, until [`enter`](Queues::enter) is called.
+    ///
+    /// # Safety
+    /// Memory that it points at stays valid and is not written until its last completion has been
+    /// [popped](Queues::pop).
+    unsafe fn push(&mut self, operation: Operation, user_data: u64) -> bool;
+
+    /// Hands over what is queued, and waits for a completion: for ever, for a time, or not at all
+    /// (zero). Interrupted, timed out, and told to take completions first are no errors.
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Looks what has completed; whether the queue was too small for it. Nothing is lost then: the
+    /// kernel keeps the rest, and moves it over as it is entered.
+    fn look(&mut self) -> bool;
+
+    /// Takes a completion, of those that the last [`look`](Queues::look) has found.
+    fn pop(&mut self) -> Option<Done>;
+
+    /// Gives back the room of what was popped.
+    fn popped(&mut self);
+
+    /// Whether the kernel has something for us, told without a system call.
+    fn has_news(&mut self) -> bool;
+
+    /// The descriptor that an accept has completed with.
+    ///
+    /// # Safety
+    /// It has, and this is called once for it.
+    unsafe fn accepted(&self, number: RawFd) -> <Self::Sys as Sys>::Fd;
+
+    /// Registers a group of receive buffers, with room for `size` of them, a power of two.
+    fn register(&self, id: u16, size: u16) -> io::Result<Self::Buffers>;
+
+    /// Takes a group from the kernel. To be called when no operation is in flight.
+    fn unregister(&self, buffers: Self::Buffers) -> io::Result<()>;
+}
+
+/// A group of receive buffers that the kernel picks from, in the order they were given. Dropped while
+/// registered, it leaves its memory to the kernel.
+pub(crate) trait Buffers {
+    /// Gives a buffer, named `id` in completions. The kernel sees it with the next
+    /// [`publish`](Buffers::publish), writes to it as it likes from then on, and is done with it when
+    /// a completion names it.
+    ///
+    /// # Safety
+    /// The memory stays valid until the group is unregistered, and nobody looks at it until a
+    /// completion has brought it back.
+    unsafe fn give(&mut self, id: u16, start: *mut u8, len: u32);
+    fn publish(&mut self);
+}

@@ -1,0 +1,79 @@
+//! What the simulated kernel does to the programs that call it.
+
+use crate::reactor::random::Rng;
+
+/// How unkind the kernel is. Everything in here is what Linux may do as well; a chance of 0 is never.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    /// A call that might wait or retry is interrupted, of so many.
+    pub(crate) interrupt_one_in: u64,
+    /// An event is reported again although nothing new has happened, of so many.
+    pub(crate) spurious_one_in: u64,
+    /// Accepting fails for a reason that passes, of so many times.
+    pub(crate) accept_fails_one_in: u64,
+    /// An attempt to connect fails before it begins, of so many.
+    pub(crate) connect_fails_one_in: u64,
+    /// Something that goes on ends by itself and must be asked for anew, of so many completions.
+    pub(crate) ends_one_in: u64,
+    /// What is ready is worked on at the next entering of the ring only, of so many.
+    pub(crate) late_one_in: u64,
+    /// Descriptors that may be open at once.
+    pub(crate) descriptors_max: usize,
+    /// Events reported by one wait at most.
+    pub(crate) events_max: usize,
+    /// Operations that a ring takes before it is entered.
+    pub(crate) submissions: usize,
+    /// Completions that a ring has room for.
+    pub(crate) completions: usize,
+    /// Connections that wait to be accepted at one listener at most.
+    pub(crate) backlog: usize,
+}
+
+impl Faults {
+    /// None at all.
+    pub(crate) fn none() -> Faults {
+        Faults {
+            interrupt_one_in: 0,
+            spurious_one_in: 0,
+            accept_fails_one_in: 0,
+            connect_fails_one_in: 0,
+            ends_one_in: 0,
+            late_one_in: 0,
+            descriptors_max: 1 << 20,
+            events_max: 512,
+            submissions: 1024,
+            completions: 8192,
+            backlog: 1024,
+        }
+    }
+
+    /// Drawn from a seed: mostly of everything a little, now and then much of something.
+    pub(crate) fn from_seed(seed: u64) -> Faults {
+        let rng = &mut Rng::from_seed(seed ^ 0x5157_fa17);
+        let mut chance = |least: u64| match rng.below(4) {
+            0 => 0,
+            1 => least,
+            _ => least << (1 + rng.below(5)),
+        };
+        let (interrupt_one_in, spurious_one_in) = (chance(4), chance(4));
+        let (accept_fails_one_in, connect_fails_one_in) = (chance(3), chance(4));
+        let (ends_one_in, late_one_in) = (chance(3), chance(2));
+        let mut one_of = |few: u64, many: u64| match rng.below(3) {
+            0 => (few + rng.below(few)) as usize,
+            _ => (many / 2 + rng.below(many / 2)) as usize,
+        };
+        Faults {
+            interrupt_one_in,
+            spurious_one_in,
+            accept_fails_one_in,
+            connect_fails_one_in,
+            ends_one_in,
+            late_one_in,
+            descriptors_max: one_of(10, 1 << 12),
+            events_max: one_of(1, 512),
+            submissions: one_of(2, 256),
+            completions: one_of(2, 512),
+            backlog: one_of(1, 64),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Open files, and the numbers by which programs know them.
+//!
+//! As in Linux, a number is a place in a table, the lowest free one first, and so used again at once;
+//! the file lives for as long as a number or an operation of a ring refers to it.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use rustix::io::Errno;
+
+use crate::sim::net::End;
+use crate::vocabulary::endpoint::Endpoint;
+
+/// Numbers below this are taken, as they are in most processes.
+const FIRST: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileId(pub(super) u32);
+
+/// One end of a stream.
+pub(super) struct Stream {
+    pub(super) end: End,
+    pub(super) peer: Endpoint,
+    /// The outcome of the attempt is not there yet.
+    pub(super) connecting: bool,
+    /// Pending, until somebody takes it.
+    pub(super) error: Option<Errno>,
+    /// Nothing gets through any more.
+    pub(super) broken: bool,
+    pub(super) reset_on_close: bool,
+    /// This side has said that it is done.
+    pub(super) shut: bool,
+    pub(super) nonblocking: bool,
+}
+
+pub(super) struct Listener {
+    pub(super) at: Endpoint,
+    pub(super) backlog: VecDeque<(End, Endpoint)>,
+    /// Somebody has shut it down.
+    pub(super) broken: bool,
+}
+
+/// What an epoll descriptor has to report.
+#[derive(Default)]
+pub(super) struct Epoll {
+    pub(super) ready: Vec<FileId>,
+}
+
+pub(super) enum What {
+    Stream(Stream),
+    Listener(Listener),
+    Event { readable: bool },
+    Epoll(Epoll),
+}
+
+/// Who is told when something happens to a file.
+pub(super) struct Watcher {
+    pub(super) epoll: FileId,
+    pub(super) token: u64,
+    pub(super) flags: i32,
+    /// Among what is ready.
+    pub(super) queued: bool,
+}
+
+pub(super) struct File {
+    pub(super) what: What,
+    pub(super) generation: u32,
+    /// Numbers and operations that refer to it.
+    holders: u32,
+    pub(super) watchers: Vec<Watcher>,
+    /// Operations that wait: of which ring, and which.
+    pub(super) waits: Vec<(usize, u64)>,
+}
+
+#[derive(Default)]
+pub(super) struct Files {
+    numbers: Vec<Option<FileId>>,
+    all: Vec<Option<File>>,
+    free: Vec<u32>,
+    generation: u32,
+}
+
+impl Files {
+    pub(super) fn open(&mut self, what: What) -> RawFd {
+        self.generation += 1;
+        let file = File {
+            what,
+            generation: self.generation,
+            holders: 1,
+            watchers: Vec::new(),
+            waits: Vec::new(),
+        };
+        let id = match self.free.pop() {
+            Some(at) => {
+                self.all[at as usize] = Some(file);
+                FileId(at)
+            }
+            None => {
+                self.all.push(Some(file));
+                FileId(self.all.len() as u32 - 1)
+            }
+        };
+        let number = match self.numbers.iter().position(Option::is_none) {
+            Some(at) => at,
+            None => {
+                self.numbers.push(None);
+                self.numbers.len() - 1
+            }
+        };
+        self.numbers[number] = Some(id);
+        (number + FIRST) as RawFd
+    }
+
+    pub(super) fn id(&self, number: RawFd) -> Option<FileId> {
+        let at = usize::try_from(number).ok()?.checked_sub(FIRST)?;
+        *self.numbers.get(at)?
+    }
+
+    /// Forgets a number; the file that it named.
+    pub(super) fn forget(&mut self, number: RawFd) -> Option<FileId> {
+        let id = self.id(number)?;
+        self.numbers[number as usize - FIRST] = None;
+        Some(id)
+    }
+
+    pub(super) fn hold(&mut self, id: FileId) {
+        self.get(id).holders += 1;
+    }
+
+    /// Somebody refers to it no longer; the file, if that was the last.
+    pub(super) fn release(&mut self, id: FileId) -> Option<File> {
+        let file = self.get(id);
+        file.holders -= 1;
+        if file.holders > 0 {
+            return None;
+        }
+        self.free.push(id.0);
+        self.all[id.0 as usize].take()
+    }
+
+    pub(super) fn get(&mut self, id: FileId) -> &mut File {
+        let file = &mut self.all[id.0 as usize];
+        file.as_mut().expect("who has the id holds the file")
+    }
+
+    pub(super) fn find(&mut self, id: FileId) -> Option<&mut File> {
+        self.all.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Numbers in use.
+    pub(super) fn open_numbers(&self) -> impl Iterator<Item = RawFd> {
+        let used = self.numbers.iter().enumerate();
+        used.filter(|(_, id)| id.is_some())
+            .map(|(n, _)| (n + FIRST) as RawFd)
+    }
+}
