@@ -16,6 +16,9 @@ use crate::build::limits::{CHUNK, Limits};
 use crate::build::listen::{Listen, TcpOptions};
 use crate::build::socket_file::SocketFile;
 use crate::build::threads::Spawner;
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
+use crate::kernel::linux::Linux;
 use crate::memory::budget::Memory;
 use crate::protocol::traits::Service;
 use crate::reach::stop::StopClock;
@@ -345,7 +348,7 @@ impl Builder {
             addrs.push(bound.endpoint);
             files.extend(bound.file);
             for (set, socket) in sockets.iter_mut().zip(bound.sockets) {
-                let socket = Arc::new(socket);
+                let socket = Arc::new(Descriptor::from(socket));
                 listening.push((number as u32, Arc::downgrade(&socket)));
                 set.push(setup::Listener {
                     socket,
@@ -473,7 +476,7 @@ pub struct Running {
     /// Of Unix sockets, removed when a stop begins.
     files: Vec<SocketFile>,
     /// The loops' listening sockets, with the numbers of the builder's `listen` calls.
-    listening: Vec<(u32, Weak<OwnedFd>)>,
+    listening: Vec<(u32, Weak<Descriptor>)>,
     acceptors: Vec<Thread>,
     loops: Vec<Thread>,
     counters: Arc<Mutex<Registry>>,
@@ -548,7 +551,7 @@ impl Running {
     pub fn listeners(&self) -> io::Result<Vec<Listening>> {
         let open = self.listening.iter().filter_map(|(number, socket)| {
             let socket = socket.upgrade()?;
-            Some(socket.try_clone().map(|socket| Listening {
+            Some(Linux::look(&socket).try_clone().map(|socket| Listening {
                 socket,
                 endpoint: self.addrs[*number as usize].clone(),
                 number: *number,

@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use crate::driver::completion as uring;
 use crate::driver::readiness::epoll::Epoll;
 use crate::driver::readiness::reactor::Reactor;
+use crate::kernel::linux::Linux;
 use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::life::Life;
@@ -144,7 +145,8 @@ pub(crate) fn run(
         Engine::Threads => unreachable!("threads are spawned by the acceptor"),
         Engine::Uring => uring::run(setup, waker, counters, ready),
         Engine::Epoll => {
-            let made = Epoll::new().and_then(|poller| Reactor::new(poller, setup, waker, counters));
+            let made =
+                Epoll::new(Linux).and_then(|poller| Reactor::new(poller, setup, waker, counters));
             match made {
                 Ok(mut reactor) => {
                     let _ = ready.send(Ok(()));

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use crate::driver::readiness::poll::Poll;
 use crate::driver::readiness::reactor::Reactor;
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
+use crate::kernel::linux::Linux;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::life::Life;
@@ -36,7 +36,7 @@ struct Inner {
     next: AtomicU64,
     live: Mutex<Live>,
     /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
-    stop: Result<Arc<OwnedFd>, io::ErrorKind>,
+    stop: Result<Arc<Descriptor>, io::ErrorKind>,
 }
 
 impl Spawner {
@@ -49,9 +49,7 @@ impl Spawner {
                 wakers: HashMap::new(),
                 stopping: Stop::No,
             }),
-            stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map(Arc::new)
-                .map_err(|e| io::Error::from(e).kind()),
+            stop: Linux.event().map(Arc::new).map_err(|e| e.kind()),
         }))
     }
 
@@ -96,7 +94,7 @@ impl Spawner {
             }
         }
         if let Ok(stop) = &self.0.stop {
-            let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
+            stop.notify();
         }
     }
 
@@ -110,7 +108,7 @@ fn carry(
     inner: Arc<Inner>,
     number: u64,
     setup: LoopSetup,
-    stop: Arc<OwnedFd>,
+    stop: Arc<Descriptor>,
     waker: Arc<Waker>,
     acceptor: Arc<Waker>,
 ) {
@@ -128,7 +126,7 @@ fn carry(
     };
     lock(&setup.registry).add(life.counters.clone());
     setup.pin();
-    match Reactor::new(Poll::new(stop), setup, waker, life.counters.clone()) {
+    match Reactor::new(Poll::new(Linux, stop), setup, waker, life.counters.clone()) {
         Ok(mut reactor) => reactor.run_until_empty(&acceptor),
         Err(e) => tracing::error!(error = %e, "cannot set up a connection's thread"),
     }

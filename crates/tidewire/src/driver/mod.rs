@@ -3,5 +3,4 @@
 
 pub(crate) mod accept;
 pub(crate) mod completion;
-pub(crate) mod connect;
 pub(crate) mod readiness;

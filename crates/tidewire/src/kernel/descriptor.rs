@@ -9,6 +9,7 @@ use crate::sim::kernel::SimFd;
 #[derive(Debug)]
 pub(crate) enum Descriptor {
     Linux(OwnedFd),
+    #[expect(dead_code, reason = "nothing is simulated on it yet")]
     Simulated(SimFd),
 }
 
@@ -24,7 +25,7 @@ impl Descriptor {
     /// Makes an event readable.
     pub(crate) fn notify(&self) {
         match self {
-            // The counter cannot overflow: see `Waker::wake`. Nothing else can fail on an eventfd.
+            // Nothing but its counter's overflow can fail on an eventfd.
             Descriptor::Linux(fd) => drop(rustix::io::write(fd, &1u64.to_ne_bytes())),
             Descriptor::Simulated(fd) => fd.notify(),
         }

@@ -36,11 +36,7 @@ pub(crate) enum Operation {
         header: *const libc::msghdr,
     },
     /// Waits for events of `poll(2)`: once, or each time until cancelled.
-    Poll {
-        fd: RawFd,
-        events: i16,
-        multi: bool,
-    },
+    Poll { fd: RawFd, events: i16, multi: bool },
     /// Takes back the operation with this user data, if it is still there.
     Cancel { user_data: u64 },
     /// Takes back every operation on this descriptor.

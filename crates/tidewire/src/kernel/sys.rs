@@ -96,6 +96,41 @@ pub(crate) fn peer_name(socket: impl AsFd) -> Option<SocketAddr> {
     })
 }
 
+/// Has a socket reset its connection when it is closed (`SO_LINGER` of zero, socket(7)).
+pub(crate) fn reset_on_close(socket: impl AsFd) {
+    // Fails only for what is no socket any more.
+    let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// poll(2), with times to the nanosecond. An interruption reports nothing.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
+    let time = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the descriptors are as many as is said and live through the call, as does the time,
+    // unless it is null; there is no signal mask.
+    let got = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            time,
+            std::ptr::null(),
+        )
+    };
+    match got {
+        0.. => Ok(()),
+        _ => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => {
+                fds.iter_mut().for_each(|fd| fd.revents = 0);
+                Ok(())
+            }
+            e => Err(e),
+        },
+    }
+}
+
 /// A time as the kernel takes it, on machines of any word size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,11 @@
 //! A waker outlives its loop, because handles are kept. What a loop owns through it (the wake-up
 //! descriptor, the commands that wait) is given up by [`Waker::end`].
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use crate::build::dial::Dial;
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
 use crate::reach::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU64,
     Ordering::{Release, SeqCst},
@@ -31,7 +30,7 @@ pub(crate) const INBOX: usize = 16 << 10;
 pub(crate) enum Command {
     /// Take over an accepted socket.
     Adopt {
-        socket: OwnedFd,
+        socket: Descriptor,
         listener: u32,
         service: u16,
         peer: Endpoint,
@@ -67,7 +66,7 @@ pub(crate) struct Waker {
     sleeping: AtomicBool,
     stop: AtomicU8,
     /// Made by the loop when it first needs it, gone when the loop ends.
-    fd: Mutex<Option<Arc<OwnedFd>>>,
+    fd: Mutex<Option<Arc<Descriptor>>>,
     inbox: Mutex<Inbox>,
     inbox_max: usize,
     /// Whether `inbox` may hold something: spares the loop the lock.
@@ -114,13 +113,12 @@ impl Waker {
     }
 
     /// The descriptor a blocked loop waits on, made on first use; called by the loop alone.
-    pub(crate) fn descriptor(&self) -> std::io::Result<Arc<OwnedFd>> {
+    pub(crate) fn descriptor(&self, sys: &impl Sys) -> std::io::Result<Arc<Descriptor>> {
         let mut fd = lock(&self.fd);
         if let Some(fd) = &*fd {
             return Ok(fd.clone());
         }
-        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(fd.insert(Arc::new(made)).clone())
+        Ok(fd.insert(Arc::new(sys.event()?)).clone())
     }
 
     /// Has the loop look at its mailboxes and its inbox soon.
@@ -129,9 +127,9 @@ impl Waker {
             && self.sleeping.load(SeqCst)
             && let Some(fd) = &*lock(&self.fd)
         {
-            // The counter cannot overflow: the loop empties it each time, and `pending` admits one
-            // writer until then. Nothing else can fail on an eventfd.
-            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+            // The counter behind it cannot overflow: the loop empties it each time, and `pending`
+            // admits one writer until then.
+            fd.notify();
         }
     }
 
@@ -165,7 +163,7 @@ impl Waker {
     /// Resets the descriptor after it became readable.
     pub(crate) fn clear_descriptor(&self) {
         if let Some(fd) = &*lock(&self.fd) {
-            let _ = rustix::io::read(fd, &mut [0u8; 8]);
+            fd.clear();
         }
     }
 
@@ -259,6 +257,7 @@ pub(crate) mod models;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::linux::Linux;
 
     fn dial(token: u64) -> Command {
         Command::Dial {
@@ -302,7 +301,7 @@ mod tests {
     #[test]
     fn an_end_closes_the_descriptor_although_the_waker_lives() {
         let waker = Waker::new();
-        let fd = Arc::downgrade(&waker.descriptor().unwrap());
+        let fd = Arc::downgrade(&waker.descriptor(&Linux).unwrap());
         assert!(fd.upgrade().is_some());
         waker.end(None);
         assert!(fd.upgrade().is_none());

@@ -140,7 +140,7 @@ pub(crate) fn hand_over(
                 let Command::Adopt { socket, peer, .. } = *command else {
                     unreachable!("only sockets are handed over")
                 };
-                let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+                socket.reset_on_close();
                 core.refuse_accepted(Refusal::NoLoop, &peer);
             }
         }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::driver::accept::{Accepted, classify};
 
-    fn error(e: rustix::io::Errno) -> Accepted {
+    fn error(e: rustix::io::Errno) -> Accepted<()> {
         classify(e.into())
     }
 

@@ -2,7 +2,6 @@
 //! before it, its descriptor is closed, and what waited for it is not forgotten.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
@@ -36,7 +35,7 @@ impl Drop for Life {
                     self.counters.refused[why.kind()].add(1);
                     tracing::error!(%peer, reason = %why, "a connection's loop ended before it began");
                     // It is to see a reset, not an orderly end.
-                    let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+                    socket.reset_on_close();
                 }
                 Command::Dial { service, dial } => {
                     let token = dial.token;

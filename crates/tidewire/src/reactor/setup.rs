@@ -1,11 +1,11 @@
 //! What a loop is started with.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::listen::TcpOptions;
 use crate::build::threads::Spawner;
+use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::Mutex;
 use crate::reach::waker::Waker;
@@ -18,7 +18,7 @@ use crate::vocabulary::time::Clock;
 /// A listening socket of one loop.
 pub(crate) struct Listener {
     /// The loop's own, and closed by it. Others may look at it until then.
-    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) socket: Arc<Descriptor>,
     pub(crate) service: u16,
     pub(crate) number: u32,
 }

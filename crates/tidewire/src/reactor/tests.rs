@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -100,7 +101,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         let waker = Arc::new(Waker::new());
         setup.clock.set(Duration::from_secs(10));
         let adopt = Command::Adopt {
-            socket: socket.into(),
+            socket: OwnedFd::from(socket).into(),
             listener: 0,
             service: 0,
             peer: peer.into(),

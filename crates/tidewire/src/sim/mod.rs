@@ -11,6 +11,8 @@
 
 pub mod chunking;
 mod conditions;
+#[expect(dead_code, reason = "nothing is simulated on it yet")]
+pub(crate) mod kernel;
 mod net;
 mod node;
 mod pair;

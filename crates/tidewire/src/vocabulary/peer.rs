@@ -1,8 +1,8 @@
 //! Who is at the other end of a connection.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use crate::kernel::calls::Sys;
 use crate::vocabulary::endpoint::Endpoint;
 
 /// Who is at the other end of a connection: where it comes from, how it came about, and what is
@@ -153,9 +153,9 @@ impl Peer {
     }
 
     /// Learns which process is at the other end of a Unix socket.
-    pub(crate) fn ask_kernel(&mut self, socket: impl AsFd) {
+    pub(crate) fn ask_kernel<S: Sys>(&mut self, sys: &S, socket: &S::Fd) {
         if self.endpoint.is_unix() {
-            let process = crate::kernel::sys::peer_process(socket);
+            let process = sys.peer_process(socket);
             self.identity = Some(Arc::new(Identity {
                 process,
                 ..Identity::default()

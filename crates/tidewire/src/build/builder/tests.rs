@@ -43,7 +43,7 @@ fn poison() -> Command {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     Command::Adopt {
-        socket: client.into(),
+        socket: OwnedFd::from(client).into(),
         listener: 0,
         service: 999,
         peer: Endpoint::from(([127, 0, 0, 1], 1)),

@@ -4,6 +4,7 @@
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::Kind;
+use crate::kernel::queues::Queues;
 use crate::memory::buffer::Lease;
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 
@@ -14,7 +15,7 @@ pub(super) struct Early {
     lease: Lease,
 }
 
-impl Sockets<'_> {
+impl<Q: Queues> Sockets<Q> {
     /// Announces what the completions of a turn have brought.
     pub(super) fn look_ahead(&mut self, core: &mut Core, batch: &[Completion]) {
         let receives = batch.iter().filter(|d| d.token.kind == Kind::Receive);

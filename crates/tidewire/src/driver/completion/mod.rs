@@ -43,15 +43,17 @@ use std::sync::mpsc::Sender;
 
 use crate::driver::completion::provided::Group;
 use crate::driver::completion::reactor::Reactor;
-use crate::driver::completion::ring::{Ring, Sizes};
+use crate::driver::completion::ring::Ring;
 use crate::driver::completion::sockets::Sockets;
+use crate::kernel::queues::Queues;
+use crate::kernel::uring::{self, Sizes, Uring};
 use crate::memory::buffer::Pool;
 use crate::reach::waker::Waker;
 use crate::reactor::core::Core;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::setup::LoopSetup;
 
-pub(crate) use probe::works;
+pub(crate) use probe::{Abilities, works};
 
 /// Bytes of a small piece; less if a chunk is.
 const SMALL_PIECE: usize = 4 << 10;
@@ -89,10 +91,12 @@ fn run_with(
     counters: Arc<LoopCounters>,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
-    let mut ring = ring::build(sizes)?;
-    let ring = Ring::new(&mut ring, counters.clone());
+    let mut ring = uring::build(sizes)?;
+    let ring = Ring::new(Uring::new(&mut ring), counters.clone());
     let core = setup.core(waker.clone(), counters);
-    let io = sockets(ring, &core, &setup)?;
+    // Whoever starts a loop has probed before.
+    let abilities = works().unwrap_or_default();
+    let io = sockets(ring, &core, &setup, abilities)?;
     let mut reactor = Reactor::new(core, io, setup, waker)?;
     ready();
     let ran = catch_unwind(AssertUnwindSafe(|| reactor.run()));
@@ -113,16 +117,19 @@ fn run_with(
     }
 }
 
-fn sockets<'r>(ring: Ring<'r>, core: &Core, setup: &LoopSetup) -> io::Result<Sockets<'r>> {
+fn sockets<Q: Queues>(
+    ring: Ring<Q>,
+    core: &Core,
+    setup: &LoopSetup,
+    abilities: Abilities,
+) -> io::Result<Sockets<Q>> {
     let large = core.env.pool.clone();
     let small = Pool::unshared(
         large.pieces() * SMALL_FOR_EACH,
         SMALL_PIECE.min(large.piece_len()),
     );
-    let small = Group::register(ring.submitter(), 0, small, FIRST.0)?;
-    let large = Group::register(ring.submitter(), 1, large, FIRST.1)?;
+    let small = Group::register(ring.queues(), 0, small, FIRST.0)?;
+    let large = Group::register(ring.queues(), 1, large, FIRST.1)?;
     let options = setup.dial_options.clone();
-    // Whoever starts a loop has probed before.
-    let abilities = works().unwrap_or_default();
     Ok(Sockets::new(ring, small, large, options, abilities))
 }

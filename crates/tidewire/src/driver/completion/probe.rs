@@ -6,16 +6,17 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use io_uring::{opcode, types::Fd};
 use rustix::io::Errno;
 
 use crate::driver::completion::provided::Group;
-use crate::driver::completion::ring::{self, Completion, Ring, Sizes};
+use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::queues::Operation;
+use crate::kernel::uring::{self, SharedBuffers, Sizes, Uring};
 use crate::memory::buffer::Pool;
 use crate::reactor::counters::LoopCounters;
 
@@ -51,10 +52,10 @@ fn probe_once() -> Result<Abilities, String> {
         submissions: 8,
         completions: 32,
     };
-    let mut made = ring::build(sizes).map_err(|e| setup_failed(&e))?;
-    let mut ring = Ring::new(&mut made, Arc::<LoopCounters>::default());
+    let mut made = uring::build(sizes).map_err(|e| setup_failed(&e))?;
+    let mut ring = Ring::new(Uring::new(&mut made), Arc::<LoopCounters>::default());
     let pool = Pool::new(2, 4096);
-    let mut group = Group::register(ring.submitter(), 0, pool, 2)
+    let mut group = Group::register(ring.queues(), 0, pool, 2)
         .map_err(|e| format!("provided buffers failed: {e}"))?;
     let tried = converse(&mut ring, &mut group);
     ring.cancel_all();
@@ -70,29 +71,40 @@ fn probe_once() -> Result<Abilities, String> {
         return Err(tried.err().unwrap_or("cancelling failed".into()));
     }
     group
-        .unregister(ring.submitter())
+        .unregister(ring.queues())
         .map_err(|e| format!("provided buffers cannot be taken back: {e}"))?;
     tried
 }
 
-fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<Abilities, String> {
+fn converse(
+    ring: &mut Ring<Uring<'_>>,
+    group: &mut Group<SharedBuffers>,
+) -> Result<Abilities, String> {
     let local = |e: io::Error| format!("the loopback interface failed: {e}");
     let refused = |e: io::Error| format!("handing over failed: {e}");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(local)?;
     // As the builder's listeners are. Each step waits before it is served, because waiting is what
     // a kernel may refuse.
     listener.set_nonblocking(true).map_err(local)?;
-    ring.accept(listener.as_fd(), Token::of_loop(Kind::Accept, 0));
+    let accept = Operation::Accept {
+        listener: listener.as_raw_fd(),
+    };
+    ring.start(accept, Token::of_loop(Kind::Accept, 0));
     ring.submit().map_err(refused)?;
     let mut client = TcpStream::connect(listener.local_addr().map_err(local)?).map_err(local)?;
     client.set_read_timeout(Some(PATIENCE)).map_err(local)?;
     let accepted = await_completion(ring, Kind::Accept)?;
     // SAFETY: the accept has just made this descriptor, and reports it this once.
-    let socket = unsafe { OwnedFd::from_raw_fd(accepted.result) };
+    let socket = unsafe { ring.accepted(accepted) };
+    let receive = |share| Operation::ReceiveMany {
+        socket: socket.as_raw_fd(),
+        group: 0,
+        share,
+    };
 
     let token = Token::of_loop(Kind::Receive, 0);
     let mut abilities = Abilities { share: true };
-    ring.receive_many(socket.as_fd(), group.id(), 4096, token);
+    ring.start(receive(4096), token);
     ring.submit().map_err(refused)?;
     ring.collect();
     if ring
@@ -103,7 +115,7 @@ fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<Abilities, String>
         // Older kernels know no limit, and will not have one.
         abilities.share = false;
         ring.collected.clear();
-        ring.receive_many(socket.as_fd(), group.id(), 0, token);
+        ring.start(receive(0), token);
         ring.submit().map_err(refused)?;
     }
     client.write_all(PING).map_err(local)?;
@@ -115,8 +127,11 @@ fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<Abilities, String>
 
     // What is sent must outlive the operation even if waiting for it fails.
     let reply: &'static [u8] = reply.leak();
-    let fd = Fd(std::os::fd::AsRawFd::as_raw_fd(&socket));
-    let send = opcode::Send::new(fd, reply.as_ptr(), reply.len() as u32).build();
+    let send = Operation::Send {
+        socket: socket.as_raw_fd(),
+        from: reply.as_ptr(),
+        len: reply.len() as u32,
+    };
     // SAFETY: the bytes are never freed nor written again.
     unsafe { ring.send(send, Token::of_loop(Kind::Send, 0)) };
     await_completion(ring, Kind::Send)?;
@@ -129,7 +144,7 @@ fn converse(ring: &mut Ring<'_>, group: &mut Group) -> Result<Abilities, String>
     }
 }
 
-fn await_completion(ring: &mut Ring<'_>, kind: Kind) -> Result<Completion, String> {
+fn await_completion(ring: &mut Ring<Uring<'_>>, kind: Kind) -> Result<Completion, String> {
     // Completions of other kinds cannot crowd it out: there are none but ends of what is done.
     for _ in 0..4 {
         ring.collect();

@@ -7,30 +7,19 @@
 //! it gives.
 
 use std::io;
-use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::Submitter;
-use io_uring::types::BufRingEntry;
-
+use crate::kernel::queues::{Buffers, Queues};
 use crate::memory::buffer::{Lease, Pool};
 
-const PAGE: usize = 4096;
 /// A burst now and then only means that some receives are armed again. More often than this, and
 /// more pieces are given.
 const DRY_TURNS: u8 = 4;
 
-#[derive(Clone)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE]);
-
-pub(super) struct Group {
+pub(super) struct Group<B> {
     id: u16,
+    /// Gone once the group is unregistered.
+    buffers: Option<B>,
     pool: Pool,
-    /// Entries of the shared ring. The kernel reads them until the group is unregistered.
-    entries: Box<[Page]>,
-    /// Entries there are room for, a power of two.
-    size: u16,
-    tail: u16,
     /// Pieces that the kernel has now.
     given: usize,
     /// Pieces that it should have.
@@ -41,33 +30,23 @@ pub(super) struct Group {
     dry_turns: u8,
 }
 
-impl Group {
+impl<B: Buffers> Group<B> {
     /// Registers a group for all pieces of `pool`, and gives `first` of them.
     pub(super) fn register(
-        submitter: &Submitter<'_>,
+        queues: &impl Queues<Buffers = B>,
         id: u16,
         pool: Pool,
         first: usize,
-    ) -> io::Result<Group> {
+    ) -> io::Result<Group<B>> {
         let size = u16::try_from(pool.pieces().next_power_of_two())
             .ok()
             .filter(|&n| n <= 1 << 15)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let pages = (usize::from(size) * size_of::<BufRingEntry>()).div_ceil(PAGE);
-        let mut entries = vec![Page([0; PAGE]); pages].into_boxed_slice();
-        // SAFETY: the entries are page-aligned, have room for `size` of them, and live until
-        // `unregister`, or for ever if that is not called (`Drop`).
-        unsafe {
-            let at = entries.as_mut_ptr() as u64;
-            submitter.register_buf_ring_with_flags(at, size, id, 0)?;
-        }
         let mut group = Group {
             id,
+            buffers: Some(queues.register(id, size)?),
             target: first.min(pool.pieces()),
             pool,
-            entries,
-            size,
-            tail: 0,
             given: 0,
             dry: false,
             dry_turns: 0,
@@ -87,7 +66,7 @@ impl Group {
 
     /// Gives the kernel free pieces up to the target; how many it has then.
     pub(super) fn refill(&mut self) -> usize {
-        let before = self.tail;
+        let before = self.given;
         if std::mem::take(&mut self.dry) {
             self.dry_turns += 1;
             if self.dry_turns == DRY_TURNS {
@@ -95,27 +74,21 @@ impl Group {
                 self.target = (self.target * 2).min(self.pool.pieces());
             }
         }
+        let Some(buffers) = &mut self.buffers else {
+            return 0;
+        };
+        let len = self.pool.piece_len() as u32;
         while self.given < self.target {
             let Some((piece, start)) = self.pool.give() else {
                 break;
             };
-            let at = usize::from(self.tail & (self.size - 1));
-            let entries: *mut BufRingEntry = self.entries.as_mut_ptr().cast();
-            // SAFETY: `at` is inside the ring. The kernel reads no entry at or after the published
-            // tail, and writes none; the tail itself lies in a field that is not touched here.
-            let entry = unsafe { &mut *entries.add(at) };
-            entry.set_addr(start as u64);
-            entry.set_len(self.pool.piece_len() as u32);
-            entry.set_bid(piece as u16);
-            self.tail = self.tail.wrapping_add(1);
+            // SAFETY: the piece is given away: nobody here looks at it until it is `returned`. Its
+            // memory lives as long as the pool, which `Drop` keeps for ever while it is registered.
+            unsafe { buffers.give(piece as u16, start, len) };
             self.given += 1;
         }
-        if self.tail != before {
-            let entries: *mut BufRingEntry = self.entries.as_mut_ptr().cast();
-            // SAFETY: the tail is two aligned bytes in the first entry, alive as long as the ring;
-            // the kernel only reads them, so an atomic store is all the synchronisation there is.
-            let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()) };
-            tail.store(self.tail, Ordering::Release);
+        if self.given != before {
+            buffers.publish();
         }
         self.given
     }
@@ -136,19 +109,20 @@ impl Group {
     }
 
     /// Takes the group from the kernel. To be called when no operation is in flight.
-    pub(super) fn unregister(mut self, submitter: &Submitter<'_>) -> io::Result<()> {
-        submitter.unregister_buf_ring(self.id)?;
-        self.given = 0;
-        self.entries = Box::default();
-        Ok(())
+    pub(super) fn unregister(mut self, queues: &impl Queues<Buffers = B>) -> io::Result<()> {
+        let buffers = self.buffers.take();
+        let done = buffers.map_or(Ok(()), |buffers| queues.unregister(buffers));
+        if done.is_err() {
+            std::mem::forget(self.pool.clone());
+        }
+        done
     }
 }
 
 /// A group that is still registered leaves its memory to the kernel.
-impl Drop for Group {
+impl<B> Drop for Group<B> {
     fn drop(&mut self) {
-        if !self.entries.is_empty() {
-            std::mem::forget(std::mem::take(&mut self.entries));
+        if self.buffers.is_some() {
             std::mem::forget(self.pool.clone());
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ use crate::driver::accept::{self, Accepted};
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::calls::Sys;
+use crate::kernel::queues::{Operation, Queues};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::accept::{Pause, Why, hand_over};
 use crate::reactor::busy::BusyPoll;
@@ -32,9 +33,11 @@ pub(super) enum Accepting {
     Broken,
 }
 
-pub(super) struct Reactor<'r> {
+type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
+
+pub(super) struct Reactor<Q: Queues> {
     pub(super) core: Core,
-    pub(super) io: Sockets<'r>,
+    pub(super) io: Sockets<Q>,
     pub(super) setup: LoopSetup,
     pub(super) waker: Arc<Waker>,
     busy: BusyPoll,
@@ -48,13 +51,13 @@ pub(super) struct Reactor<'r> {
     batch: Vec<Completion>,
 }
 
-impl<'r> Reactor<'r> {
+impl<Q: Queues> Reactor<Q> {
     pub(super) fn new(
         core: Core,
-        io: Sockets<'r>,
+        io: Sockets<Q>,
         setup: LoopSetup,
         waker: Arc<Waker>,
-    ) -> io::Result<Reactor<'r>> {
+    ) -> io::Result<Reactor<Q>> {
         let mut reactor = Reactor {
             core,
             io,
@@ -80,7 +83,7 @@ impl<'r> Reactor<'r> {
     }
 
     /// Takes everything back and waits until nothing is in flight.
-    pub(super) fn finish(mut self) -> (Core, Sockets<'r>) {
+    pub(super) fn finish(mut self) -> (Core, Sockets<Q>) {
         self.io.ring.cancel_all();
         let clock = self.core.env.clock.clone();
         let until = clock.monotonic() + QUIET_WAIT;
@@ -149,7 +152,7 @@ impl<'r> Reactor<'r> {
         let from = self.core.env.now;
         if let Err(e) = self.io.ring.enter(timeout) {
             tracing::error!(error = %e, "cannot wait for completions");
-            std::thread::sleep(Duration::from_millis(10));
+            self.io.ring.sys().pause(Duration::from_millis(10));
         }
         self.waker.awake();
         self.core.env.now = self.core.env.clock.monotonic();
@@ -191,8 +194,12 @@ impl<'r> Reactor<'r> {
 
     fn watch_waker(&mut self) -> io::Result<()> {
         let token = Token::of_loop(Kind::Wake, 0);
-        let fd = self.waker.descriptor()?;
-        self.io.ring.poll(fd.as_fd(), libc::POLLIN, true, token);
+        let fd = self.waker.descriptor(self.io.ring.sys())?;
+        let fd = Q::Sys::number(Q::Sys::look(&fd));
+        let (events, multi) = (libc::POLLIN, true);
+        self.io
+            .ring
+            .start(Operation::Poll { fd, events, multi }, token);
         Ok(())
     }
 
@@ -229,7 +236,7 @@ impl<'r> Reactor<'r> {
                     listener,
                     service,
                     peer,
-                } => self.adopt(socket, listener, service, peer),
+                } => self.adopt(Q::Sys::own(socket), listener, service, peer),
                 Command::Dial { service, dial } => self.core.dial(&mut self.io, service, dial),
             }
         }
@@ -242,7 +249,8 @@ impl<'r> Reactor<'r> {
             if self.accepting[i] == Accepting::No {
                 self.accepting[i] = Accepting::Yes;
                 let token = Token::of_loop(Kind::Accept, i as u32);
-                self.io.ring.accept(listener.socket.as_fd(), token);
+                let listener = Q::Sys::number(Q::Sys::look(&listener.socket));
+                self.io.ring.start(Operation::Accept { listener }, token);
             }
         }
     }
@@ -263,7 +271,7 @@ impl<'r> Reactor<'r> {
             // The listener has been closed without waiting any longer for this.
             if done.result >= 0 {
                 // SAFETY: as below.
-                drop(unsafe { OwnedFd::from_raw_fd(done.result) });
+                drop(unsafe { self.io.ring.accepted(done) });
             }
             return;
         }
@@ -272,12 +280,12 @@ impl<'r> Reactor<'r> {
         }
         if done.result >= 0 {
             // SAFETY: the accept has just made this descriptor, and reports it this once.
-            let socket = unsafe { OwnedFd::from_raw_fd(done.result) };
-            let peer = accept::peer_of(&socket);
+            let socket = unsafe { self.io.ring.accepted(done) };
+            let peer = self.io.ring.sys().peer_name(&socket);
             self.accept_pause.succeeded();
             self.take_in(which, socket, peer);
         } else if !done.is(rustix::io::Errno::CANCELED) {
-            match accept::classify(done.error()) {
+            match accept::classify::<()>(done.error()) {
                 Accepted::Exhausted(e) => self.pause_accepting(Why::Kernel(e)),
                 // Listeners are non-blocking, which the kernels that the probe lets through do not
                 // mind. In case one does after all, it must not be asked for ever.
@@ -300,7 +308,7 @@ impl<'r> Reactor<'r> {
         }
     }
 
-    pub(super) fn take_in(&mut self, which: usize, socket: OwnedFd, peer: Endpoint) {
+    pub(super) fn take_in(&mut self, which: usize, socket: Fd<Q>, peer: Endpoint) {
         let (service, listener) = {
             let listener = &self.setup.listeners[which];
             (listener.service, listener.number)
@@ -309,7 +317,7 @@ impl<'r> Reactor<'r> {
             Spread::Here => self.adopt(socket, listener, service, peer),
             Spread::Loops(_) => {
                 self.waiting.push_back(Command::Adopt {
-                    socket,
+                    socket: Q::Sys::hand_over(socket),
                     listener,
                     service,
                     peer,
@@ -335,13 +343,11 @@ impl<'r> Reactor<'r> {
         )
     }
 
-    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
-        let Ok(index) = self
-            .core
-            .admit(service, accept::peer(&socket, peer, listener))
-        else {
-            let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
-            return;
+    fn adopt(&mut self, socket: Fd<Q>, listener: u32, service: u16, peer: Endpoint) {
+        let sys = self.io.ring.sys();
+        let peer = accept::peer(sys, &socket, peer, listener);
+        let Ok(index) = self.core.admit(service, peer) else {
+            return sys.reset_on_close(&socket);
         };
         self.io.insert(&self.core, index, socket, false);
         self.core.open(index);

@@ -10,13 +10,13 @@
 //! to a small piece is a multishot receive taken back; others are not renewed. So a connection that
 //! pauses and resumes while little arrives, as most do, pays nothing for it.
 
-use std::os::fd::AsFd;
-
 use rustix::io::Errno;
 
-use crate::driver::completion::ring::{Completion, Once};
+use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::calls::Sys;
+use crate::kernel::queues::{Once, Operation as Op, Queues};
 use crate::reactor::core::Core;
 use crate::reactor::state::{State, Writing};
 
@@ -126,7 +126,7 @@ impl Receiver {
     }
 }
 
-impl Sockets<'_> {
+impl<Q: Queues> Sockets<Q> {
     /// Has the socket receive, or stop to. The usual case, that nothing changes, comes first.
     #[inline]
     pub(super) fn read(&mut self, state: &State, on: bool) {
@@ -182,6 +182,7 @@ impl Sockets<'_> {
             return;
         };
         let token = Token::new(Kind::Receive, sock.generation, index);
+        let socket = Q::Sys::number(&sock.fd);
         let receiver = &mut sock.receiver;
         sock.in_flight += 1;
         if receiver.sweep.is_some() || receiver.stream {
@@ -194,10 +195,17 @@ impl Sockets<'_> {
                 Once::OrNot => Operation::Sweep,
                 Once::Now | Once::Later => Operation::Once,
             };
-            ring.receive_once(sock.fd.as_fd(), groups.1, how, token);
+            let group = groups.1;
+            ring.start(Op::ReceiveOnce { socket, group, how }, token);
         } else {
             receiver.operation = Operation::Many;
-            ring.receive_many(sock.fd.as_fd(), groups.0, share, token);
+            let group = groups.0;
+            let many = Op::ReceiveMany {
+                socket,
+                group,
+                share,
+            };
+            ring.start(many, token);
         }
     }
 
@@ -346,7 +354,9 @@ impl Sockets<'_> {
             sock.watch = Watch::On;
             sock.in_flight += 1;
             let token = Token::new(Kind::Watch, sock.generation, index);
-            ring.poll(sock.fd.as_fd(), libc::POLLRDHUP, true, token);
+            let (fd, events) = (Q::Sys::number(&sock.fd), libc::POLLRDHUP);
+            let multi = true;
+            ring.start(Op::Poll { fd, events, multi }, token);
         }
     }
 
@@ -362,7 +372,7 @@ impl Sockets<'_> {
     /// The watch has seen something, or was taken back.
     pub(super) fn watched(&mut self, core: &mut Core, done: Completion) {
         let index = done.token.index;
-        let Some(sock) = self.sock_of(done.token) else {
+        let Some((sock, ring)) = self.sock_and_ring_of(done.token) else {
             return;
         };
         if !done.more() {
@@ -382,8 +392,7 @@ impl Sockets<'_> {
         let reset = libc::POLLHUP * i16::from(core.states[index as usize].peer.endpoint.is_tcp());
         if events & (libc::POLLERR | reset) != 0 {
             // Nobody reads, so the error would not be seen there.
-            let error = rustix::net::sockopt::socket_error(&sock.fd);
-            let error = error.unwrap_or_else(Err).err();
+            let error = ring.sys().error(&sock.fd);
             if error.is_none() && core.states[index as usize].writing == Writing::Shut {
                 // Both sides have finished in order; what the peer sent waits to be read.
                 if !core.states[index as usize].hung_up {

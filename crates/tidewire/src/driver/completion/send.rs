@@ -11,15 +11,14 @@
 //! drain to nothing before a paced protocol could write more.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd};
 
-use io_uring::opcode;
-use io_uring::types::Fd;
 use rustix::io::Errno;
 
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::calls::Sys;
+use crate::kernel::queues::{Operation, Queues};
 use crate::reactor::core::Core;
 use crate::reactor::state::State;
 
@@ -64,7 +63,7 @@ impl Gathers {
     }
 }
 
-impl Sockets<'_> {
+impl<Q: Queues> Sockets<Q> {
     /// Starts to send what is queued, unless a send is in flight.
     pub(super) fn send(&mut self, state: &mut State) {
         let index = state.id.index;
@@ -74,16 +73,14 @@ impl Sockets<'_> {
             return;
         }
         sock.in_flight += 1;
-        let fd = Fd(sock.fd.as_fd().as_raw_fd());
+        let socket = Q::Sys::number(&sock.fd);
         let token = Token::new(Kind::Send, sock.generation, index);
         debug_assert!(!state.send_blocked && state.out.may_send());
         state.send_blocked = true;
-        let entry = match state.out.single() {
+        let operation = match state.out.single() {
             Some(bytes) => {
-                let len = bytes.len().min(SLICE_MAX) as u32;
-                opcode::Send::new(fd, bytes.as_ptr(), len)
-                    .flags(libc::MSG_NOSIGNAL)
-                    .build()
+                let (from, len) = (bytes.as_ptr(), bytes.len().min(SLICE_MAX) as u32);
+                Operation::Send { socket, from, len }
             }
             None => {
                 let mut slices = [IoSlice::new(&[]); SLICES];
@@ -95,14 +92,13 @@ impl Sockets<'_> {
                 }
                 to.header.msg_iov = to.slices.as_mut_ptr();
                 to.header.msg_iovlen = n as _;
-                opcode::SendMsg::new(fd, &raw const to.header)
-                    .flags(libc::MSG_NOSIGNAL as u32)
-                    .build()
+                let header = &raw const to.header;
+                Operation::SendSeveral { socket, header }
             }
         };
-        // SAFETY: the entry points at queued output, which stays as it is until the completion has
+        // SAFETY: the operation points at queued output, which stays as it is until the completion has
         // been dealt with (see the top of this file), and at `gather`, which is kept likewise.
-        unsafe { self.ring.send(entry, token) };
+        unsafe { self.ring.send(operation, token) };
         if gather.is_some() {
             self.sock(index).expect("looked at above").gather = gather;
         }

@@ -7,11 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
-
-use rustix::net::Shutdown;
 
 use crate::build::listen::TcpOptions;
 use crate::driver::completion::ahead::Early;
@@ -21,15 +17,18 @@ use crate::driver::completion::receive::{Receiver, Watch};
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::send::{Gather, Gathers};
 use crate::driver::completion::token::{Kind, Token, next_generation};
-use crate::driver::connect;
+use crate::kernel::calls::Sys;
+use crate::kernel::queues::{Operation, Queues};
 use crate::memory::table::Table;
 use crate::reactor::core::{Core, Transport};
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
 
-pub(super) struct Sock {
-    pub(super) fd: OwnedFd,
+type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
+
+pub(super) struct Sock<S: Sys> {
+    pub(super) fd: S::Fd,
     pub(super) generation: u32,
     /// Operations that will still complete. The socket stays open until there are none.
     pub(super) in_flight: u8,
@@ -48,19 +47,19 @@ enum Ending {
     Reset,
 }
 
-impl Sock {
+impl<S: Sys> Sock<S> {
     pub(super) fn is_closing(&self) -> bool {
         self.closing.is_some()
     }
 }
 
-pub(super) struct Sockets<'r> {
-    pub(super) ring: Ring<'r>,
+pub(super) struct Sockets<Q: Queues> {
+    pub(super) ring: Ring<Q>,
     /// Small pieces, for connections that send small messages.
-    pub(super) small: Group,
+    pub(super) small: Group<Q::Buffers>,
     /// Pieces of a whole chunk, for streams.
-    pub(super) large: Group,
-    socks: Table<Sock>,
+    pub(super) large: Group<Q::Buffers>,
+    socks: Table<Sock<Q::Sys>>,
     /// Of the socket made last.
     generation: u32,
     /// Pieces taken from their completions to be announced, in the order of these.
@@ -76,14 +75,14 @@ pub(super) struct Sockets<'r> {
     pub(super) closed_some: bool,
 }
 
-impl<'r> Sockets<'r> {
+impl<Q: Queues> Sockets<Q> {
     pub(super) fn new(
-        ring: Ring<'r>,
-        small: Group,
-        large: Group,
+        ring: Ring<Q>,
+        small: Group<Q::Buffers>,
+        large: Group<Q::Buffers>,
         dial_options: Arc<TcpOptions>,
         abilities: Abilities,
-    ) -> Sockets<'r> {
+    ) -> Sockets<Q> {
         Sockets {
             ring,
             small,
@@ -103,13 +102,13 @@ impl<'r> Sockets<'r> {
     /// Takes the buffers from the kernel. To be called when nothing is in flight.
     pub(super) fn end(self) -> io::Result<()> {
         for group in [self.small, self.large] {
-            group.unregister(self.ring.submitter())?;
+            group.unregister(self.ring.queues())?;
         }
         Ok(())
     }
 
     /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on those.
-    pub(super) fn insert(&mut self, core: &Core, index: u32, fd: OwnedFd, connecting: bool) {
+    pub(super) fn insert(&mut self, core: &Core, index: u32, fd: Fd<Q>, connecting: bool) {
         self.generation = next_generation(self.generation);
         let sock = Sock {
             fd,
@@ -125,28 +124,40 @@ impl<'r> Sockets<'r> {
     }
 
     #[inline]
-    pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock> {
+    pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock<Q::Sys>> {
         self.socks.get_mut(index as usize)
     }
 
     #[inline]
-    pub(super) fn sock_and_ring(&mut self, index: u32) -> Option<(&mut Sock, &mut Ring<'r>)> {
+    pub(super) fn sock_and_ring(
+        &mut self,
+        index: u32,
+    ) -> Option<(&mut Sock<Q::Sys>, &mut Ring<Q>)> {
         let sock = self.socks.get_mut(index as usize)?;
         Some((sock, &mut self.ring))
     }
 
     /// The socket that a completion belongs to, unless it has gone.
     #[inline]
-    pub(super) fn sock_of(&mut self, token: Token) -> Option<&mut Sock> {
+    pub(super) fn sock_of(&mut self, token: Token) -> Option<&mut Sock<Q::Sys>> {
         self.sock(token.index)
             .filter(|s| s.generation == token.generation)
+    }
+
+    /// It, with the ring.
+    pub(super) fn sock_and_ring_of(
+        &mut self,
+        token: Token,
+    ) -> Option<(&mut Sock<Q::Sys>, &mut Ring<Q>)> {
+        let found = self.sock_and_ring(token.index);
+        found.filter(|(sock, _)| sock.generation == token.generation)
     }
 
     pub(super) fn count(&self) -> u32 {
         self.socks.end() as u32
     }
 
-    fn remove(&mut self, index: u32) -> Option<Sock> {
+    fn remove(&mut self, index: u32) -> Option<Sock<Q::Sys>> {
         let sock = self.socks.remove(index as usize)?;
         self.closed_some = true;
         Some(sock)
@@ -154,12 +165,14 @@ impl<'r> Sockets<'r> {
 
     /// Closes a socket that is to be closed and of which nothing is in flight.
     pub(super) fn close_if_quiet(&mut self, core: &mut Core, index: u32) {
-        let Some(sock) = self.sock(index) else { return };
+        let Some((sock, ring)) = self.sock_and_ring(index) else {
+            return;
+        };
         let (Some(ending), 0) = (sock.closing, sock.in_flight) else {
             return;
         };
         if ending == Ending::Reset {
-            let _ = rustix::net::sockopt::set_socket_linger(&sock.fd, Some(Duration::ZERO));
+            ring.sys().reset_on_close(&sock.fd);
         }
         self.remove(index);
         core.free(index);
@@ -168,19 +181,19 @@ impl<'r> Sockets<'r> {
     /// A connect has come to an end.
     pub(super) fn connect_done(&mut self, core: &mut Core, done: Completion) {
         let index = done.token.index;
-        let Some(sock) = self.sock_of(done.token) else {
+        let Some((sock, ring)) = self.sock_and_ring_of(done.token) else {
             return;
         };
         sock.in_flight -= 1;
         if sock.is_closing() {
             return self.close_if_quiet(core, index);
         }
-        let outcome =
-            connect::outcome(&sock.fd).and_then(|()| rustix::io::ioctl_fionbio(&sock.fd, false));
-        match outcome {
+        let sys = ring.sys();
+        let outcome = sys.outcome(&sock.fd);
+        match outcome.and_then(|()| sys.set_blocking(&sock.fd)) {
             Ok(()) => {
                 sock.connecting = false;
-                core.states[index as usize].peer.ask_kernel(&sock.fd);
+                core.states[index as usize].peer.ask_kernel(sys, &sock.fd);
                 core.connected(index);
             }
             Err(e) => {
@@ -191,7 +204,7 @@ impl<'r> Sockets<'r> {
     }
 }
 
-impl Transport for Sockets<'_> {
+impl<Q: Queues> Transport for Sockets<Q> {
     fn flush(&mut self, state: &mut State, _env: &mut Env) {
         self.send(state);
     }
@@ -201,9 +214,9 @@ impl Transport for Sockets<'_> {
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {
-        if let Some(sock) = self.sock(index) {
+        if let Some((sock, ring)) = self.sock_and_ring(index) {
             // Fails only if the connection is broken, which reading will report.
-            let _ = rustix::net::shutdown(&sock.fd, Shutdown::Write);
+            let _ = ring.sys().shut_write(&sock.fd);
         }
     }
 
@@ -222,7 +235,7 @@ impl Transport for Sockets<'_> {
             Ending::InOrder
         });
         if sock.in_flight > 0 {
-            self.ring.cancel_all_of(sock.fd.as_fd());
+            self.ring.cancel_all_of(Q::Sys::number(&sock.fd));
         } else {
             self.close_if_quiet(core, index);
         }
@@ -231,13 +244,16 @@ impl Transport for Sockets<'_> {
     /// Connects without the ring's help and waits through it: the address need not outlive this
     /// call, and an attempt that is given up leaves nothing behind.
     fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
-        match connect::start(&to, from, &self.dial_options) {
-            Ok((fd, _)) => {
+        match self.ring.sys().connect(&to, from, &self.dial_options) {
+            Ok(fd) => {
                 self.insert(core, index, fd, true);
                 let sock = &mut self.socks[index as usize];
                 sock.in_flight += 1;
                 let token = Token::new(Kind::Connect, sock.generation, index);
-                self.ring.poll(sock.fd.as_fd(), libc::POLLOUT, false, token);
+                let (fd, events) = (Q::Sys::number(&sock.fd), libc::POLLOUT);
+                let multi = false;
+                self.ring
+                    .start(Operation::Poll { fd, events, multi }, token);
             }
             Err(e) => core.connect_failed(index, &e),
         }

@@ -2,9 +2,11 @@
 
 use crate::driver::accept::{self, Accepted};
 use crate::driver::completion::reactor::{Accepting, QUIET_WAIT, Reactor};
+use crate::kernel::calls::Sys;
+use crate::kernel::queues::Queues;
 use crate::reach::waker::Stop;
 
-impl Reactor<'_> {
+impl<Q: Queues> Reactor<Q> {
     /// Goes on with a stop, if there is one; true when the loop is to end.
     pub(super) fn stopped(&mut self) -> bool {
         let stop = self.waker.stopping();
@@ -50,8 +52,8 @@ impl Reactor<'_> {
         // What has been received already is not in the kernel's hands any more.
         self.work_off();
         for index in 0..self.io.count() {
-            if let Some(sock) = self.io.sock(index) {
-                let held = rustix::io::ioctl_fionread(&sock.fd).unwrap_or(0);
+            if let Some((sock, ring)) = self.io.sock_and_ring(index) {
+                let held = ring.sys().unread(&sock.fd).unwrap_or(0);
                 sock.receiver.sweep = Some(u32::try_from(held).unwrap_or(u32::MAX));
                 self.core.touch(index);
             }
@@ -60,10 +62,11 @@ impl Reactor<'_> {
 
     fn empty_queue(&mut self, which: usize) {
         loop {
-            match accept::accept(&self.setup.listeners[which].socket) {
+            let listener = &self.setup.listeners[which].socket;
+            match accept::accept(self.io.ring.sys(), listener) {
                 Accepted::Connection(socket, peer) => {
                     self.accept_pause.succeeded();
-                    if rustix::io::ioctl_fionbio(&socket, false).is_ok() {
+                    if self.io.ring.sys().set_blocking(&socket).is_ok() {
                         self.take_in(which, socket, peer);
                     }
                 }

@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::driver::completion::ring::Sizes;
 use crate::driver::completion::{run_with, works};
+use crate::kernel::uring::Sizes;
 use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
@@ -78,7 +79,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
         registry: Arc::default(),
         inbox: 64,
         listeners: vec![Listener {
-            socket: Arc::new(listener.into()),
+            socket: Arc::new(OwnedFd::from(listener).into()),
             service: 0,
             number: 0,
         }],

@@ -2,10 +2,10 @@
 //! [look ahead](crate::Protocol::look_ahead).
 
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 
 use crate::driver::readiness::Poller;
 use crate::driver::readiness::sockets::Sockets;
+use crate::kernel::calls::Sys;
 use crate::memory::buffer::Lease;
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 
@@ -39,10 +39,10 @@ impl<P: Poller> Sockets<P> {
             core.env.counters.receives.add(1);
             let space = lease.space();
             let size = space.len();
-            match rustix::net::recv(&sock.fd, space, RecvFlags::DONTWAIT) {
+            match self.poller.sys().recv(&sock.fd, space) {
                 // The end, and that there is nothing, can be found out again.
-                Ok((_, 0)) | Err(Errno::INTR | Errno::AGAIN) => {}
-                Ok((_, len)) => {
+                Ok(0) | Err(Errno::INTR | Errno::AGAIN) => {}
+                Ok(len) => {
                     // As in `receive`: what is short has emptied the kernel's buffer.
                     sock.readable = len == size || sock.ended;
                     let generation = sock.generation;

@@ -3,70 +3,62 @@
 //! level-triggered.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::epoll;
-
 use crate::driver::readiness::{Poller, Readiness};
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
 use crate::reach::waker::Waker;
 
 /// Events taken in one wait. More wait for the next turn.
 const EVENTS: usize = 512;
 
-pub(crate) struct Epoll {
-    fd: OwnedFd,
+pub(crate) struct Epoll<S: Sys> {
+    sys: S,
+    fd: S::Fd,
     events: Vec<libc::epoll_event>,
     /// How many of `events` were taken.
     taken: usize,
 }
 
-impl Epoll {
-    pub(crate) fn new() -> io::Result<Epoll> {
+impl<S: Sys> Epoll<S> {
+    pub(crate) fn new(sys: S) -> io::Result<Epoll<S>> {
         Ok(Epoll {
-            fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            fd: sys.epoll()?,
+            sys,
             events: Vec::with_capacity(EVENTS),
             taken: 0,
         })
     }
 }
 
-impl Poller for Epoll {
-    type Fd = OwnedFd;
+impl<S: Sys> Poller for Epoll<S> {
+    type Sys = S;
     const EDGE_TRIGGERED: bool = true;
 
-    fn own(fd: OwnedFd) -> OwnedFd {
-        fd
+    #[inline]
+    fn sys(&self) -> &S {
+        &self.sys
     }
 
-    fn add(&mut self, fd: &OwnedFd, token: u64) -> io::Result<()> {
-        use epoll::EventFlags as F;
-        let flags = F::IN | F::PRI | F::OUT | F::RDHUP | F::ET;
-        Ok(epoll::add(
-            &self.fd,
-            fd,
-            epoll::EventData::new_u64(token),
-            flags,
-        )?)
+    fn add(&mut self, fd: &S::Fd, token: u64) -> io::Result<()> {
+        let flags =
+            libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        Ok(self.sys.epoll_add(&self.fd, fd, token, flags)?)
     }
 
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()> {
-        self.add_listener(waker.descriptor()?.as_fd(), token)
+        self.add_listener(&*waker.descriptor(&self.sys)?, token)
     }
 
-    fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN;
-        Ok(epoll::add(
-            &self.fd,
-            fd,
-            epoll::EventData::new_u64(token),
-            flags,
-        )?)
+    fn add_listener(&mut self, fd: &Descriptor, token: u64) -> io::Result<()> {
+        let fd = S::look(fd);
+        Ok(self.sys.epoll_add(&self.fd, fd, token, libc::EPOLLIN)?)
     }
 
-    fn remove_listener(&mut self, fd: BorrowedFd<'_>) {
-        let _ = epoll::delete(&self.fd, fd);
+    fn remove_listener(&mut self, fd: &Descriptor) {
+        self.sys.epoll_delete(&self.fd, S::look(fd));
     }
 
     fn forget(&mut self, _token: u64) {
@@ -79,7 +71,8 @@ impl Poller for Epoll {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.taken = 0;
-        match crate::kernel::sys::epoll_wait(&self.fd, &mut self.events, timeout) {
+        let waited = self.sys.epoll_wait(&self.fd, &mut self.events, timeout);
+        match waited {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
             _ => Ok(()),
         }

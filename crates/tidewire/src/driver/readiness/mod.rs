@@ -25,10 +25,11 @@ mod send;
 mod sockets;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
 use crate::reach::waker::Waker;
 
 /// Something happened to the descriptor registered with `token`.
@@ -49,17 +50,17 @@ pub(crate) struct Readiness {
 
 /// An interface of the kernel that tells which descriptors are ready.
 pub(crate) trait Poller {
-    /// How connections' descriptors are owned.
-    type Fd: AsFd;
+    /// The kernel that it is of.
+    type Sys: Sys;
     /// Connections are reported once for each change, not for as long as they are ready.
     const EDGE_TRIGGERED: bool;
 
-    fn own(fd: OwnedFd) -> Self::Fd;
+    fn sys(&self) -> &Self::Sys;
     /// Adds a connection, for reading and writing.
-    fn add(&mut self, fd: &Self::Fd, token: u64) -> io::Result<()>;
+    fn add(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64) -> io::Result<()>;
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
-    fn add_listener(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()>;
-    fn remove_listener(&mut self, fd: BorrowedFd<'_>);
+    fn add_listener(&mut self, fd: &Descriptor, token: u64) -> io::Result<()>;
+    fn remove_listener(&mut self, fd: &Descriptor);
     /// A connection's descriptor is about to be closed.
     fn forget(&mut self, token: u64);
     /// What a level-triggered poller should wait for.

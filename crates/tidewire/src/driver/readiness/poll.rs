@@ -1,57 +1,82 @@
 //! Readiness from `poll`, for the few descriptors of one connection's thread.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-
 use crate::driver::readiness::{Poller, Readiness};
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
 use crate::reach::waker::Waker;
 
 struct Entry {
-    what: What,
+    /// Open for as long as the entry is there: connections are forgotten before they are closed,
+    /// and the waker is `keeps`'.
+    fd: RawFd,
+    is_waker: bool,
     token: u64,
     read: bool,
     write: bool,
     /// The peer's end of sending was reported; `poll` would report it for ever.
-    ended: Cell<bool>,
+    ended: bool,
     /// The end of both directions was reported; so would this.
-    over: Cell<bool>,
+    over: bool,
 }
 
 impl Entry {
+    fn new(fd: RawFd, token: u64) -> Entry {
+        Entry {
+            fd,
+            is_waker: false,
+            token,
+            read: true,
+            write: true,
+            ended: false,
+            over: false,
+        }
+    }
+
     /// Whether anything new could be reported.
     fn waits(&self) -> bool {
-        self.read || self.write || !self.over.get()
+        self.read || self.write || !self.over
+    }
+
+    fn events(&self) -> i16 {
+        let mut events = 0;
+        for (wanted, flag) in [
+            (self.read, libc::POLLIN),
+            (self.write, libc::POLLOUT),
+            (!self.is_waker && !self.ended, libc::POLLRDHUP),
+        ] {
+            events |= if wanted { flag } else { 0 };
+        }
+        events
     }
 }
 
-enum What {
-    Connection(Rc<OwnedFd>),
-    Waker(Arc<OwnedFd>),
-}
-
-pub(crate) struct Poll {
+pub(crate) struct Poll<S: Sys> {
+    sys: S,
     entries: Vec<Entry>,
-    /// What a wait hands to the kernel; empty between waits, which so allocate nothing.
-    fds: Vec<PollFd<'static>>,
+    /// What a wait hands to the kernel. Kept, so that waits allocate nothing.
+    fds: Vec<libc::pollfd>,
     events: VecDeque<Readiness>,
     /// Becomes readable when all threads are to stop, and stays so. Not waited for once seen.
-    stop: Option<Arc<OwnedFd>>,
+    stop: Option<Arc<Descriptor>>,
+    /// The waker's descriptor, which somebody else may close.
+    keeps: Option<Arc<Descriptor>>,
 }
 
-impl Poll {
-    pub(crate) fn new(stop: Arc<OwnedFd>) -> Poll {
+impl<S: Sys> Poll<S> {
+    pub(crate) fn new(sys: S, stop: Arc<Descriptor>) -> Poll<S> {
         Poll {
+            sys,
             entries: Vec::new(),
             fds: Vec::new(),
             events: VecDeque::new(),
             stop: Some(stop),
+            keeps: None,
         }
     }
 
@@ -60,55 +85,37 @@ impl Poll {
     }
 }
 
-/// An empty list with the memory of this one, for borrows of another length.
-fn recycled<'a>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'a>> {
-    fds.clear();
-    // Collecting in place keeps the allocation, as the test below makes sure.
-    fds.into_iter()
-        .map(|_| unreachable!("it is empty"))
-        .collect()
-}
-
-impl Poller for Poll {
-    type Fd = Rc<OwnedFd>;
+impl<S: Sys> Poller for Poll<S> {
+    type Sys = S;
     const EDGE_TRIGGERED: bool = false;
 
-    fn own(fd: OwnedFd) -> Rc<OwnedFd> {
-        Rc::new(fd)
+    #[inline]
+    fn sys(&self) -> &S {
+        &self.sys
     }
 
-    fn add(&mut self, fd: &Rc<OwnedFd>, token: u64) -> io::Result<()> {
-        let what = What::Connection(fd.clone());
-        self.entries.push(Entry {
-            what,
-            token,
-            read: true,
-            write: true,
-            ended: Cell::new(false),
-            over: Cell::new(false),
-        });
+    fn add(&mut self, fd: &S::Fd, token: u64) -> io::Result<()> {
+        self.entries.push(Entry::new(S::number(fd), token));
         Ok(())
     }
 
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()> {
-        let what = What::Waker(waker.descriptor()?);
+        let fd = waker.descriptor(&self.sys)?;
         self.entries.push(Entry {
-            what,
-            token,
-            read: true,
             write: false,
-            ended: Cell::new(false),
-            over: Cell::new(false),
+            is_waker: true,
+            ..Entry::new(S::number(S::look(&fd)), token)
         });
+        self.keeps = Some(fd);
         Ok(())
     }
 
-    fn add_listener(&mut self, _fd: BorrowedFd<'_>, _token: u64) -> io::Result<()> {
+    fn add_listener(&mut self, _fd: &Descriptor, _token: u64) -> io::Result<()> {
         // A connection's thread never accepts.
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn remove_listener(&mut self, _fd: BorrowedFd<'_>) {}
+    fn remove_listener(&mut self, _fd: &Descriptor) {}
 
     fn forget(&mut self, token: u64) {
         self.entries.retain(|e| e.token != token);
@@ -122,57 +129,40 @@ impl Poller for Poll {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.events.clear();
-        let timeout = timeout.map(|t| Timespec {
-            tv_sec: t.as_secs().min(1 << 30) as i64,
-            tv_nsec: t.subsec_nanos().into(),
-        });
-        let mut fds = recycled(std::mem::take(&mut self.fds));
-        for e in self.entries.iter().filter(|e| e.waits()) {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, e.read);
-            flags.set(PollFlags::OUT, e.write);
-            let fd = match &e.what {
-                What::Connection(fd) => {
-                    flags.set(PollFlags::RDHUP, !e.ended.get());
-                    fd.as_fd()
-                }
-                What::Waker(fd) => fd.as_fd(),
-            };
-            fds.push(PollFd::from_borrowed_fd(fd, flags));
-        }
-        if let Some(stop) = &self.stop {
-            fds.push(PollFd::new(stop, PollFlags::IN));
-        }
-        if let Err(e) = rustix::event::poll(&mut fds, timeout.as_ref()) {
-            self.fds = recycled(fds);
-            return match e {
-                rustix::io::Errno::INTR => Ok(()),
-                e => Err(e.into()),
-            };
-        }
-        let stopped = self.stop.is_some() && fds.pop().is_some_and(|f| !f.revents().is_empty());
+        self.fds.clear();
+        let wait_for = |fd, events| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
         let waiting = self.entries.iter().filter(|e| e.waits());
-        for (e, fd) in waiting.zip(&fds) {
-            let got = fd.revents();
-            if got.is_empty() {
+        self.fds.extend(waiting.map(|e| wait_for(e.fd, e.events())));
+        if let Some(stop) = &self.stop {
+            self.fds
+                .push(wait_for(S::number(S::look(stop)), libc::POLLIN));
+        }
+        self.sys.poll(&mut self.fds, timeout)?;
+        if self.stop.is_some() && self.fds.pop().is_some_and(|fd| fd.revents != 0) {
+            self.stop = None;
+        }
+        let waiting = self.entries.iter_mut().filter(|e| e.waits());
+        for (e, fd) in waiting.zip(&self.fds) {
+            let got = |flags| fd.revents & flags != 0;
+            if fd.revents == 0 {
                 continue;
             }
-            let ended = got.contains(PollFlags::RDHUP);
-            e.ended.set(e.ended.get() || ended);
-            e.over.set(e.over.get() || got.contains(PollFlags::HUP));
+            let (ended, over) = (got(libc::POLLRDHUP), got(libc::POLLHUP));
+            e.ended |= ended;
+            e.over |= over;
             self.events.push_back(Readiness {
                 token: e.token,
-                readable: got.contains(PollFlags::IN),
-                writable: got.contains(PollFlags::OUT),
+                readable: got(libc::POLLIN),
+                writable: got(libc::POLLOUT),
                 urgent: false,
                 ended,
-                over: got.contains(PollFlags::HUP),
-                failed: got.intersects(PollFlags::ERR | PollFlags::NVAL),
+                over,
+                failed: got(libc::POLLERR | libc::POLLNVAL),
             });
-        }
-        self.fds = recycled(fds);
-        if stopped {
-            self.stop = None;
         }
         Ok(())
     }
@@ -189,12 +179,14 @@ impl Poller for Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::linux::Linux;
 
     #[test]
     fn a_wait_allocates_nothing_after_the_first() {
-        let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-        let mut poll = Poll::new(Arc::new(event()));
-        poll.add(&Rc::new(event()), 7).unwrap();
+        let event = || Linux.event().unwrap();
+        let mut poll = Poll::new(Linux, Arc::new(event()));
+        let fd = event();
+        poll.add(Linux::look(&fd), 7).unwrap();
         poll.interest(7, true, true);
         let mut memory = Vec::new();
         for _ in 0..5 {

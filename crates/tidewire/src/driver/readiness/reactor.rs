@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::accept::{self, Accepted};
 use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, Readiness, token};
+use crate::kernel::calls::Sys;
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::accept::{BATCH, PAUSE, Pause, Why, hand_over};
 use crate::reactor::busy::BusyPoll;
@@ -26,6 +26,8 @@ const LISTENERS: u64 = u64::MAX - (1 << 16);
 const SWEEP_ACCEPTS: usize = 1 << 16;
 /// Connections taken from one accept queue before the first of their threads is started.
 const CROWD: usize = 1 << 14;
+type Fd<P> = <<P as Poller>::Sys as Sys>::Fd;
+
 pub(crate) struct Reactor<P: Poller> {
     core: Core,
     io: Sockets<P>,
@@ -49,7 +51,7 @@ impl<P: Poller> Reactor<P> {
         counters: Arc<LoopCounters>,
     ) -> io::Result<Reactor<P>> {
         for (i, listener) in setup.listeners.iter().enumerate() {
-            poller.add_listener(listener.socket.as_fd(), LISTENERS + i as u64)?;
+            poller.add_listener(&listener.socket, LISTENERS + i as u64)?;
         }
         if P::EDGE_TRIGGERED {
             poller.add_waker(&waker, WAKER)?;
@@ -154,7 +156,7 @@ impl<P: Poller> Reactor<P> {
                     service,
                     peer,
                 } => {
-                    self.adopt(socket, listener, service, peer);
+                    self.adopt(P::Sys::own(socket), listener, service, peer);
                 }
                 Command::Dial { service, dial } => match &self.setup.spread {
                     Spread::Threads(spawner) => {
@@ -200,7 +202,7 @@ impl<P: Poller> Reactor<P> {
             && let Err(e) = self.io.poller.wait(timeout)
         {
             tracing::error!(error = %e, "cannot wait for events");
-            std::thread::sleep(Duration::from_millis(10));
+            self.io.poller.sys().pause(Duration::from_millis(10));
         }
         self.waker.awake();
         self.core.env.now = self.core.env.clock.monotonic();
@@ -317,7 +319,9 @@ impl<P: Poller> Reactor<P> {
             if !self.waiting.is_empty() && most < SWEEP_ACCEPTS {
                 break;
             }
-            match accept::accept(&self.setup.listeners[which].socket) {
+            let accepted =
+                accept::accept(self.io.poller.sys(), &self.setup.listeners[which].socket);
+            match accepted {
                 Accepted::Connection(socket, peer) => {
                     self.accept_pause.succeeded();
                     if starts_threads {
@@ -352,15 +356,15 @@ impl<P: Poller> Reactor<P> {
     fn leave_listener(&mut self, which: usize, e: &io::Error) {
         let Listener { socket, number, .. } = &self.setup.listeners[which];
         tracing::error!(error = %e, listener = number, "a listener is broken; nothing is accepted on it");
-        self.io.poller.remove_listener(socket.as_fd());
+        self.io.poller.remove_listener(socket);
     }
 
-    fn take_in(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
+    fn take_in(&mut self, socket: Fd<P>, listener: u32, service: u16, peer: Endpoint) {
         match &self.setup.spread {
             Spread::Here => self.adopt(socket, listener, service, peer),
             Spread::Loops(_) => {
                 self.waiting.push_back(Command::Adopt {
-                    socket,
+                    socket: P::Sys::hand_over(socket),
                     listener,
                     service,
                     peer,
@@ -371,7 +375,7 @@ impl<P: Poller> Reactor<P> {
             }
             Spread::Threads(spawner) => {
                 let command = Command::Adopt {
-                    socket,
+                    socket: P::Sys::hand_over(socket),
                     listener,
                     service,
                     peer: peer.clone(),
@@ -397,13 +401,11 @@ impl<P: Poller> Reactor<P> {
         )
     }
 
-    fn adopt(&mut self, socket: OwnedFd, listener: u32, service: u16, peer: Endpoint) {
-        let Ok(index) = self
-            .core
-            .admit(service, accept::peer(&socket, peer, listener))
-        else {
-            let _ = rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
-            return;
+    fn adopt(&mut self, socket: Fd<P>, listener: u32, service: u16, peer: Endpoint) {
+        let sys = self.io.poller.sys();
+        let peer = accept::peer(sys, &socket, peer, listener);
+        let Ok(index) = self.core.admit(service, peer) else {
+            return sys.reset_on_close(&socket);
         };
         let inserted = self.io.insert(&self.core, index, socket, false);
         self.core.open(index);
@@ -416,7 +418,7 @@ impl<P: Poller> Reactor<P> {
     fn pause_accepting(&mut self, why: Why) {
         if self.accept_pause.begin(&self.core.env, &why) {
             for listener in &self.setup.listeners {
-                self.io.poller.remove_listener(listener.socket.as_fd());
+                self.io.poller.remove_listener(&listener.socket);
             }
         }
         self.io.closed_some = false;
@@ -433,7 +435,7 @@ impl<P: Poller> Reactor<P> {
             let added = self
                 .io
                 .poller
-                .add_listener(listener.socket.as_fd(), LISTENERS + i as u64);
+                .add_listener(&listener.socket, LISTENERS + i as u64);
             if let Err(e) = added {
                 tracing::error!(error = %e, "cannot accept on a listener any more");
             }
@@ -484,7 +486,7 @@ impl<P: Poller> Reactor<P> {
             }
         }
         for Listener { socket, .. } in self.setup.listeners.drain(..) {
-            self.io.poller.remove_listener(socket.as_fd());
+            self.io.poller.remove_listener(&socket);
         }
         if self.waiting.is_empty() {
             self.accept_pause.end();
@@ -493,11 +495,10 @@ impl<P: Poller> Reactor<P> {
         self.obey();
         self.core.begin_drain(&mut self.io);
         for index in 0..self.io.socks.end() as u32 {
-            let Some(sock) = self.io.sock(index) else {
+            let Some(sock) = self.io.socks.get_mut(index as usize) else {
                 continue;
             };
-            let held = rustix::io::ioctl_fionread(&sock.fd).unwrap_or(0);
-            sock.sweep = Some(usize::try_from(held).unwrap_or(usize::MAX));
+            sock.sweep = Some(self.io.poller.sys().unread(&sock.fd).unwrap_or(0));
             sock.readable = true;
             self.io.enqueue(index);
             self.core.touch(index);

@@ -3,10 +3,10 @@
 use std::io;
 
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 
 use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, token};
+use crate::kernel::calls::Sys;
 use crate::reactor::core::Core;
 use crate::reactor::state::{State, Writing};
 
@@ -64,12 +64,12 @@ impl<P: Poller> Sockets<P> {
             let space = lease.space();
             let size = space.len();
             core.env.counters.receives.add(1);
-            match rustix::net::recv(&sock.fd, space, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
+            match self.poller.sys().recv(&sock.fd, space) {
+                Ok(0) => {
                     sock.readable = false;
                     core.input_ended(index);
                 }
-                Ok((_, n)) => {
+                Ok(n) => {
                     // What is short has emptied the kernel's buffer; more, or the end, is a new
                     // event, unless the end was announced already.
                     if n < size && !sock.ended && sock.sweep.is_none() {
@@ -124,9 +124,10 @@ impl<P: Poller> Sockets<P> {
 
     /// Nobody reads, so the error will not be seen there.
     pub(super) fn report_error(&mut self, core: &mut Core, index: u32) {
-        let Some(sock) = self.sock(index) else { return };
-        let error = rustix::net::sockopt::socket_error(&sock.fd);
-        let error = error.unwrap_or_else(Err).err();
+        let Some(sock) = self.socks.get_mut(index as usize) else {
+            return;
+        };
+        let error = self.poller.sys().error(&sock.fd);
         if error.is_none() && core.states[index as usize].writing == Writing::Shut {
             // Both sides have finished in order; what the peer sent waits to be read.
             sock.broken = false;

@@ -1,14 +1,12 @@
 //! Sending: until there is no more, the kernel takes no more, or the connection's turn is over.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::driver::readiness::Poller;
 use crate::driver::readiness::sockets::Sockets;
-use crate::memory::output::Output;
+use crate::kernel::calls::Sys;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 
@@ -27,10 +25,13 @@ impl<P: Poller> Sockets<P> {
         let mut left = FLUSH_TURN;
         loop {
             env.counters.sends.add(1);
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             let sent = match state.out.single() {
-                Some(bytes) => rustix::net::send(&sock.fd, bytes, flags),
-                None => send_several(sock.fd.as_fd(), &state.out, flags),
+                Some(bytes) => self.poller.sys().send(&sock.fd, bytes),
+                None => {
+                    let mut slices = [IoSlice::new(&[]); SLICES];
+                    let n = state.out.slices(&mut slices);
+                    self.poller.sys().send_several(&sock.fd, &slices[..n])
+                }
             };
             match sent {
                 Ok(n) => {
@@ -52,11 +53,4 @@ impl<P: Poller> Sockets<P> {
             }
         }
     }
-}
-
-fn send_several(fd: BorrowedFd<'_>, out: &Output, flags: SendFlags) -> Result<usize, Errno> {
-    let mut slices = [IoSlice::new(&[]); SLICES];
-    let n = out.slices(&mut slices);
-    let mut control = SendAncillaryBuffer::default();
-    rustix::net::sendmsg(fd, &slices[..n], &mut control, flags)
 }

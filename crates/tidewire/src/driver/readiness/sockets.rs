@@ -3,16 +3,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
-
-use rustix::net::Shutdown;
 
 use crate::build::listen::TcpOptions;
-use crate::driver::connect;
 use crate::driver::readiness::ahead::Early;
 use crate::driver::readiness::{Poller, token};
+use crate::kernel::calls::Sys;
 use crate::memory::buffer::Lease;
 use crate::memory::table::Table;
 use crate::reactor::core::{Core, Transport};
@@ -23,8 +19,8 @@ use crate::vocabulary::endpoint::Endpoint;
 /// Read at most from a connection that comes in, or is established, during a stop; bytes.
 const SWEEP_NEW: usize = 1 << 20;
 
-pub(super) struct Sock<F> {
-    pub(super) fd: F,
+pub(super) struct Sock<S: Sys> {
+    pub(super) fd: S::Fd,
     /// Of its connection; tells events of an earlier one with the same index.
     pub(super) generation: u32,
     /// The kernel may have input.
@@ -45,7 +41,7 @@ pub(super) struct Sock<F> {
 /// The sockets of a loop, by connection index.
 pub(crate) struct Sockets<P: Poller> {
     pub(super) poller: P,
-    pub(super) socks: Table<Sock<P::Fd>>,
+    pub(super) socks: Table<Sock<P::Sys>>,
     /// Connections to receive from, in turn.
     pub(super) ready: VecDeque<u32>,
     /// What is received into, unless a protocol keeps a part of what came last.
@@ -77,11 +73,10 @@ impl<P: Poller> Sockets<P> {
         &mut self,
         core: &Core,
         index: u32,
-        fd: OwnedFd,
+        fd: <P::Sys as Sys>::Fd,
         connecting: bool,
     ) -> io::Result<()> {
         let id = core.states[index as usize].id;
-        let fd = P::own(fd);
         self.poller.add(&fd, token(index, id.generation))?;
         // What the kernel holds already need not be announced: a stop cannot wait for it.
         let sweep = core.draining().then_some(SWEEP_NEW);
@@ -104,7 +99,7 @@ impl<P: Poller> Sockets<P> {
     }
 
     #[inline]
-    pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock<P::Fd>> {
+    pub(super) fn sock(&mut self, index: u32) -> Option<&mut Sock<P::Sys>> {
         self.socks.get_mut(index as usize)
     }
 
@@ -126,13 +121,14 @@ impl<P: Poller> Sockets<P> {
 
     /// The attempt to connect is over; whether it succeeded.
     pub(super) fn finish_connect(&mut self, core: &mut Core, index: u32) -> bool {
-        let Some(sock) = self.sock(index) else {
+        let Some(sock) = self.socks.get_mut(index as usize) else {
             return false;
         };
-        match connect::outcome(&sock.fd) {
+        let sys = self.poller.sys();
+        match sys.outcome(&sock.fd) {
             Ok(()) => {
                 sock.connecting = false;
-                core.states[index as usize].peer.ask_kernel(&sock.fd);
+                core.states[index as usize].peer.ask_kernel(sys, &sock.fd);
                 core.connected(index);
                 true
             }
@@ -157,23 +153,25 @@ impl<P: Poller> Transport for Sockets<P> {
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {
-        if let Some(sock) = self.sock(index) {
+        if let Some(sock) = self.socks.get(index as usize) {
             // Fails only if the connection is broken, which reading will report.
-            let _ = rustix::net::shutdown(&sock.fd, Shutdown::Write);
+            let _ = self.poller.sys().shut_write(&sock.fd);
         }
     }
 
     fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
-        if reset && let Some(sock) = self.sock(index) {
-            let _ = rustix::net::sockopt::set_socket_linger(&sock.fd, Some(Duration::ZERO));
+        if reset && let Some(sock) = self.socks.get(index as usize) {
+            self.poller.sys().reset_on_close(&sock.fd);
         }
         self.remove(index);
         core.free(index);
     }
 
     fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>) {
-        let started = connect::start(&to, from, &self.dial_options)
-            .and_then(|(fd, _)| self.insert(core, index, fd, true));
+        let sys = self.poller.sys();
+        let started = sys
+            .connect(&to, from, &self.dial_options)
+            .and_then(|fd| self.insert(core, index, fd, true));
         if let Err(e) = started {
             core.connect_failed(index, &e);
         }

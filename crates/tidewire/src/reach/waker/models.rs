@@ -4,6 +4,7 @@ use loom::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
+use crate::kernel::linux::Linux;
 
 /// A loop, reduced to how it sleeps and wakes: looks at what there is until `look` has seen all.
 /// One that sleeps through a wake-up never ends, which loom says.
@@ -12,7 +13,7 @@ pub(crate) fn run(waker: &Waker, look: impl FnMut() -> bool) {
 }
 
 fn run_with(waker: &Waker, may_sleep: fn(&Waker) -> bool, mut look: impl FnMut() -> bool) {
-    waker.descriptor().unwrap();
+    waker.descriptor(&Linux).unwrap();
     loop {
         if may_sleep(waker) {
             while !rung(waker) {
@@ -33,7 +34,7 @@ fn run_with(waker: &Waker, may_sleep: fn(&Waker) -> bool, mut look: impl FnMut()
 fn rung(waker: &Waker) -> bool {
     let fd = lock(&waker.fd);
     let fd = fd.as_ref().expect("a loop that runs has it");
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    let mut fds = [PollFd::new(Linux::look(fd), PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
 }
 

@@ -31,17 +31,16 @@ pub(crate) fn prepare(
     Ok(socket)
 }
 
-/// Starts to connect; whether that was done at once.
+/// Starts to connect. Whether that was done at once makes no difference: both are reported.
 pub(crate) fn start(
     to: &Endpoint,
     from: Option<SocketAddr>,
     options: &TcpOptions,
-) -> io::Result<(OwnedFd, bool)> {
+) -> io::Result<OwnedFd> {
     let addr = to.to_kernel()?;
     let socket = prepare(to, from, options)?;
     match rustix::net::connect(&socket, &addr) {
-        Ok(()) => Ok((socket.into(), true)),
-        Err(Errno::INPROGRESS) => Ok((socket.into(), false)),
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket.into()),
         // A Unix socket is connected at once, or not at all.
         Err(Errno::AGAIN) if to.is_unix() => Err(io::Error::new(
             io::ErrorKind::WouldBlock,

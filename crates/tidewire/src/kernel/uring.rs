@@ -1,0 +1,278 @@
+//! io_uring: the ring of this machine's kernel, and groups of receive buffers passed through a ring
+//! in shared memory.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter};
+use io_uring::{opcode, squeue};
+
+use crate::kernel::linux::Linux;
+use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues};
+
+/// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.
+const POLL_FIRST: u16 = 1;
+const PAGE: usize = 4096;
+
+/// How large the queues are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Operations queued before they must be handed over. A power of two.
+    pub(crate) submissions: u32,
+    /// Completions that fit before the kernel has to keep them elsewhere. A power of two.
+    pub(crate) completions: u32,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            submissions: 1024,
+            // One turn may complete several operations of each connection.
+            completions: 8192,
+        }
+    }
+}
+
+/// Makes a ring. To be called on the thread that will use it.
+pub(crate) fn build(sizes: Sizes) -> io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        // Completions are worked on when the loop asks for them, not whenever an interrupt comes.
+        .setup_defer_taskrun()
+        // A flag in shared memory tells that there are some: busy-polling needs no system call.
+        .setup_taskrun_flag()
+        .setup_submit_all()
+        .setup_clamp()
+        .setup_cqsize(sizes.completions)
+        .build(sizes.submissions)?;
+    let have = ring.params();
+    // All of them older than the flags above; a kernel that lacks one is not Linux as we know it.
+    for (there, name) in [
+        (have.is_feature_nodrop(), "NODROP"),
+        (have.is_feature_submit_stable(), "SUBMIT_STABLE"),
+        (have.is_feature_ext_arg(), "EXT_ARG"),
+        (have.is_feature_fast_poll(), "FAST_POLL"),
+    ] {
+        if !there {
+            let what = format!("the kernel's io_uring lacks {name}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+    }
+    Ok(ring)
+}
+
+pub(crate) struct Uring<'r> {
+    submitter: Submitter<'r>,
+    queue: SubmissionQueue<'r>,
+    completions: CompletionQueue<'r>,
+}
+
+impl<'r> Uring<'r> {
+    pub(crate) fn new(ring: &'r mut IoUring) -> Uring<'r> {
+        let (mut submitter, queue, completions) = ring.split();
+        // Spares a look-up with each call; works as well without.
+        if let Err(e) = submitter.register_ring_fd() {
+            tracing::debug!(error = %e, "cannot register the ring's own descriptor");
+        }
+        Uring {
+            submitter,
+            queue,
+            completions,
+        }
+    }
+}
+
+#[inline(always)]
+fn entry(operation: Operation) -> squeue::Entry {
+    match operation {
+        // The sockets are left blocking: io_uring would report "try again" on others instead of
+        // waiting.
+        Operation::Accept { listener } => opcode::AcceptMulti::new(Fd(listener))
+            .flags(libc::SOCK_CLOEXEC)
+            .build(),
+        Operation::ReceiveMany {
+            socket,
+            group,
+            share,
+        } => opcode::RecvMulti::new(Fd(socket), group).len(share).build(),
+        Operation::ReceiveOnce { socket, group, how } => {
+            // No address and no length: both are the buffer's that the kernel picks.
+            let entry = opcode::Recv::new(Fd(socket), std::ptr::null_mut(), 0).buf_group(group);
+            let entry = match how {
+                Once::Now => entry,
+                Once::Later => entry.ioprio(POLL_FIRST),
+                Once::OrNot => entry.flags(libc::MSG_DONTWAIT),
+            };
+            entry.build().flags(squeue::Flags::BUFFER_SELECT)
+        }
+        Operation::Send { socket, from, len } => opcode::Send::new(Fd(socket), from, len)
+            .flags(libc::MSG_NOSIGNAL)
+            .build(),
+        Operation::SendSeveral { socket, header } => opcode::SendMsg::new(Fd(socket), header)
+            .flags(libc::MSG_NOSIGNAL as u32)
+            .build(),
+        Operation::Poll { fd, events, multi } => opcode::PollAdd::new(Fd(fd), events as u16 as u32)
+            .multi(multi)
+            .build(),
+        Operation::Cancel { user_data } => {
+            opcode::AsyncCancel2::new(CancelBuilder::user_data(user_data)).build()
+        }
+        Operation::CancelAllOf { fd } => {
+            opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(fd)).all()).build()
+        }
+        Operation::CancelAll => opcode::AsyncCancel2::new(CancelBuilder::any()).build(),
+    }
+}
+
+impl Queues for Uring<'_> {
+    type Sys = Linux;
+    type Buffers = SharedBuffers;
+
+    #[inline]
+    fn sys(&self) -> &Linux {
+        &Linux
+    }
+
+    #[inline(always)]
+    unsafe fn push(&mut self, operation: Operation, user_data: u64) -> bool {
+        let entry = entry(operation).user_data(user_data);
+        // SAFETY: the caller answers for the memory that the entry points at. Descriptors may be
+        // wrong without harm to memory.
+        unsafe { self.queue.push(&entry) }.is_ok()
+    }
+
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.queue.sync();
+        let queued = self.queue.len() as u32;
+        let mut flags = EnterFlags::GETEVENTS;
+        let timespec;
+        let mut args = SubmitArgs::new();
+        let want = match timeout {
+            Some(Duration::ZERO) => 0,
+            None => 1,
+            Some(t) => {
+                timespec = Timespec::new()
+                    .sec(t.as_secs().min(1 << 30))
+                    .nsec(t.subsec_nanos());
+                args = args.timespec(&timespec);
+                flags |= EnterFlags::EXT_ARG;
+                1
+            }
+        };
+        let args = flags.contains(EnterFlags::EXT_ARG).then_some(&args);
+        // SAFETY: the flags fit the argument, which lives until the call returns; with EXT_ARG its
+        // size is that of `SubmitArgs`, else there is none.
+        let entered = unsafe { self.submitter.enter(queued, want, flags.bits(), args) };
+        self.queue.sync();
+        match entered.map_err(|e| (e.raw_os_error(), e)) {
+            Ok(_) => Ok(()),
+            // Interrupted, timed out, or completions have to be taken first.
+            Err((Some(libc::EINTR | libc::ETIME | libc::EBUSY), _)) => Ok(()),
+            Err((_, e)) => Err(e),
+        }
+    }
+
+    #[inline]
+    fn look(&mut self) -> bool {
+        let overflowed = self.queue.cq_overflow();
+        self.completions.sync();
+        overflowed
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Done> {
+        let entry = self.completions.next()?;
+        Some(Done {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            flags: entry.flags(),
+        })
+    }
+
+    #[inline]
+    fn popped(&mut self) {
+        self.completions.sync();
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.completions.sync();
+        !self.completions.is_empty() || self.queue.taskrun()
+    }
+
+    unsafe fn accepted(&self, number: RawFd) -> OwnedFd {
+        // SAFETY: the accept has just made this descriptor, and the caller takes it this once.
+        unsafe { OwnedFd::from_raw_fd(number) }
+    }
+
+    fn register(&self, id: u16, size: u16) -> io::Result<SharedBuffers> {
+        let pages = (usize::from(size) * size_of::<BufRingEntry>()).div_ceil(PAGE);
+        let mut entries = vec![Page([0; PAGE]); pages].into_boxed_slice();
+        // SAFETY: the entries are page-aligned, have room for `size` of them, and live until
+        // `unregister`, or for ever if that is not called (`Drop`).
+        unsafe {
+            let at = entries.as_mut_ptr() as u64;
+            self.submitter
+                .register_buf_ring_with_flags(at, size, id, 0)?;
+        }
+        Ok(SharedBuffers {
+            id,
+            entries,
+            size,
+            tail: 0,
+        })
+    }
+
+    fn unregister(&self, mut buffers: SharedBuffers) -> io::Result<()> {
+        self.submitter.unregister_buf_ring(buffers.id)?;
+        buffers.entries = Box::default();
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
+/// A group's ring in shared memory.
+pub(crate) struct SharedBuffers {
+    id: u16,
+    /// Entries of the ring. The kernel reads them until the group is unregistered.
+    entries: Box<[Page]>,
+    /// Entries there are room for, a power of two.
+    size: u16,
+    tail: u16,
+}
+
+impl Buffers for SharedBuffers {
+    #[inline]
+    unsafe fn give(&mut self, id: u16, start: *mut u8, len: u32) {
+        let at = usize::from(self.tail & (self.size - 1));
+        let entries: *mut BufRingEntry = self.entries.as_mut_ptr().cast();
+        // SAFETY: `at` is inside the ring. The kernel reads no entry at or after the published
+        // tail, and writes none; the tail itself lies in a field that is not touched here.
+        let entry = unsafe { &mut *entries.add(at) };
+        entry.set_addr(start as u64);
+        entry.set_len(len);
+        entry.set_bid(id);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        let entries: *mut BufRingEntry = self.entries.as_mut_ptr().cast();
+        // SAFETY: the tail is two aligned bytes in the first entry, alive as long as the ring; the
+        // kernel only reads them, so an atomic store is all the synchronisation there is.
+        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+/// A group that is still registered leaves its memory to the kernel.
+impl Drop for SharedBuffers {
+    fn drop(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.entries));
+    }
+}
