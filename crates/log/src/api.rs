@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::format::RECORDS_HEADER;
+
 /// A stream's number in this log; dense from 0, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
@@ -66,6 +68,18 @@ impl fmt::Debug for Run<'_> {
             .field("last_id", &self.last_id)
             .finish_non_exhaustive()
     }
+}
+
+/// Bytes that a run takes in a group beside its frames.
+pub const RUN_BYTES: usize = RECORDS_HEADER;
+
+/// Where a batch was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its place in the order of appending.
+    pub ticket: Ticket,
+    /// The position of its first record in the stream.
+    pub first: u64,
 }
 
 /// Why a batch was not taken. Nothing of it was.
@@ -274,6 +288,32 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// See [`Refused`]; nothing of the batch was taken.
     fn append(&self, run: Run<'_>) -> Result<Ticket, Refused>;
+
+    /// Promises that [`append_reserved`](Log::append_reserved) will take so many bytes: the frames and
+    /// [`RUN_BYTES`] for each run. For those who may only change something when they know that the
+    /// change will be stored. What is promised counts as if it was appended, so it is for a moment
+    /// only: use it or [give it back](Log::give_back).
+    ///
+    /// # Errors
+    /// As [`append`](Log::append); [`Refused::TooLarge`] from a home that promises nothing.
+    fn reserve(&self, bytes: usize) -> Result<(), Refused> {
+        let _ = bytes;
+        Err(Refused::TooLarge)
+    }
+
+    /// Takes a batch for which `reserved` bytes were promised; none of them are left.
+    ///
+    /// # Errors
+    /// [`Refused::Failed`], and nothing else if enough was reserved.
+    fn append_reserved(&self, run: Run<'_>, reserved: usize) -> Result<Placed, Refused> {
+        let _ = (run, reserved);
+        Err(Refused::TooLarge)
+    }
+
+    /// Gives back what was promised and is not needed.
+    fn give_back(&self, reserved: usize) {
+        let _ = reserved;
+    }
 
     /// How far the log has come.
     fn progress(&self) -> Progress;

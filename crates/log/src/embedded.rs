@@ -12,8 +12,8 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::Writer;
 use crate::{
-    Begin, Committed, Credit, Log, Mark, Policy, ProducerId, Progress, Range, ReadError, Refused,
-    Run, StreamId, Ticket, Wake, Watch,
+    Begin, Committed, Credit, Log, Mark, Placed, Policy, ProducerId, Progress, Range, ReadError,
+    Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 
 /// The embedded home of records: segments in one directory.
@@ -160,6 +160,28 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         // Also when it was refused: the writer may have to make room for groups of that size.
         self.shared.unpark(&mut gather);
         ticket
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<(), Refused> {
+        let mut gather = self.shared.gather();
+        let reserved = gather.reserve(bytes, &self.shared.settings);
+        if reserved.is_err() {
+            // It may have to make room for groups of that size.
+            self.shared.unpark(&mut gather);
+        }
+        reserved
+    }
+
+    fn append_reserved(&self, run: Run<'_>, reserved: usize) -> Result<Placed, Refused> {
+        let crc = crc32c::crc32c(run.frames);
+        let mut gather = self.shared.gather();
+        let placed = gather.append_reserved(run, crc, reserved);
+        self.shared.unpark(&mut gather);
+        placed
+    }
+
+    fn give_back(&self, reserved: usize) {
+        self.shared.gather().give_back(reserved);
     }
 
     fn progress(&self) -> Progress {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::format::{BATCH_HEADER, RECORDS_HEADER, Records, put_cursor, put_producer, put_stream};
 use crate::settings::Settings;
 use crate::state::State;
-use crate::{Mark, ProducerId, Refused, Run, StreamId, Ticket};
+use crate::{Mark, Placed, ProducerId, Refused, Run, StreamId, Ticket};
 
 /// How far apart notes of one stream are, at least, in bytes of the log.
 pub(crate) const NOTE_BYTES: u64 = 64 << 10;
@@ -105,6 +105,8 @@ pub(crate) struct Gather {
     /// Most bytes that a group gathers now. It grows with what comes, up to
     /// [`Settings::group_bytes`], when room for it is reserved.
     pub(crate) limit: usize,
+    /// Of it, what callers were promised and have not used; see [`Log::reserve`](crate::Log::reserve).
+    pub(crate) reserved: usize,
     /// What it should be, for what was refused.
     pub(crate) wanted: usize,
     /// There is no room for more than it is.
@@ -133,6 +135,7 @@ impl Gather {
             generation: 1,
             gate: Gate::Open,
             limit: settings.first_group(),
+            reserved: 0,
             wanted: 0,
             is_stuck: false,
             refused: false,
@@ -172,7 +175,7 @@ impl Gather {
             }
             Gate::Shut => return Err(Refused::Failed),
         }
-        if self.group.gathered() + bytes <= self.limit + extra {
+        if self.group.gathered() + self.reserved + bytes <= self.limit + extra {
             return Ok(());
         }
         if bytes > settings.group_bytes + extra {
@@ -186,14 +189,44 @@ impl Gather {
         Err(Refused::Busy)
     }
 
+    /// Promises room for a later [`append_reserved`](Gather::append_reserved).
+    pub(crate) fn reserve(&mut self, bytes: usize, settings: &Settings) -> Result<(), Refused> {
+        self.admit(bytes, 0, settings)?;
+        self.reserved += bytes;
+        Ok(())
+    }
+
+    pub(crate) fn give_back(&mut self, reserved: usize) {
+        debug_assert!(reserved <= self.reserved, "more than was reserved");
+        self.reserved = self.reserved.saturating_sub(reserved);
+    }
+
+    /// Takes what there was room promised for, whatever has happened to the disk since: the group
+    /// that gathers and what is reserved are below the limit together, and for that there is room.
+    pub(crate) fn append_reserved(
+        &mut self,
+        run: Run<'_>,
+        crc: u32,
+        reserved: usize,
+    ) -> Result<Placed, Refused> {
+        self.give_back(reserved);
+        if self.gate == Gate::Shut {
+            return Err(Refused::Failed);
+        }
+        self.put_records(run, crc)
+    }
+
     pub(crate) fn append(
         &mut self,
         run: Run<'_>,
         crc: u32,
         settings: &Settings,
     ) -> Result<Ticket, Refused> {
-        let bytes = RECORDS_HEADER + run.frames.len();
-        self.admit(bytes, 0, settings)?;
+        self.admit(RECORDS_HEADER + run.frames.len(), 0, settings)?;
+        self.put_records(run, crc).map(|placed| placed.ticket)
+    }
+
+    fn put_records(&mut self, run: Run<'_>, crc: u32) -> Result<Placed, Refused> {
         let stream_number = run.stream.0;
         let ticket = Ticket(self.ticket.0 + 1);
         if run.producer != ProducerId::ANONYMOUS {
@@ -247,7 +280,7 @@ impl Gather {
         group.records += run.count;
         group.last = ticket;
         group.newest_us = group.newest_us.max(timestamp_us);
-        Ok(ticket)
+        Ok(Placed { ticket, first })
     }
 
     fn admit_definition(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {

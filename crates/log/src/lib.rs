@@ -29,8 +29,8 @@ mod writer;
 mod zeros;
 
 pub use api::{
-    Begin, Committed, Credit, Failure, Frames, Log, Mark, Policy, ProducerId, Progress, Range,
-    ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
+    Begin, Committed, Credit, Failure, Frames, Log, Mark, Placed, Policy, ProducerId, Progress,
+    RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 pub use embedded::EmbeddedLog;
 pub use recovery::{Cut, Damage, OpenError, Recovery};

@@ -101,6 +101,7 @@ pub use protocol::link::Link;
 pub use protocol::service_fn::{OnInput, OnInputConn, ServiceFn, on_input, service_fn};
 pub use protocol::traits::{Cx, Protocol, Service};
 pub use protocol::turn::Turn;
+pub use reach::alarm::{Alarm, Bell};
 pub use reach::home::TELLS_MAX;
 pub use reach::mailbox::{Handle, LoopHandle, NoRoom, POSTS_MAX, Permit, RESERVED_MAX};
 pub use reach::woken::Conns;

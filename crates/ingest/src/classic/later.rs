@@ -6,10 +6,9 @@
 
 use std::collections::VecDeque;
 
-use tidewire::ConnId;
+use tidewire::{Bell, ConnId};
 use tidewire_log::Ticket;
 
-use crate::alarm::Bell;
 use crate::classic::ack::AckForm;
 
 /// Batches that one connection may have uncommitted. Reading pauses there.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use tidewire::{ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
+use tidewire::{Alarm, Bell, ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
 use tidewire_log::{Log, Ticket, Watch};
 
 use super::conn::{IngestConn, Message};
@@ -21,7 +21,7 @@ use super::pool::Pool;
 use super::producer::Sent;
 use super::session::Sessions;
 use super::settings::Settings;
-use crate::alarm::{Alarm, Bell};
+use crate::alarm;
 
 /// Serves the native protocol; messages go to a [`Log`] and come from there.
 ///
@@ -52,7 +52,7 @@ impl IngestService {
     /// Serves `log` by these settings.
     #[must_use]
     pub fn new(log: Arc<dyn Log>, settings: Settings) -> IngestService {
-        let (alarm, watch) = Alarm::on(&*log);
+        let (alarm, watch) = alarm::of(&*log);
         IngestService {
             shared: Arc::new(Shared {
                 payload_max: settings.payload_max.min(log.payload_max()),

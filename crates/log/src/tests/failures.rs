@@ -3,7 +3,7 @@
 use super::recovery::{FIRST, names, open, segments};
 use super::{append, frames, ids, settle, settle_at, small};
 use crate::disk::sim::{Faults, SimDisk, Survival};
-use crate::{EmbeddedLog, Log, Now, ProducerId, Refused, Settings, Step};
+use crate::{EmbeddedLog, Log, Now, ProducerId, Refused, Run, Settings, Step};
 use std::time::Duration;
 
 #[test]
@@ -254,4 +254,52 @@ fn old_segments_go_by_age_but_not_the_one_in_use() {
     let range = log.range("s").expect("a stream");
     assert!(range.first > 0 && range.next == 1500, "{range:?}");
     assert_eq!(ids(&log, "s", range.first, 1000).last(), Some(&1500));
+}
+
+#[test]
+fn what_was_reserved_is_taken_on_a_full_disk_and_counts_until_then() {
+    let disk = SimDisk::new(5);
+    disk.set_capacity(64 << 10);
+    let (log, mut writer, _) = open(&disk).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let anonymous = ProducerId::ANONYMOUS;
+    // All that a group holds is promised: nobody else gets in, then what was given back is free.
+    let mut promised = 0;
+    while log.reserve(100).is_ok() {
+        promised += 1;
+    }
+    assert!(promised > 5);
+    assert_eq!(append(&log, stream, anonymous, 1..=1), Err(Refused::Busy));
+    log.give_back(100);
+    append(&log, stream, anonymous, 1..=1).expect("room again");
+    settle(&mut writer);
+    for _ in 1..promised {
+        log.give_back(100);
+    }
+
+    let bytes = frames(2..=2).len() + crate::RUN_BYTES;
+    log.reserve(bytes).expect("room");
+    disk.set_capacity(0);
+    let mut next = 3;
+    let refused = loop {
+        match append(&log, stream, anonymous, next..=next) {
+            Ok(_) => next += 1,
+            Err(refused) => break refused,
+        }
+        settle(&mut writer);
+    };
+    assert!(matches!(refused, Refused::DiskFull { .. }), "{refused:?}");
+    let run = Run {
+        stream,
+        producer: anonymous,
+        frames: &frames(2..=2),
+        count: 1,
+        last_id: 2,
+        timestamp_us: 0,
+    };
+    let placed = log.append_reserved(run, bytes).expect("it was promised");
+    settle(&mut writer);
+    assert_eq!(log.progress().failure, None);
+    assert_eq!(log.progress().committed, placed.ticket);
+    assert_eq!(ids(&log, "s", placed.first, 100), [2]);
 }

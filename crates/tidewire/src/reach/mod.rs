@@ -1,5 +1,6 @@
 //! Reaching a loop or a connection from elsewhere.
 
+pub(crate) mod alarm;
 pub(crate) mod home;
 pub(crate) mod mailbox;
 pub(crate) mod stop;

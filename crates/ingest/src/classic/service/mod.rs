@@ -12,11 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::{Conns, Cx, Input, Instant, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use tidewire::{
+    Alarm, Conns, Cx, Input, Instant, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+};
 use tidewire_log::Watch;
 
 use self::slow::Again;
-use crate::alarm::Alarm;
+use crate::alarm;
 use crate::classic::ack::{Ack, Pending};
 use crate::classic::codec::{Batch, HEADER, ID, Then};
 use crate::classic::counters::{Count, Counters, LoopTally, Tally};
@@ -56,7 +58,7 @@ impl<S: Sink> ClassicService<S> {
         ClassicService {
             shared: Arc::new(Shared {
                 classic,
-                alarm: sink.log().map(|log| Alarm::on(&**log)),
+                alarm: sink.log().map(|log| alarm::of(&**log)),
                 sink,
                 tally: Tally::default(),
             }),
