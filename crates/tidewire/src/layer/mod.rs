@@ -12,8 +12,9 @@ use crate::protocol::turn::Turn;
 use crate::reach::home::Home;
 use crate::reactor::drive::{self, Callbacks};
 use crate::reactor::env::Env;
+use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Writing};
 use crate::reactor::host::{Event, dispatch};
-use crate::reactor::state::{Appetite, Phase, State, Writing};
+use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
@@ -176,7 +177,8 @@ impl<P: Protocol> Inner<P> {
             &self.limits,
             now,
         );
-        (state.embedded, state.opened) = (true, true);
+        state.flags.add(Flag::Embedded);
+        state.flags.add(Flag::Opened);
         self.state = Some(Box::new(state));
         self.event(Event::Opened, cx);
     }
@@ -200,7 +202,7 @@ impl<P: Protocol> Inner<P> {
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
-        self.enter(cx, |_, state, _| state.input_ended = true);
+        self.enter(cx, |_, state, _| state.peer_end = PeerEnd::Reached);
     }
 
     /// The peer seems to have gone while reading is paused.
@@ -208,7 +210,7 @@ impl<P: Protocol> Inner<P> {
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
-        self.enter(cx, |_, state, _| state.hung_up = true);
+        self.enter(cx, |_, state, _| state.announce_end());
     }
 
     /// The outer timer has expired. Passed on if the inner one was due.
@@ -233,9 +235,9 @@ impl<P: Protocol> Inner<P> {
     {
         self.enter(cx, |inside, state, env| {
             if state.is_open() {
-                state.hint = crate::reactor::state::Hint::Idle;
+                state.hint = Hint::Idle;
                 inside.call(Event::Idle, state, env);
-                state.hint = crate::reactor::state::Hint::Finished;
+                state.hint = Hint::Finished;
             }
         });
     }
@@ -245,7 +247,7 @@ impl<P: Protocol> Inner<P> {
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
-        self.enter(cx, |_, state, _| state.drain_owed = true);
+        self.enter(cx, |_, state, _| state.owed.add(Owed::Draining));
     }
 
     /// Somebody posted a message to the connection.
@@ -405,7 +407,7 @@ impl<P: Protocol> Inner<P> {
                         None => link.clear_timer(),
                     }
                 }
-                if state.paused {
+                if state.is_paused() {
                     link.pause();
                 } else {
                     link.resume();

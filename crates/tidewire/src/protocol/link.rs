@@ -7,7 +7,8 @@ use bytes::Bytes;
 use crate::memory::buffer::Chunk;
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
-use crate::reactor::state::{Phase, State, Writing};
+use crate::reactor::facts::{Flag, Owed, Phase, Writing};
+use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
@@ -198,7 +199,7 @@ impl Link<'_> {
     #[must_use]
     pub fn full(&self) -> bool {
         let queued = self.state.out.footprint();
-        self.state.was_full && queued > self.state.low as usize
+        self.state.owed.has(Owed::Writable) && queued > self.state.low as usize
             || queued >= self.state.high as usize
     }
 
@@ -278,8 +279,8 @@ impl Link<'_> {
     /// Stops calls of `received`. Bytes that are on their way are kept. The connection still
     /// notices that its peer goes: see [`hung_up`](crate::Protocol::hung_up).
     pub fn pause(&mut self) {
-        if self.state.is_open() && !self.state.paused {
-            self.state.paused = true;
+        if self.state.is_open() && !self.state.is_paused() {
+            self.state.flags.add(Flag::Paused);
             self.env.touch(self.state);
         }
     }
@@ -287,9 +288,8 @@ impl Link<'_> {
     /// Allows calls of `received` again; bytes that were kept are offered without waiting for new
     /// ones.
     pub fn resume(&mut self) {
-        if self.state.is_open() && self.state.paused {
-            self.state.paused = false;
-            self.state.replay = true;
+        if self.state.is_open() && self.state.flags.remove(Flag::Paused) {
+            self.state.owed.add(Owed::Replay);
             self.env.touch(self.state);
         }
     }
@@ -297,7 +297,7 @@ impl Link<'_> {
     /// Whether reading is paused by [`pause`](Link::pause).
     #[must_use]
     pub fn paused(&self) -> bool {
-        self.state.paused
+        self.state.is_paused()
     }
 
     /// Ends the connection in order: flushes the output (what is [held](Link::hold_until) once it is
@@ -394,7 +394,7 @@ impl Link<'_> {
 
     /// Has `writable` called as soon as there is room: as if output had been full.
     pub(crate) fn ask_to_write(&mut self) {
-        self.state.was_full = true;
+        self.state.owed.add(Owed::Writable);
         self.env.touch(self.state);
     }
 
@@ -449,7 +449,7 @@ impl Link<'_> {
     #[inline]
     fn queued(&mut self) {
         if self.state.out.footprint() >= self.state.high as usize {
-            self.state.was_full = true;
+            self.state.owed.add(Owed::Writable);
         }
         self.env.touch(self.state);
     }

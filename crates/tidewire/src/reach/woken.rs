@@ -99,7 +99,7 @@ impl<P: Protocol> Slots<'_, P> {
         };
         for (_, (index, protocol)) in slots.iter_mut() {
             let state = &mut states[*index as usize];
-            if state.is_open() && state.opened {
+            if state.is_open() && state.was_opened() {
                 guarded(state, env, |state, env| f(protocol, Link { state, env }));
             }
         }
@@ -128,7 +128,7 @@ impl<P: Protocol> Slots<'_, P> {
         let Some(state) = states.get_mut(id.index as usize) else {
             return;
         };
-        if state.id != id || !state.is_open() || !state.opened {
+        if state.id != id || !state.is_open() || !state.was_opened() {
             return;
         }
         if let Some((index, protocol)) = slots.get_mut(state.slot as usize)

@@ -22,9 +22,10 @@ use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive;
 use crate::reactor::env::Env;
+use crate::reactor::facts::{Flag, Hint, Owed, PeerEnd, Phase, Writing};
 use crate::reactor::host::{Event, Host, MakeHost};
 use crate::reactor::random::Rng;
-use crate::reactor::state::{Attempts, Hint, Phase, State, Writing};
+use crate::reactor::state::{Attempts, State};
 use crate::reactor::throttle::Throttle;
 use crate::reactor::wheel::Wheel;
 use crate::vocabulary::closed::{Closed, Refusal};
@@ -36,7 +37,7 @@ use crate::vocabulary::time::{Clock, Instant};
 /// What an engine does for a connection when asked by the core.
 pub(crate) trait Transport {
     /// There is output: sends it, or starts to, until there is none or the kernel takes no more; reports by
-    /// [`Env::sent`] and by setting `send_blocked`, or by [`Env::failed`].
+    /// [`Env::sent`] and by [`State::block_sending`], or by [`Env::failed`].
     ///
     /// This and `set_reading` are called for nearly everything that is received, so they are given
     /// the record instead of looking it up.
@@ -208,7 +209,7 @@ impl Core {
 
     /// Calls `opened`. Apart from `admit` so that the engine can set up its side in between.
     pub(crate) fn open(&mut self, index: u32) {
-        self.states[index as usize].opened = true;
+        self.states[index as usize].flags.add(Flag::Opened);
         self.env.counters.open.add(1);
         self.call(index, Event::Opened);
         self.touch(index);
@@ -392,7 +393,7 @@ impl Core {
     pub(crate) fn looks_ahead(&self, index: u32) -> bool {
         let state = self.states.get(index as usize);
         state.is_some_and(|s| {
-            s.opened
+            s.was_opened()
                 && s.wants_input()
                 && s.is_open()
                 && self.hosts[s.service as usize].looks_ahead()
@@ -414,13 +415,13 @@ impl Core {
 
     /// The peer has finished sending.
     pub(crate) fn input_ended(&mut self, index: u32) {
-        self.states[index as usize].input_ended = true;
+        self.states[index as usize].peer_end = PeerEnd::Reached;
         self.touch(index);
     }
 
     /// The peer finished sending or vanished; there may be input of it still to be read.
-    pub(crate) fn hung_up(&mut self, index: u32) {
-        self.env.hung_up(&mut self.states[index as usize]);
+    pub(crate) fn end_announced(&mut self, index: u32) {
+        self.env.end_announced(&mut self.states[index as usize]);
     }
 
     /// The connection failed.
@@ -452,7 +453,7 @@ impl Core {
         if !self.meter.is_tight() {
             for index in std::mem::take(&mut self.meter.waiting) {
                 if let Some(state) = self.states.get_mut(index as usize) {
-                    state.awaits_memory = false;
+                    state.flags.remove(Flag::AwaitsMemory);
                     self.env.touch(state);
                 }
             }
@@ -521,7 +522,8 @@ impl Core {
         if !meter.holds_back(held) {
             return wants;
         }
-        if wants && !std::mem::replace(&mut state.awaits_memory, true) {
+        if wants && !state.flags.has(Flag::AwaitsMemory) {
+            state.flags.add(Flag::AwaitsMemory);
             env.counters.memory_pauses.add(1);
             meter.waiting.push(state.id.index);
         }
@@ -532,7 +534,7 @@ impl Core {
         for _ in 0..ROUNDS {
             while let Some(index) = self.env.dirty.pop() {
                 // It may have been settled since, or be gone.
-                self.settle_if(io, index, |state| state.dirty);
+                self.settle_if(io, index, |state| state.flags.has(Flag::Listed));
             }
             if !self.env.has_errands() {
                 return;
@@ -582,11 +584,11 @@ impl Core {
             return;
         }
         // What is touched from here on is seen by this very loop, not by another visit.
-        state.dirty = true;
+        state.flags.add(Flag::Listed);
         if !Self::settle_plainly(state, &mut self.env, &mut self.meter, io) {
             return self.settle_fully(io, index);
         }
-        state.dirty = false;
+        state.flags.remove(Flag::Listed);
         Self::rearm_state(state, &mut self.wheel, &mut self.next_deadline_ns);
     }
 
@@ -602,13 +604,13 @@ impl Core {
         if !state.is_plain() {
             return false;
         }
-        if state.out.may_send() && !state.send_blocked {
+        if state.may_flush() {
             io.flush(state, env);
             if !state.is_plain() {
                 return false;
             }
         }
-        let on = Self::count(meter, env, state, !state.paused);
+        let on = Self::count(meter, env, state, !state.is_paused());
         io.set_reading(state, env, on);
         // Looking away may have shown that it is broken.
         state.is_open()
@@ -620,7 +622,7 @@ impl Core {
             self.advance(index);
             let state = &mut self.states[index as usize];
             let sending = matches!(state.phase, Phase::Open | Phase::Finishing(_));
-            if sending && state.out.may_send() && !state.send_blocked {
+            if sending && state.may_flush() {
                 io.flush(state, &mut self.env);
             }
             let state = &self.states[index as usize];
@@ -635,7 +637,7 @@ impl Core {
         }
         self.conclude(io, index);
         if let Some(state) = self.states.get_mut(index as usize) {
-            state.dirty = false;
+            state.flags.remove(Flag::Listed);
             if matches!(state.phase, Phase::Dead { .. }) {
                 // What the engine was asked to do has failed.
                 return self.touch(index);
@@ -786,7 +788,7 @@ impl Core {
         }
         if state.out.may_send() {
             state.kill(Closed::Stalled);
-        } else if state.paused || !state.out.is_empty() {
+        } else if state.is_paused() || !state.out.is_empty() {
             // It waits because its protocol told it to, or for output that is held back.
             state.last_progress = now;
         } else {
@@ -835,7 +837,7 @@ impl Core {
     /// that has been offered.
     pub(crate) fn owe_drain(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
-        state.drain_owed = true;
+        state.owed.add(Owed::Draining);
         self.env.touch(state);
     }
 
@@ -916,7 +918,7 @@ impl Core {
         }
         let state = &mut self.states[index as usize];
         if let Phase::Lingering(why) = state.phase
-            && state.input_ended
+            && state.input_ended()
         {
             state.end(why, false);
         }
@@ -937,7 +939,7 @@ impl Core {
         let state = &mut self.states[index as usize];
         state.phase = Phase::Buried(why);
         state.carry = Vec::new();
-        if !state.opened {
+        if !state.was_opened() {
             return;
         }
         self.env.counters.open.sub(1);

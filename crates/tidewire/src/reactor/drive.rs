@@ -4,8 +4,9 @@
 
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
+use crate::reactor::facts::{Appetite, Hint, Owed, Told, Writing};
 use crate::reactor::host::Event;
-use crate::reactor::state::{Appetite, Hint, State, Writing};
+use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::next::Next;
 
@@ -60,21 +61,21 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     carried_max: usize,
 ) {
     if state.drained() {
-        state.was_full = false;
+        state.owed.remove(Owed::Writable);
         state.end_drain_wait();
         protocol.call(Event::Writable, state, env);
     } else if state.drain_over() {
         state.end_drain_wait();
     }
-    if state.replay && state.is_open() && !state.paused {
+    if state.owed.has(Owed::Replay) && state.is_open() && !state.is_paused() {
         let due = state.replay_due();
-        state.replay = false;
+        state.owed.remove(Owed::Replay);
         if due {
             offer_carried(protocol, state, env, carried_max);
         }
     }
     if state.end_of_input_due() {
-        state.told_finished = true;
+        state.told = Told::Finished;
         let unread = state.carry.len();
         protocol.call(Event::PeerFinished(unread), state, env);
         if state.writing != Writing::Open {
@@ -82,11 +83,11 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
         }
     }
     if state.hang_up_due() {
-        state.told_hung_up = true;
+        state.told = Told::HungUp;
         protocol.call(Event::HungUp, state, env);
     }
     if state.drain_due() {
-        state.drain_owed = false;
+        state.owed.remove(Owed::Draining);
         state.hint = Hint::Stopped;
         protocol.call(Event::Draining, state, env);
         state.hint = Hint::Finished;

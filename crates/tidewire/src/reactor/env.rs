@@ -8,6 +8,7 @@ use crate::build::dial::Dial;
 use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
 use crate::reactor::counters::LoopCounters;
+use crate::reactor::facts::Flag;
 use crate::reactor::random::Rng;
 use crate::reactor::state::State;
 use crate::vocabulary::time::{Clock, Instant};
@@ -45,8 +46,8 @@ impl Env {
 
     #[inline]
     pub(crate) fn touch(&mut self, state: &mut State) {
-        if !state.dirty && !state.embedded {
-            state.dirty = true;
+        if !state.flags.has(Flag::Listed) && !state.flags.has(Flag::Embedded) {
+            state.flags.add(Flag::Listed);
             self.dirty.push(state.id.index);
         }
     }
@@ -69,8 +70,8 @@ impl Env {
     }
 
     /// Its peer finished sending or vanished; there may be input of it still to be read.
-    pub(crate) fn hung_up(&mut self, state: &mut State) {
-        state.hung_up = true;
+    pub(crate) fn end_announced(&mut self, state: &mut State) {
+        state.announce_end();
         self.touch(state);
     }
 }

@@ -155,7 +155,7 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
 /// The record of a connection that may be called.
 fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
     let state = states.get_mut(id.index as usize)?;
-    (state.id == id && state.is_open() && state.opened).then_some(state)
+    (state.id == id && state.is_open() && state.was_opened()).then_some(state)
 }
 
 impl<S: Service> Callbacks for HostOf<S> {

@@ -6,6 +6,7 @@ pub(crate) mod core;
 pub(crate) mod counters;
 pub(crate) mod drive;
 pub(crate) mod env;
+pub(crate) mod facts;
 pub(crate) mod host;
 pub(crate) mod life;
 pub(crate) mod random;

@@ -9,68 +9,12 @@ use std::io;
 use crate::build::dial::Dial;
 use crate::build::limits::Limits;
 use crate::memory::output::Output;
+use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
-
-/// Where a connection is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Dialled; waiting for the next attempt, or for the attempt's outcome.
-    Dialling,
-    Open,
-    /// This side wants no more; its output is still being sent, its input is discarded.
-    Finishing(Closed),
-    /// Output sent and our side shut; waiting for the peer to close. Input is discarded.
-    Lingering(Closed),
-    /// To be torn down, with a reset or in order.
-    Dead {
-        why: Closed,
-        reset: bool,
-    },
-    /// Torn down and told why; an engine may still wait for operations in flight.
-    Buried(Closed),
-}
-
-/// What a protocol that finishes was led to it by. A byte, where a [`Closed`] takes many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hint {
-    Finished,
-    Stopped,
-    Idle,
-}
-
-impl From<Hint> for Closed {
-    fn from(hint: Hint) -> Closed {
-        match hint {
-            Hint::Finished => Closed::Finished,
-            Hint::Stopped => Closed::Stopped,
-            Hint::Idle => Closed::Idle,
-        }
-    }
-}
-
-/// How far this side's half-close has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writing {
-    /// More may be written.
-    Open,
-    /// Asked for; output is still being sent.
-    Ending,
-    /// The peer has been told.
-    Shut,
-}
-
-/// What is needed before `received` may be called again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Appetite {
-    /// New bytes, and at least this many together with those carried.
-    Bytes(usize),
-    /// The output must fall below the low mark first; then carried bytes are offered again.
-    Drain,
-}
 
 /// A dialled connection on its way.
 pub(crate) struct Attempts {
@@ -92,8 +36,6 @@ pub(crate) struct State {
     pub(crate) carry: Vec<u8>,
     /// Bytes of these two that its loop has counted.
     pub(crate) counted: u32,
-    /// Not read from until memory is no longer short.
-    pub(crate) awaits_memory: bool,
     pub(crate) peer: Peer,
     pub(crate) timer: Option<Instant>,
     /// When a byte was last received or sent.
@@ -110,32 +52,12 @@ pub(crate) struct State {
     pub(crate) hard: usize,
     /// The reason that `finish` records, where the loop itself suggested finishing.
     pub(crate) hint: Hint,
-    /// In the loop's list of connections to settle.
-    pub(crate) dirty: bool,
-    /// Part of a layer: settled by it, not by the loop.
-    pub(crate) embedded: bool,
-    /// `opened` was called, so `closed` is owed.
-    pub(crate) opened: bool,
-    /// The protocol asked for quiet.
-    pub(crate) paused: bool,
-    /// Carried bytes are to be offered again although nothing new came.
-    pub(crate) replay: bool,
-    /// Output reached the high mark and has not been at the low mark since.
-    pub(crate) was_full: bool,
-    /// The peer finished sending.
-    pub(crate) input_ended: bool,
-    /// `peer_finished` was called.
-    pub(crate) told_finished: bool,
-    /// `hung_up` was called.
-    pub(crate) told_hung_up: bool,
-    /// The engine saw the peer's end of sending, perhaps behind data that is still to be read.
-    pub(crate) hung_up: bool,
+    pub(crate) peer_end: PeerEnd,
+    pub(crate) told: Told,
+    pub(crate) owed: Set<Owed>,
+    pub(crate) flags: Set<Flag>,
     /// The attempts of a dialled connection that is not yet established.
     pub(crate) attempts: Option<Box<Attempts>>,
-    /// A graceful stop wants `draining` called when carried input has been offered.
-    pub(crate) drain_owed: bool,
-    /// The kernel takes no output until it says otherwise, or an engine's send is in flight.
-    pub(crate) send_blocked: bool,
 }
 
 impl State {
@@ -156,7 +78,6 @@ impl State {
             out: Output::default(),
             carry: Vec::new(),
             counted: 0,
-            awaits_memory: false,
             peer,
             timer: None,
             last_progress: now,
@@ -169,19 +90,11 @@ impl State {
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
             hard: limits.output_hard,
             hint: Hint::Finished,
-            dirty: false,
-            embedded: false,
-            opened: false,
-            paused: false,
-            replay: false,
-            was_full: false,
-            input_ended: false,
-            told_finished: false,
-            told_hung_up: false,
-            hung_up: false,
+            peer_end: PeerEnd::Unknown,
+            told: Told::Nothing,
+            owed: Set::empty(),
+            flags: Set::empty(),
             attempts: None,
-            drain_owed: false,
-            send_blocked: false,
         }
     }
 
@@ -190,12 +103,62 @@ impl State {
         matches!(self.phase, Phase::Open)
     }
 
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.flags.has(Flag::Paused)
+    }
+
+    #[inline]
+    pub(crate) fn was_opened(&self) -> bool {
+        self.flags.has(Flag::Opened)
+    }
+
+    /// Whether all that the peer sent before its end has been received.
+    #[inline]
+    pub(crate) fn input_ended(&self) -> bool {
+        self.peer_end == PeerEnd::Reached
+    }
+
+    /// The engine saw the peer's end of sending, perhaps behind data that is still to be read.
+    pub(crate) fn announce_end(&mut self) {
+        self.peer_end = self.peer_end.max(PeerEnd::Announced);
+    }
+
+    /// Whether the peer's end of sending was seen at all.
+    #[inline]
+    pub(crate) fn knows_peer_end(&self) -> bool {
+        self.peer_end != PeerEnd::Unknown
+    }
+
+    /// The kernel takes no more output for now, or a send is in flight.
+    #[inline]
+    pub(crate) fn block_sending(&mut self) {
+        self.flags.add(Flag::SendBlocked);
+    }
+
+    /// That is over; whether it was so.
+    #[inline]
+    pub(crate) fn unblock_sending(&mut self) -> bool {
+        self.flags.remove(Flag::SendBlocked)
+    }
+
+    #[inline]
+    pub(crate) fn is_send_blocked(&self) -> bool {
+        self.flags.has(Flag::SendBlocked)
+    }
+
+    /// Whether there is output that may be sent and nothing in its way.
+    #[inline]
+    pub(crate) fn may_flush(&self) -> bool {
+        self.out.may_send() && !self.is_send_blocked()
+    }
+
     /// Whether the engine should receive: open and hungry, or discarding what still comes.
     #[inline]
     pub(crate) fn wants_input(&self) -> bool {
-        !self.input_ended
+        !self.input_ended()
             && match self.phase {
-                Phase::Open => !self.paused && self.appetite != Appetite::Drain,
+                Phase::Open => !self.is_paused() && self.appetite != Appetite::Drain,
                 Phase::Finishing(_) | Phase::Lingering(_) => true,
                 Phase::Dialling | Phase::Dead { .. } | Phase::Buried(_) => false,
             }
@@ -204,9 +167,9 @@ impl State {
     /// Whether neither receiving nor sending would show that the peer has gone.
     pub(crate) fn shows_nothing(&self) -> bool {
         match self.phase {
-            Phase::Open => self.paused || self.input_ended,
+            Phase::Open => self.is_paused() || self.input_ended(),
             // Held back until a mark is released.
-            Phase::Finishing(_) => self.input_ended && !self.out.may_send(),
+            Phase::Finishing(_) => self.input_ended() && !self.out.may_send(),
             _ => false,
         }
     }
@@ -215,7 +178,9 @@ impl State {
     #[inline]
     pub(crate) fn hungry_for(&self, len: usize) -> bool {
         match self.appetite {
-            Appetite::Bytes(n) => !self.paused && !self.replay && self.carry.len() + len >= n,
+            Appetite::Bytes(n) => {
+                !self.is_paused() && !self.owed.has(Owed::Replay) && self.carry.len() + len >= n
+            }
             Appetite::Drain => false,
         }
     }
@@ -233,9 +198,9 @@ impl State {
     /// Whether carried bytes may be offered again now.
     #[inline]
     pub(crate) fn replay_due(&self) -> bool {
-        self.replay
+        self.owed.has(Owed::Replay)
             && self.is_open()
-            && !self.paused
+            && !self.is_paused()
             && match self.appetite {
                 Appetite::Bytes(n) => !self.carry.is_empty() && self.carry.len() >= n,
                 Appetite::Drain => false,
@@ -256,65 +221,64 @@ impl State {
     /// Whether output that had been full has fallen to the low mark.
     #[inline]
     pub(crate) fn drained(&self) -> bool {
-        self.was_full && self.is_open() && self.out.footprint() <= self.low as usize
+        self.owed.has(Owed::Writable) && self.is_open() && self.out.footprint() <= self.low as usize
     }
 
     /// Whether a protocol that waits for its output to drain has waited long enough. Output that
     /// was never full must go altogether: a low mark above it would be no wait at all.
     #[inline]
     pub(crate) fn drain_over(&self) -> bool {
-        self.appetite == Appetite::Drain && !self.was_full && self.out.is_empty() && self.is_open()
+        self.appetite == Appetite::Drain
+            && !self.owed.has(Owed::Writable)
+            && self.out.is_empty()
+            && self.is_open()
     }
 
     /// Whether input is held back until output has drained, and by nothing else.
     pub(crate) fn waits_for_drain(&self) -> bool {
-        self.is_open() && self.appetite == Appetite::Drain && !self.paused && !self.input_ended
+        self.is_open()
+            && self.appetite == Appetite::Drain
+            && !self.is_paused()
+            && !self.input_ended()
     }
 
     /// Offers what is carried as soon as may be, if draining was what it waited for.
     pub(crate) fn end_drain_wait(&mut self) {
         if self.appetite == Appetite::Drain {
             self.appetite = Appetite::Bytes(1);
-            self.replay = true;
+            self.owed.add(Owed::Replay);
         }
     }
 
     #[inline]
     pub(crate) fn end_of_input_due(&self) -> bool {
-        self.input_ended
-            && !self.told_finished
+        self.input_ended()
+            && self.told != Told::Finished
             && self.is_open()
-            && !self.paused
+            && !self.is_paused()
             && self.appetite != Appetite::Drain
             && !self.replay_due()
     }
 
     #[inline]
     pub(crate) fn hang_up_due(&self) -> bool {
-        (self.hung_up || self.input_ended)
-            && !self.told_hung_up
-            && !self.told_finished
-            && self.paused
-            && self.is_open()
+        self.knows_peer_end() && self.told == Told::Nothing && self.is_paused() && self.is_open()
     }
 
     #[inline]
     pub(crate) fn drain_due(&self) -> bool {
-        self.drain_owed
+        self.owed.has(Owed::Draining)
             && self.is_open()
             && !self.replay_due()
-            && (self.appetite != Appetite::Drain || self.paused)
+            && (self.appetite != Appetite::Drain || self.is_paused())
     }
 
     /// A cheap test that most connections fail at most times: false means that no callback is owed,
     /// and that this side is not to be shut.
     #[inline]
     pub(crate) fn may_owe_callbacks(&self) -> bool {
-        self.was_full
-            | self.replay
-            | self.input_ended
-            | self.hung_up
-            | self.drain_owed
+        !self.owed.is_empty()
+            | self.knows_peer_end()
             | matches!(self.appetite, Appetite::Drain)
             | matches!(self.writing, Writing::Ending)
     }
@@ -375,14 +339,14 @@ impl State {
             self.phase = Phase::Finishing(why);
             self.carry = Vec::new();
             self.timer = None;
-            self.paused = false;
-            self.replay = false;
+            self.flags.remove(Flag::Paused);
+            self.owed.remove(Owed::Replay);
         }
     }
 
     /// This side writes no more. If the peer does not either, that is the end.
     pub(crate) fn finish_writing(&mut self, why: Closed) {
-        if self.told_finished {
+        if self.told == Told::Finished {
             self.finish(why);
         } else if self.is_open() && self.writing == Writing::Open {
             self.writing = Writing::Ending;
@@ -409,7 +373,7 @@ impl State {
             }
             // They are there already.
             Next::AtLeast(n) if progress && n <= self.carry.len() => {
-                self.replay = true;
+                self.owed.add(Owed::Replay);
                 Appetite::Bytes(n.max(1))
             }
             // Asking again for what is there, without consuming any of it, would spin.
@@ -418,7 +382,7 @@ impl State {
             // Nothing is queued that could drain: wait for bytes instead of spinning.
             Next::AfterDrain => Appetite::Bytes(1),
             Next::Paused => {
-                self.paused = true;
+                self.flags.add(Flag::Paused);
                 Appetite::Bytes(1)
             }
         };

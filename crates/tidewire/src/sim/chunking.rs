@@ -36,9 +36,10 @@ use crate::protocol::traits::Service;
 use crate::reach::waker::Waker;
 use crate::reactor::core::{Core, Plan, Transport};
 use crate::reactor::env::Env;
+use crate::reactor::facts::Phase;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
-use crate::reactor::state::{Phase, State};
+use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
@@ -259,7 +260,7 @@ impl Transport for Wire {
             }
             env.sent(state, sent);
         }
-        state.send_blocked = true;
+        state.block_sending();
     }
 
     fn set_reading(&mut self, _state: &mut State, _env: &mut Env, on: bool) {
@@ -355,7 +356,7 @@ impl Fed {
         self.pass(feed.after);
         if feed.half_close {
             if !self.wait_until(feed.patience, |fed| fed.wire.reading) && self.is_there() {
-                self.core.hung_up(CONN);
+                self.core.end_announced(CONN);
                 self.run_due();
                 self.wait_until(feed.patience, |fed| fed.wire.reading);
             }
@@ -428,7 +429,7 @@ impl Fed {
     fn grant(&mut self) {
         self.wire.credit = self.window;
         if self.is_there() {
-            self.core.states[CONN as usize].send_blocked = false;
+            self.core.states[CONN as usize].unblock_sending();
             self.core.touch(CONN);
         }
         self.run_due();

@@ -10,7 +10,8 @@ use crate::reach::waker::{Command, Waker};
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX, Transport};
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::env::Env;
-use crate::reactor::state::{Phase, State};
+use crate::reactor::facts::Phase;
+use crate::reactor::state::State;
 use crate::sim::net::{End, Listener, Net, News, Notice, Owner, Read, Status, Written};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
@@ -203,7 +204,8 @@ impl Io<'_> {
         let Some(entry) = self.ends.entry(index) else {
             return;
         };
-        let held_back = !entry.reading && entry.readable && !core.states[index as usize].paused;
+        let held_back =
+            !entry.reading && entry.readable && !core.states[index as usize].is_paused();
         if entry.sweep && !held_back {
             entry.sweep = false;
             core.owe_drain(index);
@@ -217,8 +219,8 @@ impl Io<'_> {
         };
         match self.net.status(entry.end) {
             Status::Fine => {}
-            Status::Ended if state.hung_up => {}
-            Status::Ended => env.hung_up(state),
+            Status::Ended if state.knows_peer_end() => {}
+            Status::Ended => env.end_announced(state),
             Status::Broken(kind) => env.failed(state, kind),
         }
     }
@@ -256,7 +258,7 @@ impl Io<'_> {
                 }
             }
             News::Writable => {
-                core.states[conn as usize].send_blocked = false;
+                core.states[conn as usize].unblock_sending();
                 core.touch(conn);
             }
         }
@@ -312,7 +314,7 @@ impl Transport for Io<'_> {
                     }
                 }
                 Written::Blocked => {
-                    state.send_blocked = true;
+                    state.block_sending();
                     return;
                 }
                 Written::Broken(kind) => return env.failed(state, kind),

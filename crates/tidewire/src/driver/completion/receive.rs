@@ -18,7 +18,8 @@ use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Once, Operation as Op, Queues};
 use crate::reactor::core::Core;
-use crate::reactor::state::{State, Writing};
+use crate::reactor::facts::Writing;
+use crate::reactor::state::State;
 
 /// Full pieces in a row that make a stream.
 const FULL_RUN: u8 = 2;
@@ -161,7 +162,7 @@ impl<Q: Queues> Sockets<Q> {
             }
         } else {
             let idle = receiver.operation == Operation::None;
-            if receiver.sweep.is_some() && (state.paused || state.input_ended) {
+            if receiver.sweep.is_some() && (state.is_paused() || state.input_ended()) {
                 self.swept.push(index);
             }
             if idle && state.shows_nothing() {
@@ -280,8 +281,8 @@ impl<Q: Queues> Sockets<Q> {
                 core.touch(index);
             }
             (0, _) => {
-                if core.states[index as usize].paused {
-                    core.hung_up(index);
+                if core.states[index as usize].is_paused() {
+                    core.end_announced(index);
                 }
                 core.input_ended(index);
             }
@@ -395,15 +396,15 @@ impl<Q: Queues> Sockets<Q> {
             let error = ring.sys().error(&sock.fd);
             if error.is_none() && core.states[index as usize].writing == Writing::Shut {
                 // Both sides have finished in order; what the peer sent waits to be read.
-                if !core.states[index as usize].hung_up {
-                    core.hung_up(index);
+                if !core.states[index as usize].knows_peer_end() {
+                    core.end_announced(index);
                 }
                 return;
             }
             let error = error.unwrap_or(Errno::CONNRESET);
             core.failed(index, std::io::Error::from(error).kind());
-        } else if !core.states[index as usize].hung_up {
-            core.hung_up(index);
+        } else if !core.states[index as usize].knows_peer_end() {
+            core.end_announced(index);
         }
     }
 }

@@ -75,8 +75,8 @@ impl<Q: Queues> Sockets<Q> {
         sock.in_flight += 1;
         let socket = Q::Sys::number(&sock.fd);
         let token = Token::new(Kind::Send, sock.generation, index);
-        debug_assert!(!state.send_blocked && state.out.may_send());
-        state.send_blocked = true;
+        debug_assert!(state.may_flush());
+        state.block_sending();
         let operation = match state.out.single() {
             Some(bytes) => {
                 let (from, len) = (bytes.as_ptr(), bytes.len().min(SLICE_MAX) as u32);
@@ -117,7 +117,7 @@ impl<Q: Queues> Sockets<Q> {
             self.gathers.give(gather);
         }
         core.env.counters.sends.add(1);
-        core.states[index as usize].send_blocked = false;
+        core.states[index as usize].unblock_sending();
         if done.result > 0 {
             core.sent(index, done.result as usize);
         } else if done.is(Errno::AGAIN) || done.is(Errno::INTR) || done.is(Errno::CANCELED) {

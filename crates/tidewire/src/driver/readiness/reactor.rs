@@ -269,8 +269,7 @@ impl<P: Poller> Reactor<P> {
         }
         if event.writable {
             let state = &mut core.states[index as usize];
-            if state.send_blocked {
-                state.send_blocked = false;
+            if state.unblock_sending() {
                 core.env.touch(state);
             }
         }
@@ -286,7 +285,7 @@ impl<P: Poller> Reactor<P> {
         sock.ended |= ended || event.urgent;
         sock.broken |= broken;
         if ended {
-            core.hung_up(index);
+            core.end_announced(index);
         }
         if !sock.reading {
             if broken {

@@ -8,7 +8,8 @@ use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, token};
 use crate::kernel::calls::Sys;
 use crate::reactor::core::Core;
-use crate::reactor::state::{State, Writing};
+use crate::reactor::facts::Writing;
+use crate::reactor::state::State;
 
 impl<P: Poller> Sockets<P> {
     /// Has the socket receive, or stop to.
@@ -24,7 +25,7 @@ impl<P: Poller> Sockets<P> {
         if !P::EDGE_TRIGGERED {
             let token = token(index, sock.generation);
             let read = on && !sock.readable;
-            self.poller.interest(token, read, state.send_blocked);
+            self.poller.interest(token, read, state.is_send_blocked());
         }
         if due {
             self.enqueue(index);

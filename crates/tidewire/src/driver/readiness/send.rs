@@ -42,7 +42,7 @@ impl<P: Poller> Sockets<P> {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    state.send_blocked = true;
+                    state.block_sending();
                     return;
                 }
                 Err(e) => return env.failed(state, io::Error::from(e).kind()),

@@ -4,6 +4,7 @@
 use super::holds::Holds;
 use crate::memory::table::Table;
 use crate::reactor::env::Env;
+use crate::reactor::facts::Flag;
 use crate::reactor::state::State;
 use crate::vocabulary::conn_id::ConnId;
 
@@ -31,7 +32,7 @@ impl Barriers {
     /// Notes that this connection holds output.
     pub(crate) fn list(&mut self, state: &mut State) {
         // A layer's inner connection is released by its layer.
-        if !state.embedded && !state.out.set_listed(true) {
+        if !state.flags.has(Flag::Embedded) && !state.out.set_listed(true) {
             self.of(state.service).holding.push(state.id);
         }
     }

@@ -1,0 +1,169 @@
+//! What the record of a connection says of it: phases and stages as enums, the rest as sets of facts.
+
+use std::marker::PhantomData;
+
+use crate::vocabulary::closed::Closed;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Dialled; waiting for the next attempt, or for the attempt's outcome.
+    Dialling,
+    Open,
+    /// This side wants no more; its output is still being sent, its input is discarded.
+    Finishing(Closed),
+    /// Output sent and our side shut; waiting for the peer to close. Input is discarded.
+    Lingering(Closed),
+    /// To be torn down, with a reset or in order.
+    Dead {
+        why: Closed,
+        reset: bool,
+    },
+    /// Torn down and told why; an engine may still wait for operations in flight.
+    Buried(Closed),
+}
+
+/// What a protocol that finishes was led to it by. A byte, where a [`Closed`] takes many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    Finished,
+    Stopped,
+    Idle,
+}
+
+impl From<Hint> for Closed {
+    fn from(hint: Hint) -> Closed {
+        match hint {
+            Hint::Finished => Closed::Finished,
+            Hint::Stopped => Closed::Stopped,
+            Hint::Idle => Closed::Idle,
+        }
+    }
+}
+
+/// How far this side's half-close has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// More may be written.
+    Open,
+    /// Asked for; output is still being sent.
+    Ending,
+    /// The peer has been told.
+    Shut,
+}
+
+/// What is known of the peer's end of sending. Only goes forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PeerEnd {
+    /// It sends, as far as anybody knows.
+    Unknown,
+    /// The engine saw the end, perhaps behind data that is still to be read.
+    Announced,
+    /// All that it sent has been received.
+    Reached,
+}
+
+/// What the protocol has been told of that end. Only goes forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Told {
+    Nothing,
+    /// `hung_up` was called.
+    HungUp,
+    /// `peer_finished` was called.
+    Finished,
+}
+
+/// What is owed to a protocol as soon as it may be given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owed {
+    /// Carried bytes are to be offered again although nothing new came.
+    Replay,
+    /// `writable`: output reached the high mark and has not been at the low mark since.
+    Writable,
+    /// `draining`, when carried input has been offered: a graceful stop wants it.
+    Draining,
+}
+
+impl Fact for Owed {
+    #[inline]
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What a connection is beside its phase.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Flag {
+    /// In the list of connections to settle.
+    Listed,
+    /// Part of a layer: settled by it, not by the loop.
+    Embedded,
+    /// `opened` was called, so `closed` is owed.
+    Opened,
+    /// The protocol asked for quiet.
+    Paused,
+    /// Not read from until memory is no longer short.
+    AwaitsMemory,
+    /// The kernel takes no output until it says otherwise, or an engine's send is in flight.
+    SendBlocked,
+}
+
+impl Fact for Flag {
+    #[inline]
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What is needed before `received` may be called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appetite {
+    /// New bytes, and at least this many together with those carried.
+    Bytes(usize),
+    /// The output must fall below the low mark first; then carried bytes are offered again.
+    Drain,
+}
+
+/// A fact that is a bit of a [`Set`].
+pub(crate) trait Fact: Copy {
+    /// One bit, of its own.
+    fn bit(self) -> u8;
+}
+
+/// A few facts, a bit each: what would be many booleans in a record that each connection has.
+pub(crate) struct Set<F> {
+    bits: u8,
+    of: PhantomData<F>,
+}
+
+impl<F: Fact> Set<F> {
+    pub(crate) const fn empty() -> Set<F> {
+        Set {
+            bits: 0,
+            of: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, fact: F) -> bool {
+        self.bits & fact.bit() != 0
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, fact: F) {
+        self.bits |= fact.bit();
+    }
+
+    /// Whether it was in the set.
+    #[inline]
+    pub(crate) fn remove(&mut self, fact: F) -> bool {
+        let was = self.has(fact);
+        self.bits &= !fact.bit();
+        was
+    }
+}
