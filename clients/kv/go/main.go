@@ -1,9 +1,11 @@
-// go-redis against the server at HOST PORT: see ../README.md.
+// go-redis against the server at HOST PORT, over TLS if a file of authorities follows: see ../README.md.
 package main
 
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -18,15 +20,16 @@ var ctx = context.Background()
 
 func main() {
 	addr := os.Args[1] + ":" + os.Args[2]
+	secured := secured()
 	for _, protocol := range []int{2, 3} {
-		r := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol, ClientName: "check"})
+		r := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol, ClientName: "check", TLSConfig: secured})
 		types(r)
 		pipeline(r)
 		transaction(r)
 		pubsub(r)
 		must(r.Close())
 	}
-	r := redis.NewClient(&redis.Options{Addr: addr})
+	r := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: secured})
 	must(r.Set(ctx, "before", "restart", 0).Err())
 	fmt.Println("restart")
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -34,6 +37,18 @@ func main() {
 	must(r.Set(ctx, "after", "1", 0).Err())
 	expect("after", r.Get(ctx, "after").Val(), "1")
 	fmt.Println("ok go-redis", redis.Version())
+}
+
+// Nil without a file.
+func secured() *tls.Config {
+	if len(os.Args) < 4 {
+		return nil
+	}
+	pem, err := os.ReadFile(os.Args[3])
+	must(err)
+	roots := x509.NewCertPool()
+	expect("authorities", roots.AppendCertsFromPEM(pem), true)
+	return &tls.Config{RootCAs: roots, ServerName: os.Args[1]}
 }
 
 func types(r *redis.Client) {

@@ -1,4 +1,4 @@
-"""redis-py against the server at HOST PORT: see ../README.md."""
+"""redis-py against the server at HOST PORT, over TLS if a file of authorities follows: see ../README.md."""
 
 import sys
 import time
@@ -7,16 +7,18 @@ import redis
 
 
 def main() -> None:
-    host, port = sys.argv[1], int(sys.argv[2])
+    at = {"host": sys.argv[1], "port": int(sys.argv[2])}
+    if len(sys.argv) > 3:
+        at.update(ssl=True, ssl_ca_certs=sys.argv[3])
     major = int(redis.__version__.split(".")[0])
     for protocol in (2, 3):
         # redis-py 8 speaks RESP3 unless told otherwise; ask for both, whatever the version.
-        r = redis.Redis(host=host, port=port, protocol=protocol, decode_responses=True, client_name="check")
+        r = redis.Redis(**at, protocol=protocol, decode_responses=True, client_name="check")
         types(r)
         pipeline(r)
         transaction(r)
         pubsub(r)
-    default = redis.Redis(host=host, port=port, decode_responses=True)
+    default = redis.Redis(**at, decode_responses=True)
     default.set("before", "restart")
     print("restart", flush=True)
     sys.stdin.readline()

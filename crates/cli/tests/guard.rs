@@ -4,6 +4,8 @@
 //! has one more address that is no loopback address.
 
 mod common;
+#[path = "common/pki.rs"]
+mod pki;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -305,5 +307,55 @@ fn other_hosts_are_turned_away_without_a_secret() {
                 assert_eq!(warned(service), usize::from(!open), "{service}: {said}");
             }
         }
+    }
+}
+
+#[test]
+fn certificates_let_other_hosts_in_and_tls_alone_does_not() {
+    if !in_namespace("certificates_let_other_hosts_in_and_tls_alone_does_not") {
+        return;
+    }
+    let files = pki::Files::new();
+    files
+        .issuer
+        .write(files.place.path(), "client", &["client"], 4000);
+    let own = ["pem", "key"].map(|what| files.place.path().join(format!("client.{what}")));
+    let [cert, key] = own.each_ref().map(|path| path.to_str().unwrap());
+    let mut args = vec!["serve", "kv", "--bind", "0.0.0.0", "--listen", "kv/resp=0"];
+    args.extend(["--listen", "kv/binary=0"]);
+    args.extend(files.serve());
+    for certificates in [false, true] {
+        let mut args = args.clone();
+        if certificates {
+            args.extend(["--tls-client-ca", files.authority()]);
+            // What asks for certificates is no side door beside a password.
+            args.extend(["kv/binary"]);
+        }
+        let mut command = tidewire(&args);
+        if certificates {
+            command.env("TIDEWIRE_KV_PASSWORD", "s3cret");
+        }
+        let (server, addrs) = listening(command, &["mode=resp", "mode=binary"]);
+        let port = addrs[0].port().to_string();
+        let mut cli = Command::new("redis-cli");
+        cli.args([
+            "--no-auth-warning",
+            "-a",
+            if certificates { "s3cret" } else { "" },
+        ]);
+        cli.args(["--tls", "--cacert", files.authority(), "--sni", "localhost"]);
+        cli.args(["--cert", cert, "--key", key, "-p", &port]);
+        let mut ask = |host: &str| Some(stdout(&cli.args(["-h", host, "ping"]).output().ok()?));
+        let Some(said) = ask(ELSEWHERE) else {
+            eprintln!("skipped: no redis-cli");
+            return;
+        };
+        assert_eq!(said.contains("PONG"), certificates, "{said}");
+        let said = stop(server);
+        assert_eq!(
+            said.contains("asks nobody for a secret"),
+            !certificates,
+            "{said}"
+        );
     }
 }

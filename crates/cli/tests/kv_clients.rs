@@ -4,6 +4,8 @@
 //! With `TIDEWIRE_KV_CLIENTS=all` a client that is not found is a failure.
 
 mod common;
+#[path = "common/pki.rs"]
+mod pki;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,10 +13,18 @@ use std::process::{Command, Stdio};
 
 use common::{Running, addr};
 use libtest_mimic::{Arguments, Failed, Trial};
+use pki::Files;
 use rustix::process::Signal;
 
 fn main() {
     let mut trials: Vec<Trial> = programs().into_iter().map(trial).collect();
+    let speak_tls = |program: &Program| ["redis-py-8", "go-redis"].contains(&program.name.as_str());
+    for mut program in programs().into_iter().filter(speak_tls) {
+        program.name += "-tls";
+        program.tls = true;
+        trials.push(trial(program));
+    }
+    trials.push(tool("redis-cli-tls", redis_cli_tls));
     trials.push(tool("redis-cli", redis_cli));
     trials.push(tool("redis-benchmark", redis_benchmark));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -25,6 +35,8 @@ struct Program {
     name: String,
     command: Result<Vec<String>, String>,
     directory: PathBuf,
+    /// It takes a file of authorities as well.
+    tls: bool,
 }
 
 fn programs() -> Vec<Program> {
@@ -36,6 +48,7 @@ fn programs() -> Vec<Program> {
             name: name.into(),
             command,
             directory: sources.join(directory),
+            tls: false,
         });
     };
     let own = |path: PathBuf| path.exists().then(|| path.display().to_string());
@@ -72,13 +85,17 @@ fn programs() -> Vec<Program> {
 
 fn trial(program: Program) -> Trial {
     match program.command {
-        Ok(command) => Trial::test(program.name, move || check(&command, &program.directory)),
+        Ok(command) => Trial::test(program.name, move || {
+            let files = program.tls.then(Files::new);
+            check(&command, &program.directory, files.as_ref())
+        }),
         Err(why) => skipped(&program.name, why),
     }
 }
 
 fn tool(name: &'static str, run: fn() -> Result<(), Failed>) -> Trial {
-    let found = Command::new(name).arg("--version").output();
+    let program = name.trim_end_matches("-tls");
+    let found = Command::new(program).arg("--version").output();
     match found {
         Ok(_) => Trial::test(name, run),
         Err(e) => skipped(name, e.to_string()),
@@ -93,8 +110,8 @@ fn skipped(name: &str, why: String) -> Trial {
 }
 
 /// Runs a client's program, restarting the server where it asks for that.
-fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
-    let mut server = start("0");
+fn check(command: &[String], directory: &Path, tls: Option<&Files>) -> Result<(), Failed> {
+    let mut server = start("0", tls);
     let at = addr(&server.line());
     let (host, port) = (at.ip().to_string(), at.port().to_string());
     let mut client = Command::new(&command[0]);
@@ -103,6 +120,7 @@ fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
         client.arg(format!("-Dexec.args={host} {port}"));
     } else {
         client.args([&host, &port]);
+        client.args(tls.map(|files| &files.authority));
     }
     let mut child = client
         .stdin(Stdio::piped())
@@ -119,7 +137,7 @@ fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
             if !ended.status.success() {
                 return Err(common::stderr(&ended).into());
             }
-            server = start(&port);
+            server = start(&port, tls);
             server.line();
             stdin.write_all(b"go\n")?;
         }
@@ -133,13 +151,22 @@ fn check(command: &[String], directory: &Path) -> Result<(), Failed> {
 }
 
 fn redis_cli() -> Result<(), Failed> {
-    let mut server = start("0");
+    redis_cli_over(None)
+}
+
+fn redis_cli_tls() -> Result<(), Failed> {
+    redis_cli_over(Some(&Files::new()))
+}
+
+fn redis_cli_over(tls: Option<&Files>) -> Result<(), Failed> {
+    let mut server = start("0", tls);
     let port = addr(&server.line()).port().to_string();
     let say = |args: &[&str]| -> Result<String, Failed> {
-        let output = Command::new("redis-cli")
-            .args(["-p", &port])
-            .args(args)
-            .output()?;
+        let mut cli = Command::new("redis-cli");
+        if let Some(files) = tls {
+            cli.args(["--tls", "--cacert"]).arg(&files.authority);
+        }
+        let output = cli.args(["-p", &port]).args(args).output()?;
         Ok(common::stdout(&output).trim_end().to_owned())
     };
     for (args, want) in [
@@ -165,7 +192,7 @@ fn redis_cli() -> Result<(), Failed> {
 }
 
 fn redis_benchmark() -> Result<(), Failed> {
-    let mut server = start("0");
+    let mut server = start("0", None);
     let port = addr(&server.line()).port().to_string();
     for pipeline in ["1", "16"] {
         let output = Command::new("redis-benchmark")
@@ -179,8 +206,13 @@ fn redis_benchmark() -> Result<(), Failed> {
     Ok(())
 }
 
-fn start(port: &str) -> Running {
-    Running::start(&["serve", "kv", "--listen", &format!("kv/resp={port}")])
+fn start(port: &str, tls: Option<&Files>) -> Running {
+    let at = format!("kv/resp={port}");
+    let mut args = vec!["serve", "kv", "--listen", &at];
+    if let Some(files) = tls {
+        args.extend(files.serve());
+    }
+    Running::start(&args)
 }
 
 fn has_redis(python: &str) -> bool {

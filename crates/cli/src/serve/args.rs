@@ -4,12 +4,15 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::de::{self, Deserialize, Deserializer};
+use tidewire::proxy::Network;
 use tidewire::{EngineChoice, Placement};
 
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
-use super::endpoint::{ListenAt, Named};
+use super::endpoint::Named;
 use super::kv::KvOptions;
+use super::listen_at::ListenAt;
 use super::open::Open;
+use super::tls::{TlsOptions, networks};
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::size::Size;
@@ -30,8 +33,9 @@ SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
 pub(crate) struct Args {
     /// Reads settings from this TOML file: the same names as the flags without their dashes in
     /// front, the services as `services = [...]`; those of the durable log in a section `[log]`, of
-    /// ingest in `[ingest]`, of ack in `[ack]`, of the key-value store in `[kv]`, without `kv-`.
-    /// Flags win.
+    /// ingest in `[ingest]`, of ack in `[ack]`, of the key-value store in `[kv]`, without `kv-`, of
+    /// TLS in `[tls]`, without `tls-`. A `[[listen]]` may be a table: service, at, tls, tls-cert,
+    /// tls-key, tls-client-ca, proxy-from. Flags win.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -68,7 +72,8 @@ pub(crate) struct Options {
     pub(crate) bind: Option<IpAddr>,
 
     /// Listens for a service at IP:PORT, PORT on the --bind address, or a Unix socket (unix:/PATH or
-    /// unix:@NAME), instead of its default ports; may be repeated. Port 0 takes any free port
+    /// unix:@NAME), instead of its default ports; may be repeated. Port 0 takes any free port. tls: or
+    /// plain: in front of ADDR says what is spoken there
     #[arg(long, value_name = "SERVICE[/MODE]=ADDR")]
     pub(crate) listen: Vec<ListenAt>,
 
@@ -84,6 +89,17 @@ pub(crate) struct Options {
         default_missing_value = "all"
     )]
     pub(crate) open: Vec<Open>,
+
+    /// Networks, such as 10.0.0.0/8, or unix, in which proxies stand: who connects from there must say
+    /// with a header of the PROXY protocol, version 1 or 2, for whom it does; others cannot. Not given
+    /// for a listener of the file that has a proxy-from of its own
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
+    #[serde(deserialize_with = "networks")]
+    pub(crate) proxy_from: Option<Vec<Network>>,
+
+    /// How long a TLS handshake, or the header of a proxy, may take [default: 10 and 5]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) handshake: Option<Span>,
 
     /// Cores to pin the loops to, such as 0,1 [default: not pinned]
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
@@ -141,6 +157,10 @@ pub(crate) struct Options {
     /// Logs the counters this often [default: only at the end]
     #[arg(long, value_name = "SECS")]
     pub(crate) stats_interval: Option<Span>,
+
+    /// TLS; in the file the table `[tls]`.
+    #[command(flatten, next_help_heading = "TLS")]
+    pub(crate) tls: TlsOptions,
 
     /// The key `log` of the file.
     #[arg(skip)]
@@ -229,6 +249,9 @@ impl Options {
             bind: self.bind.or(base.bind),
             listen: list(self.listen, base.listen),
             open: list(self.open, base.open),
+            proxy_from: self.proxy_from.or(base.proxy_from),
+            handshake: self.handshake.or(base.handshake),
+            tls: self.tls.over(base.tls),
             cpus: list(self.cpus, base.cpus),
             busy_poll: self.busy_poll.or(base.busy_poll),
             idle: self.idle.or(base.idle),

@@ -7,6 +7,9 @@ use std::str::FromStr;
 use serde::de::{self, Deserialize, Deserializer};
 use tidewire_ingest::classic::Mode;
 
+use super::listen_at::{ListenAt, Place, Shield};
+use super::tls::Front;
+
 /// A service, with its mode where it has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -128,47 +131,6 @@ impl fmt::Display for Named {
     }
 }
 
-/// `SERVICE[/MODE]=ADDR`, where `ADDR` is `IP:PORT`, only a port, or a Unix socket: `unix:/PATH`,
-/// `unix:@NAME`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListenAt {
-    pub(crate) kind: Kind,
-    pub(crate) place: Place,
-}
-
-/// Where a service is to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// On the address of `--bind`.
-    Port(u16),
-    At(tidewire::Endpoint),
-}
-
-impl FromStr for ListenAt {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ListenAt, String> {
-        let (named, addr) = text
-            .split_once('=')
-            .ok_or_else(|| format!("{text:?} is not SERVICE[/MODE]=ADDR"))?;
-        let named: Named = named.parse()?;
-        let [kind] = named.0[..] else {
-            return Err(format!(
-                "{named} needs a mode here, such as {named}/{}={addr}",
-                named.0[0].mode().unwrap_or_default()
-            ));
-        };
-        let place = match addr.parse::<u16>() {
-            Ok(port) => Place::Port(port),
-            Err(_) => Place::At(
-                addr.parse()
-                    .map_err(|e| format!("{e}, or give only a port"))?,
-            ),
-        };
-        Ok(ListenAt { kind, place })
-    }
-}
-
 /// A listener to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
@@ -176,6 +138,10 @@ pub(crate) struct Endpoint {
     pub(crate) place: tidewire::Endpoint,
     /// Asked for with its mode, if it has one, or with a place: not only as one of several.
     pub(crate) by_name: bool,
+    /// What its `--listen` says of TLS and of proxies.
+    pub(crate) shield: Shield,
+    /// What stands in front of it, all settings considered.
+    pub(crate) front: Front,
 }
 
 /// What is to listen where. Services that are named in neither list are left out; if none is named
@@ -191,7 +157,7 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
-    let mut add = |kind, place: tidewire::Endpoint, by_name| {
+    let mut add = |kind, place: tidewire::Endpoint, by_name, shield| {
         // The same service named twice is meant once; two free ports are two.
         let known = |e: &Endpoint| e.kind == kind && e.place == place;
         if place.port() == Some(0) || !all.iter().any(known) {
@@ -199,12 +165,14 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
                 kind,
                 place,
                 by_name,
+                shield,
+                front: Front::default(),
             });
         }
     };
     for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
         for port in kind.ports() {
-            add(kind, (bind, port).into(), by_name(kind));
+            add(kind, (bind, port).into(), by_name(kind), Shield::default());
         }
     }
     for place in places {
@@ -212,21 +180,13 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
             Place::Port(port) => (bind, *port).into(),
             Place::At(endpoint) => endpoint.clone(),
         };
-        add(place.kind, at, true);
+        add(place.kind, at, true, place.shield.clone());
     }
     all
 }
 
 impl<'de> Deserialize<'de> for Named {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Named, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for ListenAt {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ListenAt, D::Error> {
         String::deserialize(from)?
             .parse()
             .map_err(de::Error::custom)
@@ -285,18 +245,5 @@ mod tests {
         assert_eq!(shown(&["echo", "echo"], &[]).len(), 1);
         assert_eq!(shown(&["echo"], &["discard=9"]).len(), 2);
         assert_eq!(shown(&["echo"], &["echo=0", "echo=0"]).len(), 2);
-    }
-
-    #[test]
-    fn errors_name_what_is_wrong() {
-        let wrong = |text: &str| text.parse::<ListenAt>().unwrap_err();
-        assert!(wrong("echo").contains("SERVICE"));
-        assert!(wrong("gopher=1").contains("gopher"));
-        assert!(wrong("ack=1").contains("needs a mode"));
-        assert!(wrong("ack/slow=1").contains("head-rest"));
-        assert!(wrong("kv=1").contains("kv/resp=1"));
-        assert!(wrong("kv/text=1").contains("resp or binary"));
-        assert!(wrong("echo/sync=1").contains("only ack"));
-        assert!(wrong("echo=here:1").contains("here:1"));
     }
 }

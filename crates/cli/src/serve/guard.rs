@@ -13,6 +13,8 @@ use crate::secret;
 enum Guard {
     /// They must show a secret.
     Secret,
+    /// They must show a certificate of an authority that is named.
+    Certificate,
     /// Only those of this host are served.
     ThisHost,
     /// Nobody is turned away, as `--open` says.
@@ -28,15 +30,19 @@ impl Settings {
     }
 
     /// Whether the binary port serves even where the store has a password: only if it was asked for
-    /// by name, and opened.
+    /// by name, and opened; or if it asks for certificates wherever it listens.
     pub(crate) fn is_binary_open(&self) -> bool {
         let binary = Kind::Kv(KvMode::Binary);
-        let named = |e: &Endpoint| e.kind == binary && e.by_name;
-        self.is_open(binary) && self.endpoints.iter().any(named)
+        let mut own = self.endpoints.iter().filter(|e| e.kind == binary);
+        let opened = self.is_open(binary) && own.clone().any(|e| e.by_name);
+        let asks = |e: &Endpoint| e.front.asks_for_certificates();
+        opened || (own.clone().next().is_some() && own.all(asks))
     }
 
-    fn guard(&self, kind: Kind) -> Guard {
+    fn guard(&self, endpoint: &Endpoint) -> Guard {
+        let kind = endpoint.kind;
         match kind {
+            _ if endpoint.front.asks_for_certificates() => Guard::Certificate,
             Kind::Kv(KvMode::Resp) if self.kv.has_password() => Guard::Secret,
             Kind::Ingest if !self.ingest.tokens.is_empty() => Guard::Secret,
             _ if self.is_open(kind) => Guard::Open,
@@ -63,7 +69,10 @@ impl Settings {
             self.endpoints.retain(|e| e.kind != binary);
             self.binary_left_out = self.endpoints.len() < before;
         }
-        let leads_past = |e: &Endpoint| matches!(e.kind, Kind::Ack(_)) && !self.is_open(e.kind);
+        let leads_past = |e: &Endpoint| {
+            let guarded = e.front.asks_for_certificates() || self.is_open(e.kind);
+            matches!(e.kind, Kind::Ack(_)) && !guarded
+        };
         if self.ack_level != Level::None
             && !self.ingest.tokens.is_empty()
             && self.endpoints.iter().any(leads_past)
@@ -102,8 +111,8 @@ impl Settings {
     fn warn_of(&self, endpoint: &Endpoint) {
         let service = Named(vec![endpoint.kind]);
         let addr = &endpoint.place;
-        match self.guard(endpoint.kind) {
-            Guard::Secret => {}
+        match self.guard(endpoint) {
+            Guard::Secret | Guard::Certificate => {}
             Guard::Open => tracing::info!(
                 %service, %addr,
                 "open to everybody who reaches it, as --open says"
@@ -114,8 +123,8 @@ impl Settings {
             ),
             Guard::ThisHost => tracing::warn!(
                 %service, %addr,
-                "asks nobody for a secret, so other hosts are turned away; {}--open={service} lets \
-                 everybody in who reaches it",
+                "asks nobody for a secret, so other hosts are turned away; {}--tls-client-ca asks for certificates; \
+                 --open={service} lets everybody in who reaches it",
                 match endpoint.kind {
                     Kind::Kv(KvMode::Resp) => "--kv-password-file asks for one; ",
                     Kind::Ingest => "--ingest-token-file asks for one; ",

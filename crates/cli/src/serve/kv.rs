@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tidewire::{Builder, EngineChoice, Limits, Listen, ServiceId};
+use tidewire::{Builder, EngineChoice, Limits, Listen};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
 
-use super::endpoint::{Kind, KvMode};
+use super::door::Door;
+use super::endpoint::{Endpoint, Kind, KvMode};
 use super::settings::Settings;
+use super::tls::Fronts;
 use crate::exit::Failure;
 use crate::secret::Secret;
 use crate::size::Size;
@@ -185,13 +187,17 @@ impl KvOptions {
 
 /// The store and the services on it.
 pub(crate) struct Kv {
-    resp: (RespService, ServiceId<RespService>),
-    binary: (BinaryService, ServiceId<BinaryService>),
+    resp: (RespService, Door<RespService>),
+    binary: (BinaryService, Door<BinaryService>),
 }
 
 impl Kv {
     /// Adds both services to the loops.
-    pub(crate) fn add(builder: &mut Builder, settings: &Settings) -> Result<Kv, Failure> {
+    pub(crate) fn add(
+        builder: &mut Builder,
+        settings: &Settings,
+        fronts: &Fronts,
+    ) -> Result<Kv, Failure> {
         let options = &settings.kv;
         let store = Arc::new(Store::new(options.store(settings)?));
         let own = options.services(settings)?;
@@ -206,20 +212,40 @@ impl Kv {
         } else {
             BinaryService::guarded(&resp)
         };
-        let resp_id = builder.service_with(resp.clone(), resp_limits);
-        let binary_limits = settings.limits(BinaryService::limits());
-        let binary_id = builder.service_with(binary.clone(), binary_limits);
+        let mine = |mode| move |endpoint: &Endpoint| endpoint.kind == Kind::Kv(mode);
+        let resp_door = Door::add(
+            builder,
+            settings,
+            fronts,
+            mine(KvMode::Resp),
+            resp.clone(),
+            resp_limits,
+        );
+        let binary_door = Door::add(
+            builder,
+            settings,
+            fronts,
+            mine(KvMode::Binary),
+            binary.clone(),
+            settings.limits(BinaryService::limits()),
+        );
         Ok(Kv {
-            resp: (resp, resp_id),
-            binary: (binary, binary_id),
+            resp: (resp, resp_door),
+            binary: (binary, binary_door),
         })
     }
 
-    pub(crate) fn listen(&self, builder: &mut Builder, mode: KvMode, listen: Listen) {
-        match mode {
-            KvMode::Resp => builder.listen(self.resp.1, listen),
-            KvMode::Binary => builder.listen(self.binary.1, listen),
-        };
+    pub(crate) fn listen(
+        &self,
+        builder: &mut Builder,
+        fronts: &Fronts,
+        endpoint: &Endpoint,
+        listen: Listen,
+    ) -> Result<(), Failure> {
+        match endpoint.kind {
+            Kind::Kv(KvMode::Binary) => self.binary.1.listen(builder, fronts, endpoint, listen),
+            _ => self.resp.1.listen(builder, fronts, endpoint, listen),
+        }
     }
 
     pub(crate) fn listening(&self, kind: Kind, at: &tidewire::Endpoint) {

@@ -6,15 +6,18 @@
 
 mod args;
 mod blocked;
+mod door;
 mod durable;
 mod endpoint;
 mod full_disk;
 mod guard;
 mod kv;
+mod listen_at;
 mod log;
 mod open;
 mod services;
 mod settings;
+mod tls;
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -32,11 +35,12 @@ use self::full_disk::FullDisk;
 use self::log::OpenLog;
 use self::services::Services;
 use self::settings::Settings;
+use self::tls::Fronts;
 use crate::allocator;
 use crate::descriptors;
 use crate::exit::Failure;
 use crate::logging::Logging;
-use crate::signals::{Alarm, Signals};
+use crate::signals::{Alarm, Hangups, Heard, Signals};
 
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -51,11 +55,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Before anything listens: a signal from here on means a graceful stop.
     let (mut signals, alarm) = Signals::with_alarm()
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
+    let mut hangups =
+        Hangups::catch().map_err(|e| Failure::usage(format!("cannot catch SIGHUP: {e}")))?;
     let mut log = match settings.need_log() {
         true => Some(OpenLog::open(&settings.durable)?),
         false => None,
     };
-    let (running, services) = start(&settings, log.as_ref())?;
+    let fronts = Fronts::new(settings.handshake);
+    let (running, services) = start(&settings, &fronts, log.as_ref())?;
+    fronts.warn();
     let loops = running.waiter();
     let theirs = loops.clone();
     watch(move || theirs.wait().is_err(), alarm);
@@ -68,7 +76,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     );
     announce(&settings.endpoints, &running, log.as_ref())
         .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
-    wait(&settings, &mut signals, log.as_mut(), &services, || {
+    let heard = (&mut signals, &mut hangups);
+    wait(&settings, heard, &fronts, log.as_mut(), &services, || {
         tracing::info!(counters = %running.counters(), "so far");
         services.log();
     });
@@ -104,7 +113,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// as counters are to be shown.
 fn wait(
     settings: &Settings,
-    signals: &mut Signals,
+    (signals, hangups): (&mut Signals, &mut Hangups),
+    fronts: &Fronts,
     mut log: Option<&mut OpenLog>,
     services: &Services,
     show: impl Fn(),
@@ -119,8 +129,11 @@ fn wait(
         let look = log.is_some().then_some(LOOK);
         // A pause of zero would be none at all.
         let pause = [next, look].into_iter().flatten().min();
-        if signals.wait(pause.map(|pause| pause.max(Duration::from_millis(1)))) > 0 {
-            return;
+        let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
+        match signals.wait_or_hangup(hangups, pause) {
+            Heard::End => return,
+            Heard::Hangup => reload(fronts),
+            Heard::Nothing => {}
         }
         if let Some(log) = &mut log
             && log.has_failed()
@@ -142,7 +155,27 @@ fn wait(
     }
 }
 
-fn start(settings: &Settings, log: Option<&OpenLog>) -> Result<(Running, Services), Failure> {
+/// What SIGHUP asks for. A mistake in the files must not end a server that serves.
+fn reload(fronts: &Fronts) {
+    match fronts.reload() {
+        Ok(0) => {
+            tracing::info!("SIGHUP: no listener speaks TLS, so there is nothing to read again")
+        }
+        Ok(listeners) => {
+            tracing::info!(listeners, "SIGHUP: the files of TLS were read again");
+            fronts.warn();
+        }
+        Err(Failure { message, .. }) => {
+            tracing::error!(why = message, "SIGHUP: nothing has changed");
+        }
+    }
+}
+
+fn start(
+    settings: &Settings,
+    fronts: &Fronts,
+    log: Option<&OpenLog>,
+) -> Result<(Running, Services), Failure> {
     let mut builder = Builder::new();
     builder
         .engine(settings.engine)
@@ -153,7 +186,7 @@ fn start(settings: &Settings, log: Option<&OpenLog>) -> Result<(Running, Service
     if let Some(bytes) = settings.memory {
         builder.memory(bytes);
     }
-    let services = Services::add(&mut builder, settings, log)?;
+    let services = Services::add(&mut builder, settings, fronts, log)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;
     services.listening(&settings.endpoints, running.addrs());
     Ok((running, services))
@@ -187,6 +220,7 @@ fn announce(endpoints: &[Endpoint], running: &Running, log: Option<&OpenLog>) ->
             write!(out, " mode={mode}")?;
         }
         write!(out, " addr={addr} engine={}", running.engine())?;
+        write!(out, "{}", endpoint.front.described())?;
         if let (Kind::Ingest, Some(log)) = (endpoint.kind, log) {
             let directory = word(&log.directory.to_string_lossy());
             write!(out, " dir={directory} policy={}", log.policy())?;

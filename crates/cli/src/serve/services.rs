@@ -2,27 +2,29 @@
 
 use std::sync::Arc;
 
-use tidewire::{Builder, Limits, Listen, ServiceId, TcpOptions};
+use tidewire::{Builder, Limits, Listen, TcpOptions};
 use tidewire_echo::{Discard, Echo};
 use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
 use tidewire_ingest::native::IngestService;
 use tidewire_ingest::{Counted, Level, LogSink};
 
+use super::door::Door;
 use super::endpoint::{Endpoint, Kind};
 use super::kv::Kv;
 use super::log::OpenLog;
 use super::settings::Settings;
+use super::tls::Fronts;
 use crate::exit::Failure;
 
 /// A classic service: without a log, or with one.
 enum Acks {
     Dropped(
         Arc<ClassicService<Counted>>,
-        ServiceId<Arc<ClassicService<Counted>>>,
+        Door<Arc<ClassicService<Counted>>>,
     ),
     Logged(
         Arc<ClassicService<LogSink>>,
-        ServiceId<Arc<ClassicService<LogSink>>>,
+        Door<Arc<ClassicService<LogSink>>>,
     ),
 }
 
@@ -38,47 +40,52 @@ impl Services {
     pub(crate) fn add(
         builder: &mut Builder,
         settings: &Settings,
+        fronts: &Fronts,
         log: Option<&OpenLog>,
     ) -> Result<Services, Failure> {
         // One service each, however many places it listens at, so that its limits count all of them.
-        let mut echo: Option<ServiceId<Echo>> = None;
-        let mut discard: Option<ServiceId<Discard>> = None;
-        let mut ingest: Option<(Arc<IngestService>, ServiceId<Arc<IngestService>>)> = None;
+        let mut echo: Option<Door<Echo>> = None;
+        let mut discard: Option<Door<Discard>> = None;
+        let mut ingest: Option<(Arc<IngestService>, Door<Arc<IngestService>>)> = None;
         let mut acks: Vec<(Mode, Acks)> = Vec::new();
         let mut kv: Option<Kv> = None;
         for endpoint in &settings.endpoints {
             let listen = listen(endpoint, &settings.tcp);
             let limits = || settings.limits(Limits::default());
+            let mine = |other: &Endpoint| other.kind == endpoint.kind;
             match endpoint.kind {
                 Kind::Echo => {
-                    let id = *echo.get_or_insert_with(|| builder.service_with(Echo, limits()));
-                    builder.listen(id, listen);
+                    let add = || Door::add(builder, settings, fronts, mine, Echo, limits());
+                    let door = echo.get_or_insert_with(add);
+                    door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Discard => {
-                    let add = || builder.service_with(Discard, limits());
-                    let id = *discard.get_or_insert_with(add);
-                    builder.listen(id, listen);
+                    let add = || Door::add(builder, settings, fronts, mine, Discard, limits());
+                    let door = discard.get_or_insert_with(add);
+                    door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Ingest => {
-                    let (_, id) = ingest.get_or_insert_with(|| add_ingest(builder, settings, log));
-                    builder.listen(*id, listen);
+                    let add = || add_ingest(builder, settings, fronts, log);
+                    let (_, door) = ingest.get_or_insert_with(add);
+                    door.listen(builder, fronts, endpoint, listen)?;
                 }
-                Kind::Kv(mode) => {
+                Kind::Kv(_) => {
                     if kv.is_none() {
-                        kv = Some(Kv::add(builder, settings)?);
+                        kv = Some(Kv::add(builder, settings, fronts)?);
                     }
                     if let Some(kv) = &kv {
-                        kv.listen(builder, mode, listen);
+                        kv.listen(builder, fronts, endpoint, listen)?;
                     }
                 }
                 Kind::Ack(mode) => {
                     if !acks.iter().any(|(known, _)| *known == mode) {
-                        acks.push((mode, Acks::add(builder, settings, mode, log)?));
+                        acks.push((mode, Acks::add(builder, settings, fronts, mode, log)?));
                     }
                     let known = acks.iter().find(|(known, _)| *known == mode);
-                    known.expect("just added").1.listen(builder, listen);
+                    let (_, acks) = known.expect("just added");
+                    acks.listen(builder, fronts, endpoint, listen)?;
                 }
-            };
+            }
         }
         Ok(Services {
             acks,
@@ -130,9 +137,11 @@ impl Acks {
     fn add(
         builder: &mut Builder,
         settings: &Settings,
+        fronts: &Fronts,
         mode: Mode,
         log: Option<&OpenLog>,
     ) -> Result<Acks, Failure> {
+        let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Ack(mode);
         let mut classic = Classic::preset(mode);
         if let Some(most) = settings.max_payload {
             classic.payload_max = most;
@@ -141,23 +150,29 @@ impl Acks {
         let limits = settings.limits(classic.limits());
         if settings.ack_level == Level::None {
             let service = Arc::new(ClassicService::new(classic, Counted::default()));
-            let id = builder.service_with(service.clone(), limits);
-            return Ok(Acks::Dropped(service, id));
+            let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+            return Ok(Acks::Dropped(service, door));
         }
         let log = log.expect("a level needs the log").shared();
         let sink = LogSink::new(log, &settings.ack_stream, settings.ack_level).map_err(|e| {
             Failure::usage(format!("ack/{mode} at level {}: {e}", settings.ack_level))
         })?;
         let service = Arc::new(ClassicService::new(classic, sink));
-        let id = builder.service_with(service.clone(), limits);
-        Ok(Acks::Logged(service, id))
+        let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+        Ok(Acks::Logged(service, door))
     }
 
-    fn listen(&self, builder: &mut Builder, listen: Listen) {
+    fn listen(
+        &self,
+        builder: &mut Builder,
+        fronts: &Fronts,
+        endpoint: &Endpoint,
+        listen: Listen,
+    ) -> Result<(), Failure> {
         match self {
-            Acks::Dropped(_, id) => builder.listen(*id, listen),
-            Acks::Logged(_, id) => builder.listen(*id, listen),
-        };
+            Acks::Dropped(_, door) => door.listen(builder, fronts, endpoint, listen),
+            Acks::Logged(_, door) => door.listen(builder, fronts, endpoint, listen),
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -171,11 +186,13 @@ impl Acks {
 fn add_ingest(
     builder: &mut Builder,
     settings: &Settings,
+    fronts: &Fronts,
     log: Option<&OpenLog>,
-) -> (Arc<IngestService>, ServiceId<Arc<IngestService>>) {
+) -> (Arc<IngestService>, Door<Arc<IngestService>>) {
     let log = log.expect("ingest needs the log").shared();
     let service = Arc::new(IngestService::new(log, settings.ingest.clone()));
     let limits = settings.limits(settings.ingest.limits());
-    let id = builder.service_with(service.clone(), limits);
-    (service, id)
+    let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Ingest;
+    let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+    (service, door)
 }

@@ -12,6 +12,7 @@ use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
 use super::kv::KvOptions;
 use super::open::Open;
+use super::tls::Front;
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::span::Span;
@@ -20,6 +21,8 @@ use crate::span::Span;
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Of TLS, and of the PROXY protocol.
+    pub(crate) handshake: Option<Duration>,
     pub(crate) engine: EngineChoice,
     pub(crate) workers: usize,
     pub(crate) placement: Placement,
@@ -69,8 +72,14 @@ impl Settings {
         }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let ingest = options.ingest.settings(options.max_payload)?;
+        let mut endpoints = endpoints(&options.services, &options.listen, bind);
+        let proxy_from = options.proxy_from.unwrap_or_default();
+        for endpoint in &mut endpoints {
+            endpoint.front = Front::of(endpoint, &options.tls, &proxy_from)?;
+        }
         Ok(Settings {
-            endpoints: endpoints(&options.services, &options.listen, bind),
+            endpoints,
+            handshake: options.handshake.and_then(Span::limit),
             engine: options.engine.unwrap_or_default(),
             workers: options.workers.unwrap_or_else(cores),
             placement: options

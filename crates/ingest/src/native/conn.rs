@@ -151,7 +151,7 @@ impl IngestConn {
             stream
         };
         let settings = &self.shared.settings;
-        if settings.protected && settings.tokens.is_empty() && !peer.is_local() {
+        if settings.protected && settings.tokens.is_empty() && !peer.is_trusted() {
             return Err(TurnedAway::Protected);
         }
         if tokens::allowed(&settings.tokens, token, stream) {

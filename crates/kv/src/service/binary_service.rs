@@ -270,7 +270,7 @@ fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryCon
             End::Close(why) => {
                 // A client can have this said as often as it can connect.
                 if let Some(held_back) = cx.local.closings.pass(cx.link.now()) {
-                    let peer = &cx.link.peer().endpoint;
+                    let peer = cx.link.peer().client();
                     tracing::warn!(%peer, held_back, "{why}: closing the connection");
                 }
                 cx.link.finish_because(why);

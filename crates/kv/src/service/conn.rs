@@ -87,7 +87,7 @@ impl Protocol for RespConn {
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
         let card = Card::new(
             shared.clients.next_id(),
-            cx.link.peer().endpoint.clone(),
+            cx.link.peer().client().clone(),
             cx.handle(),
             now_ms,
         );
@@ -289,7 +289,7 @@ impl RespConn {
                     cx.local.stats.protocol_errors.add(1);
                     cx.local.stats.errors.add(1);
                     cx.local.shared.stats.error(b"ERR");
-                    tracing::debug!(peer = %cx.link.peer().endpoint, %error, "closing the connection");
+                    tracing::debug!(peer = %cx.link.peer().client(), %error, "closing the connection");
                     reply.error(format!("ERR {error}"));
                     return self.end(input, reply, Some("protocol error"), cx);
                 }
@@ -420,7 +420,7 @@ impl RespConn {
         // A client can have this said as often as it can connect.
         if cx.local.may_warn(cx.link.now()) {
             tracing::warn!(
-                peer = %cx.link.peer().endpoint, command, limit,
+                peer = %cx.link.peer().client(), command, limit,
                 "a reply is larger than the limit of a client's output: cutting the connection",
             );
         }
@@ -461,7 +461,7 @@ impl RespConn {
             cx.local.stats.slow_subscribers.add(1);
             if cx.local.may_warn(cx.link.now()) {
                 tracing::warn!(
-                    peer = %cx.link.peer().endpoint, limit = most,
+                    peer = %cx.link.peer().client(), limit = most,
                     "a subscriber does not take its messages: cutting the connection",
                 );
             }
@@ -482,7 +482,7 @@ fn turn_away(cx: &mut Cx<'_, RespConn>) {
     let peer = cx.link.peer();
     if let Some(held_back) = cx.local.shared.denials.pass(cx.link.now()) {
         tracing::warn!(
-            %peer.endpoint, held_back,
+            peer = %peer.client(), held_back,
             "a client of another host was denied: set a password, or open the service on purpose"
         );
     }

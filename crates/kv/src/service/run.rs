@@ -154,7 +154,7 @@ impl RespConn {
                 }
                 _ => shortened(args),
             },
-            addr: cx.link.peer().endpoint.to_string(),
+            addr: cx.link.peer().client().to_string(),
             name: self.card().names().name.to_vec(),
         };
         shared
@@ -288,7 +288,7 @@ impl RespConn {
         let peer = cx.link.peer();
         if let Some(held_back) = cx.local.shared.intrusions.pass(cx.link.now()) {
             tracing::warn!(
-                %peer.endpoint, held_back,
+                peer = %peer.client(), held_back,
                 "an HTTP request came to the Redis port, perhaps sent by a web page to attack this \
                  server: closing the connection"
             );

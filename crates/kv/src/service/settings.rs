@@ -136,7 +136,7 @@ impl Config {
     /// Whether this peer is turned away: it is on another host, and nobody would ask it for a
     /// password.
     pub(crate) fn denies(&self, peer: &Peer) -> bool {
-        self.protected.load(Relaxed) && !self.needs_password() && !peer.is_local()
+        self.protected.load(Relaxed) && !self.needs_password() && !peer.is_trusted()
     }
 
     /// Whether this peer need not say a password: there is none, and nobody is turned away for that.

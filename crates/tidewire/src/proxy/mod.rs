@@ -35,6 +35,7 @@
 
 mod header;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -130,6 +131,16 @@ impl Network {
                 }
             }
             _ => false,
+        }
+    }
+}
+
+/// As it is read.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Members::Ip { first, bits } => write!(f, "{first}/{bits}"),
+            Members::Unix => f.write_str("unix"),
         }
     }
 }

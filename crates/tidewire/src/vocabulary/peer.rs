@@ -136,8 +136,7 @@ impl Peer {
     }
 
     /// Whether the client is on this machine, as far as addresses tell: loopback, 127.0.0.0/8 or
-    /// ::1, or a Unix socket. Services that ask nobody for a secret serve only such peers unless
-    /// told otherwise. Where a proxy is in between, both it and the client that it names must be on
+    /// ::1, or a Unix socket. Where a proxy is in between, both it and the client that it names must be on
     /// this machine; a client that it does not name is not.
     #[must_use]
     pub fn is_local(&self) -> bool {
@@ -150,6 +149,20 @@ impl Peer {
             None => !self.identity().proxied,
         };
         client && local(&self.endpoint)
+    }
+
+    /// Whether the peer has shown a certificate that was verified.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        !self.identity().certificates.is_empty()
+    }
+
+    /// Whether the peer may use what asks nobody for a secret, unless that is open to everybody: it
+    /// is [on this machine](Peer::is_local), or has proved who it is by a
+    /// [certificate](Peer::has_certificate).
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.is_local() || self.has_certificate()
     }
 
     /// Learns which process is at the other end of a Unix socket.

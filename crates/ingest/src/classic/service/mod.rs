@@ -98,7 +98,7 @@ impl<S: Sink> Service for ClassicService<S> {
     }
 
     fn accept(&self, from: &Peer, _: &mut ClassicLocal<S>) -> Result<ClassicConn<S>, Refusal> {
-        if self.shared.classic.protected && !from.is_local() {
+        if self.shared.classic.protected && !from.is_trusted() {
             return Err(Refusal::Protected);
         }
         Ok(ClassicConn {

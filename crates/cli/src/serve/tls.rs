@@ -1,0 +1,337 @@
+//! What stands in front of services: TLS and the PROXY protocol, as each listener asks for it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer};
+use tidewire::proxy::{Header, Network, Proxy};
+use tidewire::{Origin, Peer, Refusal, Wrap};
+use tidewire_tls::{Certificate, Records, Roots, Server, TlsServer};
+
+use super::endpoint::Endpoint;
+use crate::exit::Failure;
+use crate::secret;
+
+/// Files of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct TlsOptions {
+    /// The certificate that the server shows, with those that lead to its authority, in PEM form. All
+    /// TCP listeners speak TLS then, but those given as --listen SERVICE=plain:ADDR; Unix sockets do
+    /// only as SERVICE=tls:unix:/PATH. SIGHUP has it and the other files of TLS read again
+    #[arg(long = "tls-cert", id = "tls_cert", value_name = "FILE")]
+    #[serde(alias = "tls-cert")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Its private key, in PEM form
+    #[arg(long = "tls-key", id = "tls_key", value_name = "FILE")]
+    #[serde(alias = "tls-key")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Authorities, in PEM form: clients must show a certificate of one of them. Who does is let in
+    /// from other hosts too; TLS without it is no authentication
+    #[arg(long = "tls-client-ca", id = "tls_client_ca", value_name = "FILE")]
+    #[serde(alias = "tls-client-ca")]
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
+impl TlsOptions {
+    /// Whether any is given.
+    pub(crate) fn is_some(&self) -> bool {
+        *self != TlsOptions::default()
+    }
+
+    /// These, and where one is absent, that of `base`. A certificate and its key go together.
+    pub(crate) fn over(self, base: TlsOptions) -> TlsOptions {
+        let (cert, key) = match (&self.cert, &self.key) {
+            (None, None) => (base.cert, base.key),
+            _ => (self.cert, self.key),
+        };
+        TlsOptions {
+            cert,
+            key,
+            client_ca: self.client_ca.or(base.client_ca),
+        }
+    }
+
+    /// Checks that what belongs together is there.
+    fn files(self) -> Result<Option<TlsFiles>, Failure> {
+        match (self.cert, self.key) {
+            (Some(cert), Some(key)) => Ok(Some(TlsFiles {
+                cert,
+                key,
+                client_ca: self.client_ca,
+            })),
+            (Some(_), None) => Err(Failure::usage(
+                "--tls-cert without --tls-key: the certificate's private key is needed too",
+            )),
+            (None, Some(_)) => Err(Failure::usage("--tls-key without --tls-cert")),
+            (None, None) if self.client_ca.is_some() => Err(Failure::usage(
+                "--tls-client-ca without --tls-cert and --tls-key: nobody could show a certificate \
+                 where no TLS is spoken",
+            )),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Files of TLS, complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    cert: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    fn load(&self, handshake: Option<Duration>) -> Result<TlsServer, Failure> {
+        let read = |path: &Path| {
+            std::fs::read(path)
+                .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))
+        };
+        let wrong = |path: &Path, e| Failure::usage(format!("{}: {e}", path.display()));
+        let certificate =
+            Certificate::from_pem(&read(&self.cert)?, &read(&self.key)?).map_err(|e| {
+                let (cert, key) = (self.cert.display(), self.key.display());
+                Failure::usage(format!("certificate {cert} with key {key}: {e}"))
+            })?;
+        let mut server = Server::new(certificate);
+        if let Some(path) = &self.client_ca {
+            let roots = Roots::from_pem(&read(path)?).map_err(|e| wrong(path, e))?;
+            server = server.require_client_certificates(&roots);
+        }
+        if let Some(deadline) = handshake {
+            server = server.deadline(deadline);
+        }
+        server.build().map_err(|e| wrong(&self.cert, e))
+    }
+}
+
+/// What stands in front of one listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Front {
+    pub(crate) tls: Option<TlsFiles>,
+    /// Proxies that speak for others.
+    pub(crate) proxy_from: Vec<Network>,
+}
+
+impl Front {
+    /// Of a listener, where `tls` and `proxy_from` hold for all that say nothing else.
+    pub(crate) fn of(
+        endpoint: &Endpoint,
+        tls: &TlsOptions,
+        proxy_from: &[Network],
+    ) -> Result<Front, Failure> {
+        let shield = &endpoint.shield;
+        let files = shield.files.clone().over(tls.clone()).files()?;
+        let wanted = shield.tls.unwrap_or(endpoint.place.is_tcp());
+        if shield.tls == Some(true) && files.is_none() {
+            return Err(Failure::usage(format!(
+                "TLS at {}: say --tls-cert and --tls-key",
+                endpoint.place
+            )));
+        }
+        let own = shield.proxy_from.as_deref();
+        Ok(Front {
+            tls: files.filter(|_| wanted),
+            proxy_from: own.unwrap_or(proxy_from).to_vec(),
+        })
+    }
+
+    /// Nothing at all.
+    pub(crate) fn is_bare(&self) -> bool {
+        *self == Front::default()
+    }
+
+    /// Whether clients must show a certificate.
+    pub(crate) fn asks_for_certificates(&self) -> bool {
+        let tls = self.tls.as_ref();
+        tls.is_some_and(|tls| tls.client_ca.is_some())
+    }
+
+    /// For the line that says where it listens.
+    pub(crate) fn described(&self) -> String {
+        let mut text = match &self.tls {
+            Some(_) if self.asks_for_certificates() => " tls=client-certificates",
+            Some(_) => " tls=on",
+            None => "",
+        }
+        .to_owned();
+        if !self.proxy_from.is_empty() {
+            let all: Vec<String> = self.proxy_from.iter().map(ToString::to_string).collect();
+            text += &format!(" proxy-from={}", all.join(","));
+        }
+        text
+    }
+}
+
+/// What stands in front of the listeners, by their numbers. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fronts {
+    /// How long a handshake, or a header, may take.
+    handshake: Option<Duration>,
+    at: Arc<RwLock<HashMap<u32, Standing>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Standing {
+    files: Option<TlsFiles>,
+    tls: Option<TlsServer>,
+    proxy: Option<Proxy>,
+}
+
+impl Fronts {
+    pub(crate) fn new(handshake: Option<Duration>) -> Fronts {
+        Fronts {
+            handshake,
+            ..Fronts::default()
+        }
+    }
+
+    /// Puts one there. Its files are read.
+    pub(crate) fn put(&self, listener: u32, front: &Front) -> Result<(), Failure> {
+        let tls = front.tls.as_ref().map(|files| files.load(self.handshake));
+        let proxy = (!front.proxy_from.is_empty()).then(|| {
+            let proxy = Proxy::from(front.proxy_from.iter().copied());
+            match self.handshake {
+                Some(deadline) => proxy.deadline(deadline),
+                None => proxy,
+            }
+        });
+        let standing = Standing {
+            files: front.tls.clone(),
+            tls: tls.transpose()?,
+            proxy,
+        };
+        let mut at = self.at.write().unwrap_or_else(PoisonError::into_inner);
+        at.insert(listener, standing);
+        Ok(())
+    }
+
+    /// Reads all files again; new connections see what they say now. How many listeners that is: what
+    /// is no good leaves everything as it was.
+    pub(crate) fn reload(&self) -> Result<usize, Failure> {
+        let before = self.at.read().unwrap_or_else(PoisonError::into_inner);
+        let mut after = before.clone();
+        drop(before);
+        let mut count = 0;
+        for standing in after.values_mut() {
+            if let Some(files) = &standing.files {
+                standing.tls = Some(files.load(self.handshake)?);
+                count += 1;
+            }
+        }
+        *self.at.write().unwrap_or_else(PoisonError::into_inner) = after;
+        Ok(count)
+    }
+
+    /// Logs what an operator should know about the files.
+    pub(crate) fn warn(&self) {
+        let at = self.at.read().unwrap_or_else(PoisonError::into_inner);
+        let mut keys: Vec<&PathBuf> = at
+            .values()
+            .filter_map(|standing| Some(&standing.files.as_ref()?.key))
+            .filter(|path| secret::is_exposed(path))
+            .collect();
+        keys.sort();
+        keys.dedup();
+        for file in keys {
+            tracing::warn!(file = %file.display(), "others may read this private key: chmod 600");
+        }
+    }
+
+    fn of<T>(&self, peer: &Peer, f: impl FnOnce(&Standing) -> Option<T>) -> Option<T> {
+        let Origin::Accepted(listener) = peer.origin else {
+            return None;
+        };
+        let at = self.at.read().unwrap_or_else(PoisonError::into_inner);
+        at.get(&listener).and_then(f)
+    }
+}
+
+/// TLS where the listener says so.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsFront(pub(crate) Fronts);
+
+impl Wrap for TlsFront {
+    type Layer = Records;
+
+    fn wrap(&self, from: &Peer) -> Result<Option<Records>, Refusal> {
+        let tls = self.0.of(from, |standing| standing.tls.clone());
+        tls.map_or(Ok(None), |tls| tls.wrap(from))
+    }
+}
+
+/// The PROXY protocol where the listener says so.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyFront(pub(crate) Fronts);
+
+impl Wrap for ProxyFront {
+    type Layer = Header;
+
+    fn wrap(&self, from: &Peer) -> Result<Option<Header>, Refusal> {
+        let header = self
+            .0
+            .of(from, |standing| Some(standing.proxy.as_ref()?.wrap(from)));
+        header.unwrap_or(Ok(None))
+    }
+}
+
+/// A list of networks in the file.
+pub(crate) fn networks<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<Network>>, D::Error> {
+    let all = Vec::<String>::deserialize(from)?;
+    let all: Result<Vec<Network>, _> = all.iter().map(|text| text.parse()).collect();
+    all.map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(cert: &str, key: &str, ca: &str) -> TlsOptions {
+        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        TlsOptions {
+            cert: path(cert),
+            key: path(key),
+            client_ca: path(ca),
+        }
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_go_together() {
+        assert!(options("c", "", "").files().is_err());
+        assert!(options("", "k", "").files().is_err());
+        assert!(options("", "", "a").files().is_err());
+        assert!(options("", "", "").files().unwrap().is_none());
+        assert!(options("c", "k", "a").files().unwrap().is_some());
+        // Not one of the flags with the other of the file.
+        let mixed = options("c2", "", "").over(options("c", "k", "a"));
+        assert_eq!(mixed, options("c2", "", "a"));
+        let flags = options("", "", "a2").over(options("c", "k", "a"));
+        assert_eq!(flags, options("c", "k", "a2"));
+    }
+
+    #[test]
+    fn who_is_nobody_of_ours_is_left_alone() {
+        let fronts = Fronts::default();
+        let peer = |origin| Peer::new(([127, 0, 0, 1], 4000), origin);
+        for origin in [Origin::Accepted(0), Origin::Dialled(0)] {
+            assert!(
+                TlsFront(fronts.clone())
+                    .wrap(&peer(origin))
+                    .unwrap()
+                    .is_none()
+            );
+            assert!(
+                ProxyFront(fronts.clone())
+                    .wrap(&peer(origin))
+                    .unwrap()
+                    .is_none()
+            );
+        }
+    }
+}
