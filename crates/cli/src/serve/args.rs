@@ -22,7 +22,7 @@ use crate::span::Span;
 const PORTS: &str = "\
 Default ports: echo 12345, ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, \
 ack/sync 8004, ack/async 8005, ingest 7400, kv/resp 6380, kv/binary 7000, \
-discard 12346.
+http 8080, discard 12346.
 When ready, one line for each listener goes to stdout, such as
   listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
 SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
@@ -46,8 +46,8 @@ pub(crate) struct Args {
 #[derive(Debug, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct Options {
-    /// Services to run: echo, ack (all modes), ack/MODE, ingest, kv (both modes), kv/MODE, discard
-    /// [default: all but discard]
+    /// Services to run: echo, ack (all modes), ack/MODE, ingest, kv (both modes), kv/MODE, http,
+    /// discard [default: all but http and discard]
     #[arg(value_name = "SERVICE")]
     pub(crate) services: Vec<Named>,
 

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Ingest,
     /// Keys and values.
     Kv(KvMode),
+    /// Small web endpoints.
+    Http,
     /// Receives and drops.
     Discard,
 }
@@ -52,6 +54,7 @@ impl Kind {
             Kind::Ack(_) => "ack",
             Kind::Ingest => "ingest",
             Kind::Kv(_) => "kv",
+            Kind::Http => "http",
             Kind::Discard => "discard",
         }
     }
@@ -61,7 +64,7 @@ impl Kind {
             Kind::Ack(mode) => Some(mode.name()),
             Kind::Ingest => Some("native"),
             Kind::Kv(mode) => Some(mode.name()),
-            Kind::Echo | Kind::Discard => None,
+            Kind::Echo | Kind::Http | Kind::Discard => None,
         }
     }
 
@@ -75,13 +78,14 @@ impl Kind {
             Kind::Ingest => vec![7400],
             Kind::Kv(KvMode::Resp) => vec![6380],
             Kind::Kv(KvMode::Binary) => vec![7000],
+            Kind::Http => vec![8080],
             Kind::Discard => vec![12346],
         }
     }
 }
 
 /// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`, `ingest`,
-/// `kv`, `kv/resp`, `discard`.
+/// `kv`, `kv/resp`, `http`, `discard`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named(pub(crate) Vec<Kind>);
 
@@ -93,12 +97,13 @@ impl FromStr for Named {
             None => match text {
                 "echo" => vec![Kind::Echo],
                 "ingest" => vec![Kind::Ingest],
+                "http" => vec![Kind::Http],
                 "discard" => vec![Kind::Discard],
                 "ack" => Mode::ALL.map(Kind::Ack).to_vec(),
                 "kv" => KvMode::ALL.map(Kind::Kv).to_vec(),
                 _ => {
                     return Err(format!(
-                        "no service is called {text:?}: echo, ack, ingest, kv or discard"
+                        "no service is called {text:?}: echo, ack, ingest, kv, http or discard"
                     ));
                 }
             },
@@ -145,7 +150,7 @@ pub(crate) struct Endpoint {
 }
 
 /// What is to listen where. Services that are named in neither list are left out; if none is named
-/// at all, everything but discard runs. A service with places of its own gets none by default.
+/// at all, everything but http and discard runs. A service with places of its own gets none by default.
 pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> Vec<Endpoint> {
     let mut kinds: Vec<Kind> = named.iter().flat_map(|named| named.0.clone()).collect();
     let by_name = |kind: Kind| named.iter().any(|named| named.0 == [kind]);
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_everything_but_discard_listens() {
+    fn by_default_everything_but_http_and_discard_listens() {
         assert_eq!(
             shown(&[], &[]),
             [

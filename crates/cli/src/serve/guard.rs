@@ -46,7 +46,7 @@ impl Settings {
             Kind::Kv(KvMode::Resp) if self.kv.has_password() => Guard::Secret,
             Kind::Ingest if !self.ingest.tokens.is_empty() => Guard::Secret,
             _ if self.is_open(kind) => Guard::Open,
-            Kind::Echo | Kind::Discard => Guard::Harmless,
+            Kind::Echo | Kind::Http | Kind::Discard => Guard::Harmless,
             Kind::Ack(_) if self.ack_level == Level::None => Guard::Harmless,
             Kind::Kv(_) | Kind::Ingest | Kind::Ack(_) => Guard::ThisHost,
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidewire::{Builder, Limits, Listen, TcpOptions};
 use tidewire_echo::{Discard, Echo};
+use tidewire_http::{Http, Router, demo};
 use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
 use tidewire_ingest::native::IngestService;
 use tidewire_ingest::{Counted, Level, LogSink};
@@ -33,6 +34,7 @@ pub(crate) struct Services {
     acks: Vec<(Mode, Acks)>,
     ingest: Option<Arc<IngestService>>,
     kv: Option<Kv>,
+    http: Option<Http<Router>>,
 }
 
 impl Services {
@@ -49,6 +51,7 @@ impl Services {
         let mut ingest: Option<(Arc<IngestService>, Door<Arc<IngestService>>)> = None;
         let mut acks: Vec<(Mode, Acks)> = Vec::new();
         let mut kv: Option<Kv> = None;
+        let mut http: Option<(Http<Router>, ServiceId<Http<Router>>)> = None;
         for endpoint in &settings.endpoints {
             let listen = listen(endpoint, &settings.tcp);
             let limits = || settings.limits(Limits::default());
@@ -63,6 +66,10 @@ impl Services {
                     let add = || Door::add(builder, settings, fronts, mine, Discard, limits());
                     let door = discard.get_or_insert_with(add);
                     door.listen(builder, fronts, endpoint, listen)?;
+                }
+                Kind::Http => {
+                    let (_, id) = http.get_or_insert_with(|| add_http(builder, settings));
+                    builder.listen(*id, listen);
                 }
                 Kind::Ingest => {
                     let add = || add_ingest(builder, settings, fronts, log);
@@ -91,6 +98,7 @@ impl Services {
             acks,
             ingest: ingest.map(|(service, _)| service),
             kv,
+            http: http.map(|(service, _)| service),
         })
     }
 
@@ -119,6 +127,12 @@ impl Services {
         }
         if let Some(kv) = &self.kv {
             kv.log();
+        }
+        if let Some(service) = &self.http {
+            let counters = service.counters();
+            if counters != Default::default() {
+                tracing::info!(%counters, "http");
+            }
         }
         if let Some(service) = &self.ingest {
             let counters = service.counters();
@@ -181,6 +195,13 @@ impl Acks {
             Acks::Logged(service, _) => service.counters(),
         }
     }
+}
+
+fn add_http(builder: &mut Builder, settings: &Settings) -> (Http<Router>, ServiceId<Http<Router>>) {
+    let service = Http::new(demo::router());
+    let limits = settings.limits(service.limits());
+    let id = builder.service_with(service.clone(), limits);
+    (service, id)
 }
 
 fn add_ingest(

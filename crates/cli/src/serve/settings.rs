@@ -129,7 +129,7 @@ impl Settings {
         self.endpoints.iter().any(|endpoint| match endpoint.kind {
             Kind::Ingest => true,
             Kind::Ack(_) => self.ack_level != Level::None,
-            Kind::Echo | Kind::Kv(_) | Kind::Discard => false,
+            Kind::Echo | Kind::Kv(_) | Kind::Http | Kind::Discard => false,
         })
     }
 

@@ -57,6 +57,41 @@ pub struct Link<'a> {
 }
 
 impl Link<'_> {
+    /// The same link for a shorter time, to be put into something that a callback hands on.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Link, Next, Protocol, service_fn};
+    ///
+    /// /// What a handler of lines is given.
+    /// struct Answer<'a> {
+    ///     link: Link<'a>,
+    /// }
+    ///
+    /// struct Conn;
+    ///
+    /// impl Protocol for Conn {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         let mut answer = Answer { link: cx.link.reborrow() };
+    ///         answer.link.write(input.bytes());
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// let got = tidewire::sim::chunking::collect(service_fn(|_| Conn), b"ab", &[1], true);
+    /// assert_eq!(got.output, b"ab");
+    /// ```
+    #[inline]
+    pub fn reborrow(&mut self) -> Link<'_> {
+        Link {
+            state: &mut *self.state,
+            env: &mut *self.env,
+        }
+    }
+
     /// Queues a copy of `bytes`. Never fails: ask [`full`](Link::full) between messages and stop
     /// when it says so. Output beyond the hard limit aborts the connection. A write of at most
     /// 64 KiB is handed to the kernel in one piece where the kernel takes it.

@@ -1,0 +1,645 @@
+//! One connection: requests in, replies out, in order, one at a time.
+//!
+//! A request that waits, for its body, for an answer from elsewhere, or for the client to take its
+//! reply, keeps what is behind it in the input. So the order of pipelined replies needs no queue.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use tidewire::{Closed, Cx, Input, Link, Next, Protocol, Turn};
+
+use crate::body::{self, Body, Piece};
+use crate::exchange::{Data, Exchange};
+use crate::fault::Fault;
+use crate::framing::Length;
+use crate::handler::{self, Handler};
+use crate::head::{self, Head, Parsed};
+use crate::headers::Headers;
+use crate::later::{Later, Message};
+use crate::pace::Pace;
+use crate::reply::{Progress, Reply};
+use crate::request::Request;
+use crate::response::{Outcome, Response};
+use crate::service::HttpLocal;
+use crate::wire::{self, Asked};
+
+/// Bytes of a body that nobody wants which are read so that the connection can go on.
+const UNWANTED_MAX: u64 = 64 << 10;
+/// What a client that sent `Expect: 100-continue` is told.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// One connection of [`Http`](crate::Http).
+pub struct HttpConn<H> {
+    stage: Stage,
+    /// Of the answer that is owed, so that another one is not taken for it.
+    number: u32,
+    /// An empty line in front of a request was passed over.
+    blank: bool,
+    /// The request is a HEAD, whose reply has no body, also if it is an error.
+    by_head: bool,
+    /// The server stops: the next reply is the last.
+    draining: bool,
+    handler: PhantomData<fn() -> H>,
+}
+
+/// What the connection is about.
+enum Stage {
+    /// The next request's head.
+    Head,
+    /// A body, to be gathered.
+    Gather(Box<Gather>),
+    /// A body, or a reply, in pieces.
+    Exchange(Box<Exchanging>),
+    /// An answer that comes from elsewhere.
+    Later(Box<Owed>),
+    /// The rest of a body that nobody wants.
+    Discard(Box<Unwanted>),
+}
+
+struct Gather {
+    /// The head as it came, to be parsed again.
+    head: Vec<u8>,
+    content: Vec<u8>,
+    body: Body,
+    pace: Pace,
+}
+
+struct Exchanging {
+    exchange: Box<dyn Exchange>,
+    asked: Asked,
+    progress: Progress,
+    body: Option<Body>,
+    /// The exchange knows that the body has ended.
+    told_end: bool,
+    pace: Pace,
+}
+
+struct Owed {
+    asked: Asked,
+    body: Option<Body>,
+}
+
+struct Unwanted {
+    body: Body,
+    left: u64,
+    pace: Pace,
+}
+
+/// How `received` goes on.
+enum Step {
+    On,
+    Return(Next),
+}
+
+impl<H: Handler> HttpConn<H> {
+    pub(crate) fn new() -> HttpConn<H> {
+        HttpConn {
+            stage: Stage::Head,
+            number: 0,
+            blank: false,
+            by_head: false,
+            draining: false,
+            handler: PhantomData,
+        }
+    }
+
+    /// The next request.
+    fn head(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
+        if cx.link.full() {
+            cx.link.clear_timer();
+            return Ok(Step::Return(Next::AfterDrain));
+        }
+        let bytes = input.bytes();
+        if bytes.is_empty() {
+            return Ok(Step::Return(Next::More));
+        }
+        self.by_head = bytes.starts_with(b"HEAD ");
+        // Old clients send an empty line behind a body (RFC 9112, 2.2).
+        if !self.blank && b"\r\n".starts_with(&bytes[..bytes.len().min(2)]) {
+            if bytes.len() == 1 {
+                return Ok(self.wait_for_head(cx));
+            }
+            input.consume(2);
+            self.blank = true;
+            return Ok(Step::On);
+        }
+        let mut places = head::places();
+        let settings = &cx.local.shared.settings;
+        match head::parse(bytes, &mut places, settings)? {
+            Parsed::Part => Ok(self.wait_for_head(cx)),
+            Parsed::Whole(head, len) => {
+                self.blank = false;
+                if cx.link.timer().is_some() {
+                    cx.link.clear_timer();
+                }
+                cx.local.counts.requests.add();
+                match head.framing.body {
+                    Length::Known(0) => {
+                        input.consume(len);
+                        let request = Request::new(head, b"");
+                        let asked = self.asked(&head);
+                        Ok(self.answer(&request, asked, None, cx))
+                    }
+                    _ => self.with_body(head, len, input, cx),
+                }
+            }
+        }
+    }
+
+    fn wait_for_head(&self, cx: &mut Cx<'_, Self>) -> Step {
+        if cx.link.timer().is_none() {
+            cx.link
+                .set_timer_after(cx.local.shared.settings.head_timeout);
+        }
+        Step::Return(Next::More)
+    }
+
+    fn asked(&self, head: &Head<'_>) -> Asked {
+        Asked {
+            http11: head.minor == 1,
+            head: self.by_head,
+            keep: head.framing.keep && !self.draining,
+        }
+    }
+
+    /// A request that has a body.
+    fn with_body(
+        &mut self,
+        head: Head<'_>,
+        len: usize,
+        input: &mut Input<'_>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Step, Fault> {
+        let mut asked = self.asked(&head);
+        let mut request = Request::new(head, b"");
+        let settings = &cx.local.shared.settings;
+        let length = head.framing.body;
+        let body = |max| Body::new(length, max, settings.trailers);
+        let bytes = input.bytes();
+        match cx.local.shared.handler.body(&request) {
+            handler::Body::Gather => {
+                let body = body(settings.body)?;
+                go_on(&head, &mut cx.link);
+                if let Length::Known(n) = length
+                    && let Ok(n) = usize::try_from(n)
+                    && let Some(content) = bytes[len..].get(..n)
+                {
+                    input.consume(len + n);
+                    request.body = content;
+                    return Ok(self.answer(&request, asked, None, cx));
+                }
+                input.consume(len);
+                self.stage = Stage::Gather(Box::new(Gather {
+                    head: bytes[..len].to_vec(),
+                    content: Vec::new(),
+                    body,
+                    pace: Pace::new(&cx.link),
+                }));
+                Ok(Step::On)
+            }
+            handler::Body::Stream => {
+                let body = body(settings.streamed)?;
+                go_on(&head, &mut cx.link);
+                input.consume(len);
+                Ok(self.answer(&request, asked, Some(body), cx))
+            }
+            handler::Body::Ignore => {
+                let body = body(u64::MAX)?;
+                // A client that waits for leave sends nothing, or all: nobody knows which.
+                let is_small = matches!(length, Length::Known(n) if n <= UNWANTED_MAX);
+                asked.keep &= is_small && !head.framing.expects_continue;
+                input.consume(len);
+                Ok(self.answer(&request, asked, Some(body), cx))
+            }
+        }
+    }
+
+    /// Has the handler answer; `body` is what of the request's body is not read yet.
+    fn answer(
+        &mut self,
+        request: &Request<'_>,
+        mut asked: Asked,
+        body: Option<Body>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Step {
+        let mut outcome = Outcome::Sent;
+        let HttpLocal { shared, wire, .. } = &mut *cx.local;
+        let response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
+        let _ = shared.handler.handle(request, response);
+        match outcome {
+            Outcome::Sent => self.answered(asked, body, cx),
+            Outcome::Later(start) => self.owe(start, asked, body, cx),
+            Outcome::Streamed(exchange, length) => {
+                let progress = length.map_or(Progress::Unstarted, Progress::Body);
+                let mut exchanging = Box::new(Exchanging {
+                    exchange,
+                    asked,
+                    progress,
+                    body,
+                    told_end: false,
+                    pace: Pace::new(&cx.link),
+                });
+                exchanging.with(cx, |exchange, reply| exchange.room(reply));
+                self.stage = Stage::Exchange(exchanging);
+                Step::On
+            }
+        }
+    }
+
+    /// The reply is written.
+    fn answered(&mut self, asked: Asked, body: Option<Body>, cx: &mut Cx<'_, Self>) -> Step {
+        self.stage = Stage::Head;
+        if !asked.keep || self.draining {
+            cx.link.finish();
+        } else if let Some(body) = body.filter(|body| !body.is_done()) {
+            self.stage = Stage::Discard(Box::new(Unwanted {
+                body,
+                left: UNWANTED_MAX,
+                pace: Pace::new(&cx.link),
+            }));
+        }
+        Step::On
+    }
+
+    /// Lets the answer come from elsewhere.
+    fn owe(
+        &mut self,
+        start: Box<dyn FnOnce(Later)>,
+        mut asked: Asked,
+        body: Option<Body>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Step {
+        let Ok(permit) = cx.handle().reserve() else {
+            let why = Fault::new(503, "too many answers are owed");
+            cx.local.counts.refused(why.status);
+            log(why, cx);
+            let mut outcome = Outcome::Sent;
+            let wire = &mut cx.local.wire;
+            let response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
+            let _ = response
+                .header("retry-after", "1")
+                .error(why.status, why.reason);
+            return self.answered(asked, body, cx);
+        };
+        self.number = self.number.wrapping_add(1);
+        self.stage = Stage::Later(Box::new(Owed { asked, body }));
+        start(Later {
+            permit: Some(permit),
+            number: self.number,
+        });
+        Step::Return(Next::Paused)
+    }
+
+    /// More of a body that is gathered.
+    fn gather(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
+        let Stage::Gather(gather) = &mut self.stage else {
+            return Ok(Step::On);
+        };
+        let settings = &cx.local.shared.settings;
+        match gather.body.next(input)? {
+            Piece::Content(n) => {
+                if cx.local.gathered + n > settings.gathered {
+                    return Err(Fault::new(503, "too many bodies are on their way"));
+                }
+                cx.local.gathered += n;
+                gather.content.extend_from_slice(&input.bytes()[..n]);
+                input.consume(n);
+                gather.body.took(n);
+                gather.pace.took(n);
+                Ok(Step::On)
+            }
+            Piece::Wait => {
+                gather.pace.wait(&mut cx.link, settings);
+                Ok(Step::Return(Next::More))
+            }
+            Piece::End(trailers) => {
+                cx.link.clear_timer();
+                let Stage::Gather(gather) = std::mem::replace(&mut self.stage, Stage::Head) else {
+                    return Ok(Step::On);
+                };
+                cx.local.gathered -= gather.content.len();
+                let mut places = head::places();
+                let shared = cx.local.shared.clone();
+                // It was in order when it came.
+                let Parsed::Whole(head, _) =
+                    head::parse(&gather.head, &mut places, &shared.settings)?
+                else {
+                    return Ok(Step::On);
+                };
+                let asked = self.asked(&head);
+                let request = Request::new(head, &gather.content);
+                if trailers.is_empty() {
+                    return Ok(self.answer(&request, asked, None, cx));
+                }
+                let mut step = Step::On;
+                body::with_fields(trailers, |trailers| {
+                    let request = Request {
+                        trailers,
+                        ..request
+                    };
+                    step = self.answer(&request, asked, None, cx);
+                })?;
+                Ok(step)
+            }
+        }
+    }
+
+    /// More of a body that is streamed.
+    fn exchange(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
+        let Stage::Exchange(it) = &mut self.stage else {
+            return Ok(Step::On);
+        };
+        it.pace.unblock(&cx.link);
+        if it.progress == Progress::Ended {
+            return Ok(self.exchanged(cx));
+        }
+        if it.told_end {
+            return Ok(Step::Return(Next::Paused));
+        }
+        let Some(body) = &mut it.body else {
+            it.told_end = true;
+            it.with(cx, |exchange, reply| exchange.end(Headers::NONE, reply));
+            return Ok(Step::On);
+        };
+        match body.next(input)? {
+            Piece::Content(len) => {
+                if cx.link.full() {
+                    it.pace.block(&mut cx.link);
+                    return Ok(Step::Return(Next::AfterDrain));
+                }
+                let mut data = Data { input, len };
+                it.with(cx, |exchange, reply| exchange.data(&mut data, reply));
+                let took = len - data.len;
+                if let Some(body) = &mut it.body {
+                    body.took(took);
+                }
+                it.pace.took(took);
+                if took < len && it.progress != Progress::Ended && !cx.link.full() {
+                    cx.link.abort_because("a handler left a body without need");
+                }
+                Ok(Step::On)
+            }
+            Piece::Wait => {
+                it.pace.wait(&mut cx.link, &cx.local.shared.settings);
+                Ok(Step::Return(Next::More))
+            }
+            Piece::End(trailers) => {
+                cx.link.clear_timer();
+                it.told_end = true;
+                if trailers.is_empty() {
+                    it.with(cx, |exchange, reply| exchange.end(Headers::NONE, reply));
+                } else {
+                    body::with_fields(trailers, |trailers| {
+                        it.with(cx, |exchange, reply| exchange.end(trailers, reply));
+                    })?;
+                }
+                Ok(Step::On)
+            }
+        }
+    }
+
+    /// A streamed reply has ended.
+    fn exchanged(&mut self, cx: &mut Cx<'_, Self>) -> Step {
+        let Stage::Exchange(it) = std::mem::replace(&mut self.stage, Stage::Head) else {
+            return Step::On;
+        };
+        cx.link.clear_timer();
+        let Exchanging { asked, body, .. } = *it;
+        self.answered(asked, body, cx)
+    }
+
+    /// More of a body that nobody wants.
+    fn discard(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
+        let Stage::Discard(it) = &mut self.stage else {
+            return Ok(Step::On);
+        };
+        let there = input.len();
+        match it.body.next(input) {
+            Ok(Piece::Content(n)) => {
+                input.consume(n);
+                it.body.took(n);
+                it.pace.took(n);
+            }
+            Ok(Piece::Wait) => {
+                it.pace.wait(&mut cx.link, &cx.local.shared.settings);
+                return Ok(Step::Return(Next::More));
+            }
+            Ok(Piece::End(_)) => {
+                cx.link.clear_timer();
+                self.stage = Stage::Head;
+                return Ok(Step::On);
+            }
+            // Its request has its reply; a second one would be taken for the next request's.
+            Err(fault) => {
+                cx.local.counts.refused(fault.status);
+                cx.link.finish_because(fault.reason);
+                return Ok(Step::On);
+            }
+        }
+        let took = (there - input.len()) as u64;
+        match it.left.checked_sub(took) {
+            Some(left) => it.left = left,
+            None => cx.link.finish_because("a body that nobody wants"),
+        }
+        Ok(Step::On)
+    }
+
+    /// Answers what cannot be obeyed, and ends the connection.
+    fn refuse(&mut self, fault: Fault, cx: &mut Cx<'_, Self>) {
+        cx.local.counts.refused(fault.status);
+        log(fault, cx);
+        match &self.stage {
+            // A part of the reply is written. That the rest is missing shows, unless it ends with the
+            // connection.
+            Stage::Exchange(it) if it.progress == Progress::Body(wire::Length::Closing) => {
+                return cx.link.abort_because(fault.reason);
+            }
+            Stage::Exchange(it) if it.progress != Progress::Unstarted => {
+                return cx.link.finish_because(fault.reason);
+            }
+            Stage::Gather(gather) => cx.local.gathered -= gather.content.len(),
+            _ => {}
+        }
+        self.stage = Stage::Head;
+        let mut asked = Asked {
+            http11: true,
+            head: self.by_head,
+            keep: false,
+        };
+        let mut outcome = Outcome::Sent;
+        let wire = &mut cx.local.wire;
+        let mut response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
+        if fault.status == 503 {
+            response = response.header("retry-after", "1");
+        }
+        let _ = response.error(fault.status, fault.reason);
+        cx.link.finish_because(fault.reason);
+    }
+
+    fn expire(&mut self, cx: &mut Cx<'_, Self>) {
+        let deadline = match &self.stage {
+            Stage::Head => {
+                return self.refuse(Fault::new(408, "the head came too slowly"), cx);
+            }
+            Stage::Later(_) => return,
+            Stage::Gather(gather) => &gather.pace,
+            Stage::Exchange(it) => &it.pace,
+            Stage::Discard(it) => &it.pace,
+        }
+        .deadline(&cx.local.shared.settings);
+        if cx.link.now() < deadline {
+            // It has earned more time since the timer was set.
+            return cx.link.set_timer(deadline);
+        }
+        match self.stage {
+            Stage::Discard(_) => cx.link.finish_because("a body came too slowly"),
+            _ => self.refuse(Fault::new(408, "the body came too slowly"), cx),
+        }
+    }
+}
+
+impl Exchanging {
+    fn with<H: Handler>(
+        &mut self,
+        cx: &mut Cx<'_, HttpConn<H>>,
+        f: impl FnOnce(&mut dyn Exchange, &mut Reply<'_>),
+    ) {
+        let mut reply = Reply {
+            link: cx.link.reborrow(),
+            wire: &mut cx.local.wire,
+            asked: &mut self.asked,
+            progress: &mut self.progress,
+        };
+        f(&mut *self.exchange, &mut reply);
+    }
+}
+
+impl<H: Handler> Protocol for HttpConn<H> {
+    type Local = HttpLocal<H>;
+    type Message = Message;
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        loop {
+            if cx.link.is_closing() {
+                return Next::More;
+            }
+            let step = match self.stage {
+                Stage::Head => self.head(input, cx),
+                Stage::Gather(_) => self.gather(input, cx),
+                Stage::Exchange(_) => self.exchange(input, cx),
+                Stage::Discard(_) => self.discard(input, cx),
+                Stage::Later(_) => return Next::Paused,
+            };
+            match step {
+                Ok(Step::On) => {}
+                Ok(Step::Return(next)) => return next,
+                Err(fault) => self.refuse(fault, cx),
+            }
+        }
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Stage::Exchange(it) = &mut self.stage
+            && it.progress != Progress::Ended
+        {
+            it.with(cx, |exchange, reply| exchange.room(reply));
+            if it.progress == Progress::Ended {
+                self.exchanged(cx);
+                cx.link.resume();
+            }
+        }
+    }
+
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        match &self.stage {
+            Stage::Head if unread == 0 => cx.link.finish(),
+            Stage::Head => cx.link.finish_because("a head that was cut short"),
+            // Not told before the reply is whole, because reading is paused.
+            Stage::Later(_) => {}
+            Stage::Exchange(it) if it.told_end => {}
+            Stage::Gather(_) | Stage::Discard(_) | Stage::Exchange(_) => {
+                cx.link.finish_because("a body that was cut short");
+            }
+        }
+    }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        self.expire(cx);
+    }
+
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        // Whoever owes the answer decides how long it takes.
+        if !matches!(self.stage, Stage::Later(_)) {
+            cx.link.finish();
+        }
+    }
+
+    fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
+        if message.number != self.number {
+            return;
+        }
+        let stage = std::mem::replace(&mut self.stage, Stage::Head);
+        let Stage::Later(owed) = stage else {
+            self.stage = stage;
+            return;
+        };
+        let Owed { mut asked, body } = *owed;
+        asked.keep &= !self.draining;
+        let mut outcome = Outcome::Sent;
+        let wire = &mut cx.local.wire;
+        let mut response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
+        let _ = match message.answer {
+            Some(answer) => {
+                response.status = answer.status;
+                response.bad = answer.bad;
+                response.wire.fields.extend_from_slice(&answer.fields);
+                response.shared(answer.body)
+            }
+            None => response.error(500, "there is no answer"),
+        };
+        self.answered(asked, body, cx);
+        cx.link.resume();
+    }
+
+    fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        self.draining = true;
+        if let Stage::Head = self.stage {
+            cx.link.finish();
+        }
+    }
+
+    fn closed(self, _: Closed, turn: &mut Turn<'_, Self>) {
+        if let Stage::Gather(gather) = &self.stage {
+            turn.local.gathered -= gather.content.len();
+        }
+    }
+}
+
+/// Tells a client to send its body, if it waits for that. Said whether or not the body is there
+/// already: what is answered does not depend on how the input was cut.
+fn go_on(head: &Head<'_>, link: &mut Link<'_>) {
+    if head.framing.expects_continue {
+        link.write(CONTINUE);
+    }
+}
+
+/// A client can have this said as often as it can connect.
+fn log<H: Handler>(fault: Fault, cx: &Cx<'_, HttpConn<H>>) {
+    if let Some(held_back) = cx.local.shared.refusals.pass(cx.link.now()) {
+        let peer = &cx.link.peer().endpoint;
+        let Fault { status, reason } = fault;
+        tracing::warn!(%peer, status, reason, held_back, "refusing a request");
+    }
+}
+
+impl<H> fmt::Debug for HttpConn<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.stage {
+            Stage::Head => "HttpConn(at a head)",
+            Stage::Gather(_) => "HttpConn(gathering a body)",
+            Stage::Exchange(_) => "HttpConn(streaming)",
+            Stage::Later(_) => "HttpConn(owing an answer)",
+            Stage::Discard(_) => "HttpConn(dropping a body)",
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! What `tidewire serve http` serves: small endpoints to measure and to try things with.
+//!
+//! * `/`: `Hello, World!`
+//! * `/bytes/N`: N bytes, streamed as fast as the client takes them
+//! * `/echo`: the request's body, streamed back as it comes
+//! * `/burn?us=N&on=loop`: burns N microseconds of CPU on the loop, then answers
+
+use std::time::Duration;
+
+use crate::exchange::{Data, Exchange};
+use crate::handler::Body;
+use crate::headers::Headers;
+use crate::method::Method;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::response::{Done, Response};
+use crate::router::Router;
+
+/// What `/` answers.
+pub const HELLO: &str = "Hello, World!";
+/// Most microseconds that `/burn` burns: while it does, its loop does nothing else.
+pub const BURN_MAX_US: u64 = 1_000_000;
+
+/// The endpoints.
+///
+/// ```
+/// use tidewire_http::{Http, demo, testing};
+///
+/// let app = Http::new(demo::router());
+/// let got = testing::exchange(app, b"GET /bytes/10 HTTP/1.1\r\nHost: h\r\n\r\n");
+/// assert_eq!(got.body.len(), 10);
+/// ```
+#[must_use]
+pub fn router() -> Router {
+    let mut router = Router::new()
+        .get("/", |_, response| response.text(HELLO))
+        .get("/bytes/{n}", bytes)
+        .get("/burn", burn);
+    for method in [Method::Get, Method::Post, Method::Put] {
+        router = router.route(method, "/echo", Body::Stream, echo);
+    }
+    router
+}
+
+fn bytes(request: &Request<'_>, response: Response<'_>) -> Done {
+    let n = request.param("n").and_then(number);
+    let response = response.header("content-type", "application/octet-stream");
+    match n {
+        Some(n) => response.stream(Some(n), Pattern { at: 0, end: n }),
+        None => response.error(400, "/bytes/N, where N is how many"),
+    }
+}
+
+/// Digits alone: no sign.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// What `/bytes` streams: the alphabet, over and over.
+struct Pattern {
+    at: u64,
+    end: u64,
+}
+
+/// What is written at once: a multiple of the alphabet's length.
+const PIECE: usize = 26 * 600;
+
+static LETTERS: [u8; PIECE] = {
+    let mut letters = [0; PIECE];
+    let mut at = 0;
+    while at < PIECE {
+        letters[at] = b'a' + (at % 26) as u8;
+        at += 1;
+    }
+    letters
+};
+
+impl Exchange for Pattern {
+    fn room(&mut self, reply: &mut Reply<'_>) {
+        while self.at < self.end && !reply.full() {
+            let n = (self.end - self.at).min(PIECE as u64);
+            reply.write(&LETTERS[..n as usize]);
+            self.at += n;
+        }
+        if self.at == self.end {
+            reply.end();
+        }
+    }
+}
+
+fn echo(request: &Request<'_>, response: Response<'_>) -> Done {
+    let kind = request.header("content-type");
+    let kind = kind.unwrap_or("application/octet-stream");
+    let response = response.header("content-type", kind);
+    response.stream(request.content_length(), Echo)
+}
+
+/// Sends back what comes.
+struct Echo;
+
+impl Exchange for Echo {
+    fn data(&mut self, data: &mut Data<'_, '_>, reply: &mut Reply<'_>) {
+        let all = data.len();
+        reply.forward(data, all);
+    }
+
+    fn end(&mut self, _: Headers<'_>, reply: &mut Reply<'_>) {
+        reply.end();
+    }
+}
+
+fn burn(request: &Request<'_>, response: Response<'_>) -> Done {
+    let us = request.query_value("us").unwrap_or("100".into());
+    let Some(us) = number(&us).filter(|us| *us <= BURN_MAX_US) else {
+        return response.error(400, "us is a number of microseconds, up to 1000000");
+    };
+    match request.query_value("on").as_deref() {
+        None | Some("loop") => {}
+        Some("pool") => return response.error(501, "there is no worker pool yet"),
+        Some(_) => return response.error(400, "on is loop or pool"),
+    }
+    let end = response.clock() + Duration::from_micros(us);
+    while response.clock() < end {
+        std::hint::spin_loop();
+    }
+    response.text("burnt\n")
+}

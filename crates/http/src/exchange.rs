@@ -1,0 +1,117 @@
+//! Bodies that come and go in pieces.
+
+use std::fmt;
+
+use tidewire::Input;
+
+use crate::headers::Headers;
+use crate::reply::Reply;
+
+/// One request whose body, or whose reply's body, is streamed. It is made by the handler, with
+/// [`Response::stream`](crate::Response::stream) or [`Response::exchange`](crate::Response::exchange),
+/// and dropped when the reply has ended or the connection is gone.
+///
+/// Backpressure goes both ways. While [`Reply::full`] says so the client takes nothing: an exchange
+/// then writes no more, and leaves the rest of its [`Data`], so that the client is not read from. It
+/// is called again when there is room.
+///
+/// ```
+/// use tidewire_http::{Body, Data, Done, Exchange, Handler, Headers, Http, Length, Reply, Request, Response};
+/// use tidewire_http::testing;
+///
+/// /// Answers with the length of the request's body, which is nowhere kept.
+/// struct Measured(u64);
+///
+/// impl Exchange for Measured {
+///     fn data(&mut self, data: &mut Data<'_, '_>, _: &mut Reply<'_>) {
+///         self.0 += data.len() as u64;
+///         data.consume(data.len());
+///     }
+///
+///     fn end(&mut self, _: Headers<'_>, reply: &mut Reply<'_>) {
+///         let text = format!("{} bytes", self.0);
+///         reply.head(200, &[("content-type", "text/plain")], Length::Known(text.len() as u64));
+///         reply.write(text.as_bytes());
+///         reply.end();
+///     }
+/// }
+///
+/// struct Measures;
+///
+/// impl Handler for Measures {
+///     fn body(&self, _: &Request<'_>) -> Body {
+///         Body::Stream
+///     }
+///
+///     fn handle(&self, _: &Request<'_>, response: Response<'_>) -> Done {
+///         response.exchange(Measured(0))
+///     }
+/// }
+///
+/// let asked = b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+/// assert_eq!(testing::exchange(Http::new(Measures), asked).text(), "5 bytes");
+/// ```
+pub trait Exchange: 'static {
+    /// A piece of the request's body. What is left of it is offered again when output has drained, so
+    /// something may be left only while [`Reply::full`]; else the connection is aborted. Default:
+    /// drops it.
+    fn data(&mut self, data: &mut Data<'_, '_>, reply: &mut Reply<'_>) {
+        let _ = reply;
+        data.consume(data.len());
+    }
+
+    /// The request's body has ended, at once if there is none. Default: nothing.
+    fn end(&mut self, trailers: Headers<'_>, reply: &mut Reply<'_>) {
+        let _ = (trailers, reply);
+    }
+
+    /// There is room for output: called once when the exchange begins, and each time that output had
+    /// been full and has drained. Default: nothing.
+    fn room(&mut self, reply: &mut Reply<'_>) {
+        let _ = reply;
+    }
+}
+
+/// A piece of a request's body, borrowed from the connection's input.
+///
+/// See [`Exchange`].
+pub struct Data<'d, 'i> {
+    pub(crate) input: &'d mut Input<'i>,
+    pub(crate) len: usize,
+}
+
+impl<'i> Data<'_, 'i> {
+    /// What is not yet consumed.
+    #[must_use]
+    pub fn bytes(&self) -> &'i [u8] {
+        &self.input.bytes()[..self.len]
+    }
+
+    /// How many bytes are not yet consumed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether all is consumed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Marks the first `n` bytes as dealt with.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes are left.
+    pub fn consume(&mut self, n: usize) {
+        assert!(n <= self.len, "consumed {n} of {} bytes", self.len);
+        self.input.consume(n);
+        self.len -= n;
+    }
+}
+
+impl fmt::Debug for Data<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Data({} bytes)", self.len)
+    }
+}

@@ -1,0 +1,128 @@
+//! Where a request's body ends, and what else its head says about the connection.
+//!
+//! Everything that has ever made two servers see different requests in the same bytes is refused,
+//! also where the standard would let it pass (RFC 9112, 6.3 and 11.2).
+
+use crate::fault::Fault;
+use crate::headers::{Headers, trimmed};
+use crate::target::is_host;
+
+/// How a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// After so many bytes; without a body, after none.
+    Known(u64),
+    /// With a chunk of length 0.
+    Chunked,
+}
+
+/// What the head says about the message and the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Framing {
+    pub(crate) body: Length,
+    /// Whether the client wants to go on with this connection.
+    pub(crate) keep: bool,
+    /// Whether the client waits for a `100 Continue`.
+    pub(crate) expects_continue: bool,
+}
+
+impl Framing {
+    pub(crate) fn of(minor: u8, headers: Headers<'_>) -> Result<Framing, Fault> {
+        let (mut length, mut coding, mut hosts) = (None, None, 0);
+        let mut keep = minor == 1;
+        let mut expects_continue = false;
+        for field in headers.0 {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            match field.name.len() {
+                4 if is("host") => {
+                    hosts += 1;
+                    if !is_host(trimmed(field.value)) {
+                        return Err(Fault::bad("a Host that is none"));
+                    }
+                }
+                6 if is("expect") => {
+                    if !trimmed(field.value).eq_ignore_ascii_case(b"100-continue") {
+                        return Err(Fault::new(417, "an expectation that nobody meets"));
+                    }
+                    // A client of HTTP/1.0 would not understand the answer.
+                    expects_continue = minor == 1;
+                }
+                10 if is("connection") => keep = wants_to_keep(field.value, keep),
+                14 if is("content-length") => {
+                    if length.replace(number(field.value)?).is_some() {
+                        return Err(Fault::bad("more than one Content-Length"));
+                    }
+                }
+                17 if is("transfer-encoding") => {
+                    if coding.replace(field.value).is_some() {
+                        return Err(Fault::bad("more than one Transfer-Encoding"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        match hosts {
+            1 => {}
+            0 if minor == 0 => {}
+            0 => return Err(Fault::bad("no Host")),
+            _ => return Err(Fault::bad("more than one Host")),
+        }
+        let body = match (coding, length) {
+            (None, length) => Length::Known(length.unwrap_or(0)),
+            (Some(_), Some(_)) => {
+                return Err(Fault::bad("both Transfer-Encoding and Content-Length"));
+            }
+            (Some(_), None) if minor == 0 => {
+                return Err(Fault::bad("Transfer-Encoding in HTTP/1.0"));
+            }
+            (Some(coding), None) => chunked(coding)?,
+        };
+        Ok(Framing {
+            body,
+            keep,
+            expects_continue,
+        })
+    }
+}
+
+/// The only coding known, alone: `gzip, chunked` is understood to be something else (501), what does
+/// not end with it says nothing about where the body ends (400).
+fn chunked(value: &[u8]) -> Result<Length, Fault> {
+    let value = trimmed(value);
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Ok(Length::Chunked);
+    }
+    let mut codings = value.split(|&b| b == b',').map(trimmed);
+    let last = codings.next_back().unwrap_or_default();
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let is_name =
+        |coding: &[u8]| !coding.is_empty() && coding.iter().all(u8::is_ascii_alphanumeric);
+    match is_chunked(last) && codings.all(|coding| is_name(coding) && !is_chunked(coding)) {
+        true => Err(Fault::new(501, "a transfer coding that is not known here")),
+        false => Err(Fault::bad(
+            "a Transfer-Encoding that does not end with chunked",
+        )),
+    }
+}
+
+/// Digits, and nothing else: no sign, no list, no blank within.
+fn number(value: &[u8]) -> Result<u64, Fault> {
+    let value = trimmed(value);
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(Fault::bad("a Content-Length that is no number"));
+    }
+    let append = |n: u64, b: &u8| n.checked_mul(10)?.checked_add(u64::from(b - b'0'));
+    let number = value.iter().try_fold(0, append);
+    number.ok_or(Fault::bad("a Content-Length beyond all bounds"))
+}
+
+fn wants_to_keep(value: &[u8], mut keep: bool) -> bool {
+    for option in value.split(|&b| b == b',').map(trimmed) {
+        if option.eq_ignore_ascii_case(b"close") {
+            // Whatever else is said.
+            return false;
+        }
+        keep |= option.eq_ignore_ascii_case(b"keep-alive");
+    }
+    keep
+}

@@ -1,0 +1,139 @@
+//! The service: a handler and its settings, for all loops.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire::{LoopHandle, Peer, Refusal, Service, Throttle};
+
+use crate::conn::HttpConn;
+use crate::counters::{Counters, Counts, Totals};
+use crate::handler::Handler;
+use crate::later::Message;
+use crate::settings::Settings;
+use crate::wire::Wire;
+
+/// Least time between two log lines about refused requests.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+/// Serves HTTP/1.1 (and 1.0): a [`Service`] for a [`Builder`](tidewire::Builder), on any engine, bare
+/// or inside a layer such as TLS. A clone is another handle on the same service.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire_http::{Http, Router};
+///
+/// let router = Router::new().get("/", |_, response| response.text("Hello, World!"));
+/// let app = Http::new(router);
+/// let mut builder = tidewire::Builder::new();
+/// let id = builder.service_with(app.clone(), app.limits());
+/// builder.listen(id, tidewire::Listen::at("127.0.0.1:0"));
+/// let running = builder.start()?;
+/// running.stop(Duration::from_secs(1));
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+pub struct Http<H> {
+    shared: Arc<Shared<H>>,
+}
+
+/// What all loops share.
+pub(crate) struct Shared<H> {
+    pub(crate) handler: H,
+    pub(crate) settings: Settings,
+    /// Of log lines about refused requests.
+    pub(crate) refusals: Throttle,
+    totals: Totals,
+}
+
+/// The service's state on one loop. Of no use to others.
+pub struct HttpLocal<H> {
+    pub(crate) shared: Arc<Shared<H>>,
+    pub(crate) wire: Wire,
+    /// Bytes of bodies that are being gathered.
+    pub(crate) gathered: usize,
+    pub(crate) counts: Arc<Counts>,
+}
+
+impl<H: Handler> Http<H> {
+    /// Answers requests by `handler`, with default settings.
+    #[must_use]
+    pub fn new(handler: H) -> Http<H>
+    where
+        H: Handler,
+    {
+        Http::with(Settings::default(), handler)
+    }
+
+    /// Answers requests by `handler`. Settings that cannot be meant are moved into their range.
+    #[must_use]
+    pub fn with(settings: Settings, handler: H) -> Http<H> {
+        Http {
+            shared: Arc::new(Shared {
+                handler,
+                settings: settings.checked(),
+                refusals: Throttle::new(BETWEEN_LINES),
+                totals: Totals::default(),
+            }),
+        }
+    }
+
+    /// The limits to give the builder: [`Settings::limits`].
+    #[must_use]
+    pub fn limits(&self) -> tidewire::Limits {
+        self.shared.settings.limits()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.totals.sum()
+    }
+
+    /// The handler.
+    #[must_use]
+    pub fn handler(&self) -> &H {
+        &self.shared.handler
+    }
+}
+
+impl<H: Handler> Service for Http<H> {
+    type Conn = HttpConn<H>;
+
+    fn on_loop(&self, _: LoopHandle<Message>) -> HttpLocal<H> {
+        let counts = self.shared.totals.start();
+        HttpLocal {
+            shared: self.shared.clone(),
+            wire: Wire::new(counts.clone()),
+            gathered: 0,
+            counts,
+        }
+    }
+
+    fn accept(&self, _: &Peer, _: &mut HttpLocal<H>) -> Result<HttpConn<H>, Refusal> {
+        Ok(HttpConn::new())
+    }
+
+    fn loop_ended(&self, local: HttpLocal<H>) {
+        self.shared.totals.end(&local.counts);
+    }
+}
+
+impl<H> Clone for Http<H> {
+    fn clone(&self) -> Http<H> {
+        Http {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<H> fmt::Debug for Http<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Http({:?})", self.shared.settings)
+    }
+}
+
+impl<H> fmt::Debug for HttpLocal<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpLocal({:?})", self.counts)
+    }
+}

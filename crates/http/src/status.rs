@@ -1,0 +1,42 @@
+//! Statuses and their lines (RFC 9110, 15).
+
+macro_rules! statuses {
+    ($($code:literal $words:literal)*) => {
+        /// The whole status line, for the statuses that the standard names.
+        pub(crate) fn line(status: u16) -> Option<&'static str> {
+            match status {
+                $($code => Some(concat!("HTTP/1.1 ", $code, " ", $words, "\r\n")),)*
+                _ => None,
+            }
+        }
+
+        /// What the standard calls it.
+        pub(crate) fn words(status: u16) -> &'static str {
+            match status {
+                $($code => $words,)*
+                _ => "Unknown",
+            }
+        }
+    };
+}
+
+statuses! {
+    200 "OK" 201 "Created" 202 "Accepted" 203 "Non-Authoritative Information" 204 "No Content"
+    205 "Reset Content" 206 "Partial Content"
+    300 "Multiple Choices" 301 "Moved Permanently" 302 "Found" 303 "See Other" 304 "Not Modified"
+    307 "Temporary Redirect" 308 "Permanent Redirect"
+    400 "Bad Request" 401 "Unauthorized" 402 "Payment Required" 403 "Forbidden" 404 "Not Found"
+    405 "Method Not Allowed" 406 "Not Acceptable" 407 "Proxy Authentication Required"
+    408 "Request Timeout" 409 "Conflict" 410 "Gone" 411 "Length Required" 412 "Precondition Failed"
+    413 "Content Too Large" 414 "URI Too Long" 415 "Unsupported Media Type" 416 "Range Not Satisfiable"
+    417 "Expectation Failed" 421 "Misdirected Request" 422 "Unprocessable Content" 425 "Too Early"
+    426 "Upgrade Required" 428 "Precondition Required" 429 "Too Many Requests"
+    431 "Request Header Fields Too Large"
+    500 "Internal Server Error" 501 "Not Implemented" 502 "Bad Gateway" 503 "Service Unavailable"
+    504 "Gateway Timeout" 505 "HTTP Version Not Supported"
+}
+
+/// Whether replies of this status have no body, and say nothing of its length (RFC 9110, 8.6).
+pub(crate) fn is_bodiless(status: u16) -> bool {
+    status < 200 || matches!(status, 204 | 304)
+}
