@@ -49,14 +49,12 @@ impl Framing {
                 }
                 10 if is("connection") => keep = wants_to_keep(field.value, keep),
                 14 if is("content-length") => {
-                    if length.replace(number(field.value)?).is_some() {
-                        return Err(Fault::bad("more than one Content-Length"));
-                    }
+                    let before = length.replace(number(field.value)?);
+                    alone(before, "more than one Content-Length")?;
                 }
                 17 if is("transfer-encoding") => {
-                    if coding.replace(field.value).is_some() {
-                        return Err(Fault::bad("more than one Transfer-Encoding"));
-                    }
+                    let before = coding.replace(field.value);
+                    alone(before, "more than one Transfer-Encoding")?;
                 }
                 _ => {}
             }
@@ -82,6 +80,14 @@ impl Framing {
             keep,
             expects_continue,
         })
+    }
+}
+
+/// That a field was not there before.
+fn alone<T>(before: Option<T>, reason: &'static str) -> Result<(), Fault> {
+    match before {
+        None => Ok(()),
+        Some(_) => Err(Fault::bad(reason)),
     }
 }
 
