@@ -51,7 +51,7 @@ impl Services {
         let mut ingest: Option<(Arc<IngestService>, Door<Arc<IngestService>>)> = None;
         let mut acks: Vec<(Mode, Acks)> = Vec::new();
         let mut kv: Option<Kv> = None;
-        let mut http: Option<(Http<Router>, ServiceId<Http<Router>>)> = None;
+        let mut http: Option<(Http<Router>, Door<Http<Router>>)> = None;
         for endpoint in &settings.endpoints {
             let listen = listen(endpoint, &settings.tcp);
             let limits = || settings.limits(Limits::default());
@@ -68,8 +68,8 @@ impl Services {
                     door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Http => {
-                    let (_, id) = http.get_or_insert_with(|| add_http(builder, settings));
-                    builder.listen(*id, listen);
+                    let (_, door) = http.get_or_insert_with(|| add_http(builder, settings, fronts));
+                    door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Ingest => {
                     let add = || add_ingest(builder, settings, fronts, log);
@@ -197,11 +197,16 @@ impl Acks {
     }
 }
 
-fn add_http(builder: &mut Builder, settings: &Settings) -> (Http<Router>, ServiceId<Http<Router>>) {
+fn add_http(
+    builder: &mut Builder,
+    settings: &Settings,
+    fronts: &Fronts,
+) -> (Http<Router>, Door<Http<Router>>) {
     let service = Http::new(demo::router());
     let limits = settings.limits(service.limits());
-    let id = builder.service_with(service.clone(), limits);
-    (service, id)
+    let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Http;
+    let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+    (service, door)
 }
 
 fn add_ingest(
