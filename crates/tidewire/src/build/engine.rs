@@ -8,12 +8,18 @@ use std::sync::mpsc::Sender;
 
 use crate::driver::completion as uring;
 use crate::driver::readiness::epoll::Epoll;
-use crate::driver::readiness::reactor::Reactor;
+use crate::driver::readiness::sockets::Sockets;
 use crate::kernel::linux::Linux;
+use crate::kernel::uring::{self as kernel, Sizes, Uring};
 use crate::reach::waker::Waker;
+use crate::reactor::Reactor;
+use crate::reactor::core::Core;
 use crate::reactor::counters::LoopCounters;
+use crate::reactor::driver::Driver;
 use crate::reactor::life::Life;
+use crate::reactor::random::Rng;
 use crate::reactor::setup::LoopSetup;
+use crate::vocabulary::time::Clock;
 
 /// The engine that runs the loops.
 ///
@@ -126,7 +132,7 @@ pub(crate) fn resolve(choice: EngineChoice) -> Result<Resolved, String> {
 }
 
 /// Runs one loop on the calling thread until it is stopped. Says through `ready` when it is set up,
-/// or why it cannot be.
+/// or why it cannot be; what goes wrong later is the result.
 pub(crate) fn run(
     engine: Engine,
     setup: LoopSetup,
@@ -143,20 +149,63 @@ pub(crate) fn run(
     setup.pin();
     match engine {
         Engine::Threads => unreachable!("threads are spawned by the acceptor"),
-        Engine::Uring => uring::run(setup, waker, counters, ready),
+        Engine::Uring => run_uring(Sizes::default(), setup, waker, counters, ready),
         Engine::Epoll => {
-            let made =
-                Epoll::new(Linux).and_then(|poller| Reactor::new(poller, setup, waker, counters));
-            match made {
-                Ok(mut reactor) => {
-                    let _ = ready.send(Ok(()));
-                    reactor.run();
-                }
-                Err(e) => {
-                    let _ = ready.send(Err(e));
-                }
-            }
+            let core = core(&setup, &waker, counters);
+            let driver =
+                Epoll::new(Linux).map(|poller| Sockets::new(poller, setup.dial_options.clone()));
+            run_if(
+                driver.and_then(|driver| Reactor::new(driver, core, setup, waker)),
+                ready,
+            )
+        }
+    }
+}
+
+/// With queues of these sizes.
+pub(crate) fn run_uring(
+    sizes: Sizes,
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    ready: &Sender<io::Result<()>>,
+) -> io::Result<()> {
+    let mut ring = match kernel::build(sizes) {
+        Ok(ring) => ring,
+        Err(e) => return run_if::<uring::sockets::Sockets<Uring<'_>>>(Err(e), ready),
+    };
+    let core = core(&setup, &waker, counters);
+    // Whoever starts a loop has probed before.
+    let abilities = uring::works().unwrap_or_default();
+    let driver = uring::driver(
+        Uring::new(&mut ring),
+        &core,
+        setup.dial_options.clone(),
+        abilities,
+    );
+    run_if(
+        driver.and_then(|driver| Reactor::new(driver, core, setup, waker)),
+        ready,
+    )
+}
+
+fn run_if<D: Driver>(
+    made: io::Result<Reactor<D>>,
+    ready: &Sender<io::Result<()>>,
+) -> io::Result<()> {
+    match made {
+        Ok(reactor) => {
+            let _ = ready.send(Ok(()));
+            reactor.run()
+        }
+        Err(e) => {
+            let _ = ready.send(Err(e));
             Ok(())
         }
     }
+}
+
+/// The core of a loop on the system's clock.
+pub(crate) fn core(setup: &LoopSetup, waker: &Arc<Waker>, counters: Arc<LoopCounters>) -> Core {
+    setup.core(waker.clone(), counters, Clock::System, Rng::from_system())
 }

@@ -6,13 +6,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::build::engine;
 use crate::driver::readiness::poll::Poll;
-use crate::driver::readiness::reactor::Reactor;
+use crate::driver::readiness::sockets::Sockets;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::linux::Linux;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::Reactor;
 use crate::reactor::life::Life;
 use crate::reactor::setup::LoopSetup;
 
@@ -126,9 +128,12 @@ fn carry(
     };
     lock(&setup.registry).add(life.counters.clone());
     setup.pin();
-    match Reactor::new(Poll::new(Linux, stop), setup, waker, life.counters.clone()) {
-        Ok(mut reactor) => reactor.run_until_empty(&acceptor),
-        Err(e) => tracing::error!(error = %e, "cannot set up a connection's thread"),
+    let core = engine::core(&setup, &waker, life.counters.clone());
+    let driver = Sockets::new(Poll::new(Linux, stop), setup.dial_options.clone());
+    let ran = Reactor::new(driver, core, setup, waker)
+        .and_then(|reactor| reactor.run_until_empty(&acceptor));
+    if let Err(e) = ran {
+        tracing::error!(error = %e, "cannot set up a connection's thread");
     }
 }
 

@@ -1,20 +1,28 @@
-//! When accepting pauses, because the process or the machine runs out of descriptors or memory, the
-//! kernel refuses for good, or the loops fall behind; and handing what was accepted to loops.
+//! Accepting: when it pauses, because the process or the machine runs out of descriptors or memory,
+//! the kernel refuses for good, or the loops fall behind.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::reach::waker::{Command, Unsent, Waker};
-use crate::reactor::core::Core;
+use crate::driver::accept::Accepted;
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
+use crate::reactor::Reactor;
+use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::env::Env;
+use crate::reactor::setup::{Listener, Spread};
 use crate::reactor::throttle::Throttle;
-use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
 /// Connections taken from one listener in one turn.
-pub(crate) const BATCH: usize = 64;
+const BATCH: usize = 64;
+/// The same, where each needs a thread: starting one takes many times as long as accepting. If a crowd
+/// comes, all of it is taken from the kernel's queue first: who does not fit in there waits for seconds.
+const CROWD: usize = 1 << 14;
+/// Connections taken from one accept queue when a stop begins: more than any queue holds.
+const SWEEP: usize = 1 << 16;
 /// How long accepting pauses for want of descriptors or memory. A connection that closes ends the
 /// pause early.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
@@ -122,57 +130,154 @@ impl Pause {
     }
 }
 
-/// Hands accepted sockets to loops in turn, past those that are full; false if all of them are.
-pub(crate) fn hand_over(
-    core: &mut Core,
-    waiting: &mut VecDeque<Command>,
-    loops: &[Arc<Waker>],
-    next: &mut usize,
-) -> bool {
-    while let Some(command) = waiting.pop_front() {
-        match offer(loops, next, command) {
-            Ok(()) => {}
-            Err(Unsent::NoRoom(command)) => {
-                waiting.push_front(*command);
-                return false;
+/// What a loop accepts.
+pub(super) struct Accepting {
+    /// Service and number of each listener.
+    listeners: Vec<(u16, u32)>,
+    pause: Pause,
+    /// Taken from the kernel's queue, for threads that are to be started.
+    crowd: Vec<(usize, Descriptor, Endpoint)>,
+}
+
+impl Accepting {
+    /// And the sockets, which are the driver's.
+    pub(super) fn new(listeners: Vec<Listener>) -> (Accepting, Vec<Arc<Descriptor>>) {
+        let (listeners, sockets) = listeners
+            .into_iter()
+            .map(|l| ((l.service, l.number), l.socket))
+            .unzip();
+        let accepting = Accepting {
+            listeners,
+            pause: Pause::default(),
+            crowd: Vec::new(),
+        };
+        (accepting, sockets)
+    }
+
+    /// The listener's number among all, and its service.
+    pub(super) fn listener(&self, which: usize) -> (u32, u16) {
+        let (service, number) = self.listeners[which];
+        (number, service)
+    }
+
+    /// When to look again whether accepting may go on.
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.pause.until()
+    }
+}
+
+impl Spread {
+    /// Connections to take from one listener in one turn.
+    pub(super) fn batch(&self) -> usize {
+        match self {
+            Spread::Threads(_) => CROWD,
+            Spread::Here | Spread::Loops(_) => BATCH,
+        }
+    }
+}
+
+impl<D: Driver> Reactor<D> {
+    /// Somebody has come, or an attempt to accept has failed.
+    pub(super) fn accepted(&mut self, which: usize, accepted: Accepted<Fd<D>>) {
+        match accepted {
+            Accepted::Connection(socket, peer) => {
+                self.accepting.pause.succeeded();
+                if matches!(self.setup.spread, Spread::Threads(_)) {
+                    let socket = D::Sys::hand_over(socket);
+                    self.accepting.crowd.push((which, socket, peer));
+                } else {
+                    self.take_in(which, socket, peer);
+                }
             }
-            Err(Unsent::Ended(command)) => {
-                let Command::Adopt { socket, peer, .. } = *command else {
-                    unreachable!("only sockets are handed over")
-                };
-                socket.reset_on_close();
-                core.refuse_accepted(Refusal::NoLoop, &peer);
+            Accepted::None => {}
+            Accepted::Gone(e) => {
+                if self.accepting.pause.too_many_failed() {
+                    self.pause_accepting(Why::Kernel(e));
+                }
+            }
+            Accepted::Exhausted(e) => self.pause_accepting(Why::Kernel(e)),
+            Accepted::Broken(e) => {
+                let (listener, _) = self.accepting.listener(which);
+                tracing::error!(error = %e, listener, "a listener is broken; nothing is accepted on it");
+                self.driver.leave_listener(which);
             }
         }
     }
-    true
-}
 
-/// Offers a command to each loop, once. `NoRoom` if one of them has none.
-fn offer(loops: &[Arc<Waker>], next: &mut usize, mut command: Command) -> Result<(), Unsent> {
-    let mut crowded = false;
-    for _ in 0..loops.len() {
-        *next = (*next + 1) % loops.len();
-        command = match loops[*next].send(command) {
-            Ok(()) => return Ok(()),
-            Err(Unsent::NoRoom(command)) => {
-                crowded = true;
-                *command
+    /// Takes in those who came together.
+    #[inline]
+    pub(super) fn crowd_over(&mut self) {
+        if !self.accepting.crowd.is_empty() {
+            for (which, socket, peer) in std::mem::take(&mut self.accepting.crowd) {
+                self.pass_on(which, socket, peer);
             }
-            Err(Unsent::Ended(command)) => *command,
-        };
+        }
     }
-    let command = Box::new(command);
-    Err(match crowded {
-        true => Unsent::NoRoom(command),
-        false => Unsent::Ended(command),
-    })
+
+    pub(super) fn pause_accepting(&mut self, why: Why) {
+        if self.accepting.pause.begin(&self.core.env, &why) {
+            self.driver.pause_accepting();
+        }
+        // What was closed before does not end the pause.
+        self.driver.take_closed();
+    }
+
+    #[inline]
+    pub(super) fn resume_accepting(&mut self) {
+        if self.accepting.pause.is_on() {
+            self.try_to_resume();
+        }
+    }
+
+    #[cold]
+    fn try_to_resume(&mut self) {
+        let closed = self.driver.take_closed();
+        if !self.accepting.pause.ended(&self.core.env, closed) {
+            return;
+        }
+        if !self.hand_over() {
+            self.accepting.pause.go_on(&self.core.env);
+        } else if !self.core.draining() {
+            self.driver.resume_accepting();
+        }
+    }
+
+    /// The last look into the queues, and the end of listening.
+    pub(super) fn close_listeners(&mut self) {
+        if !self.setup.clock.is_succeeded() {
+            for which in 0..self.accepting.listeners.len() {
+                self.empty_queue(which);
+            }
+            self.crowd_over();
+        }
+        self.driver.close_listeners();
+        if self.hand_over.is_done() {
+            self.accepting.pause.end();
+        }
+    }
+
+    fn empty_queue(&mut self, which: usize) {
+        for _ in 0..SWEEP {
+            let lost = match self.driver.accept_now(which) {
+                there @ Accepted::Connection(..) => {
+                    self.accepted(which, there);
+                    continue;
+                }
+                Accepted::Gone(e) if self.accepting.pause.too_many_failed() => e,
+                Accepted::Gone(_) => continue,
+                Accepted::Exhausted(e) => e,
+                Accepted::None | Accepted::Broken(_) => return,
+            };
+            tracing::warn!(error = %lost, "connections that waited to be accepted are lost");
+            return;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::accept::{Accepted, classify};
+    use crate::driver::accept::classify;
 
     fn error(e: rustix::io::Errno) -> Accepted<()> {
         classify(e.into())

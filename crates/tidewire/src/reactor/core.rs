@@ -7,7 +7,6 @@
 
 use std::any::Any;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use crate::protocol::input::Input;
 use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive;
+use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::facts::{Flag, Hint, Owed, PeerEnd, Phase, Writing};
 use crate::reactor::host::{Event, Host, MakeHost};
@@ -33,27 +33,6 @@ use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::{Clock, Instant};
-
-/// What an engine does for a connection when asked by the core.
-pub(crate) trait Transport {
-    /// There is output: sends it, or starts to, until there is none or the kernel takes no more; reports by
-    /// [`Env::sent`] and by [`State::block_sending`], or by [`Env::failed`].
-    ///
-    /// This and `set_reading` are called for nearly everything that is received, so they are given
-    /// the record instead of looking it up.
-    fn flush(&mut self, state: &mut State, env: &mut Env);
-    /// Receives, or stops to. Called often with the same value.
-    fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
-    /// Half-closes: the peer sees the end of our output.
-    fn shut_write(&mut self, core: &mut Core, index: u32);
-    /// Closes the socket, with a reset if asked, and calls [`Core::free`] as soon as nothing of
-    /// the connection is in use.
-    fn close(&mut self, core: &mut Core, index: u32, reset: bool);
-    /// Starts to connect; reports by [`Core::connected`] or [`Core::connect_failed`].
-    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>);
-    /// Gives up the attempt under way and drops its socket. The record stays.
-    fn cancel_connect(&mut self, core: &mut Core, index: u32);
-}
 
 /// Times that settling goes round callbacks and flushing before others get their turn.
 const ROUNDS: usize = 64;

@@ -1,18 +1,120 @@
-//! The part of a loop that all engines share.
+//! The loop, written once: [`Reactor`] over a [`Driver`], which is what it waits, receives and sends
+//! with.
+//!
+//! * [`turn`], [`wait`]: round and round.
+//! * [`accept`], [`hand_over`]: connections that come in, and where they go.
+//! * [`inbox`]: what others leave for the loop.
+//! * [`stop`]: how it ends.
+//! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
 
 pub(crate) mod accept;
 pub(crate) mod busy;
 pub(crate) mod core;
 pub(crate) mod counters;
 pub(crate) mod drive;
+pub(crate) mod driver;
 pub(crate) mod env;
 pub(crate) mod facts;
+mod hand_over;
 pub(crate) mod host;
+mod inbox;
 pub(crate) mod life;
 pub(crate) mod random;
 pub(crate) mod setup;
 pub(crate) mod state;
+pub(crate) mod stop;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;
+mod turn;
+mod wait;
 pub(crate) mod wheel;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use crate::reach::waker::{Stop, Waker};
+use crate::reactor::accept::Accepting;
+use crate::reactor::busy::BusyPoll;
+use crate::reactor::core::Core;
+use crate::reactor::driver::Driver;
+use crate::reactor::hand_over::HandOver;
+use crate::reactor::setup::LoopSetup;
+use crate::reactor::stop::Stage;
+
+/// One loop.
+pub(crate) struct Reactor<D> {
+    pub(crate) core: Core,
+    pub(crate) driver: D,
+    setup: LoopSetup,
+    waker: Arc<Waker>,
+    /// The wake-up descriptor is watched.
+    wakeable: bool,
+    /// The wait may have lasted.
+    slept: bool,
+    busy: BusyPoll,
+    accepting: Accepting,
+    hand_over: HandOver,
+    stage: Stage,
+    /// What those were told who took over what was accepted.
+    spread_stopped: Stop,
+}
+
+impl<D: Driver> Reactor<D> {
+    /// To be called on the loop's own thread.
+    pub(crate) fn new(
+        mut driver: D,
+        core: Core,
+        mut setup: LoopSetup,
+        waker: Arc<Waker>,
+    ) -> io::Result<Reactor<D>> {
+        if D::ALWAYS_WAKEABLE {
+            driver.watch(&waker)?;
+        }
+        let (accepting, sockets) = Accepting::new(std::mem::take(&mut setup.listeners));
+        driver.listen(sockets, setup.spread.batch())?;
+        Ok(Reactor {
+            core,
+            driver,
+            busy: BusyPoll::new(setup.busy_poll),
+            setup,
+            waker,
+            wakeable: D::ALWAYS_WAKEABLE,
+            slept: false,
+            accepting,
+            hand_over: HandOver::default(),
+            stage: Stage::Running,
+            spread_stopped: Stop::No,
+        })
+    }
+
+    /// Runs until stopped.
+    pub(crate) fn run(self) -> io::Result<()> {
+        self.until_the_end(|reactor| {
+            while !reactor.stopped() {
+                reactor.turn();
+            }
+        })
+    }
+
+    /// Runs until the last connection is gone and no command waits. What comes later is left to the
+    /// acceptor.
+    pub(crate) fn run_until_empty(self, acceptor: &Arc<Waker>) -> io::Result<()> {
+        self.until_the_end(|reactor| {
+            while !reactor.emptied(acceptor) {
+                reactor.turn();
+            }
+        })
+    }
+
+    fn until_the_end(mut self, go: impl FnOnce(&mut Self)) -> io::Result<()> {
+        let ran = catch_unwind(AssertUnwindSafe(|| go(&mut self)));
+        // Also if there is a mistake in the loop: what the kernel still uses must not be freed.
+        let finished = self.driver.finish(self.core);
+        match ran {
+            Ok(()) => finished,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+}

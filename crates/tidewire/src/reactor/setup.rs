@@ -69,12 +69,15 @@ impl LoopSetup {
     /// The core of this loop, to be made on its own thread. A loop that only accepts for other loops
     /// hosts no services; one that accepts for threads does, because no other lasts, and a service's
     /// timer may dial there.
-    pub(crate) fn core(&self, waker: Arc<Waker>, counters: Arc<LoopCounters>) -> Core {
-        let rng = Rng::from_system();
+    pub(crate) fn core(
+        &self,
+        waker: Arc<Waker>,
+        counters: Arc<LoopCounters>,
+        clock: Clock,
+        rng: Rng,
+    ) -> Core {
         match self.spread {
-            Spread::Here | Spread::Threads(_) => {
-                Core::new(&self.plan, waker, counters, Clock::System, rng)
-            }
+            Spread::Here | Spread::Threads(_) => Core::new(&self.plan, waker, counters, clock, rng),
             Spread::Loops(_) => {
                 let plan = Plan {
                     hosts: Vec::new(),
@@ -83,7 +86,7 @@ impl LoopSetup {
                     refusals: self.plan.refusals.clone(),
                     memory: self.plan.memory.clone(),
                 };
-                Core::new(&plan, waker, counters, Clock::System, rng)
+                Core::new(&plan, waker, counters, clock, rng)
             }
         }
     }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use crate::memory::buffer::Lease;
 use crate::reach::waker::{Command, Waker};
-use crate::reactor::core::{Core, LOOK_AHEAD_MAX, Transport};
+use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 use crate::reactor::counters::{Counters, LoopCounters};
+use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::facts::Phase;
 use crate::reactor::state::State;

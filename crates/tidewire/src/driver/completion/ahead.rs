@@ -17,33 +17,39 @@ pub(super) struct Early {
 
 impl<Q: Queues> Sockets<Q> {
     /// Announces what the completions of a turn have brought.
-    pub(super) fn look_ahead(&mut self, core: &mut Core, batch: &[Completion]) {
+    pub(super) fn look_ahead(&mut self, core: &mut Core) {
+        let batch = std::mem::take(&mut self.batch);
         let receives = batch.iter().filter(|d| d.token.kind == Kind::Receive);
         for done in receives.take(LOOK_AHEAD_MAX) {
-            let Ok(len @ 1..) = usize::try_from(done.result) else {
-                continue;
+            self.announce(core, *done);
+        }
+        self.batch = batch;
+    }
+
+    fn announce(&mut self, core: &mut Core, done: Completion) {
+        let Ok(len @ 1..) = usize::try_from(done.result) else {
+            return;
+        };
+        let Some(sock) = self.sock_of(done.token) else {
+            return;
+        };
+        if sock.is_closing() || !core.looks_ahead(done.token.index) {
+            return;
+        }
+        let large = sock.receiver.takes_large();
+        if let Some(piece) = done.buffer() {
+            let group = if large {
+                &mut self.large
+            } else {
+                &mut self.small
             };
-            let Some(sock) = self.sock_of(done.token) else {
-                continue;
-            };
-            if sock.is_closing() || !core.looks_ahead(done.token.index) {
-                continue;
-            }
-            let large = sock.receiver.takes_large();
-            if let Some(piece) = done.buffer() {
-                let group = if large {
-                    &mut self.large
-                } else {
-                    &mut self.small
-                };
-                let mut lease = group.returned(piece);
-                core.look_ahead(done.token.index, &lease.space()[..len]);
-                self.early.push_back(Early {
-                    large,
-                    piece,
-                    lease,
-                });
-            }
+            let mut lease = group.returned(piece);
+            core.look_ahead(done.token.index, &lease.space()[..len]);
+            self.early.push_back(Early {
+                large,
+                piece,
+                lease,
+            });
         }
     }
 

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::build::listen::TcpOptions;
+use crate::driver::completion::accept::Listeners;
 use crate::driver::completion::ahead::Early;
 use crate::driver::completion::probe::Abilities;
 use crate::driver::completion::provided::Group;
@@ -20,7 +21,8 @@ use crate::driver::completion::token::{Kind, Token, next_generation};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
 use crate::memory::table::Table;
-use crate::reactor::core::{Core, Transport};
+use crate::reactor::core::Core;
+use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
@@ -53,7 +55,7 @@ impl<S: Sys> Sock<S> {
     }
 }
 
-pub(super) struct Sockets<Q: Queues> {
+pub(crate) struct Sockets<Q: Queues> {
     pub(super) ring: Ring<Q>,
     /// Small pieces, for connections that send small messages.
     pub(super) small: Group<Q::Buffers>,
@@ -73,6 +75,11 @@ pub(super) struct Sockets<Q: Queues> {
     pub(super) abilities: Abilities,
     /// A descriptor was closed, so accepting may go on.
     pub(super) closed_some: bool,
+    pub(super) listeners: Listeners,
+    /// Completions being dealt with.
+    pub(super) batch: Vec<Completion>,
+    /// How many of them were.
+    pub(super) dealt: usize,
 }
 
 impl<Q: Queues> Sockets<Q> {
@@ -96,6 +103,9 @@ impl<Q: Queues> Sockets<Q> {
             dial_options,
             abilities,
             closed_some: false,
+            listeners: Listeners::default(),
+            batch: Vec::new(),
+            dealt: 0,
         }
     }
 

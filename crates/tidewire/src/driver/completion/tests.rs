@@ -7,7 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::driver::completion::{run_with, works};
+use crate::build::engine::run_uring;
+use crate::driver::completion::works;
 use crate::kernel::uring::Sizes;
 use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Stop, Waker};
@@ -91,10 +92,8 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let (ready, readied) = mpsc::channel();
     let clock = setup.clock.clone();
     let theirs = (waker.clone(), counters.clone());
-    let thread = std::thread::spawn(move || {
-        run_with(sizes, setup, theirs.0, theirs.1, || ready.send(()).unwrap())
-    });
-    readied.recv().unwrap();
+    let thread = std::thread::spawn(move || run_uring(sizes, setup, theirs.0, theirs.1, &ready));
+    readied.recv().unwrap().unwrap();
     Some(Server {
         addr,
         waker,

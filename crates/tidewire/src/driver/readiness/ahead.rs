@@ -63,7 +63,7 @@ impl<P: Poller> Sockets<P> {
     }
 
     /// Hands over what was received early from this connection, whose turn it is now.
-    pub(super) fn hand_over(&mut self, core: &mut Core, index: u32) {
+    pub(super) fn offer_early(&mut self, core: &mut Core, index: u32) {
         if self.early.front().is_none_or(|early| early.index != index) {
             return;
         }

@@ -2,7 +2,8 @@
 //!
 //! * [`epoll`], [`poll`]: the [`Poller`]s.
 //! * [`sockets`]: the sockets of a loop, and what the core asks of them.
-//! * [`receive`], [`send`], [`ahead`]: the system calls for a connection's bytes.
+//! * [`receive`], [`send`], [`ahead`], [`accept`]: the system calls.
+//! * [`driver`]: what the loop asks for.
 //!
 //! # The receive path
 //!
@@ -16,13 +17,14 @@
 //! [`Core::received`]: crate::reactor::core::Core::received
 //! [`Core::settle`]: crate::reactor::core::Core::settle
 
+mod accept;
 mod ahead;
+mod driver;
 pub(crate) mod epoll;
 pub(crate) mod poll;
-pub(crate) mod reactor;
 mod receive;
 mod send;
-mod sockets;
+pub(crate) mod sockets;
 
 use std::io;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ impl<P: Poller> Sockets<P> {
     }
 
     /// Gives one connection its turn: up to its share of input, each chunk answered at once.
-    pub(super) fn receive(&mut self, core: &mut Core, index: u32) {
+    pub(super) fn receive_from(&mut self, core: &mut Core, index: u32) {
         let mut taken = 0;
         loop {
             let Some(sock) = self.socks.get_mut(index as usize) else {

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::build::listen::TcpOptions;
+use crate::driver::readiness::accept::Listeners;
 use crate::driver::readiness::ahead::Early;
 use crate::driver::readiness::{Poller, token};
 use crate::kernel::calls::Sys;
 use crate::memory::buffer::Lease;
 use crate::memory::table::Table;
-use crate::reactor::core::{Core, Transport};
+use crate::reactor::core::Core;
+use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
@@ -53,10 +55,11 @@ pub(crate) struct Sockets<P: Poller> {
     pub(super) dial_options: Arc<TcpOptions>,
     /// A descriptor was closed, so accepting may go on.
     pub(super) closed_some: bool,
+    pub(super) listeners: Listeners,
 }
 
 impl<P: Poller> Sockets<P> {
-    pub(super) fn new(poller: P, dial_options: Arc<TcpOptions>) -> Sockets<P> {
+    pub(crate) fn new(poller: P, dial_options: Arc<TcpOptions>) -> Sockets<P> {
         Sockets {
             poller,
             socks: Table::new(),
@@ -66,6 +69,7 @@ impl<P: Poller> Sockets<P> {
             starved: Vec::new(),
             dial_options,
             closed_some: false,
+            listeners: Listeners::default(),
         }
     }
 

@@ -1,0 +1,199 @@
+//! What the loop asks of a driver, by completions: each becomes an outcome.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::accept::Accepted;
+use crate::driver::completion::sockets::Sockets;
+use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
+use crate::kernel::queues::{Operation, Queues};
+use crate::reach::waker::{Stop, Waker};
+use crate::reactor::core::Core;
+use crate::reactor::driver::{Driver, Fd, Outcome};
+use crate::reactor::stop::QUIET_WAIT;
+
+impl<Q: Queues> Driver for Sockets<Q> {
+    type Sys = Q::Sys;
+    const ALWAYS_WAKEABLE: bool = true;
+
+    #[inline]
+    fn sys(&self) -> &Q::Sys {
+        self.ring.sys()
+    }
+
+    fn watch(&mut self, waker: &Arc<Waker>) -> io::Result<()> {
+        let token = Token::of_loop(Kind::Wake, 0);
+        let fd = waker.descriptor(self.ring.sys())?;
+        let fd = Q::Sys::number(Q::Sys::look(&fd));
+        let (events, multi) = (libc::POLLIN, true);
+        self.ring
+            .start(Operation::Poll { fd, events, multi }, token);
+        Ok(())
+    }
+
+    fn watch_again(&mut self, waker: &Arc<Waker>) -> io::Result<()> {
+        if waker.stopping() == Stop::Now {
+            return Ok(());
+        }
+        waker.clear_descriptor();
+        self.watch(waker)
+    }
+
+    #[inline]
+    fn has_work(&self) -> bool {
+        !self.ring.collected.is_empty()
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.ring.submit()
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.ring.has_news()
+    }
+
+    #[inline]
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.ring.enter(timeout)
+    }
+
+    #[inline]
+    fn next_outcome(&mut self, core: &mut Core) -> Option<Outcome<Fd<Self>>> {
+        if self.batch.is_empty() {
+            self.begin_batch(core);
+        }
+        while let Some(&done) = self.batch.get(self.dealt) {
+            self.dealt += 1;
+            match done.token.kind {
+                Kind::Receive => self.received(core, done),
+                Kind::Send => self.sent(core, done),
+                Kind::Watch => self.watched(core, done),
+                Kind::Connect => self.connect_done(core, done),
+                Kind::Accept => {
+                    if let Some(accepted) = self.listeners.accepted(&self.ring, done) {
+                        return Some(accepted);
+                    }
+                }
+                // The wait reports every write, read or not; only one that is armed anew looks at
+                // what is there, and must not find what was reported before.
+                Kind::Wake if !done.more() => return Some(Outcome::Woken),
+                Kind::Wake | Kind::Cancel => {}
+            }
+        }
+        debug_assert!(self.early.is_empty());
+        self.batch.clear();
+        self.dealt = 0;
+        self.listeners.go_on(&mut self.ring);
+        None
+    }
+
+    fn receive(&mut self, _core: &mut Core) {
+        // All that has come was handed over as it was taken out of the queue.
+    }
+
+    #[inline]
+    fn resupply(&mut self, core: &mut Core) {
+        self.end_sweeps(core);
+        // Last, because settling may drop what holds a buffer.
+        while self.feed(core) {
+            core.settle_all(self);
+        }
+    }
+
+    fn listen(&mut self, listeners: Vec<Arc<Descriptor>>, _batch: usize) -> io::Result<()> {
+        self.listeners.add(&mut self.ring, listeners);
+        Ok(())
+    }
+
+    fn pause_accepting(&mut self) {
+        self.listeners.pause(&mut self.ring);
+    }
+
+    fn resume_accepting(&mut self) {
+        self.listeners.resume(&mut self.ring);
+    }
+
+    fn accepting_over(&self) -> bool {
+        self.listeners.are_quiet()
+    }
+
+    fn accept_now(&mut self, listener: usize) -> Accepted<Fd<Self>> {
+        self.listeners.accept_now(&self.ring, listener)
+    }
+
+    fn leave_listener(&mut self, listener: usize) {
+        self.listeners.leave(listener);
+    }
+
+    fn close_listeners(&mut self) {
+        self.listeners.close();
+    }
+
+    fn take_closed(&mut self) -> bool {
+        std::mem::take(&mut self.closed_some)
+    }
+
+    fn adopt(&mut self, core: &Core, index: u32, socket: Fd<Self>) -> io::Result<()> {
+        self.insert(core, index, socket, false);
+        Ok(())
+    }
+
+    fn sweep(&mut self, core: &mut Core) {
+        for index in 0..self.count() {
+            if let Some((sock, ring)) = self.sock_and_ring(index) {
+                let held = ring.sys().unread(&sock.fd).unwrap_or(0);
+                sock.receiver.sweep = Some(u32::try_from(held).unwrap_or(u32::MAX));
+                core.touch(index);
+            }
+        }
+    }
+
+    /// Takes everything back and waits until nothing is in flight.
+    fn finish(mut self, core: Core) -> io::Result<()> {
+        self.ring.cancel_all();
+        let clock = core.env.clock.clone();
+        let until = clock.monotonic() + QUIET_WAIT;
+        while self.ring.in_flight() > 0 && clock.monotonic() < until {
+            if let Err(e) = self.ring.enter(Some(QUIET_WAIT)) {
+                tracing::error!(error = %e, "cannot wait for the last completions");
+            }
+            self.ring.collect();
+        }
+        let left = self.ring.in_flight();
+        if left > 0 {
+            tracing::error!(left, "operations of a loop did not end");
+            std::mem::forget((core, self));
+            return Ok(());
+        }
+        self.end()
+    }
+}
+
+impl<Q: Queues> Sockets<Q> {
+    /// Takes what has completed, and announces it to those who look ahead.
+    #[inline]
+    fn begin_batch(&mut self, core: &mut Core) {
+        self.ring.collect();
+        std::mem::swap(&mut self.batch, &mut self.ring.collected);
+        if self.batch.len() > 1 && core.anybody_looks_ahead() {
+            self.look_ahead(core);
+        }
+    }
+
+    /// Tells of the stop those of whom nothing is to be read.
+    #[inline]
+    fn end_sweeps(&mut self, core: &mut Core) {
+        while !self.swept.is_empty() {
+            for index in std::mem::take(&mut self.swept) {
+                if let Some(sock) = self.sock(index).filter(|s| s.receiver.sweep.is_some()) {
+                    sock.receiver.sweep = None;
+                    core.owe_drain(index);
+                }
+            }
+            core.settle_all(self);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the loop asks of a driver.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::accept::Accepted;
+use crate::kernel::calls::Sys;
+use crate::kernel::descriptor::Descriptor;
+use crate::reach::waker::Waker;
+use crate::reactor::core::Core;
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+use crate::vocabulary::endpoint::Endpoint;
+
+/// What a driver does for a connection when asked by the core.
+pub(crate) trait Transport {
+    /// There is output: sends it, or starts to, until there is none or the kernel takes no more; reports by
+    /// [`Env::sent`] and by [`State::block_sending`], or by [`Env::failed`].
+    ///
+    /// This and `set_reading` are called for nearly everything that is received, so they are given
+    /// the record instead of looking it up.
+    fn flush(&mut self, state: &mut State, env: &mut Env);
+    /// Receives, or stops to. Called often with the same value.
+    fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
+    /// Half-closes: the peer sees the end of our output.
+    fn shut_write(&mut self, core: &mut Core, index: u32);
+    /// Closes the socket, with a reset if asked, and calls [`Core::free`] as soon as nothing of
+    /// the connection is in use.
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool);
+    /// Starts to connect; reports by [`Core::connected`] or [`Core::connect_failed`].
+    fn connect(&mut self, core: &mut Core, index: u32, to: Endpoint, from: Option<SocketAddr>);
+    /// Gives up the attempt under way and drops its socket. The record stays.
+    fn cancel_connect(&mut self, core: &mut Core, index: u32);
+}
+
+/// A descriptor of a driver's kernel.
+pub(crate) type Fd<D> = <<D as Driver>::Sys as Sys>::Fd;
+
+/// What has happened that is the loop's to deal with.
+pub(crate) enum Outcome<F> {
+    /// Somebody has accepted, or failed to, at the listener of this number.
+    Accepted(usize, Accepted<F>),
+    /// The wake-up descriptor is to be [watched again](Driver::watch_again).
+    Woken,
+}
+
+/// What a loop waits, receives and sends with. What happens to connections it tells the core
+/// (`received`, `sent`, `input_ended`, `failed`, `connected`, ...), the rest the loop.
+pub(crate) trait Driver: Transport {
+    /// The kernel that it is of.
+    type Sys: Sys;
+    /// The wake-up descriptor is watched from the start, and not only when somebody could use it.
+    const ALWAYS_WAKEABLE: bool;
+
+    fn sys(&self) -> &Self::Sys;
+
+    // ---- Waiting ----
+
+    fn watch(&mut self, waker: &Arc<Waker>) -> io::Result<()>;
+    /// The wake-up descriptor has been seen to be readable.
+    fn watch_again(&mut self, waker: &Arc<Waker>) -> io::Result<()>;
+    /// Whether there is work that needs no event from outside.
+    fn has_work(&self) -> bool;
+    /// Hands over what is queued, to be called before looking for news again and again.
+    fn submit(&mut self) -> io::Result<()>;
+    /// Whether something has happened; does not wait.
+    fn has_news(&mut self) -> bool;
+    /// Waits until something happens, or for as long as `timeout` says.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+
+    // ---- A turn ----
+
+    /// Tells the core what the last wait has brought for connections, up to the next thing that is
+    /// the loop's to deal with. To be called until there is none.
+    fn next_outcome(&mut self, core: &mut Core) -> Option<Outcome<Fd<Self>>>;
+    /// Gives those their turn of whom the kernel may hold input.
+    fn receive(&mut self, core: &mut Core);
+    /// At the end of a turn, when buffers may have come back: lets those go on who wait for one.
+    fn resupply(&mut self, core: &mut Core);
+
+    // ---- Accepting ----
+
+    /// Takes over the listening sockets, and accepts on them; `batch` connections of each before
+    /// others get their turn.
+    fn listen(&mut self, listeners: Vec<Arc<Descriptor>>, batch: usize) -> io::Result<()>;
+    /// Stops to accept. Some may still come, until [`accepting_over`](Driver::accepting_over).
+    fn pause_accepting(&mut self);
+    fn resume_accepting(&mut self);
+    /// Whether what was accepted before the pause has all been reported.
+    fn accepting_over(&self) -> bool;
+    /// Accepts at once, or finds that nobody is there.
+    fn accept_now(&mut self, listener: usize) -> Accepted<Fd<Self>>;
+    /// Accepts on this one no more. The others keep their numbers.
+    fn leave_listener(&mut self, listener: usize);
+    fn close_listeners(&mut self);
+    /// Whether a descriptor was closed since the last call.
+    fn take_closed(&mut self) -> bool;
+    /// Takes in the socket of an accepted connection.
+    fn adopt(&mut self, core: &Core, index: u32, socket: Fd<Self>) -> io::Result<()>;
+
+    // ---- Stopping ----
+
+    /// Has everything received that the kernel holds now, and calls [`Core::owe_drain`] for each
+    /// connection when that is done.
+    fn sweep(&mut self, core: &mut Core);
+    /// Ends: nothing of the core is in use by the kernel any more when it is dropped.
+    fn finish(self, core: Core) -> io::Result<()>;
+}

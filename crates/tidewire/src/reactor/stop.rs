@@ -1,0 +1,98 @@
+//! Stopping: serve whoever was told that it is connected, read what is there, let everybody finish.
+
+use std::time::Duration;
+
+use crate::reach::waker::Stop;
+use crate::reactor::Reactor;
+use crate::reactor::driver::Driver;
+use crate::reactor::setup::Spread;
+use crate::vocabulary::time::Instant;
+
+/// Longest wait for operations that were taken back. The kernel ends them at once; but completions
+/// of others may come first, as many as the queue has no room for.
+pub(crate) const QUIET_WAIT: Duration = Duration::from_secs(5);
+
+/// How far a stop has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Running,
+    /// What has been accepted is still being reported, but not for longer than this.
+    Closing {
+        until: Instant,
+    },
+    /// Nobody comes in any more; those who are there are told, and finish.
+    Draining,
+}
+
+impl<D: Driver> Reactor<D> {
+    /// Goes on with a stop, if there is one; true when the loop is to end.
+    #[inline]
+    pub(crate) fn stopped(&mut self) -> bool {
+        let stop = self.waker.stopping();
+        stop != Stop::No && self.go_on_stopping(stop)
+    }
+
+    fn go_on_stopping(&mut self, stop: Stop) -> bool {
+        if self.stage == Stage::Running {
+            self.core.begin_drain(&mut self.driver);
+            self.driver.pause_accepting();
+            let until = self.core.env.now + QUIET_WAIT;
+            self.stage = Stage::Closing { until };
+        }
+        if let Stage::Closing { until } = self.stage
+            && (self.driver.accepting_over() || self.core.env.now >= until)
+        {
+            self.begin_drain();
+        }
+        let over = self.core.env.now >= self.setup.clock.deadline();
+        let cut = stop == Stop::Now || over;
+        self.stop_spread(if cut { Stop::Now } else { Stop::Graceful });
+        if cut {
+            self.core.cut_all(&mut self.driver);
+        }
+        self.stage == Stage::Draining
+            && !self.spread_lives()
+            && (cut || self.hand_over.is_done())
+            // A connection handed over just before the stop waits among the commands.
+            && self.core.is_done()
+    }
+
+    /// Whoever was told that it is connected is served: those whom the last wait brought have been
+    /// taken in, now those who wait in the queue.
+    fn begin_drain(&mut self) {
+        self.stage = Stage::Draining;
+        self.close_listeners();
+        // The acceptor has ended before, but what it sent may have come after the last look.
+        self.obey();
+        // What has been received already is not in the kernel's hands any more.
+        self.hear();
+        self.driver.sweep(&mut self.core);
+    }
+
+    /// When a stop goes on by itself. Once its deadline has passed, everything is cut, and those who
+    /// are cut say when that is done.
+    pub(super) fn next_of_stop(&self) -> Option<Instant> {
+        let deadline = self.setup.clock.deadline();
+        let next = match self.stage {
+            Stage::Closing { until } => until.min(deadline),
+            Stage::Running | Stage::Draining => deadline,
+        };
+        (next > self.core.env.now).then_some(next)
+    }
+
+    fn stop_spread(&mut self, how: Stop) {
+        if let Spread::Threads(spawner) = &self.setup.spread
+            && self.spread_stopped < how
+        {
+            self.spread_stopped = how;
+            spawner.stop(how);
+        }
+    }
+
+    fn spread_lives(&self) -> bool {
+        match &self.setup.spread {
+            Spread::Threads(spawner) => spawner.live() > 0,
+            Spread::Here | Spread::Loops(_) => false,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How long a loop may wait, and what goes before and after.
+
+use std::time::Duration;
+
+use crate::reach::waker::Stop;
+use crate::reactor::Reactor;
+use crate::reactor::accept::PAUSE;
+use crate::reactor::core::sleep_for;
+use crate::reactor::driver::Driver;
+use crate::vocabulary::time::Instant;
+
+impl<D: Driver> Reactor<D> {
+    /// How long the loop waits now. Whoever wakes it from here on writes to its descriptor.
+    pub(crate) fn before_wait(&mut self) -> Option<Duration> {
+        let mut timeout = self.sleep_for();
+        if !self.wakeable && self.is_awaited() && !self.become_wakeable() {
+            // Descriptors have run out, and nobody can wake this loop.
+            timeout = Some(timeout.map_or(PAUSE, |t| t.min(PAUSE)));
+        }
+        if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
+            timeout = Some(Duration::ZERO);
+        }
+        self.slept = timeout != Some(Duration::ZERO);
+        if self.slept && !self.waker.may_sleep() {
+            timeout = Some(Duration::ZERO);
+        }
+        timeout
+    }
+
+    /// The wait is over.
+    pub(super) fn awake(&mut self) {
+        self.waker.awake();
+        let from = self.core.env.now;
+        self.core.env.now = self.core.env.clock.monotonic();
+        if self.slept && self.busy.is_on() {
+            self.busy.slept(from, self.core.env.now);
+        }
+    }
+
+    /// Whether anybody could wake this loop: who holds a handle, or whoever started a stop and may
+    /// cut it short.
+    fn is_awaited(&self) -> bool {
+        self.waker.stopping() != Stop::No || self.core.reachable()
+    }
+
+    fn become_wakeable(&mut self) -> bool {
+        match self.driver.watch(&self.waker) {
+            Ok(()) => self.wakeable = true,
+            Err(e) => tracing::debug!(error = %e, "no wake-up descriptor; looking now and then"),
+        }
+        self.wakeable
+    }
+
+    fn busy_poll(&mut self) -> bool {
+        // Replies must not wait for the end of the poll.
+        if self.driver.submit().is_err() {
+            return false;
+        }
+        let (driver, waker) = (&mut self.driver, &self.waker);
+        let clock = self.core.env.clock.clone();
+        let hit = self
+            .busy
+            .poll(&clock, || driver.has_news() || waker.is_pending());
+        if hit {
+            self.core.env.counters.busy_poll_hits.add(1);
+        }
+        hit
+    }
+
+    fn sleep_for(&self) -> Option<Duration> {
+        if self.driver.has_work() {
+            return Some(Duration::ZERO);
+        }
+        let stop = (self.waker.stopping() != Stop::No).then(|| self.next_of_stop());
+        let pause = self.accepting.paused_until();
+        let extra: Option<Instant> = [stop.flatten(), pause].into_iter().flatten().min();
+        sleep_for(&self.core, extra)
+    }
+}
