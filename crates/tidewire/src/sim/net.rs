@@ -187,6 +187,10 @@ impl Net {
         self.listeners.retain(|_, l| l.actor != actor);
     }
 
+    pub(super) fn stop_listening_at(&mut self, at: &Endpoint) {
+        self.listeners.remove(at);
+    }
+
     /// Starts to connect. News of `Connected` or `Refused` will follow.
     pub(super) fn connect(&mut self, owner: Owner, from: Endpoint, to: Endpoint) -> End {
         let stream = u32::try_from(self.streams.len()).expect("fewer than 2^32 streams");
@@ -321,6 +325,17 @@ impl Net {
             let when = self.soon();
             self.depart(when, Arrival::Reset { at });
         }
+    }
+
+    /// Bytes that may be read at this end.
+    pub(super) fn unread(&self, end: End) -> usize {
+        self.streams[end.stream as usize].pipes[end.other().side as usize].arrived()
+    }
+
+    /// Whether a write at this end would take something.
+    pub(super) fn takes(&self, end: End) -> bool {
+        let pipe = &self.streams[end.stream as usize].pipes[end.side as usize];
+        !pipe.writer_waits && pipe.room() > 0
     }
 
     /// How many streams there have been.

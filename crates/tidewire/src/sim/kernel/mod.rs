@@ -1,6 +1,246 @@
 //! A kernel of our own, from a seed and on virtual time: what production drivers call when they are
 //! simulated.
+//!
+//! * [`sys`], [`queues`]: what drivers call, [`Sys`](crate::kernel::calls::Sys) and
+//!   [`Queues`](crate::kernel::queues::Queues).
+//! * [`streams`], [`epoll`], [`rings`], [`operations`]: what is behind it.
+//! * [`files`], [`fd`]: open files, numbers and descriptors.
+//! * [`memory`]: buffers that programs lend.
+//! * [`faults`]: what it does to programs. [`log`]: what happened.
+//!
+//! Bytes travel over the simulated [network](super::net). A program never waits in here: a wait that
+//! finds nothing [parks](Kernel::parked) the loop, and the simulation goes on with another.
 
+mod epoll;
+mod faults;
 mod fd;
+mod files;
+mod log;
+mod memory;
+mod operations;
+mod queues;
+mod rings;
+mod streams;
+mod sys;
 
+use std::cell::{Cell, RefCell, RefMut};
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::reactor::random::Rng;
+use crate::sim::kernel::fd::{Request, Requests};
+use crate::sim::kernel::files::{FileId, Files, What};
+use crate::sim::kernel::log::Log;
+use crate::sim::kernel::rings::Ring;
+use crate::sim::net::Net;
+use crate::vocabulary::endpoint::Endpoint;
+
+pub(crate) use faults::Faults;
 pub(crate) use fd::SimFd;
+pub(crate) use queues::SimQueues;
+pub(crate) use sys::SimSys;
+
+/// What a loop waits for.
+#[derive(Clone, Debug)]
+enum Wait {
+    Epoll(FileId),
+    Poll(Vec<(RawFd, i16)>),
+    Ring(usize),
+}
+
+/// A loop's wait that has found nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Parked {
+    wait: Wait,
+    /// Virtual nanoseconds; never if there is none.
+    pub(crate) until: Option<u64>,
+}
+
+/// A place where connections are accepted, by one listener or several.
+struct Port {
+    at: Endpoint,
+    listeners: Vec<FileId>,
+}
+
+pub(crate) struct Kernel {
+    pub(in crate::sim) net: Net,
+    now: Rc<Cell<u64>>,
+    rng: Rng,
+    pub(crate) faults: Faults,
+    files: Files,
+    rings: Vec<Ring>,
+    ports: Vec<Port>,
+    pub(crate) log: Log,
+    /// What programs have done that no kernel lets pass, in words.
+    wrongs: Vec<String>,
+    /// Its inbox on the network.
+    actor: usize,
+    /// A wait that finds nothing is for the simulation to go on with.
+    parks: bool,
+    parked: Option<Parked>,
+    requests: Requests,
+    last_port: u16,
+}
+
+/// A kernel, shared by the loops of a simulation.
+pub(crate) type Shared = Rc<RefCell<Kernel>>;
+
+/// Has the kernel do what was asked of it meanwhile, and gives access to it.
+fn enter(kernel: &Shared) -> RefMut<'_, Kernel> {
+    let mut kernel = kernel.borrow_mut();
+    kernel.catch_up();
+    kernel
+}
+
+impl Kernel {
+    /// A kernel whose inbox on the network is that of `actor`.
+    pub(in crate::sim) fn new(
+        net: Net,
+        now: Rc<Cell<u64>>,
+        actor: usize,
+        rng: Rng,
+        faults: Faults,
+    ) -> Shared {
+        Rc::new(RefCell::new(Kernel {
+            net,
+            now,
+            rng,
+            faults,
+            files: Files::default(),
+            rings: Vec::new(),
+            ports: Vec::new(),
+            log: Log::default(),
+            wrongs: Vec::new(),
+            actor,
+            parks: false,
+            parked: None,
+            requests: Requests::new(),
+            last_port: 1023,
+        }))
+    }
+
+    // ---- For the simulation ----
+
+    /// Does what was asked of it away from loops, and hears what has arrived from the network.
+    pub(crate) fn catch_up(&mut self) {
+        loop {
+            let requests = self.requests.take();
+            for request in &requests {
+                match *request {
+                    Request::Close(number) => self.close(number),
+                    Request::ResetOnClose(number) => self.reset_on_close(number),
+                    Request::Notify(number) => self.set_event(number, true),
+                    Request::Clear(number) => self.set_event(number, false),
+                }
+            }
+            self.hear();
+            if requests.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// From here on a wait that finds nothing parks its loop, or (false) lets time pass by itself.
+    pub(crate) fn parking(&mut self, on: bool) {
+        self.parks = on;
+    }
+
+    /// The wait that was parked since this was last asked.
+    pub(crate) fn parked(&mut self) -> Option<Parked> {
+        self.parked.take()
+    }
+
+    /// Whether a parked wait would find something now.
+    pub(crate) fn is_ready(&mut self, parked: &Parked) -> bool {
+        self.catch_up();
+        match &parked.wait {
+            Wait::Epoll(epoll) => self.epoll_ready(*epoll),
+            Wait::Poll(fds) => fds.iter().any(|&(fd, events)| self.polled(fd, events) != 0),
+            Wait::Ring(ring) => self.rings[*ring].has_something(),
+        }
+    }
+
+    /// What programs have done that no kernel lets pass.
+    pub(crate) fn wrongs(&self) -> &[String] {
+        &self.wrongs
+    }
+
+    /// Descriptors that are open.
+    pub(crate) fn open(&mut self) -> Vec<RawFd> {
+        self.catch_up();
+        self.files.open_numbers().collect()
+    }
+
+    /// A hash of every call and everything on the network.
+    pub(crate) fn hash(&self) -> u64 {
+        self.log.hash() ^ self.net.trace.hash()
+    }
+
+    // ---- Inside ----
+
+    /// A program has made a mistake.
+    fn wrong(&mut self, what: String) {
+        self.record("WRONG", 0, self.wrongs.len() as i64);
+        self.log.say(|| format!("             {what}"));
+        self.wrongs.push(what);
+    }
+
+    fn record(&mut self, call: &'static str, number: RawFd, result: i64) {
+        let now = self.now.get();
+        self.log.call(now, call, number, result);
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        one_in > 0 && self.rng.below(one_in) == 0
+    }
+
+    fn interrupted(&mut self) -> bool {
+        let one_in = self.faults.interrupt_one_in;
+        self.chance(one_in)
+    }
+
+    /// A new descriptor's number, if there may be one more.
+    fn open_file(&mut self, what: What) -> Result<RawFd, Errno> {
+        if self.files.open_numbers().count() >= self.faults.descriptors_max {
+            return Err(Errno::MFILE);
+        }
+        Ok(self.files.open(what))
+    }
+
+    fn fd(&self, number: RawFd) -> SimFd {
+        SimFd::new(number, &self.requests)
+    }
+
+    fn deadline(&self, timeout: Option<Duration>) -> Option<u64> {
+        timeout.map(|t| self.now.get().saturating_add(t.as_nanos() as u64))
+    }
+
+    /// A wait has found nothing: parks it, or lets time pass until there may be something. False when
+    /// that is as much as is to be waited.
+    fn wait(&mut self, wait: Wait, until: Option<u64>) -> bool {
+        if self.parks {
+            self.parked = Some(Parked { wait, until });
+            return false;
+        }
+        let arrival = self.net.next_arrival().map(|at| at.as_nanos());
+        match (arrival, until) {
+            (Some(arrival), until) if until.is_none_or(|until| arrival <= until) => {
+                self.now.set(self.now.get().max(arrival));
+                self.net.arrive();
+                self.catch_up();
+                true
+            }
+            (_, Some(until)) => {
+                self.now.set(self.now.get().max(until));
+                false
+            }
+            (_, None) => {
+                self.wrong("a loop waits for ever, and nothing is to come".into());
+                false
+            }
+        }
+    }
+}

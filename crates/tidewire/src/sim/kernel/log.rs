@@ -1,0 +1,72 @@
+//! What the simulated kernel was asked and what it answered: a hash of all of it, and words if wanted.
+
+use std::fmt::Write;
+use std::os::fd::RawFd;
+
+#[derive(Default)]
+pub(crate) struct Log {
+    hash: u64,
+    calls: u64,
+    /// Whose turn it is.
+    who: u32,
+    words: Option<String>,
+}
+
+impl Log {
+    /// Keeps it in words from here on.
+    pub(crate) fn keep_words(&mut self) {
+        self.words.get_or_insert_default();
+    }
+
+    /// What happened since words are kept.
+    pub(crate) fn words(&self) -> &str {
+        self.words.as_deref().unwrap_or_default()
+    }
+
+    /// The same for the same calls with the same answers.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// How many calls there have been.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Whose turn it is from here on: the number of a loop.
+    pub(crate) fn turn_of(&mut self, who: u32) {
+        self.who = who;
+        self.mix(u64::from(who));
+    }
+
+    pub(super) fn call(&mut self, now: u64, call: &'static str, number: RawFd, result: i64) {
+        self.calls += 1;
+        let mut name = [0; 8];
+        for (to, from) in name.iter_mut().zip(call.as_bytes()) {
+            *to = *from;
+        }
+        for word in [now, u64::from_le_bytes(name), number as u64, result as u64] {
+            self.mix(word);
+        }
+        let who = self.who;
+        self.say(|| {
+            let (ms, ns) = (now / 1_000_000, now % 1_000_000);
+            let result = match result {
+                ..0 => rustix::io::Errno::from_raw_os_error(-result as i32).to_string(),
+                n => n.to_string(),
+            };
+            format!("{ms:6}.{ns:06} ms  loop {who}  {call} of {number}: {result}")
+        });
+    }
+
+    pub(super) fn say(&mut self, what: impl FnOnce() -> String) {
+        if let Some(words) = &mut self.words {
+            let _ = writeln!(words, "{}", what());
+        }
+    }
+
+    fn mix(&mut self, word: u64) {
+        let h = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.hash = h ^ (h >> 29);
+    }
+}

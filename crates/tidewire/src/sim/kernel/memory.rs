@@ -1,0 +1,85 @@
+//! Memory that programs lend the kernel: the only place where the simulation follows a pointer.
+//!
+//! What is lent is valid until the operation has completed, by the contract of
+//! [`Queues::push`](crate::kernel::queues::Queues::push) and
+//! [`Buffers::give`](crate::kernel::queues::Buffers::give). Programs that break it are what the
+//! simulation looks for, so it notices before it looks: see [`Kernel::wrong`](super::Kernel::wrong).
+
+use std::slice;
+
+/// What a receive buffer is filled with while nobody has received into it.
+const POISON: u8 = 0xdb;
+static POISONED: [u8; 4096] = [POISON; 4096];
+
+/// A receive buffer that was given to the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lent {
+    pub(super) id: u16,
+    start: *mut u8,
+    pub(super) len: usize,
+}
+
+impl Lent {
+    /// # Safety
+    /// As for [`Buffers::give`](crate::kernel::queues::Buffers::give).
+    pub(super) unsafe fn new(id: u16, start: *mut u8, len: u32) -> Lent {
+        let lent = Lent {
+            id,
+            start,
+            len: len as usize,
+        };
+        // SAFETY: the caller's, of whom the memory now is.
+        unsafe { start.write_bytes(POISON, lent.len) };
+        lent
+    }
+
+    /// The buffer while the kernel writes into it.
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        // SAFETY: from `new` on the memory is the kernel's, until a completion brings it back; this is
+        // called before that.
+        unsafe { slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// Whether nobody has written into it since it was given.
+    pub(super) fn is_untouched(&mut self) -> bool {
+        let all = self.space().chunks(POISONED.len());
+        all.fold(true, |same, part| same & (*part == POISONED[..part.len()]))
+    }
+}
+
+/// Bytes that an operation sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    from: *const u8,
+    len: usize,
+}
+
+impl Sent {
+    /// # Safety
+    /// The bytes stay valid until the operation has completed.
+    pub(super) unsafe fn new(from: *const u8, len: usize) -> Sent {
+        Sent { from, len }
+    }
+
+    /// What a message header points at.
+    ///
+    /// # Safety
+    /// The header and its slices are valid now, what they point at until the operation has completed.
+    pub(super) unsafe fn gathered(header: *const libc::msghdr) -> Vec<Sent> {
+        // SAFETY: the caller's.
+        let slices = unsafe {
+            let header = &*header;
+            slice::from_raw_parts(header.msg_iov, header.msg_iovlen as usize)
+        };
+        let sent = |slice: &libc::iovec| Sent {
+            from: slice.iov_base.cast(),
+            len: slice.iov_len,
+        };
+        slices.iter().map(sent).collect()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: promised to `new` or `gathered`, and looked at only before completion.
+        unsafe { slice::from_raw_parts(self.from, self.len) }
+    }
+}

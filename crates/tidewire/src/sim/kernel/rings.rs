@@ -1,0 +1,319 @@
+//! Rings: what is queued, what is in flight, what has completed.
+//!
+//! As on Linux with deferred task work, what becomes ready is worked on when the ring is entered, in
+//! any order; completions that find no room are kept and moved over later.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::kernel::queues::{Done, Operation};
+use crate::sim::kernel::files::FileId;
+use crate::sim::kernel::memory::{Lent, Sent};
+use crate::sim::kernel::streams::{ERR, HUP, IN, OUT};
+use crate::sim::kernel::{Kernel, Wait};
+
+/// Flags of completions.
+pub(super) const BUFFER: u32 = 1;
+pub(super) const MORE: u32 = 2;
+pub(super) const SOCK_NONEMPTY: u32 = 4;
+
+/// An operation in flight.
+pub(super) struct InFlight {
+    pub(super) user_data: u64,
+    pub(super) operation: Operation,
+    pub(super) file: FileId,
+    /// Of a send: what it sends.
+    pub(super) sends: Vec<Sent>,
+    /// And a hash of that, when it was handed over.
+    pub(super) sum: u64,
+    /// Is ready, or may be: to be worked on.
+    queued: bool,
+    /// Was taken back, which it is still to be told of.
+    pub(super) cancelled: bool,
+}
+
+/// A group of receive buffers.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) id: u16,
+    pub(super) buffers: VecDeque<Lent>,
+}
+
+#[derive(Default)]
+pub(super) struct Ring {
+    queued: VecDeque<(Operation, u64)>,
+    pub(super) in_flight: BTreeMap<u64, InFlight>,
+    /// Operations to work on.
+    tasks: Vec<u64>,
+    completions: VecDeque<Done>,
+    /// Completions that found no room.
+    overflow: VecDeque<Done>,
+    pub(super) groups: Vec<Group>,
+    last: u64,
+}
+
+impl Ring {
+    pub(super) fn has_something(&self) -> bool {
+        !(self.completions.is_empty() && self.overflow.is_empty() && self.tasks.is_empty())
+    }
+
+    pub(super) fn is_queued(&self, id: u64) -> bool {
+        self.in_flight.get(&id).is_some_and(|o| o.queued)
+    }
+}
+
+impl Kernel {
+    pub(super) fn make_ring(&mut self) -> usize {
+        self.rings.push(Ring::default());
+        self.rings.len() - 1
+    }
+
+    /// The program is done with a ring.
+    pub(super) fn drop_ring(&mut self, ring: usize) {
+        let left: Vec<u64> = self.rings[ring].in_flight.keys().copied().collect();
+        if !left.is_empty() && !std::thread::panicking() {
+            let n = left.len();
+            self.wrong(format!("ring {ring} ends with {n} operations in flight"));
+        }
+        for id in left {
+            self.forget(ring, id);
+        }
+    }
+
+    pub(super) fn push(&mut self, ring: usize, operation: Operation, user_data: u64) -> bool {
+        let most = self.faults.submissions;
+        let queued = &mut self.rings[ring].queued;
+        if queued.len() >= most {
+            return false;
+        }
+        queued.push_back((operation, user_data));
+        true
+    }
+
+    pub(super) fn enter_ring(&mut self, ring: usize, timeout: Option<Duration>) {
+        let until = self.deadline(timeout);
+        self.move_over(ring);
+        while let Some((operation, user_data)) = self.rings[ring].queued.pop_front() {
+            self.issue(ring, operation, user_data);
+        }
+        loop {
+            self.work(ring, timeout != Some(Duration::ZERO));
+            if !self.rings[ring].completions.is_empty() || timeout == Some(Duration::ZERO) {
+                break;
+            }
+            if self.interrupted() || !self.wait(Wait::Ring(ring), until) {
+                break;
+            }
+        }
+        let there = self.rings[ring].completions.len();
+        self.record("enter", ring as RawFd, there as i64);
+    }
+
+    /// Works on what is ready, in any order. What is late is left for the next time, unless the
+    /// program waits for something.
+    fn work(&mut self, ring: usize, waits: bool) {
+        let mut tasks = std::mem::take(&mut self.rings[ring].tasks);
+        for last in (1..tasks.len()).rev() {
+            tasks.swap(last, self.rng.below(last as u64 + 1) as usize);
+        }
+        let one_in = self.faults.late_one_in;
+        let mut late = Vec::new();
+        for id in tasks {
+            if self.chance(one_in) {
+                late.push(id);
+            } else {
+                self.attempt_task(ring, id);
+            }
+        }
+        if waits && self.rings[ring].completions.is_empty() {
+            for id in late {
+                self.attempt_task(ring, id);
+            }
+        } else {
+            self.rings[ring].tasks.append(&mut late);
+        }
+    }
+
+    fn attempt_task(&mut self, ring: usize, id: u64) {
+        let Some(operation) = self.rings[ring].in_flight.get_mut(&id) else {
+            return;
+        };
+        operation.queued = false;
+        if operation.cancelled {
+            return self.finish(ring, id, -Errno::CANCELED.raw_os_error(), 0);
+        }
+        self.attempt(ring, id);
+    }
+
+    /// Takes in an operation that starts, and tries it at once unless it is to wait first.
+    pub(super) fn take_in(
+        &mut self,
+        ring: usize,
+        operation: Operation,
+        user_data: u64,
+        file: FileId,
+        sends: Vec<Sent>,
+    ) -> u64 {
+        self.files.hold(file);
+        let made = &mut self.rings[ring];
+        made.last += 1;
+        let id = made.last;
+        let sum = sum(&sends);
+        let operation = InFlight {
+            user_data,
+            operation,
+            file,
+            sends,
+            sum,
+            queued: false,
+            cancelled: false,
+        };
+        made.in_flight.insert(id, operation);
+        self.files.get(file).waits.push((ring, id));
+        id
+    }
+
+    /// To be worked on when the ring is next entered.
+    pub(super) fn queue(&mut self, ring: usize, id: u64) {
+        let ring = &mut self.rings[ring];
+        if let Some(operation) = ring.in_flight.get_mut(&id)
+            && !std::mem::replace(&mut operation.queued, true)
+        {
+            ring.tasks.push(id);
+        }
+    }
+
+    /// Something has happened to the file that an operation waits for.
+    pub(super) fn stir(&mut self, ring: usize, id: u64, key: i32) {
+        let Some(waiting) = self.rings[ring].in_flight.get(&id) else {
+            return;
+        };
+        let interest = match waiting.operation {
+            Operation::Poll { events, .. } => events.into(),
+            Operation::Send { .. } | Operation::SendSeveral { .. } => OUT,
+            _ => IN,
+        };
+        if key == 0 || key & (interest | ERR | HUP) != 0 {
+            self.queue(ring, id);
+        }
+    }
+
+    // ---- Completions ----
+
+    /// Whether another completion would find room.
+    pub(super) fn has_room(&self, ring: usize) -> bool {
+        let ring = &self.rings[ring];
+        ring.overflow.is_empty() && ring.completions.len() < self.faults.completions
+    }
+
+    pub(super) fn post(&mut self, ring: usize, user_data: u64, result: i32, flags: u32) {
+        let done = Done {
+            user_data,
+            result,
+            flags,
+        };
+        self.record("complete", user_data as RawFd, result.into());
+        if self.has_room(ring) {
+            self.rings[ring].completions.push_back(done);
+        } else {
+            self.rings[ring].overflow.push_back(done);
+        }
+    }
+
+    /// The last completion of an operation.
+    pub(super) fn finish(&mut self, ring: usize, id: u64, result: i32, flags: u32) {
+        let Some(over) = self.rings[ring].in_flight.get(&id) else {
+            return;
+        };
+        let user_data = over.user_data;
+        if sum(&over.sends) != over.sum {
+            self.wrong("output was changed while it was being sent".into());
+        }
+        self.forget(ring, id);
+        self.post(ring, user_data, result, flags);
+    }
+
+    fn forget(&mut self, ring: usize, id: u64) {
+        if let Some(over) = self.rings[ring].in_flight.remove(&id) {
+            let waits = &mut self.files.get(over.file).waits;
+            waits.retain(|waiting| *waiting != (ring, id));
+            self.release(over.file);
+        }
+    }
+
+    fn move_over(&mut self, ring: usize) {
+        let most = self.faults.completions;
+        let ring = &mut self.rings[ring];
+        while ring.completions.len() < most
+            && let Some(done) = ring.overflow.pop_front()
+        {
+            ring.completions.push_back(done);
+        }
+    }
+
+    pub(super) fn pop(&mut self, ring: usize) -> Option<Done> {
+        self.rings[ring].completions.pop_front()
+    }
+
+    pub(super) fn overflowed(&self, ring: usize) -> bool {
+        !self.rings[ring].overflow.is_empty()
+    }
+
+    pub(super) fn has_news(&self, ring: usize) -> bool {
+        self.rings[ring].has_something()
+    }
+
+    // ---- Buffers ----
+
+    pub(super) fn register(&mut self, ring: usize, id: u16) {
+        self.record("register", id.into(), 0);
+        self.rings[ring].groups.push(Group {
+            id,
+            buffers: VecDeque::new(),
+        });
+    }
+
+    pub(super) fn unregister(&mut self, ring: usize, id: u16) {
+        self.record("unregister", id.into(), 0);
+        if !self.rings[ring].in_flight.is_empty() {
+            self.wrong("buffers are taken from a ring that receives".into());
+        }
+        self.rings[ring].groups.retain(|group| group.id != id);
+    }
+
+    pub(super) fn give(&mut self, ring: usize, group: u16, lent: Lent) {
+        let mut groups = self.rings[ring].groups.iter_mut();
+        let Some(group) = groups.find(|g| g.id == group) else {
+            return self.wrong("a buffer is given to no group".into());
+        };
+        let (id, twice) = (lent.id, group.buffers.iter().any(|b| b.id == lent.id));
+        group.buffers.push_back(lent);
+        self.record("give", id.into(), 0);
+        if twice {
+            self.wrong(format!("receive buffer {id} is given twice"));
+        }
+    }
+
+    /// A number has been closed. What an operation uses must be open until it is over, because the
+    /// number may name another file before long; waits that were taken back may still be told so.
+    pub(super) fn closed_under_operations(&mut self, id: FileId, number: RawFd) {
+        for (ring, operation) in self.files.get(id).waits.clone() {
+            let used = self.rings[ring].in_flight.get(&operation);
+            if used.is_some_and(|o| !matches!(o.operation, Operation::Poll { .. })) {
+                self.wrong(format!("{number} is closed with operations in flight on it"));
+            }
+        }
+    }
+}
+
+/// A hash of what is to be sent.
+fn sum(sends: &[Sent]) -> u64 {
+    let mut hash = 0u64;
+    for byte in sends.iter().flat_map(|sent| sent.bytes()) {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
