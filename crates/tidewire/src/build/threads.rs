@@ -6,7 +6,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::build::engine;
 use crate::driver::readiness::poll::Poll;
 use crate::driver::readiness::sockets::Sockets;
 use crate::kernel::calls::Sys;
@@ -16,7 +15,9 @@ use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::Reactor;
 use crate::reactor::life::Life;
+use crate::reactor::random::Rng;
 use crate::reactor::setup::LoopSetup;
+use crate::vocabulary::time::Clock;
 
 /// Address space for a connection's stack; pages are used as they are touched.
 const STACK: usize = 512 << 10;
@@ -32,6 +33,9 @@ struct Live {
 #[derive(Clone)]
 pub(crate) struct Spawner(Arc<Inner>);
 
+/// Starts what carries a command; a thread, unless the threads are simulated.
+pub(crate) type Start = Box<dyn Fn(Carrier) -> io::Result<()> + Send + Sync>;
+
 struct Inner {
     setup: LoopSetup,
     cpus: Vec<usize>,
@@ -39,10 +43,21 @@ struct Inner {
     live: Mutex<Live>,
     /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
     stop: Result<Arc<Descriptor>, io::ErrorKind>,
+    start: Start,
 }
 
 impl Spawner {
     pub(crate) fn new(setup: LoopSetup, cpus: Vec<usize>) -> Spawner {
+        Spawner::starting(setup, cpus, Linux.event(), Box::new(start_thread))
+    }
+
+    /// One whose threads are started in this way; `stop` is the descriptor by which they are stopped.
+    pub(crate) fn starting(
+        setup: LoopSetup,
+        cpus: Vec<usize>,
+        stop: io::Result<Descriptor>,
+        start: Start,
+    ) -> Spawner {
         Spawner(Arc::new(Inner {
             setup,
             cpus,
@@ -51,7 +66,8 @@ impl Spawner {
                 wakers: HashMap::new(),
                 stopping: Stop::No,
             }),
-            stop: Linux.event().map(Arc::new).map_err(|e| e.kind()),
+            stop: stop.map(Arc::new).map_err(|e| e.kind()),
+            start,
         }))
     }
 
@@ -77,14 +93,17 @@ impl Spawner {
             waker.stop(live.stopping);
             live.wakers.insert(number, waker.clone());
         }
-        let (inner, acceptor) = (self.0.clone(), acceptor.clone());
-        let spawned = std::thread::Builder::new()
-            .name(format!("tidewire-{number}"))
-            .stack_size(STACK)
-            .spawn(move || carry(inner, number, setup, stop, waker, acceptor));
-        spawned.map(drop).inspect_err(|_| {
-            lock(&self.0.live).wakers.remove(&number);
-        })
+        let carrier = Carrier {
+            setup,
+            stop,
+            waker,
+            ended: Ended {
+                inner: self.0.clone(),
+                number,
+                acceptor: acceptor.clone(),
+            },
+        };
+        (self.0.start)(carrier)
     }
 
     pub(crate) fn stop(&self, how: Stop) {
@@ -105,35 +124,71 @@ impl Spawner {
     }
 }
 
+fn start_thread(carrier: Carrier) -> io::Result<()> {
+    let thread = std::thread::Builder::new()
+        .name(format!("tidewire-{}", carrier.ended.number))
+        .stack_size(STACK);
+    thread.spawn(move || carry(carrier)).map(drop)
+}
+
 /// The life of a connection's thread.
-fn carry(
-    inner: Arc<Inner>,
-    number: u64,
+fn carry(carrier: Carrier) {
+    carrier.setup.pin();
+    let (clock, rng) = (Clock::System, Rng::from_system());
+    let (reactor, carried) = carrier.begin(Linux, clock, rng);
+    let ran = reactor.and_then(|reactor| reactor.run_until_empty(carried.acceptor()));
+    if let Err(e) = ran {
+        tracing::error!(error = %e, "cannot set up a connection's thread");
+    }
+}
+
+/// What is to carry a command, and has not begun.
+pub(crate) struct Carrier {
     setup: LoopSetup,
     stop: Arc<Descriptor>,
     waker: Arc<Waker>,
-    acceptor: Arc<Waker>,
-) {
-    // Dropped last, when the counters are where they stay.
-    let _ended = Ended {
-        inner,
-        number,
-        acceptor: acceptor.clone(),
-    };
-    let life = Life {
-        registry: setup.registry.clone(),
-        counters: Arc::default(),
-        waker: waker.clone(),
-        heir: Some(acceptor.clone()),
-    };
-    lock(&setup.registry).add(life.counters.clone());
-    setup.pin();
-    let core = engine::core(&setup, &waker, life.counters.clone());
-    let driver = Sockets::new(Poll::new(Linux, stop), setup.dial_options.clone());
-    let ran = Reactor::new(driver, core, setup, waker)
-        .and_then(|reactor| reactor.run_until_empty(&acceptor));
-    if let Err(e) = ran {
-        tracing::error!(error = %e, "cannot set up a connection's thread");
+    /// Dropped last, when the counters are where they stay.
+    ended: Ended,
+}
+
+/// To be held for as long as the loop lives.
+pub(crate) struct Carried {
+    _life: Life,
+    ended: Ended,
+}
+
+impl Carried {
+    /// Who is left what comes too late.
+    pub(crate) fn acceptor(&self) -> &Arc<Waker> {
+        &self.ended.acceptor
+    }
+}
+
+impl Carrier {
+    /// Its loop, to be made on its own thread.
+    pub(crate) fn begin<S: Sys>(
+        self,
+        sys: S,
+        clock: Clock,
+        rng: Rng,
+    ) -> (io::Result<Reactor<Sockets<Poll<S>>>>, Carried) {
+        let Carrier {
+            setup,
+            stop,
+            waker,
+            ended,
+        } = self;
+        let life = Life {
+            registry: setup.registry.clone(),
+            counters: Arc::default(),
+            waker: waker.clone(),
+            heir: Some(ended.acceptor.clone()),
+        };
+        lock(&setup.registry).add(life.counters.clone());
+        let core = setup.core(waker.clone(), life.counters.clone(), clock, rng);
+        let driver = Sockets::new(Poll::new(sys, stop), setup.dial_options.clone());
+        let reactor = Reactor::new(driver, core, setup, waker);
+        (reactor, Carried { _life: life, ended })
     }
 }
 

@@ -9,7 +9,6 @@ use crate::sim::kernel::SimFd;
 #[derive(Debug)]
 pub(crate) enum Descriptor {
     Linux(OwnedFd),
-    #[expect(dead_code, reason = "nothing is simulated on it yet")]
     Simulated(SimFd),
 }
 

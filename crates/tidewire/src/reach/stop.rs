@@ -24,7 +24,10 @@ impl Default for StopClock {
 
 impl StopClock {
     pub(crate) fn set(&self, from_now: Duration) {
-        let at = Clock::System.monotonic() + from_now;
+        self.set_at(Clock::System.monotonic() + from_now);
+    }
+
+    pub(crate) fn set_at(&self, at: Instant) {
         self.deadline_ns.fetch_min(at.as_nanos(), SeqCst);
     }
 

@@ -11,8 +11,12 @@
 
 pub mod chunking;
 mod conditions;
-#[expect(dead_code, reason = "nothing is simulated on it yet")]
+#[cfg(test)]
+mod explore;
+#[cfg_attr(not(test), allow(dead_code, unused_imports))]
 pub(crate) mod kernel;
+#[cfg(test)]
+mod machine;
 mod net;
 mod node;
 mod pair;

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Abilities {
     /// Limits what a multishot receive takes before others get their turn (Linux 6.17).
-    pub(super) share: bool,
+    pub(crate) share: bool,
 }
 
 /// What a probe found, or why io_uring does not work. Made once for the process.

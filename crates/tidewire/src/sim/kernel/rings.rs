@@ -303,7 +303,9 @@ impl Kernel {
         for (ring, operation) in self.files.get(id).waits.clone() {
             let used = self.rings[ring].in_flight.get(&operation);
             if used.is_some_and(|o| !matches!(o.operation, Operation::Poll { .. })) {
-                self.wrong(format!("{number} is closed with operations in flight on it"));
+                self.wrong(format!(
+                    "{number} is closed with operations in flight on it"
+                ));
             }
         }
     }

@@ -238,11 +238,7 @@ impl Kernel {
         }
     }
 
-    pub(super) fn send(
-        &mut self,
-        number: RawFd,
-        slices: &[IoSlice<'_>],
-    ) -> Result<usize, Errno> {
+    pub(super) fn send(&mut self, number: RawFd, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
         let sent = match self.files.id(number) {
             _ if self.interrupted() => Err(Errno::INTR),
             Some(id) => self.send_to(id, slices),
@@ -261,7 +257,11 @@ impl Kernel {
         };
         let (end, shut, connecting) = (stream.end, stream.shut, stream.connecting);
         if shut || connecting {
-            let when = if shut { "after the end of output" } else { "before it is connected" };
+            let when = if shut {
+                "after the end of output"
+            } else {
+                "before it is connected"
+            };
             self.wrong(format!("sending to stream {} {when}", end.stream));
             return Err(Errno::PIPE);
         }

@@ -1,0 +1,181 @@
+//! Scripted peers: who sends what when, who looks away, and how each ends.
+
+use std::time::Duration;
+
+use crate::reactor::random::Rng;
+use crate::sim::kernel::Kernel;
+use crate::sim::net::Owner;
+use crate::sim::node::address;
+use crate::sim::plain::{Plain, PlainState};
+use crate::vocabulary::endpoint::Endpoint;
+
+/// The byte of a stream at a position.
+pub(super) fn byte_at(stream: u64, at: usize) -> u8 {
+    (mix(stream.wrapping_mul(1 << 20) ^ (at as u64 / 8)) >> (8 * (at % 8))) as u8
+}
+
+pub(super) fn mix(n: u64) -> u64 {
+    let h = (n ^ (n >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (h ^ (h >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (h >> 32)
+}
+
+/// A number for an address.
+pub(super) fn number(of: &Endpoint) -> u64 {
+    match of.tcp() {
+        Some(std::net::SocketAddr::V4(at)) => {
+            u64::from(u32::from(*at.ip())) << 16 | u64::from(at.port())
+        }
+        _ => 0,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send(usize),
+    LookAway,
+    Look,
+    Finish,
+    Close { reset: bool },
+}
+
+pub(super) struct Peer {
+    pub(super) plain: Plain,
+    actor: usize,
+    pub(super) from: Endpoint,
+    /// What is left to do, the next last.
+    steps: Vec<(u64, Step)>,
+    pub(super) sent: usize,
+    looked: usize,
+    /// Sends all, finishes, and reads to the end.
+    pub(super) is_clean: bool,
+}
+
+impl Peer {
+    pub(super) fn new(kernel: &mut Kernel, rng: &mut Rng, now: u64, to: &Endpoint) -> Peer {
+        let actor = kernel.net.inboxes.len();
+        let from = address(actor, 1024);
+        let owner = Owner {
+            actor,
+            conn: 0,
+            generation: 0,
+        };
+        kernel.net.inboxes.push(std::collections::VecDeque::new());
+        let end = kernel.net.connect(owner, from.clone(), to.clone());
+        let is_clean = rng.below(4) > 0;
+        Peer {
+            plain: Plain::new(end),
+            actor,
+            from,
+            steps: script(rng, now, is_clean),
+            sent: 0,
+            looked: 0,
+            is_clean,
+        }
+    }
+
+    pub(super) fn has_news(&self, kernel: &Kernel) -> bool {
+        !kernel.net.inboxes[self.actor].is_empty()
+    }
+
+    pub(super) fn hear(&mut self, kernel: &mut Kernel) {
+        let notices = std::mem::take(&mut kernel.net.inboxes[self.actor]);
+        self.plain.turn(&mut kernel.net, notices);
+    }
+
+    pub(super) fn next_step(&self) -> Option<u64> {
+        self.steps.last().map(|(at, _)| *at)
+    }
+
+    pub(super) fn step(&mut self, kernel: &mut Kernel) {
+        let Some((_, step)) = self.steps.pop() else {
+            return;
+        };
+        let net = &mut kernel.net;
+        match step {
+            Step::Send(n) => {
+                let stream = number(&self.from);
+                let bytes: Vec<u8> = (self.sent..self.sent + n)
+                    .map(|at| byte_at(stream, at))
+                    .collect();
+                self.sent += n;
+                self.plain.send(net, &bytes);
+            }
+            Step::LookAway => self.plain.reading = false,
+            Step::Look => {
+                self.plain.reading = true;
+                self.plain.go_on(net);
+            }
+            Step::Finish => self.plain.finish(net),
+            Step::Close { reset } => self.plain.close(net, reset),
+        }
+    }
+
+    /// What is wrong with what it has read since it last looked.
+    pub(super) fn look(&mut self) -> Option<String> {
+        let stream = number(&self.from);
+        for (at, byte) in self.plain.received.iter().enumerate().skip(self.looked) {
+            if at >= self.sent || *byte != byte_at(stream, at) {
+                return Some(format!("{}: byte {at} came back wrong", self.from));
+            }
+        }
+        self.looked = self.plain.received.len();
+        None
+    }
+
+    /// Nothing is left for it to do, and its connection is over.
+    pub(super) fn is_done(&self) -> bool {
+        let going = matches!(self.plain.state, PlainState::Connecting | PlainState::Open);
+        self.steps.is_empty() && !going
+    }
+
+    /// As a peer that has got its end would: lets go of the connection.
+    pub(super) fn let_go(&mut self, kernel: &mut Kernel) {
+        if self.plain.state == PlainState::Ended && self.steps.is_empty() {
+            self.plain.close(&mut kernel.net, false);
+            self.plain.state = PlainState::Ended;
+        }
+    }
+}
+
+fn script(rng: &mut Rng, now: u64, is_clean: bool) -> Vec<(u64, Step)> {
+    let mut at = now;
+    let mut steps = Vec::new();
+    let pace = 1u64 << (8 + rng.below(14));
+    for _ in 0..1 + rng.below(5) {
+        at += rng.below(pace);
+        let most = 1 << rng.below(13);
+        let n = 1 + rng.below(most) as usize;
+        steps.push((at, Step::Send(n)));
+        if rng.below(5) == 0 {
+            steps.push((at, Step::LookAway));
+            at += rng.below(4 * pace);
+            steps.push((at, Step::Look));
+        }
+    }
+    at += rng.below(pace);
+    if is_clean {
+        steps.push((at, Step::Finish));
+    } else {
+        match rng.below(4) {
+            0 => steps.push((at, Step::Close { reset: true })),
+            1 => steps.push((at, Step::Close { reset: false })),
+            2 => {
+                steps.push((at, Step::Finish));
+                at += rng.below(2 * pace);
+                steps.push((
+                    at,
+                    Step::Close {
+                        reset: rng.below(2) == 0,
+                    },
+                ));
+            }
+            _ => {
+                steps.insert(0, (now, Step::LookAway));
+                at += Duration::from_secs(1).as_nanos() as u64;
+                steps.push((at, Step::Close { reset: true }));
+            }
+        }
+    }
+    steps.reverse();
+    steps
+}

@@ -1,0 +1,76 @@
+//! What the services under exploration tell, and what their workers are to do.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::reach::mailbox::{Handle, Permit};
+use crate::reach::sync::{Mutex, MutexGuard, lock};
+use crate::sim::explore::roles::{Message, Role};
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::endpoint::Endpoint;
+
+/// Of one connection, as its protocol has seen it.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) role: Option<Role>,
+    pub(super) opened: u32,
+    pub(super) closed: Vec<Closed>,
+    /// Consumed of its input; bytes.
+    pub(super) consumed: usize,
+    /// Left unconsumed when its peer had finished.
+    pub(super) unread: usize,
+    /// Messages that were taken for it.
+    pub(super) posted: u32,
+    /// And those that it was given.
+    pub(super) given: u32,
+    /// A stop has told it to drain.
+    pub(super) drained: bool,
+}
+
+/// Work that another thread does for a connection.
+pub(super) enum Job {
+    Post(Handle<Message>, Message),
+    Reserved(Permit<Message>, Message),
+}
+
+#[derive(Default)]
+pub(super) struct Notes {
+    /// Accepted connections, by where they come from.
+    pub(super) accepted: HashMap<Endpoint, Seen>,
+    /// Connections dialled, by token.
+    pub(super) dialled: HashMap<u64, Dialled>,
+    pub(super) jobs: Vec<(Endpoint, Job)>,
+    /// What must not be.
+    pub(super) wrongs: Vec<String>,
+}
+
+/// A connection that a service has dialled: what became of it.
+#[derive(Debug, Default)]
+pub(super) struct Dialled {
+    pub(super) opened: u32,
+    pub(super) closed: Vec<Closed>,
+    pub(super) failed: u32,
+    /// Its echo came back whole, and then its end.
+    pub(super) complete: bool,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Record(Arc<Mutex<Notes>>);
+
+impl Record {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Notes> {
+        lock(&self.0)
+    }
+
+    pub(super) fn wrong(&self, what: String) {
+        self.lock().wrongs.push(what);
+    }
+
+    pub(super) fn seen<R>(&self, of: &Endpoint, f: impl FnOnce(&mut Seen) -> R) -> R {
+        f(self.lock().accepted.entry(of.clone()).or_default())
+    }
+
+    pub(super) fn dialled<R>(&self, token: u64, f: impl FnOnce(&mut Dialled) -> R) -> R {
+        f(self.lock().dialled.entry(token).or_default())
+    }
+}

@@ -1,0 +1,389 @@
+//! One run: a machine, peers that come and go, work done elsewhere, dials, and a stop; and what must
+//! hold meanwhile and in the end.
+
+use std::time::Duration;
+
+use crate::build::dial::Dial;
+use crate::build::limits::Limits;
+use crate::reach::waker::Command;
+use crate::reactor::host::host_of;
+use crate::reactor::random::Rng;
+use crate::sim::conditions::Conditions;
+use crate::sim::explore::peers::Peer;
+use crate::sim::explore::record::{Job, Record};
+use crate::sim::explore::roles::Explored;
+use crate::sim::kernel::Faults;
+use crate::sim::machine::{Machine, Program, Shape};
+use crate::sim::node::address;
+use crate::sim::plain::PlainState;
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::time::Instant;
+
+/// Steps after which a run is taken to go round in circles.
+const STEPS_MAX: u64 = 400_000;
+/// Virtual time after which what has not come to its end never will.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub(super) struct Run {
+    machine: Machine,
+    rng: Rng,
+    record: Record,
+    peers: Vec<Peer>,
+    /// Peers that are still to come.
+    to_come: usize,
+    next_peer: u64,
+    dials: u64,
+    dials_to_come: u64,
+    at: Endpoint,
+    /// When the stop begins, if it is not to wait for everybody.
+    stop_early: Option<u64>,
+    stopping: Option<Instant>,
+    steps: u64,
+}
+
+/// What a run came to.
+pub(super) struct Outcome {
+    /// What was wrong, if anything.
+    pub(super) wrongs: Vec<String>,
+    pub(super) hash: u64,
+    pub(super) calls: u64,
+    pub(super) words: String,
+}
+
+pub(super) fn run(seed: u64, shape: Shape, in_words: bool) -> Outcome {
+    let mut run = Run::new(seed, shape);
+    if in_words {
+        run.machine.kernel.borrow_mut().log.keep_words();
+    }
+    run.go();
+    let kernel = run.machine.kernel.borrow();
+    let outcome = Outcome {
+        hash: kernel.hash(),
+        calls: kernel.log.calls(),
+        words: kernel.log.words().to_owned(),
+        wrongs: run.record.lock().wrongs.clone(),
+    };
+    drop(kernel);
+    outcome
+}
+
+impl Run {
+    fn new(seed: u64, shape: Shape) -> Run {
+        let mut rng = Rng::from_seed(seed ^ 0x00e8_9105_ea11);
+        let record = Record::default();
+        let limits = Limits {
+            idle: None,
+            linger: PATIENCE / 2,
+            output_low: 1 << rng.below(10),
+            output_high: 1 << (10 + rng.below(5)),
+            turn_bytes: 1 << rng.below(16),
+            ..Limits::default()
+        };
+        let service = Explored {
+            record: record.clone(),
+            seed,
+            looks_ahead: false,
+        };
+        let at = address(0, 1);
+        let program = Program {
+            shape,
+            loops: 1 + rng.below(3) as usize,
+            shared: rng.below(2) == 0,
+            hosts: vec![host_of(service, limits)],
+            at: at.clone(),
+            inbox: 1 + rng.below(8) as usize,
+        };
+        let mut conditions = Conditions::from_seed(seed);
+        conditions.chunk = conditions.chunk.min(8 << 10);
+        conditions.refuse_one_in = if rng.below(4) == 0 { 6 } else { 0 };
+        conditions.reset_one_in = if rng.below(4) == 0 { 40 } else { 0 };
+        let machine = Machine::new(seed, conditions, Faults::from_seed(seed), &program);
+        let stop_early = (rng.below(4) == 0).then(|| rng.below(20_000_000));
+        Run {
+            machine,
+            record,
+            peers: Vec::new(),
+            to_come: 1 + rng.below(8) as usize,
+            next_peer: 0,
+            dials: 0,
+            dials_to_come: rng.below(3),
+            at,
+            stop_early,
+            stopping: None,
+            steps: 0,
+            rng,
+        }
+    }
+
+    fn wrong(&self, what: impl Into<String>) {
+        self.record.wrong(what.into());
+    }
+
+    fn go(&mut self) {
+        while !self.is_over() {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return self.wrong("it goes round in circles");
+            }
+            if !self.one_step() && !self.pass_time() {
+                break;
+            }
+            if self.something_is_wrong() {
+                return;
+            }
+        }
+        self.check_end();
+    }
+
+    fn something_is_wrong(&mut self) -> bool {
+        for at in 0..self.peers.len() {
+            if let Some(what) = self.peers[at].look() {
+                self.wrong(what);
+            }
+        }
+        let kernel = self.machine.kernel.borrow();
+        let mut notes = self.record.lock();
+        notes.wrongs.extend_from_slice(kernel.wrongs());
+        !notes.wrongs.is_empty()
+    }
+
+    /// Gives one of those who would go on their turn.
+    fn one_step(&mut self) -> bool {
+        let now = self.machine.now().as_nanos();
+        self.maybe_stop(now);
+        let loops = self.machine.runnable();
+        let kernel = self.machine.kernel.borrow();
+        let hearing = |p: &Peer| p.has_news(&kernel) || p.next_step().is_some_and(|t| t <= now);
+        let peers: Vec<usize> = (0..self.peers.len())
+            .filter(|at| hearing(&self.peers[*at]))
+            .collect();
+        drop(kernel);
+        let comes = self.to_come > 0 && self.next_peer <= now;
+        let dials = self.dials_to_come > 0 && self.stopping.is_none();
+        let jobs = self.record.lock().jobs.len();
+        let works = jobs > 0;
+        let all = loops.len() + peers.len() + usize::from(comes) + usize::from(dials);
+        let all = all + usize::from(works);
+        if all == 0 {
+            return false;
+        }
+        let mut which = self.rng.below(all as u64) as usize;
+        if which < loops.len() {
+            self.machine.go_on(loops[which]);
+            return true;
+        }
+        which -= loops.len();
+        if which < peers.len() {
+            self.turn_of_peer(peers[which], now);
+            return true;
+        }
+        which -= peers.len();
+        if comes && which == 0 {
+            self.peer_comes(now);
+        } else if dials && which <= usize::from(comes) {
+            self.dial();
+        } else {
+            self.work(jobs);
+        }
+        true
+    }
+
+    fn turn_of_peer(&mut self, which: usize, now: u64) {
+        let mut kernel = self.machine.kernel.borrow_mut();
+        let peer = &mut self.peers[which];
+        peer.hear(&mut kernel);
+        while peer.next_step().is_some_and(|at| at <= now) {
+            peer.step(&mut kernel);
+        }
+        peer.let_go(&mut kernel);
+        kernel.catch_up();
+    }
+
+    fn peer_comes(&mut self, now: u64) {
+        let mut kernel = self.machine.kernel.borrow_mut();
+        let peer = Peer::new(&mut kernel, &mut self.rng, now, &self.at);
+        self.peers.push(peer);
+        self.to_come -= 1;
+        let most = 1 << self.rng.below(24);
+        self.next_peer = now + self.rng.below(most);
+    }
+
+    fn dial(&mut self) {
+        self.dials_to_come -= 1;
+        self.dials += 1;
+        let dial = Dial::to(self.at.clone())
+            .token(self.dials)
+            .attempts(1 + self.rng.below(3) as u32)
+            .timeout(Duration::from_millis(1 + self.rng.below(2000)));
+        let which = self.rng.below(8) as usize;
+        let sent = self
+            .machine
+            .waker(which)
+            .send(Command::Dial { service: 0, dial });
+        if sent.is_ok() {
+            self.record.dialled(self.dials, |_| {});
+        }
+    }
+
+    /// Does a piece of the work that connections wait for, as another thread.
+    fn work(&mut self, jobs: usize) {
+        let which = self.rng.below(jobs as u64) as usize;
+        let (of, job) = self.record.lock().jobs.swap_remove(which);
+        match job {
+            Job::Reserved(permit, message) => permit.post(message),
+            Job::Post(handle, message) => {
+                if let Err(refused) = handle.try_post(message) {
+                    let again = Job::Post(handle, refused.0);
+                    self.record.lock().jobs.push((of, again));
+                }
+            }
+        }
+    }
+
+    fn pass_time(&mut self) -> bool {
+        let peers = self.peers.iter().filter_map(Peer::next_step);
+        let comes = (self.to_come > 0).then_some(self.next_peer);
+        let stop = self.stop_early.filter(|_| self.stopping.is_none());
+        let own = peers.chain(comes).chain(stop).map(Instant::from_nanos);
+        let next = own.chain(self.machine.next_time()).min();
+        let most = Instant::from_nanos(0) + PATIENCE * 4;
+        match next {
+            Some(at) if at <= most => self.machine.go_to(at),
+            _ => return self.nothing_to_come(),
+        }
+        true
+    }
+
+    /// Everything has come to rest: time to stop, if that has not begun.
+    fn nothing_to_come(&mut self) -> bool {
+        if self.stopping.is_some() {
+            return false;
+        }
+        self.check_rest();
+        self.begin_stop();
+        true
+    }
+
+    fn maybe_stop(&mut self, now: u64) {
+        if self.stopping.is_some() {
+            return;
+        }
+        if self.stop_early.is_some_and(|at| at <= now) {
+            self.to_come = 0;
+            self.begin_stop();
+        } else if self.to_come == 0
+            && self.stop_early.is_none()
+            && self.peers.iter().all(Peer::is_done)
+            && self.machine.counters().open == 0
+            && self.record.lock().jobs.is_empty()
+        {
+            self.check_rest();
+            self.begin_stop();
+        }
+    }
+
+    fn begin_stop(&mut self) {
+        let patience = Duration::from_nanos(self.rng.below(1 << 32));
+        let deadline = self.machine.now() + patience;
+        self.stopping = Some(deadline);
+        self.machine.stop(deadline);
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping.is_some() && self.machine.ended()
+    }
+
+    /// Nothing more happens by itself: whoever did nothing wrong has been served.
+    fn check_rest(&self) {
+        for peer in &self.peers {
+            if !peer.is_clean {
+                continue;
+            }
+            let notes = self.record.lock();
+            let seen = notes.accepted.get(&peer.from);
+            let (state, got) = (peer.plain.state, peer.plain.received.len());
+            let what = match seen {
+                _ if matches!(state, PlainState::Failed(_)) => None,
+                None => Some("was never served, nor refused".to_owned()),
+                Some(seen) if seen.opened == 0 => None,
+                Some(seen) => {
+                    let role = seen.role.expect("drawn when it was accepted");
+                    let all = peer.sent - seen.unread;
+                    match state {
+                        PlainState::Ended if role.echoes_all() && got != all => {
+                            Some(format!("{role:?}: {got} of {all} bytes came back"))
+                        }
+                        PlainState::Ended => None,
+                        state => Some(format!(
+                            "{role:?}: is {state:?} for ever, after {got} of {all} bytes; {seen:?}"
+                        )),
+                    }
+                }
+            };
+            drop(notes);
+            if let Some(what) = what {
+                self.wrong(format!("{}: {what}", peer.from));
+            }
+        }
+        let notes = self.record.lock();
+        let lost: Vec<String> = notes
+            .dialled
+            .iter()
+            .filter(|(_, d)| d.failed as usize + d.closed.len() != 1)
+            .map(|(token, d)| format!("dial {token}: no outcome, or two: {d:?}"))
+            .collect();
+        drop(notes);
+        for what in lost {
+            self.wrong(what);
+        }
+    }
+
+    fn check_end(&self) {
+        if !self.machine.ended() {
+            return self.wrong("a stop does not end");
+        }
+        if let Some(deadline) = self.stopping
+            && self.machine.now() > deadline + Duration::from_secs(30)
+        {
+            self.wrong("a stop takes longer than it may");
+        }
+        let mut wrongs = Vec::new();
+        let notes = self.record.lock();
+        for (of, seen) in &notes.accepted {
+            if seen.opened > 1 || seen.opened as usize != seen.closed.len() {
+                wrongs.push(format!("{of}: opened and closed unlike once: {seen:?}"));
+            }
+            let cut = seen.closed.iter().any(|why| *why != Closed::Finished);
+            if seen.posted != seen.given
+                && !cut
+                && !seen.drained
+                && seen.role.is_some_and(|r| r.echoes_all())
+            {
+                wrongs.push(format!("{of}: a message was lost: {seen:?}"));
+            }
+        }
+        for (token, d) in &notes.dialled {
+            if d.opened > 1 || d.opened as usize != d.closed.len() {
+                wrongs.push(format!(
+                    "dial {token}: opened and closed unlike once: {d:?}"
+                ));
+            }
+        }
+        drop(notes);
+        let counters = self.machine.counters();
+        if counters.open != 0 {
+            wrongs.push(format!("{} connections are counted as open", counters.open));
+        }
+        // Jobs hold handles, and those nothing of the kernel's.
+        let open = self.machine.kernel.borrow_mut().open();
+        let _ = &open;
+        if !open.is_empty() {
+            wrongs.push(format!("descriptors are left open: {open:?}"));
+        }
+        wrongs.extend_from_slice(self.machine.kernel.borrow().wrongs());
+        for what in wrongs {
+            self.wrong(what);
+        }
+    }
+}
