@@ -13,9 +13,10 @@ pub mod chunking;
 mod conditions;
 #[cfg(test)]
 mod explore;
-#[cfg_attr(not(test), allow(dead_code, unused_imports))]
+#[allow(dead_code, unused_imports)]
 pub(crate) mod kernel;
 #[cfg(test)]
+#[allow(dead_code)]
 mod machine;
 mod net;
 mod node;

@@ -87,7 +87,6 @@ pub(super) struct Explored {
     pub(super) record: Record,
     /// Roles are drawn from this and the peer's address.
     pub(super) seed: u64,
-    pub(super) looks_ahead: bool,
 }
 
 pub(super) enum Conn {

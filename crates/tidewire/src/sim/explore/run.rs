@@ -83,7 +83,6 @@ impl Run {
         let service = Explored {
             record: record.clone(),
             seed,
-            looks_ahead: false,
         };
         let at = address(0, 1);
         let program = Program {

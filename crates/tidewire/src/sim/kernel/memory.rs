@@ -69,7 +69,7 @@ impl Sent {
         // SAFETY: the caller's.
         let slices = unsafe {
             let header = &*header;
-            slice::from_raw_parts(header.msg_iov, header.msg_iovlen as usize)
+            slice::from_raw_parts(header.msg_iov, header.msg_iovlen as _)
         };
         let sent = |slice: &libc::iovec| Sent {
             from: slice.iov_base.cast(),
