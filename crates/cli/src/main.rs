@@ -22,6 +22,7 @@ mod signals;
 mod size;
 mod span;
 mod status_line;
+mod tls;
 
 use std::process::ExitCode;
 

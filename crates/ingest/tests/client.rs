@@ -48,11 +48,11 @@ impl Server {
     }
 
     fn producer(&self, producing: Producing) -> Result<Producer, Error> {
-        Producer::connect(&self.addr.to_string(), producing, quick())
+        Producer::connect(self.addr.to_string(), producing, quick())
     }
 
     fn reader(&self, subscribing: Subscribing) -> Result<Reader, Error> {
-        Reader::connect(&self.addr.to_string(), subscribing, quick())
+        Reader::connect(self.addr.to_string(), subscribing, quick())
     }
 }
 
@@ -364,7 +364,7 @@ fn an_attempt_that_fails_long_enough_is_given_up() {
         attempts: 3,
         ..quick()
     };
-    let producer = Producer::connect(&server.addr.to_string(), named("p"), persistence).unwrap();
+    let producer = Producer::connect(server.addr.to_string(), named("p"), persistence).unwrap();
     drop(server);
     producer.send(b"x").unwrap();
     let error = producer.flush_within(PATIENCE).unwrap_err();

@@ -117,11 +117,11 @@ impl Client {
     }
 }
 
-/// Puts TLS around the connections that a service dials.
+/// Puts TLS around the connections that a service dials, or around [a socket](TlsClient::connect).
 #[derive(Clone, Debug)]
 pub struct TlsClient {
-    config: Arc<ClientConfig>,
-    name: Option<ServerName<'static>>,
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: Option<ServerName<'static>>,
     deadline: Duration,
 }
 

@@ -62,6 +62,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod certificates;
 mod client;
 mod records;
@@ -72,6 +73,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
+pub use blocking::TlsStream;
 pub use certificates::{Certificate, Certificates, Roots};
 pub use client::{Client, TlsClient};
 pub use records::Records;

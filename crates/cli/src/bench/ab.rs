@@ -178,7 +178,7 @@ impl<L: LoadArgs> Args<L> {
     fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
         let load = side.load(base)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
-        let generator = self.generator.generator(&load);
+        let generator = self.generator.generator(&load)?;
         single::first(
             &self.load,
             self.generator.connections(),

@@ -7,6 +7,8 @@ use tidewire::{EngineChoice, TcpOptions};
 use tidewire_load::workload::Generator;
 
 use super::load::Load;
+use crate::exit::Failure;
+use crate::tls::TlsArgs;
 
 /// The options of the generator.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,6 +42,8 @@ pub(crate) struct GeneratorArgs {
     /// Lets both run on any core
     #[arg(long)]
     no_pin: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 impl GeneratorArgs {
@@ -75,8 +79,13 @@ impl GeneratorArgs {
             |cpu: Option<usize>| cpu.map_or("any core".to_owned(), |cpu| format!("core {cpu}"));
         let congestion = self.congestion.as_ref();
         format!(
-            "{} connections, generator on {} ({}), started servers on {}{}",
+            "{} connections{}, generator on {} ({}), started servers on {}{}",
             self.connections,
+            if self.tls.is_wanted() {
+                " over TLS"
+            } else {
+                ""
+            },
             self.client_engine,
             core(self.client_cpu()),
             core(self.server_cpu()),
@@ -85,8 +94,9 @@ impl GeneratorArgs {
     }
 
     /// The generator for a load.
-    pub(crate) fn generator(&self, load: &Load) -> Generator {
-        Generator {
+    pub(crate) fn generator(&self, load: &Load) -> Result<Generator, Failure> {
+        Ok(Generator {
+            tls: self.tls.client()?,
             engine: self.client_engine,
             loops: self.client_workers as usize,
             cpus: self.client_cpu().into_iter().collect(),
@@ -96,6 +106,6 @@ impl GeneratorArgs {
                 congestion: self.congestion.clone(),
                 ..TcpOptions::default()
             },
-        }
+        })
     }
 }

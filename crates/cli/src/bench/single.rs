@@ -81,7 +81,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let server = Ready::find(&args.side(), &load.workload, &args.generator)?;
     let target = server.target();
     let connections = args.generator.connections();
-    let generator = args.generator.generator(&load);
+    let generator = args.generator.generator(&load)?;
     first(&args.load, connections, &generator, &server)?;
     let done = workload::run(
         &load.workload,

@@ -16,8 +16,9 @@ use self::output::Output;
 use self::show::Form;
 pub(crate) use self::show::time;
 use crate::exit::Failure;
-use crate::send::{patiently, token};
+use crate::send::{patiently, server, token};
 use crate::span::Span;
+use crate::tls::TlsArgs;
 
 /// What to read, and how to show it.
 #[derive(Debug, clap::Args)]
@@ -71,6 +72,8 @@ pub(crate) struct Args {
     /// How long to try to reach the server, at first and when a connection breaks; 0 is not at all
     #[arg(long, default_value = "60s", value_name = "TIME")]
     retry: Span,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// A place to begin.
@@ -166,7 +169,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         token: token(args.token_file.as_deref())?,
         ..Subscribing::default()
     };
-    let connect = |persistence| Reader::connect(&args.to, subscribing.clone(), persistence);
+    let to = server(&args.to, &args.tls)?;
+    let connect = |persistence| Reader::connect(to.clone(), subscribing.clone(), persistence);
     let reader = patiently(args.retry, connect).map_err(|e| {
         let advice = match e.last() {
             Error::Connection { .. } => "; is `tidewire serve` running there? See --to",

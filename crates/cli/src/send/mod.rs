@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tidewire_ingest::client::{Broken, Error, Level, Persistence, Producer, Producing};
+use tidewire_ingest::client::{Broken, Error, Level, Persistence, Producer, Producing, To};
 
 use self::input::{Bad, Cutter, Format, Oversized};
 use self::watch::Watch;
@@ -18,6 +18,7 @@ use crate::exit::Failure;
 use crate::secret::Secret;
 use crate::signals::Signals;
 use crate::span::Span;
+use crate::tls::TlsArgs;
 
 /// What is shown below the options.
 const NOTES: &str = "\
@@ -81,6 +82,8 @@ pub(crate) struct Args {
     /// the end. A command that is repeated must say the same
     #[arg(long, default_value = "fail", value_name = "WHAT")]
     oversized: Oversized,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 pub(crate) fn level(name: &str) -> Result<Level, String> {
@@ -114,6 +117,15 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
             ..Persistence::once()
         },
     }
+}
+
+/// The server, and how it is spoken to.
+pub(crate) fn server(to: &str, tls: &TlsArgs) -> Result<To, Failure> {
+    let to = To::from(to);
+    Ok(match tls.client()? {
+        Some(tls) => to.tls(tls),
+        None => to,
+    })
 }
 
 /// Connects, and says so if that takes more than one attempt.
@@ -200,7 +212,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         accept_duplicates: args.accept_duplicates,
         ..Producing::default()
     };
-    let connect = |persistence| Producer::connect(&args.to, producing.clone(), persistence);
+    let to = server(&args.to, &args.tls)?;
+    let connect = |persistence| Producer::connect(to.clone(), producing.clone(), persistence);
     let producer = patiently(args.retry, connect)
         .map_err(|e| Failure::usage(format!("nothing was sent: {}", advised(&e))))?;
     let most = producer.granted().payload_max;

@@ -1,51 +1,114 @@
 //! Connecting a blocking client.
 
-use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_tls::{TlsClient, TlsStream};
+
 use super::error::Error;
+
+/// Where a blocking client finds its server: `HOST:PORT`, and whether TLS is spoken there.
+///
+/// ```
+/// use tidewire_ingest::client::To;
+///
+/// let plain = To::from("127.0.0.1:7400");
+/// # fn secured(tls: tidewire_tls::TlsClient) -> To {
+/// // The server must show a certificate for `logs.example`.
+/// let secured = To::from("logs.example:7400").tls(tls);
+/// # secured }
+/// ```
+#[derive(Clone, Debug)]
+pub struct To {
+    name: String,
+    tls: Option<TlsClient>,
+}
+
+impl<S: Into<String>> From<S> for To {
+    fn from(name: S) -> To {
+        To {
+            name: name.into(),
+            tls: None,
+        }
+    }
+}
+
+impl To {
+    /// Speaks TLS. Unless `tls` names the server itself, it must prove to be the host of `HOST:PORT`.
+    #[must_use]
+    pub fn tls(mut self, tls: TlsClient) -> To {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Without the port, and without the brackets of an IPv6 address.
+    fn host(&self) -> &str {
+        let host = self
+            .name
+            .rsplit_once(':')
+            .map_or(&*self.name, |(host, _)| host);
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        bare.unwrap_or(host)
+    }
+}
 
 /// A server to connect to: its addresses, and what it was called.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) name: String,
+    to: To,
     addrs: Vec<SocketAddr>,
 }
 
 impl Server {
-    /// Looks up `HOST:PORT`.
-    pub(super) fn find(name: &str) -> Result<Server, Error> {
+    /// Looks up its name.
+    pub(super) fn find(to: To) -> Result<Server, Error> {
         let unknown = |source: io::Error| Error::Address {
-            to: name.to_owned(),
+            to: to.name.clone(),
             source: Arc::new(source),
         };
-        let addrs: Vec<SocketAddr> = name.to_socket_addrs().map_err(unknown)?.collect();
+        let addrs: Vec<SocketAddr> = to.name.to_socket_addrs().map_err(unknown)?.collect();
         if addrs.is_empty() {
             return Err(unknown(io::ErrorKind::NotFound.into()));
         }
         Ok(Server {
-            name: name.to_owned(),
+            name: to.name.clone(),
+            to,
             addrs,
         })
     }
 
     /// Connects to the first address that answers.
-    pub(super) fn connect(&self, timeout: Duration) -> Result<TcpStream, Error> {
+    pub(super) fn connect(&self, timeout: Duration) -> Result<Line, Error> {
         let mut last = None;
         for addr in &self.addrs {
             match TcpStream::connect_timeout(addr, timeout) {
                 Ok(socket) => {
                     // Pieces are whole messages, and gathered already.
                     let set = socket.set_nodelay(true);
-                    return set.map(|()| socket).map_err(|e| self.failed("set up", e));
+                    set.map_err(|e| self.failed("set up", e))?;
+                    return self.secured(socket, timeout);
                 }
                 Err(e) => last = Some(e),
             }
         }
         let last = last.expect("there is an address");
         Err(self.failed("connect to", last))
+    }
+
+    fn secured(&self, socket: TcpStream, timeout: Duration) -> Result<Line, Error> {
+        let Some(tls) = &self.to.tls else {
+            return Ok(Line::Plain(socket));
+        };
+        let stream = tls.connect(socket, self.to.host(), timeout);
+        match stream {
+            Ok(stream) => Ok(Line::Tls(Box::new(stream))),
+            Err(e) => Err(self.failed("speak TLS with", e)),
+        }
     }
 
     pub(super) fn failed(&self, what: &'static str, source: io::Error) -> Error {
@@ -60,6 +123,98 @@ impl Server {
         Error::Broken {
             to: self.name.clone(),
             source,
+        }
+    }
+}
+
+/// A connection.
+pub(super) enum Line {
+    Plain(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket().fmt(f)
+    }
+}
+
+impl Line {
+    /// For its options.
+    pub(super) fn socket(&self) -> &TcpStream {
+        match self {
+            Line::Plain(socket) => socket,
+            Line::Tls(stream) => stream.socket(),
+        }
+    }
+
+    /// Whether what was written waits inside for the socket to take it.
+    pub(super) fn holds_output(&self) -> bool {
+        match self {
+            Line::Plain(_) => false,
+            Line::Tls(stream) => stream.wants_write(),
+        }
+    }
+
+    /// Says that nothing more comes; reading goes on.
+    pub(super) fn end_writing(&mut self) -> io::Result<()> {
+        match self {
+            Line::Plain(socket) => socket.shutdown(Shutdown::Write),
+            Line::Tls(stream) => stream.end_writing(),
+        }
+    }
+}
+
+impl Read for Line {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Line::Plain(socket) => socket.read(buffer),
+            Line::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Line::Plain(socket) => socket.write(bytes),
+            Line::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, all: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Line::Plain(socket) => socket.write_vectored(all),
+            Line::Tls(stream) => stream.write_vectored(all),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Line::Plain(_) => Ok(()),
+            Line::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_what_a_certificate_must_be_for() {
+        for (name, host) in [
+            ("logs.example:7400", "logs.example"),
+            ("127.0.0.1:7400", "127.0.0.1"),
+            ("[::1]:7400", "::1"),
+        ] {
+            assert_eq!(To::from(name).host(), host);
         }
     }
 }

@@ -2,7 +2,6 @@
 //! again.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tidewire::Instant;
 use super::backoff::{Backoff, Persistence};
 use super::broken::Broken;
 use super::clock::{Clock, until};
+use super::connect;
 use super::error::Error;
 use super::producer::{Shared, State};
 use super::session::Event;
@@ -37,7 +37,7 @@ struct Refusals {
 
 /// A connection, while there is one.
 struct Line {
-    socket: TcpStream,
+    socket: connect::Line,
     /// Handed out by the session and not yet written.
     pending: Vec<Bytes>,
     /// The socket takes no more for now.
@@ -125,7 +125,7 @@ impl Courier {
         let shared = self.shared.clone();
         let server = &shared.server;
         let socket = server.connect(self.persistence.timeout)?;
-        let setup = socket.set_nonblocking(true);
+        let setup = socket.socket().set_nonblocking(true);
         setup.map_err(|e| server.failed("set up the connection to", e))?;
         let mut line = Line {
             socket,
@@ -246,6 +246,17 @@ impl Line {
 
     /// Writes what the socket takes; whether that was anything.
     fn write(&mut self, shared: &Shared) -> io::Result<bool> {
+        if self.socket.holds_output() {
+            // Of what was taken before; nothing more is taken meanwhile.
+            match self.socket.flush() {
+                Ok(()) => self.blocked = false,
+                Err(e) if is_wait(&e) => {
+                    self.blocked = true;
+                    return Ok(false);
+                }
+                Err(e) => return Err(e),
+            }
+        }
         if self.pending.is_empty() {
             let now = shared.clock.now();
             self.fetch(&mut shared.lock(), now);
@@ -296,7 +307,7 @@ impl Line {
     /// Until the socket or a caller has something, or for so long.
     fn wait(&self, shared: &Shared, timeout: Option<Duration>) {
         let mut wanted = PollFlags::IN;
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || self.socket.holds_output() {
             wanted |= PollFlags::OUT;
         }
         let mut fds = [

@@ -23,6 +23,7 @@ mod settings;
 
 pub use backoff::Persistence;
 pub use broken::{Broken, printable};
+pub use connect::To;
 pub use error::Error;
 pub use outbox::Amount;
 pub use outgoing::{Ended, Handler, Outgoing, OutgoingConn, OutgoingLocal};

@@ -10,7 +10,7 @@ use tidewire::Instant;
 
 use super::backoff::Persistence;
 use super::clock::Clock;
-use super::connect::Server;
+use super::connect::{Server, To};
 use super::courier::Courier;
 use super::error::Error;
 use super::outbox::Amount;
@@ -91,17 +91,17 @@ pub(super) struct State {
 }
 
 impl Producer {
-    /// Connects to `HOST:PORT` and waits for the welcome. `persistence` holds for connections that
+    /// Connects and waits for the welcome. `persistence` holds for connections that
     /// are lost later; unless it says otherwise the first failure here is the result.
     ///
     /// # Errors
     /// [`Error`].
     pub fn connect(
-        to: &str,
+        to: impl Into<To>,
         producing: Producing,
         persistence: Persistence,
     ) -> Result<Producer, Error> {
-        let server = Server::find(to)?;
+        let server = Server::find(to.into())?;
         let session = Session::new(producing).map_err(|e| server.broken(e))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| server.failed("make a descriptor to talk to", e.into()))?;

@@ -1,7 +1,6 @@
 //! The blocking reader.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -10,7 +9,7 @@ use tidewire::Instant;
 use super::backoff::{Backoff, Persistence};
 use super::broken::Broken;
 use super::clock::Clock;
-use super::connect::Server;
+use super::connect::{Line, Server, To};
 use super::error::Error;
 use super::reading::{Heard, Reading, Subscribing};
 use crate::classic::HEADER;
@@ -52,7 +51,7 @@ pub struct Reader {
     server: Server,
     persistence: Persistence,
     reading: Reading,
-    line: Option<TcpStream>,
+    line: Option<Line>,
     received: BytesMut,
     batch: Records,
     clock: Clock,
@@ -97,17 +96,17 @@ impl Records {
 }
 
 impl Reader {
-    /// Connects to `HOST:PORT` and waits for the welcome. `persistence` holds for connections that
+    /// Connects and waits for the welcome. `persistence` holds for connections that
     /// are lost later; unless it says otherwise the first failure here is the result.
     ///
     /// # Errors
     /// [`Error`].
     pub fn connect(
-        to: &str,
+        to: impl Into<To>,
         subscribing: Subscribing,
         persistence: Persistence,
     ) -> Result<Reader, Error> {
-        let server = Server::find(to)?;
+        let server = Server::find(to.into())?;
         let reading = Reading::new(subscribing).map_err(|e| server.broken(e))?;
         let mut reader = Reader {
             server,
@@ -188,9 +187,10 @@ impl Reader {
         let Some(mut line) = self.line.take() else {
             return Ok(());
         };
-        let drain = |line: &mut TcpStream| -> io::Result<()> {
-            line.shutdown(Shutdown::Write)?;
-            line.set_read_timeout(Some(self.persistence.timeout))?;
+        let drain = |line: &mut Line| -> io::Result<()> {
+            line.end_writing()?;
+            line.socket()
+                .set_read_timeout(Some(self.persistence.timeout))?;
             let mut rest = vec![0; RECEIVED];
             while line.read(&mut rest)? > 0 {}
             Ok(())
@@ -285,7 +285,8 @@ impl Reader {
         if let Some(line) = &mut self.line
             && !self.reading.output().is_empty()
         {
-            let wrote = line.write_all(self.reading.output());
+            let output = self.reading.output();
+            let wrote = line.write_all(output).and_then(|()| line.flush());
             wrote.map_err(|e| self.server.failed("write to", e))?;
             self.reading.output().clear();
         }
@@ -308,7 +309,8 @@ impl Reader {
 
     fn patience(&self, time: Option<Duration>) -> Result<(), Error> {
         let line = self.line.as_ref().expect("connected");
-        line.set_read_timeout(time)
+        line.socket()
+            .set_read_timeout(time)
             .map_err(|e| self.server.failed("set up the connection to", e))
     }
 

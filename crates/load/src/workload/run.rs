@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tidewire::{Builder, Dial, EngineChoice, Limits, Running, ServiceId, StartError, TcpOptions};
+use tidewire::{
+    Builder, Dial, EngineChoice, Layered, Limits, Running, Service, ServiceId, StartError,
+    TcpOptions,
+};
+use tidewire_tls::TlsClient;
 
 use super::Workload;
 use super::ack::Acks;
@@ -42,6 +46,8 @@ pub struct Generator {
     pub busy_poll: Duration,
     /// Options of the connections.
     pub tcp: TcpOptions,
+    /// Speaks TLS, if it is there. A connection counts as established after its handshake.
+    pub tls: Option<TlsClient>,
 }
 
 impl Default for Generator {
@@ -53,6 +59,7 @@ impl Default for Generator {
             cpus: Vec::new(),
             busy_poll: Duration::ZERO,
             tcp: TcpOptions::default(),
+            tls: None,
         }
     }
 }
@@ -297,6 +304,14 @@ struct Reading {
 
 impl Run<'_> {
     fn go<D: Driver>(&self, clients: Clients<D>, watch: Watch<'_>) -> Result<Outcome, Failure> {
+        let limits = self.limits();
+        match &self.generator.tls {
+            Some(tls) => self.run(Layered::with_limits(tls.clone(), clients, limits), watch),
+            None => self.run(clients, watch),
+        }
+    }
+
+    fn run<S: Service>(&self, clients: S, watch: Watch<'_>) -> Result<Outcome, Failure> {
         let (running, service) = self.start(clients)?;
         let measured = self.connect(&running, service);
         let measured = measured.and_then(|()| self.measure(watch));
@@ -312,16 +327,16 @@ impl Run<'_> {
         Ok(self.outcome(reading, &latencies, rounds, engine))
     }
 
-    fn start<D: Driver>(
-        &self,
-        clients: Clients<D>,
-    ) -> Result<(Running, ServiceId<Clients<D>>), Failure> {
-        let limits = Limits {
+    fn limits(&self) -> Limits {
+        Limits {
             connections: usize::MAX,
             output_hard: usize::MAX,
             idle: Some(STALL),
             ..Limits::default()
-        };
+        }
+    }
+
+    fn start<S: Service>(&self, clients: S) -> Result<(Running, ServiceId<S>), Failure> {
         let mut builder = Builder::new();
         builder
             .engine(self.generator.engine)
@@ -329,15 +344,11 @@ impl Run<'_> {
             .cpus(&self.generator.cpus)
             .busy_poll(self.generator.busy_poll)
             .dial_options(self.generator.tcp.clone());
-        let service = builder.service_with(clients, limits);
+        let service = builder.service_with(clients, self.limits());
         Ok((builder.start()?, service))
     }
 
-    fn connect<D: Driver>(
-        &self,
-        running: &Running,
-        service: ServiceId<Clients<D>>,
-    ) -> Result<(), Failure> {
+    fn connect<S: Service>(&self, running: &Running, service: ServiceId<S>) -> Result<(), Failure> {
         let deadline = Instant::now() + CONNECT_WITHIN;
         for token in 0..self.connections {
             let first = (token + 1).saturating_sub(DIALLING_MAX);

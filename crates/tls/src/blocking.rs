@@ -1,0 +1,190 @@
+//! TLS on a socket of one's own, for clients that run on no loop.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+
+use crate::client::TlsClient;
+use crate::words;
+
+/// A TLS connection on a socket: bytes written and read are the plaintext. Errors of TLS are of the
+/// kind [`io::ErrorKind::InvalidData`], and say in words what is wrong; trying again does not help.
+///
+/// ```no_run
+/// use std::io::{Read, Write};
+/// use std::net::TcpStream;
+/// use std::time::Duration;
+/// use tidewire_tls::{Client, Roots};
+///
+/// let client = Client::new(&Roots::from_pem(&std::fs::read("authority.pem")?)?).build()?;
+/// let socket = TcpStream::connect("it.example:7443")?;
+/// let mut stream = client.connect(socket, "it.example", Duration::from_secs(10))?;
+/// stream.write_all(b"hello")?;
+/// stream.end_writing()?;
+/// let mut said = Vec::new();
+/// stream.read_to_end(&mut said)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TlsStream {
+    tls: ClientConnection,
+    socket: TcpStream,
+}
+
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TlsStream({:?})", self.socket)
+    }
+}
+
+impl TlsClient {
+    /// Makes the handshake on a connected socket, which must block; its time-outs are those that it had,
+    /// afterwards. The server must prove to be `host`, unless
+    /// [another name](crate::Client::server_name) is set.
+    ///
+    /// # Errors
+    /// `InvalidData` with the reason in words if the server is not who it should be, or either side
+    /// will not have the other; `TimedOut` if that takes longer than `within`; else the socket's.
+    #[allow(clippy::disallowed_methods, reason = "it runs on no loop")]
+    pub fn connect(
+        &self,
+        mut socket: TcpStream,
+        host: &str,
+        within: Duration,
+    ) -> io::Result<TlsStream> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(host.to_owned()).map_err(|_| {
+                let what = format!("{host:?} is no name that a certificate can have");
+                io::Error::new(io::ErrorKind::InvalidInput, what)
+            })?,
+        };
+        let mut tls = ClientConnection::new(self.config.clone(), name).map_err(|e| failed(&e))?;
+        let before = (socket.read_timeout()?, socket.write_timeout()?);
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake took too long");
+        let start = Instant::now();
+        while tls.is_handshaking() {
+            // A time-out of zero would be none.
+            let left = within.checked_sub(start.elapsed());
+            let left = left.filter(|left| !left.is_zero()).ok_or_else(late)?;
+            socket.set_read_timeout(Some(left))?;
+            socket.set_write_timeout(Some(left))?;
+            // One read, so that the deadline is looked at between the bytes of a server that drips.
+            if tls.wants_write() {
+                tls.write_tls(&mut socket)?;
+                continue;
+            }
+            match tls.read_tls(&mut socket) {
+                Ok(0) => {
+                    let what = "the server ended within the TLS handshake";
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+                }
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(late()),
+                Err(e) => return Err(e),
+            }
+            if let Err(e) = tls.process_new_packets() {
+                // The alert; the connection is over anyway.
+                let _ = tls.write_tls(&mut socket);
+                return Err(failed(&e));
+            }
+        }
+        socket.set_read_timeout(before.0)?;
+        socket.set_write_timeout(before.1)?;
+        Ok(TlsStream { tls, socket })
+    }
+}
+
+impl TlsStream {
+    /// The socket, for its options.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Whether something that was written waits for the socket to take it: of a socket that does not
+    /// block, wait for it to become writable, then [flush](Write::flush).
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Says that nothing more comes; reading goes on.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn end_writing(&mut self) -> io::Result<()> {
+        self.tls.send_close_notify();
+        self.flush()?;
+        self.socket.shutdown(Shutdown::Write)
+    }
+}
+
+/// Reading does not wait for what is still to be written, so that a socket that does not block can be
+/// read while its peer reads nothing.
+impl Read for TlsStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            self.tls.read_tls(&mut self.socket)?;
+            let processed = self.tls.process_new_packets();
+            if self.tls.wants_write() {
+                // An answer of TLS's own, or an alert; what does not go now goes with the next write.
+                let _ = self.tls.write_tls(&mut self.socket);
+            }
+            processed.map_err(|e| failed(&e))?;
+        }
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, all: &[IoSlice<'_>]) -> io::Result<usize> {
+        if all.iter().all(|piece| piece.is_empty()) {
+            return Ok(0);
+        }
+        loop {
+            let taken = self.tls.writer().write_vectored(all)?;
+            match self.flush() {
+                // It is ours now: what keeps the socket from taking it is told by the next call.
+                _ if taken > 0 => return Ok(taken),
+                Ok(()) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The socket's, to be polled.
+impl AsFd for TlsStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn failed(error: &rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, words::why(error))
+}
