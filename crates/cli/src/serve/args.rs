@@ -124,9 +124,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Memory that all connections together may hold in queued output and carried input. When it runs
-    /// short, those that hold much are not read from, then new ones are refused, then those that hold
-    /// most are closed [default: half of the machine's memory, or of the control group's]
+    /// Memory that all connections together may hold in queued output, carried input and chunks of
+    /// input that are kept. When it runs short, those that hold much are not read from, then new ones are
+    /// refused, then those that hold most are closed [default: half of the machine's memory, or of the control group's]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Size>,
 

@@ -236,16 +236,21 @@ impl Builder {
         self
     }
 
-    /// Memory that all connections of these loops may hold together in queued output and carried
-    /// input; bytes, at least 1 MiB. Default: half of the machine's memory, or of what the control group
-    /// may use.
+    /// Memory that all connections of these loops may hold together in queued output, carried input and
+    /// [taken chunks](crate::Input::take), those of protocols inside layers included; bytes, at least 1 MiB.
+    /// Default: half of the machine's memory, or of what the control group may use.
     ///
     /// From three quarters on, connections that hold more than 16 KiB are not read from until they hold
     /// less or the shortage is over (counted as `memory_pauses`); from seven eighths on, new ones are
-    /// refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit); beyond the limit those that
-    /// hold most are closed with [`Closed::MemoryLimit`](crate::Closed::MemoryLimit). A warning says
-    /// so, at most once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and
-    /// what protocols keep for themselves.
+    /// refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit), and attempts to connect fail (counted
+    /// as `dials_refused`; a [dial](crate::Dial) tries again as it does otherwise); beyond the limit those that
+    /// hold most, of all loops, are closed with [`Closed::MemoryLimit`](crate::Closed::MemoryLimit), and so is who holds most
+    /// where memory has been short for half a minute and nothing was given back. A warning says so, at most
+    /// once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and
+    /// what protocols keep for themselves in other forms.
+    ///
+    /// A chunk counts for the connection that took it, until it is dropped or written; what becomes of it
+    /// while nothing happens on that connection shows in the count only when memory is short.
     pub fn memory(&mut self, bytes: usize) -> &mut Builder {
         self.memory = Some(bytes.max(1 << 20));
         self

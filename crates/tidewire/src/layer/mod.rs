@@ -504,6 +504,7 @@ impl<P: Protocol> Inner<P> {
             }
             drive::call_back(&mut inside, state, env, self.limits.carried);
         }
+        cx.link.state.inside = u32::try_from(state.held()).unwrap_or(u32::MAX);
         Some(result)
     }
 }

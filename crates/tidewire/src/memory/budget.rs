@@ -5,10 +5,11 @@
 //!
 //! * from three quarters of the limit on, who holds much is not read from until he holds less;
 //! * from seven eighths on, new connections are refused;
-//! * beyond the limit, the connections that hold most are closed.
+//! * beyond the limit, or where it does not fall for half a minute, the connections that hold most are closed, whatever loop they are on: a loop closes
+//!   only what outranks the largest connection of every other one, and looks again soon.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::reactor::throttle::Throttle;
@@ -16,6 +17,9 @@ use crate::vocabulary::time::Instant;
 
 /// Who holds no more than this is left alone; bytes.
 pub(crate) const SMALL: usize = 16 << 10;
+/// How long the sum may stay at three quarters of the limit without ever falling. Who is not read from may be
+/// unable to give anything back, with half a frame say, and then somebody has to go.
+const STUCK: Duration = Duration::from_secs(30);
 /// How soon a loop looks at the sum again that others may change.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
@@ -24,6 +28,9 @@ pub(crate) struct Memory {
     limit: usize,
     held: AtomicUsize,
     said: Throttle,
+    /// The rank of each loop that looked while the sum was beyond the limit.
+    ranks: Mutex<Vec<Arc<AtomicU64>>>,
+    loops: AtomicU32,
 }
 
 impl Default for Memory {
@@ -38,7 +45,13 @@ impl Memory {
             limit,
             held: AtomicUsize::new(0),
             said: Throttle::new(Duration::from_secs(1)),
+            ranks: Mutex::default(),
+            loops: AtomicU32::new(0),
         }
+    }
+
+    fn ranks(&self) -> std::sync::MutexGuard<'_, Vec<Arc<AtomicU64>>> {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,11 +70,19 @@ fn default_limit() -> usize {
 /// One loop's part.
 pub(crate) struct Meter {
     all: Arc<Memory>,
+    /// Makes ranks of several loops differ.
+    number: u32,
+    /// Of its largest connection, for others to see while the sum is beyond the limit.
+    rank: Option<Arc<AtomicU64>>,
+    /// When what connections hold was counted anew.
+    counted: Instant,
     /// Bytes that its connections hold, and how much of it the sum knows.
     held: usize,
     published: usize,
     /// The sum is at three quarters of the limit.
     tight: bool,
+    /// The least that it has been since, and when it came to that.
+    least: (usize, Instant),
     /// Connections that are not read from for that.
     pub(crate) waiting: Vec<u32>,
 }
@@ -69,10 +90,14 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(all: Arc<Memory>) -> Meter {
         Meter {
+            number: all.loops.fetch_add(1, Relaxed),
             all,
+            rank: None,
+            counted: Instant::from_nanos(0),
             held: 0,
             published: 0,
             tight: false,
+            least: (usize::MAX, Instant::from_nanos(0)),
             waiting: Vec::new(),
         }
     }
@@ -100,12 +125,51 @@ impl Meter {
             self.publish();
         }
         let sum = self.all.held.load(Relaxed);
-        self.tight = sum >= self.all.limit / 4 * 3;
-        if self.tight {
-            self.tighten(sum, now)
-        } else {
-            0
+        let tight = sum >= self.all.limit / 4 * 3;
+        if tight {
+            self.tight = true;
+            return self.tighten(sum, now);
         }
+        if self.tight {
+            self.relax();
+        }
+        0
+    }
+
+    #[cold]
+    fn relax(&mut self) {
+        self.tight = false;
+        self.least.0 = usize::MAX;
+        if let Some(mine) = self.rank.take() {
+            self.all.ranks().retain(|rank| !Arc::ptr_eq(rank, &mine));
+        }
+    }
+
+    /// Says how much the largest connection of this loop holds; the highest rank of the other loops.
+    pub(crate) fn compare(&mut self, largest: usize) -> u64 {
+        let rank = self.rank_of(largest);
+        let mut all = self.all.ranks();
+        let mine = self.rank.get_or_insert_with(|| {
+            all.push(Arc::default());
+            all[all.len() - 1].clone()
+        });
+        mine.store(rank, Relaxed);
+        let others = all.iter().filter(|rank| !Arc::ptr_eq(rank, mine));
+        others.map(|rank| rank.load(Relaxed)).max().unwrap_or(0)
+    }
+
+    /// What a connection of this loop that holds so much is compared by: no two loops have the same.
+    pub(crate) fn rank_of(&self, bytes: usize) -> u64 {
+        (bytes.min(u32::MAX as usize) as u64) << 32 | u64::from(self.number)
+    }
+
+    /// Whether it is time to count anew what connections hold: some of it changes without them.
+    pub(crate) fn is_stale(&mut self, now: Instant) -> bool {
+        let stale = now >= self.counted + LOOK;
+        if stale {
+            self.counted = now;
+        }
+        stale
     }
 
     /// The change of what this loop holds since the last time, in the sum. It is kept up by wrapping
@@ -120,8 +184,15 @@ impl Meter {
     #[cold]
     fn tighten(&mut self, sum: usize, now: Instant) -> usize {
         let limit = self.all.limit;
+        if sum < self.least.0 {
+            self.least = (sum, now);
+        }
+        let stuck = now >= self.least.1 + STUCK;
+        if stuck {
+            self.least.1 = now;
+        }
         if let Some(held_back) = self.all.said.pass(now) {
-            let doing = if sum > limit {
+            let doing = if sum > limit || stuck {
                 "closing those that hold most"
             } else if self.refuses() {
                 "refusing new ones"
@@ -136,7 +207,11 @@ impl Meter {
             );
         }
         // Down to where new ones are taken in again, if so much is held here.
-        if sum > limit { sum - limit / 8 * 7 } else { 0 }
+        if sum > limit {
+            sum - limit / 8 * 7
+        } else {
+            usize::from(stuck)
+        }
     }
 
     /// Whether the sum must be looked at although nothing happens here.
@@ -162,6 +237,8 @@ impl Drop for Meter {
     fn drop(&mut self) {
         self.held = 0;
         self.publish();
+        // Not before: others close theirs by the sum.
+        self.relax();
     }
 }
 
@@ -191,6 +268,39 @@ mod tests {
         assert!(!b.holds_back(1 << 20) && !b.refuses());
         drop(b);
         assert_eq!(all.held.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_shortage_that_does_not_move_is_ended() {
+        let all = Arc::new(Memory::new(1 << 20));
+        let mut meter = Meter::new(all);
+        let at = |secs| Instant::from_nanos(1) + Duration::from_secs(secs);
+        meter.change(0, 800 << 10);
+        assert_eq!(meter.balance(at(1)), 0);
+        assert_eq!(meter.balance(at(30)), 0);
+        meter.change(800 << 10, 799 << 10);
+        assert_eq!(meter.balance(at(31)), 0, "it moves");
+        assert_eq!(meter.balance(at(60)), 0);
+        assert_eq!(meter.balance(at(61)), 1, "one has to go");
+        assert_eq!(meter.balance(at(62)), 0, "and is waited for");
+        meter.change(799 << 10, 0);
+        assert_eq!(meter.balance(at(63)), 0);
+        meter.change(0, 800 << 10);
+        assert_eq!(meter.balance(at(900)), 0, "another shortage");
+    }
+
+    #[test]
+    fn one_loop_has_the_greediest() {
+        let all = Arc::new(Memory::new(1 << 20));
+        let (mut a, mut b) = (Meter::new(all.clone()), Meter::new(all.clone()));
+        assert_eq!(a.compare(300), 0, "nobody else has looked");
+        assert_eq!(b.compare(300), a.rank_of(300));
+        assert!(b.rank_of(300) > a.rank_of(300), "equals are told apart");
+        assert!(b.rank_of(299) < a.rank_of(300));
+        drop(a);
+        assert_eq!(b.compare(299), 0, "a loop that has ended counts for nobody");
+        drop(b);
+        assert!(all.ranks().is_empty());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::memory::kept::{Kept, Tally};
 use crate::memory::pages::Pages;
 
 /// Room in front of each piece for carried bytes. A larger remainder takes the slow way round.
@@ -237,19 +238,19 @@ impl<'a> Lent<'a> {
 
     /// The part `from..from + len`, sharing the receive buffer if that is allowed now, else `None`.
     #[inline]
-    pub(crate) fn share(&self, from: usize, len: usize) -> Option<Chunk> {
+    pub(crate) fn share(&self, from: usize, len: usize) -> Option<Piece> {
         assert!(from + len <= self.bytes.len());
         if len < SHARE_MIN || self.pool.0.kept.get() >= self.pool.0.share_max {
             return None;
         }
         let refs = &self.pool.0.refs[self.id as usize];
         refs.set(refs.get() + 1);
-        Some(Chunk(Piece::Pool {
+        Some(Piece::Pool {
             pool: self.pool.clone(),
             id: self.id,
             start: (self.start + from) as u32,
             len: len as u32,
-        }))
+        })
     }
 }
 
@@ -266,9 +267,14 @@ impl<'a> Lent<'a> {
 /// assert_eq!(&head[..], b"head");
 /// assert_eq!(input.bytes(), b", tail");
 /// ```
-pub struct Chunk(Piece);
+pub struct Chunk {
+    piece: Piece,
+    /// Counts it for the connection that took it.
+    _tally: Option<Tally>,
+}
 
-enum Piece {
+/// A run of received bytes, counted by whoever holds it.
+pub(crate) enum Piece {
     Pool {
         pool: Pool,
         id: u32,
@@ -282,15 +288,21 @@ impl Chunk {
     /// A chunk with a copy of `bytes`.
     #[must_use]
     pub fn copy_from(bytes: &[u8]) -> Chunk {
-        Chunk(Piece::Heap(Bytes::copy_from_slice(bytes)))
+        Chunk {
+            piece: Piece::copy_from(bytes),
+            _tally: None,
+        }
     }
 
-    /// Bytes that this keeps from being received into: a whole buffer if shared, else the copy.
-    pub(crate) fn footprint(&self) -> usize {
-        match &self.0 {
-            Piece::Pool { pool, .. } => pool.0.size,
-            Piece::Heap(b) => b.len(),
-        }
+    /// A piece that the connection with this account keeps.
+    pub(crate) fn taken(piece: Piece, by: &Kept) -> Chunk {
+        let _tally = Some(by.tally(piece.len()));
+        Chunk { piece, _tally }
+    }
+
+    /// For a queue, which counts what it holds.
+    pub(crate) fn into_piece(self) -> Piece {
+        self.piece
     }
 }
 
@@ -299,13 +311,36 @@ impl Deref for Chunk {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.0 {
+        &self.piece
+    }
+}
+
+impl Piece {
+    pub(crate) fn copy_from(bytes: &[u8]) -> Piece {
+        Piece::Heap(Bytes::copy_from_slice(bytes))
+    }
+
+    /// Bytes that this keeps from being received into: a whole buffer if shared, else the copy.
+    pub(crate) fn footprint(&self) -> usize {
+        match self {
+            Piece::Pool { pool, .. } => pool.0.size,
+            Piece::Heap(b) => b.len(),
+        }
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
             Piece::Pool {
                 pool, start, len, ..
             } => {
                 let (start, len) = (*start as usize, *len as usize);
                 let cells = &pool.0.memory[start..start + len];
-                // SAFETY: this chunk holds a reference, so the piece's count is at least 1 and no
+                // SAFETY: this holds a reference, so the piece's count is at least 1 and no
                 // lease of it exists until every chunk is dropped; nobody writes it meanwhile.
                 unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, len) }
             }
@@ -326,9 +361,9 @@ impl fmt::Debug for Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for Piece {
     fn drop(&mut self) {
-        if let Piece::Pool { pool, id, .. } = &self.0 {
+        if let Piece::Pool { pool, id, .. } = self {
             pool.release(*id);
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod buffer;
+pub(crate) mod kept;
 pub(crate) mod output;
 pub(crate) mod pages;
 pub(crate) mod table;

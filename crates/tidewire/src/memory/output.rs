@@ -18,7 +18,7 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 
-use crate::memory::buffer::Chunk;
+use crate::memory::buffer::Piece;
 use block::{Block, LARGE, SMALL, between_size, first_size, next_size};
 use holds::Holds;
 
@@ -36,7 +36,7 @@ const PLACES_KEPT: usize = 64;
 
 enum Segment {
     Block(Block),
-    Chunk(Chunk),
+    Piece(Piece),
     Shared(Bytes),
 }
 
@@ -45,7 +45,7 @@ impl Segment {
     fn bytes(&self) -> &[u8] {
         match self {
             Segment::Block(b) => b.bytes(),
-            Segment::Chunk(c) => c,
+            Segment::Piece(p) => p,
             Segment::Shared(b) => b,
         }
     }
@@ -54,7 +54,7 @@ impl Segment {
     fn waste(&self) -> usize {
         match self {
             Segment::Block(b) => b.room(),
-            Segment::Chunk(c) => c.footprint().saturating_sub(c.len()),
+            Segment::Piece(p) => p.footprint().saturating_sub(p.len()),
             Segment::Shared(_) => 0,
         }
     }
@@ -183,11 +183,11 @@ impl Output {
         }
     }
 
-    pub(crate) fn push_chunk(&mut self, chunk: Chunk, blocks: &mut Blocks) {
-        if chunk.len() <= COPIED {
-            return self.write(&chunk, blocks);
+    pub(crate) fn push_piece(&mut self, piece: Piece, blocks: &mut Blocks) {
+        if piece.len() <= COPIED {
+            return self.write(&piece, blocks);
         }
-        self.push(Segment::Chunk(chunk));
+        self.push(Segment::Piece(piece));
     }
 
     pub(crate) fn push_shared(&mut self, bytes: Bytes, blocks: &mut Blocks) {

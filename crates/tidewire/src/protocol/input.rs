@@ -1,6 +1,7 @@
 //! What a connection has received and its protocol has not yet consumed.
 
-use crate::memory::buffer::{Chunk, Lent};
+use crate::memory::buffer::{Chunk, Lent, Piece};
+use crate::memory::kept::Kept;
 
 /// Received bytes, lent to [`Protocol::received`](crate::Protocol::received) as one contiguous
 /// slice: what was left unconsumed before, then what is new.
@@ -19,6 +20,8 @@ pub struct Input<'a> {
     bytes: &'a [u8],
     consumed: usize,
     lent: Option<&'a Lent<'a>>,
+    /// The connection's account of what it keeps; made when it first takes a chunk.
+    kept: Option<Kept>,
 }
 
 impl<'a> Input<'a> {
@@ -29,6 +32,7 @@ impl<'a> Input<'a> {
             bytes,
             consumed: 0,
             lent: None,
+            kept: None,
         }
     }
 
@@ -38,6 +42,7 @@ impl<'a> Input<'a> {
             bytes: lent.bytes(),
             consumed: 0,
             lent: Some(lent),
+            kept: None,
         }
     }
 
@@ -80,17 +85,29 @@ impl<'a> Input<'a> {
     #[must_use]
     pub fn take(&mut self, n: usize) -> Chunk {
         let bytes = self.bytes();
-        let chunk = self
-            .take_shared(n)
-            .unwrap_or_else(|| Chunk::copy_from(&bytes[..n]));
+        let shared = self.take_shared(n);
+        let piece = shared.unwrap_or_else(|| Piece::copy_from(&bytes[..n]));
         self.consume(n);
-        chunk
+        Chunk::taken(piece, self.kept.get_or_insert_default())
     }
 
     /// The first `n` bytes without a copy, if that is possible now; does not consume.
     #[inline]
-    pub(crate) fn take_shared(&self, n: usize) -> Option<Chunk> {
+    pub(crate) fn take_shared(&self, n: usize) -> Option<Piece> {
         self.lent?.share(self.consumed, n)
+    }
+
+    /// Chunks that are taken count for this account, which may be none yet.
+    #[inline]
+    pub(crate) fn for_account(mut self, kept: Option<&Kept>) -> Input<'a> {
+        self.kept = kept.cloned();
+        self
+    }
+
+    /// The account, if there is one now.
+    #[inline]
+    pub(crate) fn into_account(self) -> Option<Kept> {
+        self.kept
     }
 
     #[inline]

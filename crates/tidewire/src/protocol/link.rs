@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::memory::buffer::Chunk;
+use crate::memory::buffer::{Chunk, Piece};
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
 use crate::reactor::facts::{Flag, Owed, Phase, Writing};
@@ -131,8 +131,12 @@ impl Link<'_> {
 
     /// Queues a taken chunk without a copy.
     pub fn write_chunk(&mut self, chunk: Chunk) {
-        if self.may_queue(chunk.footprint()) {
-            self.state.out.push_chunk(chunk, &mut self.env.blocks);
+        self.write_piece(chunk.into_piece());
+    }
+
+    fn write_piece(&mut self, piece: Piece) {
+        if self.may_queue(piece.footprint()) {
+            self.state.out.push_piece(piece, &mut self.env.blocks);
             self.queued();
         }
     }
@@ -144,7 +148,7 @@ impl Link<'_> {
     /// If fewer than `n` bytes are left.
     pub fn forward(&mut self, input: &mut Input<'_>, n: usize) {
         match input.take_shared(n) {
-            Some(chunk) => self.write_chunk(chunk),
+            Some(piece) => self.write_piece(piece),
             None => self.write(&input.bytes()[..n]),
         }
         input.consume(n);

@@ -158,12 +158,7 @@ impl Core {
     pub(crate) fn admit(&mut self, service: u16, peer: Peer) -> Result<u32, Refusal> {
         self.env.counters.accepted.add(1);
         let index = self.insert(service, peer);
-        let admitted = if self.meter.refuses() {
-            Err(Refusal::MemoryLimit)
-        } else {
-            self.establish(index)
-        };
-        if let Err(why) = admitted {
+        if let Err(why) = self.establish(index) {
             let peer = self.states[index as usize].peer.endpoint.clone();
             self.refuse(why, &peer);
             self.free(index);
@@ -316,6 +311,9 @@ impl Core {
     }
 
     fn establish(&mut self, index: u32) -> Result<(), Refusal> {
+        if self.meter.refuses() {
+            return Err(Refusal::MemoryLimit);
+        }
         let state = &mut self.states[index as usize];
         self.hosts[state.service as usize].accept(state)
     }
@@ -324,6 +322,12 @@ impl Core {
         let state = &mut self.states[index as usize];
         let attempts = state.attempts.as_mut().expect("only called while dialling");
         attempts.connecting = true;
+        if self.meter.refuses() {
+            // An attempt that fails, so that who tries again does so after a pause.
+            self.env.counters.dials_refused.add(1);
+            let much = "connections hold as much memory as they may";
+            return self.connect_failed(index, &io::Error::other(much));
+        }
         let (to, from) = attempts.dial.route().expect("looked at when it began");
         state.phase_ends = Some(self.env.now + attempts.dial.timeout);
         self.rearm(index);
@@ -353,12 +357,15 @@ impl Core {
         let carried = std::mem::take(&mut state.carry);
         let lent = lease.lend(&carried, len);
         drop(carried);
-        let mut input = Input::lent(&lent);
+        let mut input = Input::lent(&lent).for_account(state.kept.as_ref());
         let next = self.hosts[service].received(&mut input, state, &mut self.env);
         if !input.is_empty() && state.is_open() {
             state.carry = input.bytes().to_vec();
         }
         let consumed = input.consumed();
+        if let Some(kept) = input.into_account() {
+            state.kept = Some(kept);
+        }
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
     }
 
@@ -439,6 +446,8 @@ impl Core {
         }
         if too_much > 0 {
             self.close_greediest(too_much);
+        } else if self.meter.is_tight() && self.meter.is_stale(self.env.now) {
+            self.count_all();
         }
         self.settle_touched(io);
         self.balance();
@@ -457,17 +466,37 @@ impl Core {
         self.meter.balance(self.env.now)
     }
 
+    /// Counts what all connections hold: chunks that were taken may be dropped anywhere on the loop.
+    fn count_all(&mut self) {
+        for (_, state) in self.states.iter_mut() {
+            let held = state.held().min(u32::MAX as usize);
+            self.meter.change(state.counted as usize, held);
+            state.counted = held as u32;
+            if state.flags.has(Flag::AwaitsMemory) && !self.meter.holds_back(held) {
+                self.env.touch(state);
+            }
+        }
+    }
+
+    /// Closes those that hold most of all connections of all loops, as far as they are here.
     fn close_greediest(&mut self, too_much: usize) {
-        let all = self
-            .states
-            .iter()
-            .filter(|(_, s)| s.counted as usize > SMALL);
-        let mut greedy: Vec<(usize, u32)> =
-            all.map(|(i, s)| (s.counted as usize, i as u32)).collect();
-        greedy.sort_unstable_by(|a, b| b.cmp(a));
+        self.count_all();
         let mut left = too_much;
+        let mut greedy: Vec<(usize, u32)> = Vec::new();
+        for (index, state) in self.states.iter() {
+            let held = state.counted as usize;
+            match state.phase {
+                // It is free as soon as the kernel has let go of it.
+                Phase::Dead { .. } | Phase::Buried(_) => left = left.saturating_sub(held),
+                _ if held > SMALL => greedy.push((held, index as u32)),
+                _ => {}
+            }
+        }
+        greedy.sort_unstable_by(|a, b| b.cmp(a));
+        let largest = greedy.first().map_or(0, |(held, _)| *held);
+        let others = self.meter.compare(largest);
         for (held, index) in greedy {
-            if left == 0 {
+            if left == 0 || self.meter.rank_of(held) < others {
                 break;
             }
             left = left.saturating_sub(held);
@@ -480,7 +509,7 @@ impl Core {
     /// Counts what a connection holds; whether it is to be read from, if it wants that.
     #[inline]
     fn count(meter: &mut Meter, env: &Env, state: &mut State, wants: bool) -> bool {
-        let held = state.out.footprint() + state.carry.capacity();
+        let held = state.held();
         if held == state.counted as usize && !meter.is_tight() {
             return wants;
         }

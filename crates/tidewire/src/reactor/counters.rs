@@ -98,8 +98,9 @@ counters! {
     dialled,
     /// Attempts to connect that failed.
     dial_failures,
-    /// Outgoing connections refused because too many were under way already: see
-    /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials).
+    /// Outgoing connections refused because too many were under way already (see
+    /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials)), and attempts
+    /// refused because memory is short ([`Builder::memory`](crate::Builder::memory)).
     dials_refused,
     /// Connections open now.
     open,

@@ -24,9 +24,12 @@ pub(crate) fn offer_carried<C: Callbacks + ?Sized>(
     carried_max: usize,
 ) {
     let mut carry = std::mem::take(&mut state.carry);
-    let mut input = Input::new(&carry);
+    let mut input = Input::new(&carry).for_account(state.kept.as_ref());
     let next = protocol.received(&mut input, state, env);
     let consumed = input.consumed();
+    if let Some(kept) = input.into_account() {
+        state.kept = Some(kept);
+    }
     if consumed < carry.len() && state.is_open() {
         carry.drain(..consumed);
         if carry.len() * 4 < carry.capacity() {
@@ -109,9 +112,12 @@ pub(crate) fn receive<C: Callbacks + ?Sized>(
         state.keep(bytes);
         return offer_carried(protocol, state, env, carried_max);
     }
-    let mut input = Input::new(bytes);
+    let mut input = Input::new(bytes).for_account(state.kept.as_ref());
     let next = protocol.received(&mut input, state, env);
     let consumed = input.consumed();
+    if let Some(kept) = input.into_account() {
+        state.kept = Some(kept);
+    }
     if consumed < bytes.len() && state.is_open() {
         state.carry = bytes[consumed..].to_vec();
     }

@@ -8,6 +8,7 @@ use std::io;
 
 use crate::build::dial::Dial;
 use crate::build::limits::Limits;
+use crate::memory::kept::Kept;
 use crate::memory::output::Output;
 use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing};
 use crate::vocabulary::closed::Closed;
@@ -34,7 +35,11 @@ pub(crate) struct State {
     pub(crate) writing: Writing,
     pub(crate) out: Output,
     pub(crate) carry: Vec<u8>,
-    /// Bytes of these two that its loop has counted.
+    /// What its protocol keeps beside; none if it never kept anything.
+    pub(crate) kept: Option<Kept>,
+    /// Bytes that the connection of a protocol inside it holds, where it is a layer's.
+    pub(crate) inside: u32,
+    /// Bytes of these four that its loop has counted.
     pub(crate) counted: u32,
     pub(crate) peer: Peer,
     pub(crate) timer: Option<Instant>,
@@ -77,6 +82,8 @@ impl State {
             writing: Writing::Open,
             out: Output::default(),
             carry: Vec::new(),
+            kept: None,
+            inside: 0,
             counted: 0,
             peer,
             timer: None,
@@ -153,6 +160,13 @@ impl State {
         self.out.may_send() && !self.is_send_blocked()
     }
 
+    /// Bytes that the connection holds: output, carried input, what its protocol keeps.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        let kept = self.kept.as_ref().map_or(0, Kept::bytes);
+        self.out.footprint() + self.carry.capacity() + kept + self.inside as usize
+    }
+
     /// Whether the engine should receive: open and hungry, or discarding what still comes.
     #[inline]
     pub(crate) fn wants_input(&self) -> bool {
@@ -167,7 +181,10 @@ impl State {
     /// Whether neither receiving nor sending would show that the peer has gone.
     pub(crate) fn shows_nothing(&self) -> bool {
         match self.phase {
-            Phase::Open => self.is_paused() || self.input_ended(),
+            Phase::Open => {
+                let held_back = self.flags.has(Flag::AwaitsMemory) && !self.out.may_send();
+                self.is_paused() || self.input_ended() || held_back
+            }
             // Held back until a mark is released.
             Phase::Finishing(_) => self.input_ended() && !self.out.may_send(),
             _ => false,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::build::dial::{Dial, NotDialled};
 use crate::build::limits::Limits;
+use crate::memory::budget::Memory;
 use crate::protocol::traits::{Protocol, Service};
 use crate::reach::waker::{Command, Waker};
 use crate::reactor::core::{Core, Plan};
@@ -137,6 +138,7 @@ pub struct Sim {
     actors: Vec<Actor>,
     listeners: u32,
     steps_max: u64,
+    memory: Arc<Memory>,
 }
 
 impl fmt::Debug for Sim {
@@ -168,6 +170,7 @@ impl Sim {
             actors: Vec::new(),
             listeners: 0,
             steps_max: STEPS_MAX,
+            memory: Arc::new(Memory::new(usize::MAX)),
         }
     }
 
@@ -175,6 +178,13 @@ impl Sim {
     /// million.
     pub fn steps_max(&mut self, steps: u64) -> &mut Sim {
         self.steps_max = steps;
+        self
+    }
+
+    /// Memory that all connections of the loops that are added from now on may hold together, as
+    /// [`Builder::memory`](crate::Builder::memory) says. Without it there is no limit.
+    pub fn memory(&mut self, bytes: usize) -> &mut Sim {
+        self.memory = Arc::new(Memory::new(bytes));
         self
     }
 
@@ -187,7 +197,7 @@ impl Sim {
         let counters = Arc::new(LoopCounters::default());
         let plan = Plan {
             refusals: Arc::default(),
-            memory: Arc::default(),
+            memory: self.memory.clone(),
             hosts: Vec::new(),
             chunk: self.net.conditions.chunk,
             buffers: self.net.conditions.buffers,

@@ -1,9 +1,9 @@
 //! What all connections hold together is limited, too.
 
-use tidewire::{Closed, Input, Next, Refusal};
+use tidewire::{Chunk, Closed, Dial, Input, Next, Refusal};
 
 use crate::case::{Case, case};
-use crate::client::Client;
+use crate::client::{Client, lonely};
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Role};
 use crate::roles::echo;
@@ -13,6 +13,9 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(short_memory_refuses_then_closes_the_greediest),
         case!(short_memory_holds_back_who_holds_much),
+        case!(short_memory_closes_one_loops_greediest_only),
+        case!(short_memory_refuses_dials),
+        case!(chunks_that_protocols_keep_count),
     ]
 }
 
@@ -20,16 +23,24 @@ const LIMIT: usize = 8 << 20;
 /// Four of these are more than seven eighths of the limit, five more than all of it.
 const MUCH: usize = 1900 << 10;
 
-/// Holds much after `h`, for ever, and echoes everything else.
+/// With the innocent, four of these are no shortage yet.
+const SOME: usize = 1400 << 10;
+/// More than any other, and enough for all when it has gone.
+const MOST: usize = 3 << 20;
+
+/// Holds much after `h`, for ever, some after `S`, most after `M`, and echoes everything else.
 struct Holds;
 
 impl Role for Holds {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
-        if input.bytes()[0] != b'h' {
-            return echo(input, cx);
-        }
+        let held = match input.bytes()[0] {
+            b'h' => MUCH,
+            b'S' => SOME,
+            b'M' => MOST,
+            _ => return echo(input, cx),
+        };
         cx.link.hold_until(1);
-        for _ in 0..MUCH >> 10 {
+        for _ in 0..held >> 10 {
             cx.link.write(&[1; 1 << 10]);
         }
         input.consume(input.len());
@@ -112,5 +123,109 @@ fn short_memory_holds_back_who_holds_much(v: Variant) {
     assert!(last.rest().ends_with(b"END"));
     sender.join().expect("the sender");
     drop((last, innocent));
+    server.stop();
+}
+
+/// Four clients that hold some each are left alone when a fifth is too much for all: whatever loop it is on.
+fn short_memory_closes_one_loops_greediest_only(v: Variant) {
+    let server = server(v);
+    let mut clients: Vec<Client> = (0..6).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"e");
+        client.expect(b"e");
+    }
+    for client in &mut clients[..4] {
+        client.send(b"S");
+    }
+    server.until("some to be held", |c| c.memory >= 4 * SOME as u64);
+    clients[4].send(b"M");
+    clients[4].expect_reset();
+    server.until("room", |c| c.memory <= LIMIT as u64);
+    clients[5].send(b"still here");
+    clients[5].expect(b"still here");
+    let counters = server.counters();
+    assert_eq!(counters.closed_for(Closed::MemoryLimit), 1, "{counters}");
+    clients.into_iter().for_each(Client::reset);
+    server.until("all to be free", |c| c.memory == 0);
+    server.stop();
+}
+
+fn short_memory_refuses_dials(v: Variant) {
+    let server = server(v);
+    let listener = std::net::TcpListener::bind(lonely()).expect("a port");
+    let to = listener.local_addr().expect("bound");
+    let mut greedy: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut greedy {
+        client.send(b"h");
+    }
+    server.until("it to be held", |c| c.memory >= 4 * MUCH as u64);
+    server.dial(Dial::to(to).token(7));
+    server
+        .record
+        .until("the refusal", |r| !r.dials_failed.is_empty());
+    let (token, error) = server.record.lock().dials_failed[0].clone();
+    assert_eq!(token, 7);
+    assert!(error.contains("memory"), "{error}");
+    assert_eq!(server.counters().dials_refused, 1);
+    greedy.into_iter().for_each(Client::reset);
+    server.until("all to be free", |c| c.memory == 0);
+    server.dial(Dial::to(to).token(8));
+    let (socket, _) = listener.accept().expect("dialled");
+    let mut peer = Client::adopt(socket).expect("socket options");
+    peer.send(b"room again");
+    peer.expect(b"room again");
+    drop(peer);
+    server.stop();
+}
+
+/// Keeps all that comes, as chunks, until `!` comes with the rest.
+#[derive(Default)]
+struct Keeps(Vec<Chunk>);
+
+impl Role for Keeps {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        if input.bytes().ends_with(b"!") {
+            self.0.clear();
+            cx.link.write(b"dropped");
+        } else {
+            self.0.push(input.take(input.len()));
+        }
+        input.consume(input.len());
+        Next::More
+    }
+}
+
+fn chunks_that_protocols_keep_count(v: Variant) {
+    let server = Setup::on(v)
+        .tune(|b| {
+            b.memory(LIMIT);
+        })
+        .start(Keeps::default);
+    let mut first = server.connect();
+    first.send(&vec![b'.'; 1 << 20]);
+    server.until("it to be counted", |c| c.memory >= 1 << 20);
+    first.send(b"!");
+    first.expect(b"dropped");
+    server.until("it to be free", |c| c.memory == 0);
+    // What nobody can take is not read.
+    let mut stuck: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut stuck {
+        client.0.set_nonblocking(true).expect("an option");
+    }
+    let piece = vec![b'.'; 64 << 10];
+    server.until("one to be held back", |c| {
+        for client in &mut stuck {
+            let _ = std::io::Write::write(&mut client.0, &piece);
+        }
+        c.memory_pauses > 0
+    });
+    let counters = server.counters();
+    assert!(counters.memory <= LIMIT as u64, "{counters}");
+    assert_eq!(counters.closed_for(Closed::MemoryLimit), 0, "{counters}");
+    stuck.into_iter().for_each(Client::reset);
+    server.until("all to be free", |c| c.memory == 0);
+    first.send(b"!");
+    first.expect(b"dropped");
+    drop(first);
     server.stop();
 }

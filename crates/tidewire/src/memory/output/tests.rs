@@ -34,7 +34,7 @@ proptest! {
             want.extend_from_slice(&bytes);
             match kind {
                 0 | 1 => out.write(&bytes, &mut blocks),
-                2 => out.push_chunk(Chunk::copy_from(&bytes), &mut blocks),
+                2 => out.push_piece(Piece::copy_from(&bytes), &mut blocks),
                 _ => out.push_shared(Bytes::from(bytes), &mut blocks),
             }
             prop_assert_eq!(out.len(), want.len());
@@ -188,7 +188,7 @@ impl Output {
     fn memory(&mut self) -> (usize, usize) {
         let segment = |s: &Segment| match s {
             Segment::Block(b) => b.size(),
-            Segment::Chunk(c) => c.footprint(),
+            Segment::Piece(p) => p.footprint(),
             Segment::Shared(b) => b.len(),
         };
         let segments: usize = self.first.iter().chain(&self.rest).map(segment).sum();
@@ -241,7 +241,7 @@ fn pieces_that_are_cheaper_copied_are_gathered() {
     let (mut out, mut blocks) = (Output::default(), Blocks::default());
     for _ in 0..10 {
         out.push_shared(Bytes::from_static(&[1; COPIED]), &mut blocks);
-        out.push_chunk(Chunk::copy_from(&[2; 9]), &mut blocks);
+        out.push_piece(Piece::copy_from(&[2; 9]), &mut blocks);
     }
     assert_eq!(out.single().unwrap().len(), 10 * (COPIED + 9));
     out.write_with(100, &mut blocks, |_| 0);
@@ -262,7 +262,7 @@ proptest! {
             want.extend(&bytes);
             match kind {
                 0 | 1 => out.write(&bytes, &mut blocks),
-                2 => out.push_chunk(Chunk::copy_from(&bytes), &mut blocks),
+                2 => out.push_piece(Piece::copy_from(&bytes), &mut blocks),
                 3 => out.push_shared(Bytes::from(bytes), &mut blocks),
                 _ => {
                     let len = len.min(LARGE);

@@ -5,6 +5,7 @@ mod contract;
 mod determinism;
 mod endpoints;
 mod faults;
+mod memory;
 pub(crate) mod services;
 mod streams;
 mod time;
