@@ -7,12 +7,14 @@
 
 mod classic;
 mod echo;
+mod http;
 mod kv;
 mod log;
 mod native;
 
 pub use classic::{classic_codec, classic_service};
 pub use echo::echo;
+pub use http::{http_chunked, http_service};
 pub use kv::{kv_binary, kv_execute, resp_codec};
 pub use log::log_recovery;
 pub use native::{native_codec, native_service};

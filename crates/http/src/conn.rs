@@ -7,6 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use tidewire::{Closed, Cx, Input, Link, Next, Protocol, Turn};
+use tidewire_pool::Pool;
 
 use crate::body::{self, Body, Piece};
 use crate::exchange::{Data, Exchange};
@@ -19,7 +20,7 @@ use crate::later::{Later, Message};
 use crate::pace::Pace;
 use crate::reply::{Progress, Reply};
 use crate::request::Request;
-use crate::response::{Outcome, Response};
+use crate::response::{Outcome, Response, Work};
 use crate::service::HttpLocal;
 use crate::wire::{self, Asked};
 
@@ -229,6 +230,7 @@ impl<H: Handler> HttpConn<H> {
         match outcome {
             Outcome::Sent => self.answered(asked, body, cx),
             Outcome::Later(start) => self.owe(start, asked, body, cx),
+            Outcome::Pooled(pool, work) => self.compute((pool, work), asked, body, cx),
             Outcome::Streamed(exchange, length) => {
                 let progress = length.map_or(Progress::Unstarted, Progress::Body);
                 let mut exchanging = Box::new(Exchanging {
@@ -265,29 +267,66 @@ impl<H: Handler> HttpConn<H> {
     fn owe(
         &mut self,
         start: Box<dyn FnOnce(Later)>,
-        mut asked: Asked,
+        asked: Asked,
         body: Option<Body>,
         cx: &mut Cx<'_, Self>,
     ) -> Step {
         let Ok(permit) = cx.handle().reserve() else {
             let why = Fault::new(503, "too many answers are owed");
-            cx.local.counts.refused(why.status);
-            log(why, cx);
-            let mut outcome = Outcome::Sent;
-            let wire = &mut cx.local.wire;
-            let response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
-            let _ = response
-                .header("retry-after", "1")
-                .error(why.status, why.reason);
-            return self.answered(asked, body, cx);
+            return self.turn_away(why, asked, body, cx);
         };
-        self.number = self.number.wrapping_add(1);
-        self.stage = Stage::Later(Box::new(Owed { asked, body }));
+        let number = self.wait_for_answer(asked, body);
         start(Later {
             permit: Some(permit),
-            number: self.number,
+            number,
         });
         Step::Return(Next::Paused)
+    }
+
+    /// Lets the answer be computed elsewhere.
+    fn compute(
+        &mut self,
+        (pool, work): (Pool, Work),
+        asked: Asked,
+        body: Option<Body>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Step {
+        let Ok(place) = pool.reserve(&cx.handle()) else {
+            let why = Fault::new(503, "the workers are busy");
+            return self.turn_away(why, asked, body, cx);
+        };
+        let number = self.wait_for_answer(asked, body);
+        place.run(work, move |answer| Message {
+            number,
+            answer: answer.ok(),
+        });
+        Step::Return(Next::Paused)
+    }
+
+    /// The number of the answer that is owed now.
+    fn wait_for_answer(&mut self, asked: Asked, body: Option<Body>) -> u32 {
+        self.stage = Stage::Later(Box::new(Owed { asked, body }));
+        self.number = self.number.wrapping_add(1);
+        self.number
+    }
+
+    /// Answers a request that is in order, but for which there is no room.
+    fn turn_away(
+        &mut self,
+        why: Fault,
+        mut asked: Asked,
+        body: Option<Body>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Step {
+        cx.local.counts.refused(why.status);
+        log(why, cx);
+        let mut outcome = Outcome::Sent;
+        let wire = &mut cx.local.wire;
+        let response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
+        let _ = response
+            .header("retry-after", "1")
+            .error(why.status, why.reason);
+        self.answered(asked, body, cx)
     }
 
     /// More of a body that is gathered.

@@ -3,13 +3,16 @@
 //! * `/`: `Hello, World!`
 //! * `/bytes/N`: N bytes, streamed as fast as the client takes them
 //! * `/echo`: the request's body, streamed back as it comes
-//! * `/burn?us=N&on=loop`: burns N microseconds of CPU on the loop, then answers
+//! * `/burn?us=N&on=loop|pool`: burns N microseconds of CPU, on the loop or on a worker pool, then answers
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use tidewire_pool::Pool;
 
 use crate::exchange::{Data, Exchange};
 use crate::handler::Body;
 use crate::headers::Headers;
+use crate::later::Answer;
 use crate::method::Method;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -21,21 +24,24 @@ pub const HELLO: &str = "Hello, World!";
 /// Most microseconds that `/burn` burns: while it does, its loop does nothing else.
 pub const BURN_MAX_US: u64 = 1_000_000;
 
-/// The endpoints.
+/// The endpoints; `/burn` burns on `pool` what it is told to.
 ///
 /// ```
 /// use tidewire_http::{Http, demo, testing};
+/// use tidewire_pool::Pool;
 ///
-/// let app = Http::new(demo::router());
+/// let app = Http::new(demo::router(Pool::inline()));
 /// let got = testing::exchange(app, b"GET /bytes/10 HTTP/1.1\r\nHost: h\r\n\r\n");
 /// assert_eq!(got.body.len(), 10);
 /// ```
 #[must_use]
-pub fn router() -> Router {
+pub fn router(pool: Pool) -> Router {
     let mut router = Router::new()
         .get("/", |_, response| response.text(HELLO))
         .get("/bytes/{n}", bytes)
-        .get("/burn", burn);
+        .get("/burn", move |request, response| {
+            burn(&pool, request, response)
+        });
     for method in [Method::Get, Method::Post, Method::Put] {
         router = router.route(method, "/echo", Body::Stream, echo);
     }
@@ -110,19 +116,35 @@ impl Exchange for Echo {
     }
 }
 
-fn burn(request: &Request<'_>, response: Response<'_>) -> Done {
+fn burn(pool: &Pool, request: &Request<'_>, response: Response<'_>) -> Done {
     let us = request.query_value("us").unwrap_or("100".into());
     let Some(us) = number(&us).filter(|us| *us <= BURN_MAX_US) else {
         return response.error(400, "us is a number of microseconds, up to 1000000");
     };
+    let time = Duration::from_micros(us);
     match request.query_value("on").as_deref() {
-        None | Some("loop") => {}
-        Some("pool") => return response.error(501, "there is no worker pool yet"),
-        Some(_) => return response.error(400, "on is loop or pool"),
+        None | Some("loop") => {
+            let end = response.clock() + time;
+            while response.clock() < end {
+                std::hint::spin_loop();
+            }
+            response.text(BURNT)
+        }
+        Some("pool") => response.pooled(pool, move || {
+            burn_here(time);
+            Answer::new(200).text(BURNT)
+        }),
+        Some(_) => response.error(400, "on is loop or pool"),
     }
-    let end = response.clock() + Duration::from_micros(us);
-    while response.clock() < end {
+}
+
+const BURNT: &str = "burnt\n";
+
+/// Burns on a thread of the pool, which has the machine's clock and no other.
+#[expect(clippy::disallowed_methods, reason = "this runs on no loop")]
+fn burn_here(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
         std::hint::spin_loop();
     }
-    response.text("burnt\n")
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire::{Instant, Link, Peer};
+use tidewire_pool::Pool;
 
 use crate::exchange::Exchange;
 use crate::head::is_token;
-use crate::later::Later;
+use crate::later::{Answer, Later};
 use crate::status;
 use crate::wire::{Asked, FIELDS_MAX, Length, Wire};
 
@@ -64,9 +65,14 @@ pub(crate) enum Outcome {
     Sent,
     /// It comes from elsewhere.
     Later(Box<dyn FnOnce(Later)>),
+    /// It is computed on a pool.
+    Pooled(Pool, Work),
     /// It is streamed; its head is written if a length is there.
     Streamed(Box<dyn Exchange>, Option<Length>),
 }
+
+/// What is computed on a pool.
+pub(crate) type Work = Box<dyn FnOnce() -> Answer + Send>;
 
 impl<'r> Response<'r> {
     pub(crate) fn new(
@@ -170,6 +176,29 @@ impl<'r> Response<'r> {
     /// See [`Later`].
     pub fn later(self, start: impl FnOnce(Later) + 'static) -> Done {
         *self.outcome = Outcome::Later(Box::new(start));
+        Done::new()
+    }
+
+    /// Has the answer computed on `pool`, for what would keep the loop too long. As with
+    /// [`later`](Response::later) the connection waits; so do others' answers on the same pool, if it is
+    /// busy. If it is full the reply is a 503; if `work` panics, a 500.
+    ///
+    /// ```
+    /// use tidewire_http::{Answer, Http, Router, testing};
+    /// use tidewire_pool::Pool;
+    ///
+    /// let pool = Pool::inline(); // in a program: Pool::new
+    /// let router = Router::new().get("/sum", move |_, response| {
+    ///     response.pooled(&pool, || {
+    ///         let sum: u64 = (1..=1_000_000).sum();
+    ///         Answer::new(200).text(sum.to_string())
+    ///     })
+    /// });
+    /// let got = testing::exchange(Http::new(router), b"GET /sum HTTP/1.1\r\nHost: h\r\n\r\n");
+    /// assert_eq!(got.text(), "500000500000");
+    /// ```
+    pub fn pooled(self, pool: &Pool, work: impl FnOnce() -> Answer + Send + 'static) -> Done {
+        *self.outcome = Outcome::Pooled(pool.clone(), Box::new(work));
         Done::new()
     }
 

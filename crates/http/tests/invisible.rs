@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tidewire::sim::chunking::{self, Collected};
 use tidewire_http::testing::{Got, replies};
 use tidewire_http::{Http, Settings, demo};
+use tidewire_pool::Pool;
 
 /// Small limits, so that the tests reach them.
 fn app() -> Http<tidewire_http::Router> {
@@ -16,7 +17,7 @@ fn app() -> Http<tidewire_http::Router> {
         trailers: 100,
         ..Settings::default()
     };
-    let router = demo::router().post("/", |request, response| {
+    let router = demo::router(Pool::inline()).post("/", |request, response| {
         let trailer = request.trailers().get("x").unwrap_or("-").to_owned();
         response.header("x-trailer", trailer).body(request.body())
     });

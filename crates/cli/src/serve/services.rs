@@ -8,6 +8,7 @@ use tidewire_http::{Http, Router, demo};
 use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
 use tidewire_ingest::native::IngestService;
 use tidewire_ingest::{Counted, Level, LogSink};
+use tidewire_pool::Pool;
 
 use super::door::Door;
 use super::endpoint::{Endpoint, Kind};
@@ -68,8 +69,12 @@ impl Services {
                     door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Http => {
-                    let (_, door) = http.get_or_insert_with(|| add_http(builder, settings, fronts));
-                    door.listen(builder, fronts, endpoint, listen)?;
+                    if http.is_none() {
+                        http = Some(add_http(builder, settings, fronts)?);
+                    }
+                    if let Some((_, door)) = &http {
+                        door.listen(builder, fronts, endpoint, listen)?;
+                    }
                 }
                 Kind::Ingest => {
                     let add = || add_ingest(builder, settings, fronts, log);
@@ -201,12 +206,14 @@ fn add_http(
     builder: &mut Builder,
     settings: &Settings,
     fronts: &Fronts,
-) -> (Http<Router>, Door<Http<Router>>) {
-    let service = Http::new(demo::router());
+) -> Result<(Http<Router>, Door<Http<Router>>), Failure> {
+    let pool = Pool::new(&tidewire_pool::Settings::default())
+        .map_err(|e| Failure::usage(format!("cannot start the workers of http: {e}")))?;
+    let service = Http::new(demo::router(pool));
     let limits = settings.limits(service.limits());
     let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Http;
     let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
-    (service, door)
+    Ok((service, door))
 }
 
 fn add_ingest(
