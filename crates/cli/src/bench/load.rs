@@ -371,21 +371,21 @@ impl LoadArgs for DiscardArgs {
     }
 }
 
-fn positive(what: &str, n: Option<f64>) -> Result<(), Failure> {
+pub(super) fn positive(what: &str, n: Option<f64>) -> Result<(), Failure> {
     if n.is_none_or(|n| n.is_finite() && n > 0.0) {
         return Ok(());
     }
     Err(Failure::usage(format!("{what} must be more than 0")))
 }
 
-fn at_least_one(what: &str, n: usize) -> Result<(), Failure> {
+pub(super) fn at_least_one(what: &str, n: usize) -> Result<(), Failure> {
     if n > 0 {
         return Ok(());
     }
     Err(Failure::usage(format!("{what} must be at least 1")))
 }
 
-fn bounded(size: usize, batch: u32) -> Result<(), Failure> {
+pub(super) fn bounded(size: usize, batch: u32) -> Result<(), Failure> {
     if size.saturating_mul(batch as usize) <= BATCH_BYTES_MAX {
         return Ok(());
     }

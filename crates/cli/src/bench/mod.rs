@@ -5,6 +5,7 @@
 
 mod ab;
 mod generator;
+mod http;
 mod load;
 mod output;
 mod scratch;
@@ -17,6 +18,7 @@ use clap::Subcommand;
 
 use crate::exit::Failure;
 
+use self::http::HttpArgs;
 use self::load::{AckArgs, AckRoundsArgs, DiscardArgs, EchoArgs, KvArgs};
 
 /// What to do.
@@ -28,6 +30,8 @@ pub(crate) enum Bench {
     Ack(single::Args<AckRoundsArgs>),
     /// GET and SET with random keys; every reply is checked.
     Kv(single::Args<KvArgs>),
+    /// A request to a web server; status, length and body of every reply are checked.
+    Http(single::Args<HttpArgs>),
     /// Bytes that nobody answers: what the machine can carry.
     Discard(single::Args<DiscardArgs>),
     /// Compares two servers: short runs in turns, medians of ratios, with a control.
@@ -44,6 +48,8 @@ pub(crate) enum Ab {
     Ack(ab::Args<AckArgs>),
     /// GET and SET with random keys.
     Kv(ab::Args<KvArgs>),
+    /// A request to a web server.
+    Http(ab::Args<HttpArgs>),
     /// Bytes that nobody answers.
     Discard(ab::Args<DiscardArgs>),
 }
@@ -55,10 +61,12 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Echo(args) => single::run(&args),
         Bench::Ack(args) => single::run(&args),
         Bench::Kv(args) => single::run(&args),
+        Bench::Http(args) => single::run(&args),
         Bench::Discard(args) => single::run(&args),
         Bench::Ab(Ab::Echo(args)) => ab::run(&args),
         Bench::Ab(Ab::Ack(args)) => ab::run(&args),
         Bench::Ab(Ab::Kv(args)) => ab::run(&args),
+        Bench::Ab(Ab::Http(args)) => ab::run(&args),
         Bench::Ab(Ab::Discard(args)) => ab::run(&args),
     }
 }

@@ -18,7 +18,7 @@ use crate::exit::Failure;
 /// A run as a few lines.
 pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> String {
     let unit = match workload {
-        Workload::Echo(_) => "requests",
+        Workload::Echo(_) | Workload::Http(_) => "requests",
         Workload::Kv(_) => "commands",
         Workload::Ack(_) | Workload::Native(_) | Workload::Discard(_) => "messages",
     };
@@ -139,6 +139,13 @@ pub(super) fn described(workload: &Workload) -> String {
             let len = load.message_len();
             format!("ingest of {len} bytes, {pace}{window}, level {level}{named}")
         }
+        Workload::Http(load) => {
+            let how = match load.close {
+                true => "a connection for each".to_owned(),
+                false => format!("{} in flight", load.pipeline),
+            };
+            format!("http {}, {how}", load.shown)
+        }
         Workload::Kv(load) => format!(
             "kv/{} with {} keys of {} bytes, values of {} bytes, {:.0} % reads, {} in a pipeline",
             workload.mode().unwrap_or_default(),
@@ -175,6 +182,7 @@ fn offered(workload: &Workload) -> Option<f64> {
     match workload {
         Workload::Echo(load) => load.rate,
         Workload::Native(load) => load.rate,
+        Workload::Http(load) => load.rate,
         Workload::Ack(_) | Workload::Kv(_) | Workload::Discard(_) => None,
     }
 }

@@ -173,6 +173,7 @@ fn lock_step(workload: &Workload, connections: usize) -> bool {
             Workload::Ack(load) => load.window == 1,
             Workload::Native(load) => load.window == 1,
             Workload::Kv(load) => load.pipeline == 1,
+            Workload::Http(load) => load.pipeline == 1,
             Workload::Discard(_) => false,
         }
 }

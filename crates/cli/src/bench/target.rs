@@ -124,7 +124,7 @@ fn has_log(workload: &Workload) -> bool {
     match workload {
         Workload::Native(_) => true,
         Workload::Ack(load) => load.level != Level::None,
-        Workload::Echo(_) | Workload::Kv(_) | Workload::Discard(_) => false,
+        Workload::Echo(_) | Workload::Kv(_) | Workload::Http(_) | Workload::Discard(_) => false,
     }
 }
 

@@ -10,6 +10,8 @@ mod ack;
 mod client;
 mod discard;
 mod echo;
+mod http;
+mod http_reply;
 mod kv;
 mod kv_wire;
 mod native;
@@ -22,6 +24,7 @@ mod stage;
 use serde::Serialize;
 
 pub use ack::{AckLoad, Checks, Rounds};
+pub use http::HttpLoad;
 pub use kv::KvLoad;
 pub use kv_wire::Wire;
 pub use native::NativeLoad;
@@ -41,6 +44,8 @@ pub enum Workload {
     Native(NativeLoad),
     /// Commands on keys.
     Kv(KvLoad),
+    /// Requests to a web server.
+    Http(HttpLoad),
     /// Bytes that nobody answers.
     Discard(DiscardLoad),
 }
@@ -53,6 +58,7 @@ impl Workload {
             Workload::Ack(_) => "ack",
             Workload::Native(_) => "ingest",
             Workload::Kv(_) => "kv",
+            Workload::Http(_) => "http",
             Workload::Discard(_) => "discard",
         }
     }
@@ -62,7 +68,9 @@ impl Workload {
         match self {
             Workload::Ack(load) => Some(load.mode.name()),
             Workload::Kv(load) => Some(load.wire.mode()),
-            Workload::Echo(_) | Workload::Native(_) | Workload::Discard(_) => None,
+            Workload::Echo(_) | Workload::Native(_) | Workload::Http(_) | Workload::Discard(_) => {
+                None
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ use super::ack::Acks;
 use super::client::{Clients, Driver};
 use super::discard::Discard;
 use super::echo::Echo;
+use super::http::Https;
 use super::kv::Kv;
 use super::native::Native;
 use super::stage::{Counts, Phase, Round, Stage};
@@ -264,24 +265,29 @@ pub fn run(
         Workload::Echo(load) => {
             let make =
                 move |connection| Echo::new(load, count(connection), connection, connections);
-            run.go(Clients::new(&stage, false, make), watch)
+            run.go(Clients::new(&stage, target.addr, false, make), watch)
         }
         Workload::Ack(load) => {
             let make = move |connection| Acks::new(load, count(connection), connection);
-            run.go(Clients::new(&stage, false, make), watch)
+            run.go(Clients::new(&stage, target.addr, false, make), watch)
         }
         Workload::Native(load) => {
             let make =
                 move |connection| Native::new(load, count(connection), connection, connections);
-            run.go(Clients::new(&stage, false, make), watch)
+            run.go(Clients::new(&stage, target.addr, false, make), watch)
         }
         Workload::Kv(load) => {
             let make = move |connection| Kv::new(load, count(connection), connection, connections);
-            run.go(Clients::new(&stage, false, make), watch)
+            run.go(Clients::new(&stage, target.addr, false, make), watch)
+        }
+        Workload::Http(load) => {
+            let all = Arc::new(Https::new(load, connections, count));
+            let make = move |connection| all.connection(connection);
+            run.go(Clients::new(&stage, target.addr, false, make), watch)
         }
         Workload::Discard(load) => {
             let make = move |connection| Discard::new(load, count(connection));
-            run.go(Clients::new(&stage, true, make), watch)
+            run.go(Clients::new(&stage, target.addr, true, make), watch)
         }
     }
 }

@@ -1,0 +1,130 @@
+//! The HTTP load, from the command line.
+
+use tidewire_load::workload::{HttpLoad, Workload};
+
+use super::load::{Load, LoadArgs, at_least_one, bounded, positive};
+use crate::exit::Failure;
+
+/// The HTTP load.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct HttpArgs {
+    /// Path and query of the request
+    #[arg(long, default_value = "/", value_name = "TARGET")]
+    path: String,
+    /// Method of the request
+    #[arg(long, default_value = "GET", value_name = "NAME")]
+    method: String,
+    /// A header field of the request, such as "Accept: text/html"; may be repeated. Host is there
+    /// unless given here
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Body of the request, so many bytes of a pattern
+    #[arg(long, value_name = "BYTES")]
+    body: Option<usize>,
+    /// Sends the body in chunks of this many bytes instead of saying its length
+    #[arg(long, value_name = "BYTES", requires = "body")]
+    chunked: Option<usize>,
+    /// The status that every reply must have
+    #[arg(long, default_value_t = 200, value_name = "STATUS")]
+    status: u16,
+    /// The length that every reply's body must have [default: that of the first]
+    #[arg(long, value_name = "BYTES")]
+    length: Option<u64>,
+    /// Every reply's body must be the request's [default: it must be that of the first]
+    #[arg(long)]
+    echoes: bool,
+    /// Requests in flight on each connection
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pipeline: u32,
+    /// A connection for each request
+    #[arg(long, conflicts_with_all = ["pipeline", "rate"])]
+    close: bool,
+    /// Requests a second over all connections, each sent at its time as far as the pipeline has
+    /// room; latency counts from that time [default: as many as are answered]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+}
+
+impl HttpArgs {
+    /// The request as it is sent.
+    fn request(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic());
+        for (flag, word) in [("--method", &self.method), ("--path", &self.path)] {
+            if !is_word(word) {
+                return Err(Failure::usage(format!("{flag} {word:?}: without blanks")));
+            }
+        }
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let named = |name: &str| {
+            let mut names = self
+                .headers
+                .iter()
+                .filter_map(|line| line.split(':').next());
+            names.any(|known| known.eq_ignore_ascii_case(name))
+        };
+        if !named("host") {
+            head += "Host: localhost\r\n";
+        }
+        for line in &self.headers {
+            if !line.contains(':') || line.chars().any(char::is_control) {
+                return Err(Failure::usage(format!(
+                    "--header {line:?} is not NAME: VALUE"
+                )));
+            }
+            head += &format!("{line}\r\n");
+        }
+        if self.close {
+            head += "Connection: close\r\n";
+        }
+        match self.chunked {
+            Some(_) => head += "Transfer-Encoding: chunked\r\n",
+            None if self.body.is_some() => head += &format!("Content-Length: {}\r\n", body.len()),
+            None => {}
+        }
+        head += "\r\n";
+        let mut request = head.into_bytes();
+        match self.chunked {
+            Some(size) => {
+                for chunk in body.chunks(size) {
+                    request.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                    request.extend_from_slice(chunk);
+                    request.extend_from_slice(b"\r\n");
+                }
+                request.extend_from_slice(b"0\r\n\r\n");
+            }
+            None => request.extend_from_slice(body),
+        }
+        Ok(request)
+    }
+}
+
+impl LoadArgs for HttpArgs {
+    fn load(&self) -> Result<Load, Failure> {
+        at_least_one("--pipeline", self.pipeline as usize)?;
+        at_least_one("--chunked", self.chunked.unwrap_or(1))?;
+        positive("--rate", self.rate)?;
+        let bytes = self.body.unwrap_or(0);
+        bounded(bytes, self.pipeline)?;
+        let body: Vec<u8> = (0..bytes).map(|at| b'a' + (at % 26) as u8).collect();
+        let request = self.request(&body)?;
+        bounded(request.len(), self.pipeline)?;
+        // Once for each run of the command, which ends with it.
+        let request: &'static [u8] = request.leak();
+        let shown: &'static str = format!("{} {}", self.method, self.path).leak();
+        let body: &'static [u8] = body.leak();
+        Ok(Load {
+            workload: Workload::Http(HttpLoad {
+                request,
+                shown,
+                head: self.method == "HEAD",
+                status: self.status,
+                length: self.length,
+                body: self.echoes.then_some(body),
+                pipeline: self.pipeline,
+                close: self.close,
+                rate: self.rate,
+            }),
+            nodelay: None,
+        })
+    }
+}
