@@ -1,0 +1,295 @@
+//! Over real sockets, on every engine, bare and behind TLS.
+#![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tidewire::{Builder, EngineChoice, Layered, Listen, Running, StartError};
+use tidewire_http::testing::{Got, replies};
+use tidewire_http::{Answer, Http, Router, Settings, demo};
+use tidewire_pool::Pool;
+use tidewire_tls::{Certificate, Server, rustls};
+
+/// Longest wait for anything before a test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const ENGINES: [EngineChoice; 3] = [
+    EngineChoice::Threads,
+    EngineChoice::Epoll,
+    EngineChoice::Uring,
+];
+
+fn app() -> Http<Router> {
+    let settings = Settings {
+        head_timeout: Duration::from_millis(300),
+        ..Settings::default()
+    };
+    let pool = Pool::new(&tidewire_pool::Settings::default()).unwrap();
+    let router = demo::router(pool)
+        .post("/", |request, response| response.body(request.body()))
+        .get("/later", |_, response| {
+            response.later(|later| {
+                std::thread::spawn(move || later.send(Answer::new(200).text("later")));
+            })
+        });
+    Http::with(settings, router)
+}
+
+/// Runs `test` on every engine that works here.
+fn on_every_engine(test: impl Fn(Running, Http<Router>)) {
+    for engine in ENGINES {
+        let app = app();
+        let mut builder = Builder::new();
+        builder.engine(engine).loops(2);
+        let id = builder.service_with(app.clone(), app.limits());
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        if let Some(running) = start(&mut builder) {
+            test(running, app);
+        }
+    }
+}
+
+fn start(builder: &mut Builder) -> Option<Running> {
+    match builder.start() {
+        Ok(running) => Some(running),
+        Err(StartError::Engine { engine, reason }) => {
+            println!("skipped: the {engine} engine does not work here: {reason}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn addr(running: &Running) -> SocketAddr {
+    running.addrs()[0].tcp().unwrap()
+}
+
+/// All replies to `input`, whose last request closes the connection.
+fn ask(addr: SocketAddr, input: &[u8]) -> Vec<Got> {
+    let mut stream = connect(addr);
+    let mut sender = stream.try_clone().unwrap();
+    let input = input.to_vec();
+    let sending = std::thread::spawn(move || sender.write_all(&input));
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).unwrap();
+    sending.join().unwrap().unwrap();
+    replies(&back, &[]).unwrap()
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+}
+
+fn last(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    on_every_engine(|running, app| {
+        let mut input = String::new();
+        for n in 0..300 {
+            input += &get(&format!("/bytes/{n}"));
+            if n % 50 == 0 {
+                input += &(get("/later") + &get("/burn?us=10&on=pool"));
+            }
+        }
+        input += &last("/bytes/300");
+        let all = ask(addr(&running), input.as_bytes());
+        assert!(all.iter().all(|got| got.status == 200 && got.whole));
+        let sizes = all
+            .iter()
+            .filter(|got| got.header("content-type") == Some("application/octet-stream"));
+        let sizes: Vec<usize> = sizes.map(|got| got.body.len()).collect();
+        assert_eq!(sizes, (0..=300).collect::<Vec<_>>(), "{running:?}");
+        assert_eq!(all.len(), 301 + 12);
+        assert_eq!(app.counters().requests, 313);
+        running.stop(PATIENCE);
+    });
+}
+
+#[test]
+fn bodies_stream_both_ways_through_small_windows() {
+    on_every_engine(|running, _| {
+        let body: Vec<u8> = (0..5_000_000u32).map(|n| (n >> 7) as u8).collect();
+        let head = "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+        let plain = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+        let all = ask(addr(&running), &[plain.as_bytes(), &body].concat());
+        assert!(all[0].body == body, "{running:?}");
+        let mut chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+        for chunk in body.chunks(70_001) {
+            chunked.extend(format!("{:X}\r\n", chunk.len()).bytes());
+            chunked.extend(chunk);
+            chunked.extend(b"\r\n");
+        }
+        chunked.extend(b"0\r\n\r\n");
+        let all = ask(addr(&running), &chunked);
+        assert!(all[0].body == body && all[0].whole, "{running:?}");
+        running.stop(PATIENCE);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from_either() {
+    on_every_engine(|running, _| {
+        // It sends without end, and takes nothing: at some point it cannot send any more.
+        let mut stream = connect(addr(&running));
+        stream.set_nonblocking(true).unwrap();
+        let head = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n";
+        stream.write_all(head).unwrap();
+        let (piece, began, mut sent, mut stuck) = (vec![b'x'; 1 << 16], Instant::now(), 0, 0);
+        while stuck < 50 {
+            match stream.write(&piece) {
+                Ok(n) => (sent, stuck) = (sent + n, 0),
+                Err(_) => {
+                    stuck += 1;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+            assert!(
+                sent < 200 << 20 && began.elapsed() < PATIENCE,
+                "{running:?}: {sent} bytes"
+            );
+        }
+        // Others are served meanwhile.
+        assert_eq!(
+            ask(addr(&running), last("/").as_bytes())[0].text(),
+            demo::HELLO
+        );
+        drop(stream);
+        running.stop(PATIENCE);
+    });
+}
+
+#[test]
+fn heads_that_drip_are_given_up_and_others_are_served() {
+    on_every_engine(|running, app| {
+        let mut slow: Vec<TcpStream> = (0..50).map(|_| connect(addr(&running))).collect();
+        for stream in &mut slow {
+            stream.write_all(b"GET / HTTP/1.1\r\nHo").unwrap();
+        }
+        assert_eq!(
+            ask(addr(&running), last("/").as_bytes())[0].text(),
+            demo::HELLO
+        );
+        for stream in &mut slow {
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).unwrap();
+            assert_eq!(replies(&back, &[]).unwrap()[0].status, 408);
+        }
+        assert_eq!(app.counters().too_slow, 50);
+        drop(slow);
+        running.stop(PATIENCE);
+    });
+}
+
+#[test]
+fn what_is_refused_is_told_to_a_client_that_is_still_sending() {
+    on_every_engine(|running, _| {
+        // More than any buffer holds: a reset would take the reply with it.
+        let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20000000\r\n\r\n";
+        let mut stream = connect(addr(&running));
+        let mut sender = stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            let _ = sender.write_all(head.as_bytes());
+            // Fails when the server has waited long enough.
+            let _ = sender.write_all(&vec![b'x'; 20_000_000]);
+            let _ = sender.shutdown(Shutdown::Write);
+        });
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        assert_eq!(replies(&back, &[]).unwrap()[0].status, 413, "{running:?}");
+        sending.join().unwrap();
+        drop(stream);
+        running.stop(PATIENCE);
+    });
+}
+
+#[test]
+fn a_stop_lets_a_request_under_way_end_and_says_so() {
+    on_every_engine(|running, app| {
+        let mut stream = connect(addr(&running));
+        stream
+            .write_all(get("/burn?us=300000&on=pool").as_bytes())
+            .unwrap();
+        let idle = connect(addr(&running));
+        let began = Instant::now();
+        while app.counters().requests < 1 {
+            assert!(began.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        running.stop(PATIENCE);
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        let got = replies(&back, &[]).unwrap().remove(0);
+        assert_eq!((got.status, got.header("connection")), (200, Some("close")));
+        let mut nothing = Vec::new();
+        (&idle).read_to_end(&mut nothing).unwrap();
+        assert_eq!(nothing, b"");
+    });
+}
+
+#[test]
+fn the_same_service_behind_tls() {
+    let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from(made.cert.der().to_vec()))
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    for engine in ENGINES {
+        let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let tls = Server::new(certificate).alpn(["http/1.1"]).build().unwrap();
+        let mut builder = Builder::new();
+        builder.engine(engine);
+        let id = builder.service(Layered::new(tls, app()));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        let Some(running) = start(&mut builder) else {
+            continue;
+        };
+        let name = ServerName::try_from("it.example").unwrap();
+        let session = ClientConnection::new(config.clone(), name).unwrap();
+        let mut stream = StreamOwned::new(session, connect(addr(&running)));
+        let body = vec![b'x'; 100_000];
+        let head = format!(
+            "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let input = [
+            get("/").as_bytes(),
+            get("/later").as_bytes(),
+            head.as_bytes(),
+            &body,
+            last("/bytes/300000").as_bytes(),
+        ]
+        .concat();
+        // The replies to all but the last fit the buffers of both sides.
+        stream.write_all(&input).unwrap();
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        let all = replies(&back, &[]).unwrap();
+        assert_eq!((all[0].text(), all[1].text()), (demo::HELLO, "later"));
+        assert!(all[2].body == body && all[3].body.len() == 300_000);
+        drop(stream);
+        running.stop(PATIENCE);
+    }
+}
