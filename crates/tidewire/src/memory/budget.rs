@@ -26,6 +26,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// What all loops share.
 pub(crate) struct Memory {
     limit: usize,
+    /// Three quarters of it.
+    short: usize,
     held: AtomicUsize,
     said: Throttle,
     /// The rank of each loop that looked while the sum was beyond the limit.
@@ -43,6 +45,7 @@ impl Memory {
     pub(crate) fn new(limit: usize) -> Memory {
         Memory {
             limit,
+            short: limit / 4 * 3,
             held: AtomicUsize::new(0),
             said: Throttle::new(Duration::from_secs(1)),
             ranks: Mutex::default(),
@@ -81,6 +84,8 @@ pub(crate) struct Meter {
     published: usize,
     /// The sum is at three quarters of the limit.
     tight: bool,
+    /// There is something to look at in each turn: see `must_look`, or somebody waits.
+    watching: bool,
     /// The least that it has been since, and when it came to that.
     least: (usize, Instant),
     /// Connections that are not read from for that.
@@ -97,6 +102,7 @@ impl Meter {
             held: 0,
             published: 0,
             tight: false,
+            watching: false,
             least: (usize::MAX, Instant::from_nanos(0)),
             waiting: Vec::new(),
         }
@@ -118,14 +124,27 @@ impl Meter {
         self.all.held.load(Relaxed) >= self.all.limit / 8 * 7
     }
 
-    /// Brings the sum up to date; how many bytes are to be freed on this loop.
+    /// Whether nothing has changed and nothing is short, nor was; then there is nothing to do.
     #[inline]
+    pub(crate) fn is_calm(&self) -> bool {
+        self.held == self.published
+            && !self.watching
+            && self.all.held.load(Relaxed) < self.all.short
+    }
+
+    /// Brings the sum up to date; how many bytes are to be freed on this loop.
     pub(crate) fn balance(&mut self, now: Instant) -> usize {
+        let too_much = self.compare_sum(now);
+        self.watching = self.must_look() || !self.waiting.is_empty();
+        too_much
+    }
+
+    fn compare_sum(&mut self, now: Instant) -> usize {
         if self.held != self.published {
             self.publish();
         }
         let sum = self.all.held.load(Relaxed);
-        let tight = sum >= self.all.limit / 4 * 3;
+        let tight = sum >= self.all.short;
         if tight {
             self.tight = true;
             return self.tighten(sum, now);

@@ -217,7 +217,7 @@ impl Output {
     }
 
     /// The first slice to send, if the queue has only one segment.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn single(&self) -> Option<&[u8]> {
         match &self.first {
             Some(s) if self.rest.is_empty() => {

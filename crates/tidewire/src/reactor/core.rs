@@ -426,6 +426,12 @@ impl Core {
     /// their callbacks asked for beside.
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
         self.settle_touched(io);
+        if !self.meter.is_calm() {
+            self.mind_memory(io);
+        }
+    }
+
+    fn mind_memory(&mut self, io: &mut impl Transport) {
         let too_much = self.balance();
         if self.meter.must_look() || !self.meter.waiting.is_empty() {
             self.look_at_memory(io, too_much);
@@ -507,7 +513,7 @@ impl Core {
     }
 
     /// Counts what a connection holds; whether it is to be read from, if it wants that.
-    #[inline]
+    #[inline(always)]
     fn count(meter: &mut Meter, env: &Env, state: &mut State, wants: bool) -> bool {
         let held = state.held();
         if held == state.counted as usize && !meter.is_tight() {
@@ -583,7 +589,8 @@ impl Core {
         }
     }
 
-    #[inline]
+    // Always in line, as are the three below: calls of each other are a tenth of what a request costs.
+    #[inline(always)]
     fn settle_if(&mut self, io: &mut impl Transport, index: u32, due: impl FnOnce(&State) -> bool) {
         let Some(state) = self.states.get_mut(index as usize) else {
             return;
@@ -602,7 +609,7 @@ impl Core {
 
     /// Settles a connection that owes no callback: nearly every one, nearly always. False if it is
     /// not one, or not any more.
-    #[inline]
+    #[inline(always)]
     fn settle_plainly(
         state: &mut State,
         env: &mut Env,
@@ -624,6 +631,7 @@ impl Core {
         state.is_open()
     }
 
+    #[inline(never)]
     fn settle_fully(&mut self, io: &mut impl Transport, index: u32) {
         let mut rounds = 0;
         loop {
@@ -987,7 +995,7 @@ impl Core {
         Self::rearm_state(state, &mut self.wheel, &mut self.next_deadline_ns);
     }
 
-    #[inline]
+    #[inline(always)]
     fn rearm_state(state: &mut State, wheel: &mut Wheel, next_deadline_ns: &mut u64) {
         let next = state.next_deadline_ns();
         if next < state.wheel_ns {

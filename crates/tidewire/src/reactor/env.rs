@@ -46,7 +46,7 @@ impl Env {
 
     #[inline]
     pub(crate) fn touch(&mut self, state: &mut State) {
-        if !state.flags.has(Flag::Listed) && !state.flags.has(Flag::Embedded) {
+        if state.flags.has_none(&[Flag::Listed, Flag::Embedded]) {
             state.flags.add(Flag::Listed);
             self.dirty.push(state.id.index);
         }

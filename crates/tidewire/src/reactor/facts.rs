@@ -155,6 +155,11 @@ impl<F: Fact> Set<F> {
     }
 
     #[inline]
+    pub(crate) fn has_none(&self, facts: &[F]) -> bool {
+        facts.iter().all(|&fact| !self.has(fact))
+    }
+
+    #[inline]
     pub(crate) fn add(&mut self, fact: F) {
         self.bits |= fact.bit();
     }
