@@ -4,6 +4,8 @@
 //! cargo run -p tidewire-async --features hyper --example hyper
 //! curl http://127.0.0.1:8080/
 //! ```
+//!
+//! An address to listen at may be given instead of that one.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -41,7 +43,9 @@ async fn http(stream: Stream) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut builder = Builder::new();
     let service = builder.service(tidewire_async::serve(http));
-    builder.listen(service, Listen::at("127.0.0.1:8080"));
+    let at = std::env::args().nth(1);
+    let at = at.unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    builder.listen(service, Listen::at(at.as_str()));
     let running = builder.start()?;
     println!(
         "listening on {} by {}",

@@ -1,6 +1,12 @@
 //! An unchanged hyper, server and client, on every engine and in the simulator.
 #![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 
+#[path = "../../tidewire/tests/shared/every_engine.rs"]
+mod every_engine;
+#[path = "../../tidewire/tests/shared/example.rs"]
+#[allow(dead_code, reason = "shared by several tests")]
+mod example;
+
 use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,7 +22,7 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use tidewire::sim::{Conditions, Outcome, Pair, Sim};
-use tidewire::{Builder, Closed, EngineChoice, Limits, Listen, StartError};
+use tidewire::{Builder, Closed, Limits};
 use tidewire_async::{Stream, serve};
 
 /// Sends the body back, behind the method and the path.
@@ -40,27 +46,30 @@ async fn http(stream: Stream) {
 }
 
 fn on_every_engine(f: impl Fn(SocketAddr)) {
-    for engine in [
-        EngineChoice::Threads,
-        EngineChoice::Epoll,
-        EngineChoice::Uring,
-    ] {
-        let mut builder = Builder::new();
-        builder.engine(engine).loops(2);
-        let service = builder.service(serve(http));
-        builder.listen(service, Listen::at("127.0.0.1:0"));
-        let running = match builder.start() {
-            Ok(running) => running,
-            Err(e @ StartError::Engine { .. }) => {
-                eprintln!("skipped: {e}");
-                continue;
-            }
-            Err(e) => panic!("{e}"),
-        };
+    let build = |builder: &mut Builder| {
+        builder.serve("127.0.0.1:0", serve(http));
+    };
+    every_engine::on_every_engine(build, |running| {
         f(running.addrs()[0].tcp().unwrap());
         let counters = running.stop(Duration::from_secs(10));
         assert_eq!(counters.closed_for(Closed::StopDeadline), 0, "{counters}");
-    }
+    });
+}
+
+#[test]
+fn the_example_serves_and_stops_on_a_signal() {
+    let Some(example) = example::Serving::start("hyper", &["127.0.0.1:0"]) else {
+        return;
+    };
+    let at = example.at.split(' ').next().unwrap();
+    let mut socket = TcpStream::connect(at).unwrap();
+    socket.set_read_timeout(Some(example::PATIENCE)).unwrap();
+    let request = "GET /here HTTP/1.1\r\nhost: it\r\nconnection: close\r\n\r\n";
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("GET /here on Tidewire\n"), "{answer}");
+    example.stop().unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod native;
 
 use std::time::Duration;
 
-use native::{Client, Frame, World, hello, messages, produce, settings, subscribe};
+use native::{Frame, World, hello, messages, produce, reader, refusal, settings, subscribe};
 use tidewire_ingest::native::codec::{
     Begin, Hello, Produce, Read, ReaderFrame, Reason, ServerFrame, Subscribe,
 };
@@ -20,18 +20,6 @@ fn filled(n: u64) -> World {
     let a = world.producer(produce("a"));
     world.send(a, &messages(1..=n));
     world
-}
-
-fn refusal(id: u64, reason: Reason) -> Frame {
-    Frame::Refusal {
-        id,
-        reason,
-        retry_after_ms: 0,
-    }
-}
-
-fn reader(world: &mut World, subscribe: Subscribe<'_>) -> Client {
-    world.client(Hello::Subscribe(subscribe))
 }
 
 /// What is said to a reader, and that it is all.

@@ -8,7 +8,8 @@ mod native;
 use std::time::Duration;
 
 use native::{
-    Client, Frame, World, hello, message, messages, payload, produce, settings, subscribe,
+    Client, Frame, World, hello, message, messages, payload, produce, reader, refusal, settings,
+    subscribe,
 };
 use tidewire_ingest::native::codec::{Begin, Hello, ReaderFrame, Reason, Subscribe};
 use tidewire_ingest::native::{Settings, Token};
@@ -25,18 +26,6 @@ fn filled(n: u64, settings: Settings) -> World {
     world.log.commit_all();
     world.quiet();
     world
-}
-
-fn refusal(id: u64, reason: Reason) -> Frame {
-    Frame::Refusal {
-        id,
-        reason,
-        retry_after_ms: 0,
-    }
-}
-
-fn reader(world: &mut World, subscribe: Subscribe<'_>) -> Client {
-    world.client(Hello::Subscribe(subscribe))
 }
 
 /// The ids in batches, whose positions must follow each other from `position` on.

@@ -4,6 +4,8 @@
 //! cargo run -p tidewire-tls --example tls_echo
 //! openssl s_client -connect 127.0.0.1:7443
 //! ```
+//!
+//! An address to listen at may be given instead of that one.
 
 use std::time::Duration;
 
@@ -47,7 +49,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut builder = Builder::new();
     let echo = builder.service(Layered::new(tls, Echo));
-    builder.listen(echo, Listen::at("127.0.0.1:7443"));
+    let at = std::env::args().nth(1);
+    let at = at.unwrap_or_else(|| "127.0.0.1:7443".to_owned());
+    builder.listen(echo, Listen::at(at.as_str()));
     let running = builder.start()?;
     println!(
         "listening on {} by {}",

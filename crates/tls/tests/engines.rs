@@ -2,7 +2,13 @@
 #![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 
 mod common;
+#[path = "../../tidewire/tests/shared/every_engine.rs"]
+mod every_engine;
+#[path = "../../tidewire/tests/shared/example.rs"]
+#[allow(dead_code, reason = "shared by several tests")]
+mod example;
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -10,9 +16,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Authority, Habit, Talk};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
-use tidewire::{Builder, Closed, Counters, EngineChoice, Layered, Listen, Running, StartError};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore,
+    SignatureScheme, StreamOwned,
+};
+use tidewire::{Builder, Closed, Counters, Layered, Running};
 use tidewire_tls::{Certificates, Server, rustls};
 
 const NAME: &str = "it.example";
@@ -20,28 +30,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `f` with an echo server on every engine that works here.
 fn on_every_engine(server: impl Fn() -> Server, f: impl Fn(SocketAddr, &Talk, &Running)) {
-    for engine in [
-        EngineChoice::Threads,
-        EngineChoice::Epoll,
-        EngineChoice::Uring,
-    ] {
-        let talk = Talk::new(Habit::Echo);
-        let mut builder = Builder::new();
-        builder.engine(engine).loops(2);
+    let talk = RefCell::new(Talk::new(Habit::Echo));
+    let build = |builder: &mut Builder| {
+        talk.replace(Talk::new(Habit::Echo));
         let tls = server().build().unwrap();
-        let id = builder.service(Layered::new(tls, talk.clone()));
-        builder.listen(id, Listen::at("127.0.0.1:0"));
-        let running = match builder.start() {
-            Ok(running) => running,
-            Err(e @ StartError::Engine { .. }) => {
-                eprintln!("skipped: {e}");
-                continue;
-            }
-            Err(e) => panic!("{e}"),
-        };
-        f(running.addrs()[0].tcp().unwrap(), &talk, &running);
+        builder.serve("127.0.0.1:0", Layered::new(tls, talk.borrow().clone()));
+    };
+    every_engine::on_every_engine(build, |running| {
+        f(running.addrs()[0].tcp().unwrap(), &talk.borrow(), &running);
         running.stop(Duration::from_secs(10));
-    }
+    });
 }
 
 fn until(running: &Running, done: impl Fn(&Counters) -> bool) {
@@ -224,4 +222,64 @@ fn openssl_is_served() {
         },
     );
     std::fs::remove_file(file).unwrap();
+}
+
+/// Takes every certificate: the example makes its own.
+#[derive(Debug)]
+struct Anybody(Arc<rustls::crypto::CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[test]
+fn the_example_serves_and_stops_on_a_signal() {
+    let Some(example) = example::Serving::start("tls_echo", &["127.0.0.1:0"]) else {
+        return;
+    };
+    let at = example.at.split(' ').next().unwrap().parse().unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_no_client_auth();
+    let mut stream = connect(at, &Arc::new(config));
+    exchange(&mut stream, b"hello");
+    drop(stream);
+    example.stop().unwrap();
 }

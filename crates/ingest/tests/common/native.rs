@@ -57,6 +57,19 @@ pub(crate) fn subscribe() -> Subscribe<'static> {
     }
 }
 
+/// A refusal without a time to try again.
+pub(crate) fn refusal(id: u64, reason: Reason) -> Frame {
+    Frame::Refusal {
+        id,
+        reason,
+        retry_after_ms: 0,
+    }
+}
+
+pub(crate) fn reader(world: &mut World, subscribe: Subscribe<'_>) -> Client {
+    world.client(Hello::Subscribe(subscribe))
+}
+
 /// The bytes of a hello.
 pub(crate) fn hello(hello: Hello<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(one_watermark_releases_all_connections),
         case!(what_is_released_already_is_not_held),
         case!(finish_waits_for_held_output),
+        case!(half_close_waits_for_held_output),
         case!(finished_connections_are_released_by_the_watermark),
         case!(held_output_is_not_the_peers_fault),
         case!(held_output_paces),
@@ -32,7 +33,8 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Each byte is a reply that waits for the mark of its value; `.` finishes, `/` is not held.
+/// Each byte is a reply that waits for the mark of its value; `.` finishes, `,` finishes writing,
+/// `/` is not held.
 struct Commits;
 
 impl Role for Commits {
@@ -40,6 +42,7 @@ impl Role for Commits {
         for &byte in input.bytes() {
             match byte {
                 b'.' => cx.link.finish(),
+                b',' => cx.link.finish_writing(),
                 mark => {
                     cx.link.hold_until(u64::from(mark));
                     cx.link.write(&[mark]);
@@ -191,6 +194,32 @@ fn finish_waits_for_held_output(v: Variant) {
     client.reset();
     assert_eq!(server.record.why_closed(0), Closed::Reset);
     server.stop();
+}
+
+/// This side has said all, some of it is held, and it reads on meanwhile: the end comes behind the last
+/// of what is released.
+fn half_close_waits_for_held_output(v: Variant) {
+    let server = commits(v).start(|| Commits);
+    let mut client = server.connect();
+    client.send(b"ABC,");
+    let record = &server.record;
+    record.until("all to be held", |_| record.consumed() == 4);
+    release(&server, 0, b'A');
+    client.expect(b"A");
+    // Reading goes on; what is written then is in vain.
+    client.send(b"D");
+    record.until("what came later", |_| record.consumed() == 5);
+    release(&server, 0, b'B');
+    client.expect(b"B");
+    release(&server, 0, b'D');
+    client.expect(b"C");
+    client.expect_end();
+    client.send(b"E");
+    record.until("what came after the end", |_| record.consumed() == 6);
+    assert!(!record.lock().has(0, &Event::PeerFinished(0)));
+    client.finish();
+    assert_eq!(record.why_closed(0), Closed::Finished);
+    assert_eq!(server.stop().bytes_out, 3);
 }
 
 fn finished_connections_are_released_by_the_watermark(v: Variant) {
