@@ -367,6 +367,10 @@ impl Core {
             state.kept = Some(kept);
         }
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
+        // More of its input, or its end, may come before it is settled.
+        if self.env.told {
+            self.deliver_told();
+        }
     }
 
     /// Whether anybody wants to know what is about to be received.

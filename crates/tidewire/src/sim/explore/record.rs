@@ -54,6 +54,19 @@ pub(super) struct Dialled {
     pub(super) complete: bool,
 }
 
+impl Dialled {
+    pub(super) fn has_one_outcome(&self) -> bool {
+        self.failed as usize + self.closed.len() == 1
+    }
+}
+
+impl Notes {
+    /// Nobody waits for anything.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.jobs.is_empty() && self.dialled.values().all(Dialled::has_one_outcome)
+    }
+}
+
 #[derive(Clone, Default)]
 pub(super) struct Record(Arc<Mutex<Notes>>);
 

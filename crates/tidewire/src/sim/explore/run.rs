@@ -275,7 +275,8 @@ impl Run {
             && self.stop_early.is_none()
             && self.peers.iter().all(Peer::is_done)
             && self.machine.counters().open == 0
-            && self.record.lock().jobs.is_empty()
+            && self.dials_to_come == 0
+            && self.record.lock().is_at_rest()
         {
             self.check_rest();
             self.begin_stop();
@@ -329,7 +330,7 @@ impl Run {
         let lost: Vec<String> = notes
             .dialled
             .iter()
-            .filter(|(_, d)| d.failed as usize + d.closed.len() != 1)
+            .filter(|(_, d)| !d.has_one_outcome())
             .map(|(token, d)| format!("dial {token}: no outcome, or two: {d:?}"))
             .collect();
         drop(notes);

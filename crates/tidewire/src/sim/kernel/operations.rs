@@ -9,7 +9,7 @@ use crate::kernel::queues::{Once, Operation};
 use crate::sim::kernel::Kernel;
 use crate::sim::kernel::files::FileId;
 use crate::sim::kernel::memory::Sent;
-use crate::sim::kernel::rings::{BUFFER, MORE, SOCK_NONEMPTY};
+use crate::sim::kernel::rings::{BUFFER, MORE, SOCK_NONEMPTY, TakenBack};
 use crate::sim::kernel::streams::{ERR, HUP};
 
 fn code(e: Errno) -> i32 {
@@ -219,16 +219,17 @@ impl Kernel {
         };
         let in_flight = self.rings[ring].in_flight.iter();
         let meant: Vec<u64> = in_flight
-            .filter(|(_, o)| !o.cancelled && meant(o))
+            .filter(|(_, o)| o.taken_back == TakenBack::No && meant(o))
             .map(|(id, _)| *id)
             .collect();
         let told_first = self.rng.below(2) == 0;
         let (mut taken, mut too_late) = (Vec::new(), 0);
         for id in meant {
-            // One that is being worked on goes on.
+            // One that is being worked on goes on, for this time.
             let racing = self.rings[ring].is_queued(id);
             if racing && self.rng.below(2) == 0 {
                 too_late += 1;
+                self.taken_back(ring, id, TakenBack::Racing);
             } else {
                 taken.push(id);
             }
@@ -246,7 +247,7 @@ impl Kernel {
         for id in taken {
             let late = self.faults.late_one_in;
             if self.chance(late) {
-                self.take_back_later(ring, id);
+                self.taken_back(ring, id, TakenBack::Over);
             } else {
                 self.finish(ring, id, code(Errno::CANCELED), 0);
             }
@@ -256,10 +257,9 @@ impl Kernel {
         }
     }
 
-    /// It is over, and will be told so when the ring is next entered.
-    fn take_back_later(&mut self, ring: usize, id: u64) {
+    fn taken_back(&mut self, ring: usize, id: u64, how: TakenBack) {
         if let Some(operation) = self.rings[ring].in_flight.get_mut(&id) {
-            operation.cancelled = true;
+            operation.taken_back = how;
         }
         self.queue(ring, id);
     }

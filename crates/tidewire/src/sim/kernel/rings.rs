@@ -31,8 +31,17 @@ pub(super) struct InFlight {
     pub(super) sum: u64,
     /// Is ready, or may be: to be worked on.
     queued: bool,
-    /// Was taken back, which it is still to be told of.
-    pub(super) cancelled: bool,
+    pub(super) taken_back: TakenBack,
+}
+
+/// Whether an operation that is still in flight was taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakenBack {
+    No,
+    /// While it was about to go on, which it does once more.
+    Racing,
+    /// It is over, and is told so when the ring is next entered.
+    Over,
 }
 
 /// A group of receive buffers.
@@ -142,10 +151,13 @@ impl Kernel {
             return;
         };
         operation.queued = false;
-        if operation.cancelled {
-            return self.finish(ring, id, -Errno::CANCELED.raw_os_error(), 0);
+        let taken_back = operation.taken_back;
+        if taken_back != TakenBack::Over {
+            self.attempt(ring, id);
         }
-        self.attempt(ring, id);
+        if taken_back != TakenBack::No {
+            self.finish(ring, id, -Errno::CANCELED.raw_os_error(), 0);
+        }
     }
 
     /// Takes in an operation that starts, and tries it at once unless it is to wait first.
@@ -169,7 +181,7 @@ impl Kernel {
             sends,
             sum,
             queued: false,
-            cancelled: false,
+            taken_back: TakenBack::No,
         };
         made.in_flight.insert(id, operation);
         self.files.get(file).waits.push((ring, id));
