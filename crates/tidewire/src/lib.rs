@@ -81,6 +81,7 @@ mod driver;
 mod kernel;
 mod layer;
 mod memory;
+mod mistakes;
 mod protocol;
 pub mod proxy;
 mod reach;

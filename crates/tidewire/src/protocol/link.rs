@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::memory::buffer::{Chunk, Piece};
+use crate::mistakes::{Mistake, mistaken};
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
 use crate::reactor::facts::{Flag, Owed, Phase, Writing};
@@ -328,7 +329,9 @@ impl Link<'_> {
     /// ones.
     pub fn resume(&mut self) {
         if self.state.is_open() && self.state.flags.remove(Flag::Paused) {
-            self.state.owed.add(Owed::Replay);
+            if !mistaken(Mistake::ResumeForgotten) {
+                self.state.owed.add(Owed::Replay);
+            }
             self.env.touch(self.state);
         }
     }

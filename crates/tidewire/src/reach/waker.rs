@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::build::dial::Dial;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU64,
     Ordering::{Release, SeqCst},
@@ -137,7 +138,7 @@ impl Waker {
     pub(crate) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Release);
         // Not a load, which could come before the store of a waker that came first.
-        if self.pending.fetch_or(false, SeqCst) {
+        if self.pending.fetch_or(false, SeqCst) && !mistaken(Mistake::WakeUpLost) {
             self.awake();
             return false;
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::driver::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::Reactor;
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::env::Env;
@@ -237,7 +238,7 @@ impl<D: Driver> Reactor<D> {
         }
         if !self.hand_over() {
             self.accepting.pause.go_on(&self.core.env);
-        } else if !self.core.draining() {
+        } else if !self.core.draining() && !mistaken(Mistake::AcceptPausedForEver) {
             self.driver.resume_accepting();
         }
     }

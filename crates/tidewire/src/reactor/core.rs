@@ -16,6 +16,7 @@ use crate::memory::budget::{LOOK, Memory, Meter, SMALL};
 use crate::memory::buffer::{HEADROOM, Lease, Pool};
 use crate::memory::output::{Barriers, Blocks};
 use crate::memory::table::Table;
+use crate::mistakes::{Mistake, mistaken};
 use crate::protocol::input::Input;
 use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
@@ -285,7 +286,9 @@ impl Core {
 
     /// Forgets a connection of which nothing is in use any more.
     pub(crate) fn free(&mut self, index: u32) {
-        self.wheel.forget(index);
+        if !mistaken(Mistake::TimerSurvives) {
+            self.wheel.forget(index);
+        }
         let removed = self.states.remove(index as usize);
         let mut state = removed.expect("a connection is forgotten once");
         if state.out.holds().is_some_and(|h| h.listed) {
@@ -360,7 +363,10 @@ impl Core {
         let mut input = Input::lent(&lent).for_account(state.kept.as_ref());
         let next = self.hosts[service].received(&mut input, state, &mut self.env);
         if !input.is_empty() && state.is_open() {
-            state.carry = input.bytes().to_vec();
+            state.carry = match mistaken(Mistake::ChunkOfferedTwice) {
+                true => lent.bytes().to_vec(),
+                false => input.bytes().to_vec(),
+            };
         }
         let consumed = input.consumed();
         if let Some(kept) = input.into_account() {
@@ -680,7 +686,11 @@ impl Core {
         if self.env.backlog.is_empty() {
             return;
         }
-        for index in std::mem::take(&mut self.env.backlog) {
+        let backlog = std::mem::take(&mut self.env.backlog);
+        if mistaken(Mistake::BacklogForgotten) {
+            return;
+        }
+        for index in backlog {
             if let Some(state) = self.states.get_mut(index as usize) {
                 self.env.touch(state);
             }
@@ -774,7 +784,9 @@ impl Core {
             Phase::Finishing(_) if phase_over => self.flushing_over(index),
             Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
             Phase::Open => {
-                if state.timer.is_some_and(|t| t <= now) {
+                let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();
+                let stale = mistaken(Mistake::TimerSurvives) && state.timer.is_none();
+                if state.timer.is_some_and(|t| t <= now) || early || stale {
                     state.timer = None;
                     self.call(index, Event::Expired);
                 }
@@ -923,7 +935,7 @@ impl Core {
         Self::count(&mut self.meter, &self.env, state, false);
         let linger = self.limits[state.service as usize].linger;
         if let Phase::Finishing(why) = state.phase {
-            if state.out.is_empty() {
+            if state.out.is_empty() || mistaken(Mistake::HalfCloseTooEarly) {
                 state.phase = Phase::Lingering(why);
                 state.phase_ends = Some(self.env.now + linger);
                 if state.writing != Writing::Shut {
@@ -938,7 +950,7 @@ impl Core {
         }
         let state = &mut self.states[index as usize];
         if let Phase::Lingering(why) = state.phase
-            && state.input_ended()
+            && (state.input_ended() || mistaken(Mistake::ClosedWithoutLingering))
         {
             state.end(why, false);
         }
@@ -987,6 +999,9 @@ impl Core {
                 tracing::debug!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
             _ => tracing::warn!(peer = %state.peer.endpoint, reason = %why, "connection closed"),
+        }
+        if mistaken(Mistake::ClosedNotTold) && why != Closed::Finished {
+            return;
         }
         self.hosts[state.service as usize].closed(state, why, &mut self.env);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::{Command, Unsent, Waker};
 use crate::reactor::Reactor;
 use crate::reactor::accept::Why;
@@ -71,7 +72,9 @@ impl<D: Driver> Reactor<D> {
             match offer(loops, last, command) {
                 Ok(()) => {}
                 Err(Unsent::NoRoom(command)) => {
-                    waiting.push_front(*command);
+                    if !mistaken(Mistake::HandOverDropped) {
+                        waiting.push_front(*command);
+                    }
                     return false;
                 }
                 Err(Unsent::Ended(command)) => {

@@ -10,6 +10,7 @@ use crate::build::dial::Dial;
 use crate::build::limits::Limits;
 use crate::memory::kept::Kept;
 use crate::memory::output::Output;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
@@ -263,7 +264,9 @@ impl State {
     pub(crate) fn end_drain_wait(&mut self) {
         if self.appetite == Appetite::Drain {
             self.appetite = Appetite::Bytes(1);
-            self.owed.add(Owed::Replay);
+            if !mistaken(Mistake::DrainForgotten) {
+                self.owed.add(Owed::Replay);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::Stop;
 use crate::reactor::Reactor;
 use crate::reactor::driver::Driver;
@@ -45,7 +46,7 @@ impl<D: Driver> Reactor<D> {
             self.begin_drain();
         }
         let over = self.core.env.now >= self.setup.clock.deadline();
-        let cut = stop == Stop::Now || over;
+        let cut = (stop == Stop::Now || over) && !mistaken(Mistake::NotCutAtDeadline);
         self.stop_spread(if cut { Stop::Now } else { Stop::Graceful });
         if cut {
             self.core.cut_all(&mut self.driver);

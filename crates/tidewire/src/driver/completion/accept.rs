@@ -12,6 +12,7 @@ use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::queues::{Operation, Queues};
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::driver::Outcome;
 
 type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
@@ -96,10 +97,13 @@ impl Listeners {
         // Or the listener has been closed without waiting any longer for this.
         let listener = self.all.get_mut(which)?;
         if !done.more() {
-            listener.state = State::None;
+            if !mistaken(Mistake::AcceptNotRearmed) || done.result < 0 {
+                listener.state = State::None;
+            }
             self.ended = true;
         }
         let accepted = match socket {
+            Some(_) if mistaken(Mistake::LateAcceptDropped) && !self.on => return None,
             Some(socket) => {
                 let peer = ring.sys().peer_name(&socket);
                 Accepted::Connection(socket, peer)

@@ -10,6 +10,7 @@ use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::queues::{Operation, Queues};
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Core;
 use crate::reactor::driver::{Driver, Fd, Outcome};
@@ -79,7 +80,9 @@ impl<Q: Queues> Driver for Sockets<Q> {
                 }
                 // The wait reports every write, read or not; only one that is armed anew looks at
                 // what is there, and must not find what was reported before.
-                Kind::Wake if !done.more() => return Some(Outcome::Woken),
+                Kind::Wake if !done.more() && !mistaken(Mistake::WakeNotRearmed) => {
+                    return Some(Outcome::Woken);
+                }
                 Kind::Wake | Kind::Cancel => {}
             }
         }

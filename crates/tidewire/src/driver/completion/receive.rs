@@ -17,6 +17,7 @@ use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Once, Operation as Op, Queues};
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 use crate::reactor::facts::Writing;
 use crate::reactor::state::State;
@@ -243,7 +244,9 @@ impl<Q: Queues> Sockets<Q> {
         let once = receiver.operation.is_once();
         if !done.more() {
             sock.in_flight -= 1;
-            receiver.operation = Operation::None;
+            if !mistaken(Mistake::ReceiveNotRearmed) || done.result <= 0 {
+                receiver.operation = Operation::None;
+            }
         }
         let closing = sock.is_closing();
         let lease = done.buffer().map(|piece| {
@@ -258,7 +261,11 @@ impl<Q: Queues> Sockets<Q> {
             group.returned(piece)
         });
         if closing {
-            drop(lease);
+            if mistaken(Mistake::BufferForgotten) {
+                std::mem::forget(lease);
+            } else {
+                drop(lease);
+            }
             return self.close_if_quiet(core, index);
         }
         match (done.result, lease) {
@@ -291,7 +298,7 @@ impl<Q: Queues> Sockets<Q> {
     }
 
     fn receive_failed(&mut self, core: &mut Core, index: u32, once: bool, done: Completion) {
-        if done.is(Errno::NOBUFS) {
+        if done.is(Errno::NOBUFS) && !mistaken(Mistake::NoBufferFails) {
             let group = if once {
                 &mut self.large
             } else {
@@ -302,7 +309,9 @@ impl<Q: Queues> Sockets<Q> {
             }
             let sock = self.sock(index).expect("its completion came");
             sock.receiver.operation = Operation::Starved;
-            self.starved.push_back(done.token);
+            if !mistaken(Mistake::StarvedCompletionForgotten) {
+                self.starved.push_back(done.token);
+            }
         } else if done.is(Errno::AGAIN) || done.is(Errno::CANCELED) || done.is(Errno::INTR) {
             let sock = self.sock(index).expect("its completion came");
             sock.receiver.more = false;
@@ -310,7 +319,9 @@ impl<Q: Queues> Sockets<Q> {
                 sock.receiver.sweep = None;
                 core.owe_drain(index);
             }
-            core.touch(index);
+            if !mistaken(Mistake::CancelledReceiveForgotten) {
+                core.touch(index);
+            }
         } else {
             core.failed(index, done.error().kind());
         }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::counters::LoopCounters;
 
 /// What has become of an operation.
@@ -185,7 +186,8 @@ impl<Q: Queues> Ring<Q> {
             self.counters.completions_overflowed.add(1);
         }
         while let Some(done) = self.queues.pop() {
-            self.in_flight -= usize::from(!cqueue::more(done.flags));
+            self.in_flight -=
+                usize::from(!cqueue::more(done.flags) || mistaken(Mistake::MoreIgnored));
             self.collected.push(Completion {
                 token: Token::unpack(done.user_data),
                 result: done.result,

@@ -19,6 +19,7 @@ use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 use crate::reactor::state::State;
 
@@ -76,7 +77,9 @@ impl<Q: Queues> Sockets<Q> {
         let socket = Q::Sys::number(&sock.fd);
         let token = Token::new(Kind::Send, sock.generation, index);
         debug_assert!(state.may_flush());
-        state.block_sending();
+        if !mistaken(Mistake::SendBesideSend) {
+            state.block_sending();
+        }
         let operation = match state.out.single() {
             Some(bytes) => {
                 let (from, len) = (bytes.as_ptr(), bytes.len().min(SLICE_MAX) as u32);
@@ -99,6 +102,11 @@ impl<Q: Queues> Sockets<Q> {
         // SAFETY: the operation points at queued output, which stays as it is until the completion has
         // been dealt with (see the top of this file), and at `gather`, which is kept likewise.
         unsafe { self.ring.send(operation, token) };
+        if mistaken(Mistake::SlicesReused) {
+            return gather
+                .into_iter()
+                .for_each(|gather| self.gathers.give(gather));
+        }
         if gather.is_some() {
             self.sock(index).expect("looked at above").gather = gather;
         }
@@ -119,7 +127,11 @@ impl<Q: Queues> Sockets<Q> {
         core.env.counters.sends.add(1);
         core.states[index as usize].unblock_sending();
         if done.result > 0 {
-            core.sent(index, done.result as usize);
+            let mut sent = done.result as usize;
+            if mistaken(Mistake::ShortSendIgnored) {
+                sent = core.states[index as usize].out.sendable();
+            }
+            core.sent(index, sent);
         } else if done.is(Errno::AGAIN) || done.is(Errno::INTR) || done.is(Errno::CANCELED) {
             core.touch(index);
         } else if done.result < 0 && !closing {

@@ -21,6 +21,7 @@ use crate::driver::completion::token::{Kind, Token, next_generation};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
 use crate::memory::table::Table;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
@@ -151,7 +152,7 @@ impl<Q: Queues> Sockets<Q> {
     #[inline]
     pub(super) fn sock_of(&mut self, token: Token) -> Option<&mut Sock<Q::Sys>> {
         self.sock(token.index)
-            .filter(|s| s.generation == token.generation)
+            .filter(|s| s.generation == token.generation || mistaken(Mistake::GenerationIgnored))
     }
 
     /// It, with the ring.
@@ -178,7 +179,11 @@ impl<Q: Queues> Sockets<Q> {
         let Some((sock, ring)) = self.sock_and_ring(index) else {
             return;
         };
-        let (Some(ending), 0) = (sock.closing, sock.in_flight) else {
+        let in_flight = match mistaken(Mistake::FreedInFlight) {
+            true => 0,
+            false => sock.in_flight,
+        };
+        let (Some(ending), 0) = (sock.closing, in_flight) else {
             return;
         };
         if ending == Ending::Reset {
@@ -244,7 +249,7 @@ impl<Q: Queues> Transport for Sockets<Q> {
         } else {
             Ending::InOrder
         });
-        if sock.in_flight > 0 {
+        if sock.in_flight > 0 && !mistaken(Mistake::FreedInFlight) {
             self.ring.cancel_all_of(Q::Sys::number(&sock.fd));
         } else {
             self.close_if_quiet(core, index);
@@ -273,6 +278,9 @@ impl<Q: Queues> Transport for Sockets<Q> {
         let Some(sock) = self.remove(index) else {
             return;
         };
+        if mistaken(Mistake::ConnectNotTakenBack) {
+            return;
+        }
         self.ring
             .cancel(Token::new(Kind::Connect, sock.generation, index));
         // The kernel must have looked up the descriptor before its number may be reused.

@@ -10,6 +10,7 @@ use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, Readiness, token};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::Waker;
 use crate::reactor::core::Core;
 use crate::reactor::driver::{Driver, Fd, Outcome};
@@ -163,7 +164,7 @@ impl<P: Poller> Sockets<P> {
         let Some(mut sock) = self.socks.get_mut(index as usize) else {
             return;
         };
-        if token(index, sock.generation) != event.token {
+        if token(index, sock.generation) != event.token && !mistaken(Mistake::StaleEventTaken) {
             return;
         }
         // Once connected, go on: the peer may have sent something already, and it is announced
@@ -177,8 +178,11 @@ impl<P: Poller> Sockets<P> {
                 return;
             };
             sock = connected;
+            if mistaken(Mistake::NewsOfConnectedIgnored) {
+                return;
+            }
         }
-        if event.writable {
+        if event.writable && !mistaken(Mistake::RoomIgnored) {
             let state = &mut core.states[index as usize];
             if state.unblock_sending() {
                 core.env.touch(state);
@@ -192,14 +196,14 @@ impl<P: Poller> Sockets<P> {
         let reset = event.over && core.states[index as usize].peer.endpoint.is_tcp();
         let broken = event.failed || reset;
         let ended = event.ended || event.over || event.failed;
-        sock.readable = true;
+        sock.readable |= sock.reading || !mistaken(Mistake::EdgeLost);
         sock.ended |= ended || event.urgent;
         sock.broken |= broken;
         if ended {
             core.end_announced(index);
         }
         if !sock.reading {
-            if broken {
+            if broken && !mistaken(Mistake::ErrorNotReported) {
                 self.report_error(core, index);
             }
         } else if !std::mem::replace(&mut sock.queued, true) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::driver::readiness::{Poller, Readiness};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::Waker;
 
 struct Entry {
@@ -152,8 +153,9 @@ impl<S: Sys> Poller for Poll<S> {
                 continue;
             }
             let (ended, over) = (got(libc::POLLRDHUP), got(libc::POLLHUP));
-            e.ended |= ended;
-            e.over |= over;
+            let forgets = mistaken(Mistake::EndReportedForEver);
+            e.ended |= ended && !forgets;
+            e.over |= over && !forgets;
             self.events.push_back(Readiness {
                 token: e.token,
                 readable: got(libc::POLLIN),

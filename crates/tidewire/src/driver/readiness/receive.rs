@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, token};
 use crate::kernel::calls::Sys;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 use crate::reactor::facts::Writing;
 use crate::reactor::state::State;
@@ -25,7 +26,8 @@ impl<P: Poller> Sockets<P> {
         if !P::EDGE_TRIGGERED {
             let token = token(index, sock.generation);
             let read = on && !sock.readable;
-            self.poller.interest(token, read, state.is_send_blocked());
+            let write = state.is_send_blocked() && !mistaken(Mistake::RoomNotAwaited);
+            self.poller.interest(token, read, write);
         }
         if due {
             self.enqueue(index);
@@ -52,6 +54,9 @@ impl<P: Poller> Sockets<P> {
                 continue;
             }
             if taken > 0 && taken >= core.turn_bytes(index) {
+                if mistaken(Mistake::TurnNotQueued) {
+                    return;
+                }
                 return self.enqueue(index);
             }
             if self.lease.is_none() {
@@ -59,7 +64,9 @@ impl<P: Poller> Sockets<P> {
             }
             let Some(lease) = &mut self.lease else {
                 core.env.counters.buffers_exhausted.add(1);
-                self.starved.push(index);
+                if !mistaken(Mistake::StarvedReadinessForgotten) {
+                    self.starved.push(index);
+                }
                 return;
             };
             let space = lease.space();
@@ -73,7 +80,8 @@ impl<P: Poller> Sockets<P> {
                 Ok(n) => {
                     // What is short has emptied the kernel's buffer; more, or the end, is a new
                     // event, unless the end was announced already.
-                    if n < size && !sock.ended && sock.sweep.is_none() {
+                    let ended = sock.ended && !mistaken(Mistake::EndBehindShortReceive);
+                    if n < size && !ended && sock.sweep.is_none() {
                         sock.readable = false;
                     }
                     sock.sweep = sock.sweep.map(|rest| rest.saturating_sub(n));
@@ -87,7 +95,7 @@ impl<P: Poller> Sockets<P> {
                         return core.settle(self, index);
                     }
                 }
-                Err(Errno::INTR) => continue,
+                Err(Errno::INTR) if !mistaken(Mistake::InterruptFails) => continue,
                 Err(Errno::AGAIN) => {
                     sock.readable = false;
                     sock.ended = false;

@@ -2,6 +2,7 @@
 //! what must hold whatever the seed brings.
 
 mod peers;
+mod planted;
 mod record;
 mod roles;
 mod run;

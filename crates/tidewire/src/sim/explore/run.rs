@@ -141,7 +141,8 @@ impl Run {
                 self.wrong(what);
             }
         }
-        let kernel = self.machine.kernel.borrow();
+        let mut kernel = self.machine.kernel.borrow_mut();
+        kernel.catch_up();
         let mut notes = self.record.lock();
         notes.wrongs.extend_from_slice(kernel.wrongs());
         !notes.wrongs.is_empty()
@@ -325,6 +326,12 @@ impl Run {
             if let Some(what) = what {
                 self.wrong(format!("{}: {what}", peer.from));
             }
+        }
+        let open = self.machine.counters().open;
+        if open > 0 && self.peers.iter().all(Peer::is_done) {
+            self.wrong(format!(
+                "{open} connections are left open, and nobody is there"
+            ));
         }
         let notes = self.record.lock();
         let lost: Vec<String> = notes

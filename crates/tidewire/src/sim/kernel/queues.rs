@@ -28,7 +28,11 @@ impl SimQueues {
 
 impl Drop for SimQueues {
     fn drop(&mut self) {
-        enter(self.kernel()).drop_ring(self.ring);
+        // Not while a panic of the kernel's own unwinds.
+        if let Ok(mut kernel) = self.kernel().try_borrow_mut() {
+            kernel.catch_up();
+            kernel.drop_ring(self.ring);
+        }
     }
 }
 

@@ -241,7 +241,7 @@ impl Kernel {
             return;
         };
         let user_data = over.user_data;
-        if sum(&over.sends) != over.sum {
+        if self.trusts() && sum(&over.sends) != over.sum {
             self.wrong("output was changed while it was being sent".into());
         }
         self.forget(ring, id);
