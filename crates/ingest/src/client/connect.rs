@@ -56,36 +56,48 @@ impl To {
     }
 }
 
-/// A server to connect to: its addresses, and what it was called.
+/// A server to connect to, by what it is called. Its name is looked up for each attempt, so that one
+/// that is not known yet, or moves, is found.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) name: String,
     to: To,
-    addrs: Vec<SocketAddr>,
 }
 
 impl Server {
-    /// Looks up its name.
-    pub(super) fn find(to: To) -> Result<Server, Error> {
-        let unknown = |source: io::Error| Error::Address {
-            to: to.name.clone(),
-            source: Arc::new(source),
-        };
-        let addrs: Vec<SocketAddr> = to.name.to_socket_addrs().map_err(unknown)?.collect();
-        if addrs.is_empty() {
-            return Err(unknown(io::ErrorKind::NotFound.into()));
-        }
-        Ok(Server {
+    /// `HOST:PORT`; whether there is such a host is not asked yet.
+    pub(super) fn named(to: To) -> Result<Server, Error> {
+        let server = Server {
             name: to.name.clone(),
             to,
-            addrs,
-        })
+        };
+        let port = server.name.rsplit_once(':');
+        let port = port.map(|(_, port)| port.parse::<u16>());
+        match port {
+            Some(Ok(_)) => Ok(server),
+            _ => Err(server.unknown(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not of the form HOST:PORT",
+            ))),
+        }
     }
 
-    /// Connects to the first address that answers.
+    fn unknown(&self, source: io::Error) -> Error {
+        Error::Address {
+            to: self.name.clone(),
+            source: Arc::new(source),
+        }
+    }
+
+    /// Looks it up, and connects to the first address that answers.
     pub(super) fn connect(&self, timeout: Duration) -> Result<Line, Error> {
+        let addrs = self.name.to_socket_addrs().map_err(|e| self.unknown(e))?;
+        let addrs: Vec<SocketAddr> = addrs.collect();
+        if addrs.is_empty() {
+            return Err(self.unknown(io::ErrorKind::NotFound.into()));
+        }
         let mut last = None;
-        for addr in &self.addrs {
+        for addr in &addrs {
             match TcpStream::connect_timeout(addr, timeout) {
                 Ok(socket) => {
                     // Pieces are whole messages, and gathered already.

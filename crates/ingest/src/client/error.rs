@@ -90,6 +90,8 @@ impl Error {
         match self {
             // What TLS finds wrong stays wrong.
             Error::Connection { source, .. } => source.kind() != io::ErrorKind::InvalidData,
+            // A name may be known later; what is no address never becomes one.
+            Error::Address { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
             Error::Broken { source, .. } => source.is_passing(),
             _ => false,
         }

@@ -27,7 +27,7 @@ pub use connect::To;
 pub use error::Error;
 pub use outbox::Amount;
 pub use outgoing::{Ended, Handler, Outgoing, OutgoingConn, OutgoingLocal};
-pub use producer::{Producer, Status};
+pub use producer::{News, Producer, Status};
 pub use reader::{Reader, Record};
 pub use reading::{Heard, Reading, Subscribing};
 pub use session::{Event, NotTaken, Session};

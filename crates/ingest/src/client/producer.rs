@@ -1,5 +1,6 @@
 //! The blocking producer: what its callers see. The work is done by a thread of its own.
 
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +49,16 @@ pub struct Producer {
     courier: Option<JoinHandle<()>>,
 }
 
+/// Somebody to be told that there is news of a [`Producer`].
+#[derive(Clone)]
+pub struct News(pub Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("News")
+    }
+}
+
 /// How a producer stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,6 +81,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Something was acknowledged, the first welcome came, or it is all over.
     news: Condvar,
+    /// Called for the same reasons.
+    listener: Option<News>,
     /// Wakes the thread.
     pub(super) wake: OwnedFd,
     pub(super) server: Server,
@@ -101,7 +114,25 @@ impl Producer {
         producing: Producing,
         persistence: Persistence,
     ) -> Result<Producer, Error> {
-        let server = Server::find(to.into())?;
+        let producer = Producer::start(to, producing, persistence, None)?;
+        producer.wait(None, |state| state.session.granted().is_some())?;
+        Ok(producer)
+    }
+
+    /// Begins to connect to `HOST:PORT` and does not wait: for callers with several producers.
+    /// [`welcomed`](Producer::welcomed) says when it is there, and [`failure`](Producer::failure) that it will
+    /// not be. Whenever either may have changed, or something was acknowledged, `news` is called, by
+    /// the producer's thread and under its lock: it should wake somebody and do no more.
+    ///
+    /// # Errors
+    /// [`Error`]: what can be known at once.
+    pub fn start(
+        to: impl Into<To>,
+        producing: Producing,
+        persistence: Persistence,
+        news: Option<News>,
+    ) -> Result<Producer, Error> {
+        let server = Server::named(to.into())?;
         let session = Session::new(producing).map_err(|e| server.broken(e))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| server.failed("make a descriptor to talk to", e.into()))?;
@@ -117,6 +148,7 @@ impl Producer {
                 trouble: None,
             }),
             news: Condvar::new(),
+            listener: news,
             wake,
             server,
             clock: Clock::start(),
@@ -127,12 +159,51 @@ impl Producer {
             .name("tidewire-producer".into())
             .spawn(move || courier.run())
             .map_err(|e| shared.server.failed("start a thread to talk to", e))?;
-        let producer = Producer {
+        Ok(Producer {
             shared,
             courier: Some(thread),
-        };
-        producer.wait(None, |state| state.session.granted().is_some())?;
-        Ok(producer)
+        })
+    }
+
+    /// What the server granted when it was last heard; `None` before it first was.
+    #[must_use]
+    pub fn welcomed(&self) -> Option<Welcome> {
+        self.shared.lock().session.granted().copied()
+    }
+
+    /// What is final, if it has happened.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.lock().failure.clone()
+    }
+
+    /// Takes as many messages with ids of the caller's as the resend buffer has room for, and does not
+    /// wait; answers how many. For producers with [sparse](Producing::sparse) ids.
+    ///
+    /// # Errors
+    /// As [`send_as`](Producer::send_as); the messages before were taken.
+    pub fn try_send_each_as<'a>(
+        &self,
+        messages: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) -> Result<usize, Error> {
+        let mut taken = 0;
+        let mut state = self.shared.lock();
+        state.check()?;
+        let mut refused = Ok(());
+        for (id, payload) in messages {
+            match state.session.push_as(id, payload) {
+                Ok(()) => taken += 1,
+                Err(NotTaken::Full | NotTaken::NoWelcome) => break,
+                Err(why) => {
+                    refused = Err(self.final_for(why));
+                    break;
+                }
+            }
+        }
+        if taken > 0 {
+            self.shared.rouse(&mut state);
+        }
+        refused.map(|()| taken)
     }
 
     /// Sends a message; answers its id. Waits while the resend buffer is full.
@@ -214,12 +285,19 @@ impl Producer {
                 }
                 Ok(state)
             }
-            NotTaken::TooLarge { len, most } => Err(Error::TooLarge {
+            why => Err(self.final_for(why)),
+        }
+    }
+
+    /// What is to be said of a message that will not be taken.
+    fn final_for(&self, why: NotTaken) -> Error {
+        match why {
+            NotTaken::TooLarge { len, most } => Error::TooLarge {
                 to: self.shared.server.name.clone(),
                 len,
                 most,
-            }),
-            other => Err(Error::Id(other)),
+            },
+            other => Error::Id(other),
         }
     }
 
@@ -349,12 +427,20 @@ impl Shared {
     pub(super) fn fail(&self, state: &mut State, failure: Error) {
         state.failure.get_or_insert(failure);
         self.news.notify_all();
+        self.listen();
     }
 
     /// Tells callers that wait.
     pub(super) fn tell(&self, state: &State) {
         if state.waiting > 0 {
             self.news.notify_all();
+        }
+        self.listen();
+    }
+
+    fn listen(&self) {
+        if let Some(News(listener)) = &self.listener {
+            listener();
         }
     }
 

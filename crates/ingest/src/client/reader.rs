@@ -106,7 +106,7 @@ impl Reader {
         subscribing: Subscribing,
         persistence: Persistence,
     ) -> Result<Reader, Error> {
-        let server = Server::find(to.into())?;
+        let server = Server::named(to.into())?;
         let reading = Reading::new(subscribing).map_err(|e| server.broken(e))?;
         let mut reader = Reader {
             server,
