@@ -18,6 +18,7 @@ mod read;
 mod secret;
 mod send;
 mod serve;
+mod ship;
 mod signals;
 mod size;
 mod span;
@@ -44,6 +45,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Sends messages, by lines or length-prefixed, and waits until they are acknowledged.
     Send(send::Args),
+    /// Ships files as they grow and are rotated, each line once.
+    Ship(Box<ship::Args>),
     /// Reads messages back.
     Read(read::Args),
     /// Looks into the directory of a log.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Send(args) => send::run(&args),
+        Command::Ship(args) => ship::run(&args),
         Command::Read(args) => read::run(&args),
         Command::Log(log) => log::run(log),
         Command::Bench(bench) => bench::run(*bench),

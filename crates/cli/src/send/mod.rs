@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tidewire_ingest::client::{Broken, Error, Level, Persistence, Producer, Producing, To};
 
 use self::input::{Bad, Cutter, Format, Oversized};
-use self::watch::Watch;
+pub(crate) use self::watch::Watch;
 use crate::exit::Failure;
 use crate::secret::Secret;
 use crate::signals::Signals;

@@ -16,14 +16,14 @@ const EVERY: Duration = Duration::from_millis(200);
 /// wait.
 const GRACE: Duration = Duration::from_secs(10);
 
-pub(super) struct Watch {
+pub(crate) struct Watch {
     signals: Mutex<Signals>,
     began: Instant,
     seen: bool,
 }
 
 impl Watch {
-    pub(super) fn new(signals: Signals) -> Watch {
+    pub(crate) fn new(signals: Signals) -> Watch {
         Watch {
             signals: Mutex::new(signals),
             began: Instant::now(),
@@ -32,7 +32,7 @@ impl Watch {
     }
 
     /// Does `work`, and watches.
-    pub(super) fn during<T>(&self, producer: &Producer, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, producer: &Producer, work: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let (over, ended) = mpsc::channel::<()>();
             scope.spawn(move || self.watch(producer, &ended));
@@ -91,7 +91,7 @@ impl Watch {
     }
 
     /// Says how it went, if anybody looks.
-    pub(super) fn summary(&self, status: &Status, skipped: u64, oversized: &str) {
+    pub(crate) fn summary(&self, status: &Status, skipped: u64, oversized: &str) {
         if self.seen || skipped > 0 || !oversized.is_empty() {
             let skipped = match skipped {
                 0 => String::new(),

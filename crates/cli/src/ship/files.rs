@@ -1,0 +1,237 @@
+//! Files.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidewire_ingest::client::Level;
+use tidewire_ship::{
+    Bell, Counts, Disk, Oversized, Pattern, Servers, Settings, Shipper, StateDirectory, Store,
+};
+
+use super::Args;
+use crate::descriptors;
+use crate::exit::Failure;
+use crate::send::server;
+use crate::signals::Signals;
+use crate::status_line::StatusLine;
+
+/// How long what was sent may take to be acknowledged after a signal, with nothing acknowledged.
+const GRACE: Duration = Duration::from_secs(10);
+/// How often progress is shown, and signals are looked for.
+const EVERY: Duration = Duration::from_millis(200);
+/// How often the same trouble is told.
+const REPEATED: Duration = Duration::from_secs(60);
+/// Least and most bytes that one file may have on its way.
+const WINDOW: (u64, u64) = (256 << 10, 32 << 20);
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let patterns = args
+        .what
+        .iter()
+        .map(|what| pattern(what, Path::new(what).is_dir()))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let exclude = args
+        .exclude
+        .iter()
+        .map(|what| excluded(what))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let (state, checkpoint) =
+        StateDirectory::open(&args.state()?).map_err(|e| Failure::usage(e.to_string()))?;
+    descriptors::raise_limit();
+    let signals = Signals::catch()
+        .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
+    let is_few = patterns.iter().all(|what| matches!(what, Pattern::File(_)));
+    let lanes = match is_few {
+        true => patterns.len().min(args.connections.into()),
+        false => args.connections.into(),
+    };
+    let settings = Settings {
+        producer: args.prefix()?,
+        servers: args.to.clone(),
+        poll: args.poll.0,
+        once: args.once,
+        rotate_wait: args.rotate_wait.0,
+        linger: args.linger.0,
+        partial_after: args.partial_after.map(|after| after.0),
+        multiline_start: args.multiline_start.clone(),
+        multiline_after: args.multiline_after.0,
+        oversized: match args.oversized {
+            super::Oversized::Split => Oversized::Split,
+            super::Oversized::Skip => Oversized::Skip,
+            super::Oversized::Fail => Oversized::Fail,
+        },
+        lanes,
+        files: args.files,
+        give_up: args.give_up(),
+        // Whoever acknowledges what is only received may lose it.
+        accept_loss: args.accept_loss || args.level == Level::Received,
+        ..Settings::default()
+    };
+    let mut producing = args.producing()?;
+    producing.buffer.bytes = (args.memory.0 / lanes as u64).clamp(WINDOW.0, WINDOW.1);
+    let bell = Bell::default();
+    let to = |name: &String| Ok((name.clone(), server(name, &args.tls)?));
+    let to = args.to.iter().map(to).collect::<Result<_, Failure>>()?;
+    let servers = Servers::new(to, producing, args.persistence(), bell.clone());
+    let poll = settings.poll;
+    let shipper = Shipper::new(
+        (Disk, servers, state),
+        settings,
+        (patterns, exclude),
+        checkpoint,
+    );
+    Shipping {
+        shipper,
+        signals,
+        bell,
+        poll,
+        began: Instant::now(),
+        line: StatusLine::new(),
+        told: None,
+    }
+    .run()
+}
+
+fn pattern(what: &Path, is_directory: bool) -> Result<Pattern, Failure> {
+    let absolute = std::path::absolute(what);
+    let absolute =
+        absolute.map_err(|e| Failure::usage(format!("cannot follow {}: {e}", what.display())))?;
+    // A file that is there is meant, whatever its name looks like.
+    if absolute.is_file() {
+        return Ok(Pattern::File(absolute));
+    }
+    Pattern::new(&absolute, is_directory).map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// One without a directory is for all.
+fn excluded(what: &str) -> Result<Pattern, Failure> {
+    let path = match what.contains('/') {
+        true => std::path::absolute(what).unwrap_or_else(|_| PathBuf::from(what)),
+        false => PathBuf::from(format!("/**/{what}")),
+    };
+    Pattern::new(&path, false).map_err(|e| Failure::usage(e.to_string()))
+}
+
+struct Shipping<S> {
+    shipper: Shipper<Disk, Servers, S>,
+    signals: Signals,
+    bell: Bell,
+    poll: Duration,
+    began: Instant,
+    line: StatusLine,
+    told: Option<(Instant, String)>,
+}
+
+impl<S: Store> Shipping<S> {
+    fn run(mut self) -> Result<(), Failure> {
+        let mut shown = Instant::now();
+        // When a signal came, and how many were acknowledged when that last changed.
+        let mut ending: Option<(Instant, u64)> = None;
+        let ended = loop {
+            let step = match self.shipper.step(self.began.elapsed()) {
+                Ok(step) => step,
+                Err(fatal) => break Err(fatal.0),
+            };
+            for event in self.shipper.events() {
+                self.say(&event);
+            }
+            if step.complete {
+                break Ok(());
+            }
+            if !step.busy {
+                self.bell.wait(self.poll.min(EVERY));
+            }
+            if shown.elapsed() < EVERY {
+                continue;
+            }
+            shown = Instant::now();
+            let came = self.signals.wait(Some(Duration::from_micros(1)));
+            let acknowledged = self.shipper.counts().acknowledged;
+            ending = match ending {
+                None if came == 0 => None,
+                None => {
+                    self.shipper.stop();
+                    Some((shown, acknowledged))
+                }
+                Some((since, _)) if came > 0 || since.elapsed() > GRACE => {
+                    break Err("stopped before everything sent was acknowledged".into());
+                }
+                Some((_, before)) if acknowledged > before => Some((shown, acknowledged)),
+                waiting => waiting,
+            };
+            if ending.is_some() && self.shipper.is_settled() {
+                break Ok(());
+            }
+            self.progress();
+        };
+        if !self.shipper.save(self.began.elapsed()) {
+            for event in self.shipper.events() {
+                self.say(&event);
+            }
+        }
+        self.conclude(ended)
+    }
+
+    fn say(&mut self, what: &str) {
+        self.line.wipe();
+        eprintln!("tidewire: {}", tidewire_ingest::client::printable(what));
+    }
+
+    fn progress(&mut self) {
+        let trouble = self.shipper.trouble().map(str::to_owned);
+        let is_new = |told: &(Instant, String)| {
+            trouble.as_ref() != Some(&told.1) || told.0.elapsed() > REPEATED
+        };
+        if let Some(trouble) = &trouble
+            && self.told.as_ref().is_none_or(is_new)
+        {
+            self.say(&format!("waiting for {}: {trouble}", self.shipper.server()));
+            self.told = Some((Instant::now(), trouble.clone()));
+        }
+        if self.line.is_seen() {
+            let counts = self.shipper.counts();
+            let line = format!("{}, {} bytes behind", self.summary(&counts), counts.behind);
+            self.line.show(&line);
+        }
+    }
+
+    fn summary(&self, counts: &Counts) -> String {
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+        let skipped = match counts.skipped {
+            0 => String::new(),
+            n => format!(", {n} lines left out because they are too long"),
+        };
+        format!(
+            "{} messages acknowledged of {} files, {:.0} MB in {seconds:.1} s{skipped}",
+            counts.acknowledged,
+            counts.files,
+            counts.bytes as f64 / 1e6,
+        )
+    }
+
+    fn conclude(&mut self, ended: Result<(), String>) -> Result<(), Failure> {
+        self.line.wipe();
+        let counts = self.shipper.counts();
+        let summary = self.summary(&counts);
+        if let Err(why) = ended {
+            return Err(Failure::wrong(format!("{why}; {summary}")));
+        }
+        if counts.unterminated > 0 {
+            eprintln!(
+                "tidewire: {} bytes at the ends of files are lines without an end and were not \
+                 shipped; see --partial-after",
+                counts.unterminated
+            );
+        }
+        match (counts.failed, counts.losses) {
+            (0, 0) => {
+                eprintln!("{summary}");
+                Ok(())
+            }
+            (failed, losses) => Err(Failure::wrong(format!(
+                "{failed} files could not be shipped whole, and {losses} times something was lost \
+                 before it was read; {summary}"
+            ))),
+        }
+    }
+}

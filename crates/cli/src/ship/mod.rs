@@ -1,0 +1,229 @@
+//! `tidewire ship`: files, as they grow and are rotated, and the journal, to a server's log.
+
+mod files;
+mod journal;
+
+use std::path::PathBuf;
+
+use regex::bytes::Regex;
+use tidewire_ingest::client::{Level, Persistence, Producing};
+
+use crate::exit::Failure;
+use crate::send::{level, token};
+use crate::size::Size;
+use crate::span::Span;
+use crate::tls::TlsArgs;
+
+/// What is shown below the options.
+const NOTES: &str = "\
+Examples:
+  tidewire ship /var/log/app.log --to log-1:7400,log-2:7400
+  tidewire ship '/var/log/nginx/*.log' /var/log/app --exclude '*.1' --stream web
+  tidewire ship --multiline-start '^[0-9]{4}-' /var/log/java.log
+  tidewire ship --once access.log            # what is there, then end
+  tidewire ship --journal _SYSTEMD_UNIT=ssh.service --to log-1:7400
+
+Each line is stored once and in order, also when this command or the server is killed at any moment. \
+Each file is a producer of its own, whose ids are the offsets at which lines end; --state keeps which \
+file is which. Files are followed through rotation by renaming (what was rotated while this did not \
+run is found beside them) and by copying and truncating (what is written between the copy and the \
+truncation is lost, as with any reader; name only the live file, not its copies). A line without an \
+end waits for it, until its file is rotated away, or for --partial-after. What is compressed is not \
+read. docs/ship.md says what holds and why.
+
+With several servers, the next one is used when one fails. What one had stored and not acknowledged \
+is then in both, with the same producer and id.
+
+Exit status: 0 when it was stopped and everything sent was acknowledged (with --once: when everything \
+there was), 1 when nothing could be begun, 2 when something was not acknowledged, or a file is not what \
+was shipped.";
+
+/// What to ship where.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NOTES, after_long_help = NOTES)]
+pub(crate) struct Args {
+    /// Files, patterns of names (quoted, so that new files are found) and directories; with --journal,
+    /// what to ask of the journal, as journalctl takes it
+    #[arg(value_name = "FILE|GLOB|DIR", required_unless_present = "journal")]
+    what: Vec<PathBuf>,
+    /// Servers, the first one to begin with
+    #[arg(
+        long,
+        default_value = "127.0.0.1:7400",
+        value_name = "HOST:PORT",
+        value_delimiter = ','
+    )]
+    to: Vec<String>,
+    /// The stream
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    stream: String,
+    /// What the names of producers begin with [default: this host's name]
+    #[arg(long, value_name = "NAME")]
+    producer: Option<String>,
+    /// A directory in which to keep what was shipped, for this command alone [default:
+    /// $STATE_DIRECTORY, else tidewire/ship in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// What an acknowledgement is to mean: durable (synced) or received (in the server's memory)
+    #[arg(long, default_value = "durable", value_parser = level)]
+    level: Level,
+    /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Ends when what is there was shipped
+    #[arg(long)]
+    once: bool,
+    /// Files that are not followed, though they are named
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Lines that match begin a message; those that do not, belong to the one before
+    #[arg(long, value_name = "REGEX")]
+    multiline_start: Option<Regex>,
+    /// After how long a message of several lines counts as whole
+    #[arg(long, default_value = "5s", value_name = "TIME")]
+    multiline_after: Span,
+    /// After how long a last line without an end is shipped [default: when its file is rotated away]
+    #[arg(long, value_name = "TIME")]
+    partial_after: Option<Span>,
+    /// What becomes of a line that is longer than the server takes: split (into several messages), skip
+    /// (left out and counted) or fail (its file is not shipped any further)
+    #[arg(long, default_value = "split", value_name = "WHAT")]
+    oversized: Oversized,
+    /// How often files are looked at; names, once in four times
+    #[arg(long, default_value = "250ms", value_name = "TIME")]
+    poll: Span,
+    /// How long a file that was rotated away must be quiet before the next one is begun
+    #[arg(long, default_value = "2s", value_name = "TIME")]
+    rotate_wait: Span,
+    /// How long a file that was rotated away is looked at after that
+    #[arg(long, default_value = "10m", value_name = "TIME")]
+    linger: Span,
+    /// How long to try to reach any server; 0 is for ever. With --once 60 s unless it is given
+    #[arg(long, value_name = "TIME")]
+    retry: Option<Span>,
+    /// How long to try to reach one server before the next one has its turn
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    failover_after: Span,
+    /// Files shipped at once; others wait for their turn
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+    /// Most files that are followed
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    files: usize,
+    /// Memory for what is sent and not acknowledged, for all files together
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    memory: Size,
+    /// Goes on where a server has lost what it had acknowledged, or has forgotten a producer
+    #[arg(long)]
+    accept_loss: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
+    /// Ships the journal of this machine, an entry a message, as JSON
+    #[arg(long, conflicts_with_all = ["exclude", "multiline_start", "partial_after"])]
+    journal: bool,
+    /// What prints the journal in its export format; - reads that from standard input
+    #[arg(
+        long,
+        default_value = "journalctl",
+        value_name = "COMMAND",
+        requires = "journal"
+    )]
+    journalctl: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Oversized {
+    Split,
+    Skip,
+    Fail,
+}
+
+/// Ships.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let is_none = |to: &&String| {
+        let port = to.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        !matches!(port, Some(Ok(_)))
+    };
+    if let Some(to) = args.to.iter().find(is_none) {
+        return Err(Failure::usage(format!(
+            "{to:?} is not of the form HOST:PORT"
+        )));
+    }
+    if args.journal {
+        journal::run(args)
+    } else {
+        files::run(args)
+    }
+}
+
+impl Args {
+    fn producing(&self) -> Result<Producing, Failure> {
+        Ok(Producing {
+            stream: self.stream.clone(),
+            token: token(self.token_file.as_deref())?,
+            level: self.level,
+            accept_duplicates: self.accept_loss,
+            ..Producing::default()
+        })
+    }
+
+    /// How long all servers together are tried; `None` for ever.
+    fn give_up(&self) -> Option<std::time::Duration> {
+        match self.retry {
+            Some(retry) => retry.limit(),
+            None => self.once.then(|| std::time::Duration::from_secs(60)),
+        }
+    }
+
+    /// How long one server is tried.
+    fn persistence(&self) -> Persistence {
+        // Half of for ever is enough.
+        let for_ever = std::time::Duration::MAX / 2;
+        let within = match self.to.len() {
+            1 => self.give_up().unwrap_or(for_ever),
+            _ => self.failover_after.0,
+        };
+        Persistence {
+            within,
+            at_first: true,
+            refused: (self.to.len() > 1 || self.give_up().is_some()).then_some(within),
+            ..Persistence::default()
+        }
+    }
+
+    /// What the names of producers begin with.
+    fn prefix(&self) -> Result<String, Failure> {
+        let prefix = match &self.producer {
+            Some(name) => name.clone(),
+            None => {
+                let host = rustix::system::uname();
+                host.nodename().to_string_lossy().into_owned()
+            }
+        };
+        match prefix.len() {
+            1..=100 if !prefix.contains(char::is_control) => Ok(prefix),
+            _ => Err(Failure::usage(
+                "--producer must be 1 to 100 bytes without control characters",
+            )),
+        }
+    }
+
+    fn state(&self) -> Result<PathBuf, Failure> {
+        let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(state) = &self.state {
+            return Ok(state.clone());
+        }
+        // systemd lists several with colons between them.
+        if let Some(state) = from("STATE_DIRECTORY") {
+            let state = state.to_string_lossy().into_owned();
+            let first = state.split(':').next().unwrap_or_default();
+            return Ok(first.into());
+        }
+        let base = from("XDG_STATE_HOME").map(PathBuf::from);
+        let base =
+            base.or_else(|| from("HOME").map(|home| PathBuf::from(home).join(".local/state")));
+        let base =
+            base.ok_or_else(|| Failure::usage("say with --state where to keep the state"))?;
+        Ok(base.join("tidewire/ship"))
+    }
+}

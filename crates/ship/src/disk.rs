@@ -1,0 +1,120 @@
+//! The file system of this machine.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::file_system::{FileId, FileSystem, Seen};
+use crate::pattern::Pattern;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl FileSystem for Disk {
+    type File = File;
+
+    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => Ok(Some(seen(path, &found))),
+            Ok(_) => Ok(None),
+            Err(e) if is_absent(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn find(&self, pattern: &Pattern) -> io::Result<Vec<Seen>> {
+        let mut found = match pattern {
+            Pattern::File(path) => Vec::from_iter(self.look(path)?),
+            Pattern::Directory(directory) => {
+                let mut found = files_in(directory)?;
+                found.retain(|seen| pattern.names(&seen.path));
+                found
+            }
+            Pattern::Glob(glob) => {
+                let paths = glob::glob_with(glob.as_str(), Pattern::options())
+                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+                let mut found = Vec::new();
+                // A directory that may not be read hides only what is in it.
+                for path in paths.flatten() {
+                    found.extend(self.look(&path)?);
+                }
+                found
+            }
+        };
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+
+    fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
+        files_in(path.parent().unwrap_or(Path::new("/")))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        // Without waiting for a writer, should it have become a pipe.
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+    }
+
+    fn stat(&self, file: &File) -> io::Result<Seen> {
+        Ok(seen(Path::new(""), &file.metadata()?))
+    }
+
+    fn read_at(&self, file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match file.read_at(&mut into[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+fn is_absent(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn files_in(directory: &Path) -> io::Result<Vec<Seen>> {
+    let entries = match fs::read_dir(directory) {
+        Err(e) if is_absent(&e) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path: PathBuf = entry?.path();
+        // It may have gone meanwhile.
+        if let Ok(metadata) = fs::metadata(&path)
+            && metadata.is_file()
+        {
+            found.push(seen(&path, &metadata));
+        }
+    }
+    Ok(found)
+}
+
+fn seen(path: &Path, metadata: &fs::Metadata) -> Seen {
+    let nanos = |time: SystemTime| match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_nanos() as i128,
+        Err(before) => -(before.duration().as_nanos() as i128),
+    };
+    Seen {
+        path: path.to_owned(),
+        id: FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born: metadata.created().ok().map(nanos),
+        },
+        len: metadata.len(),
+        modified: metadata.modified().map_or(0, nanos),
+    }
+}

@@ -1,0 +1,39 @@
+//! Ships files to a server of the native protocol: each line once, in order, whatever happens.
+//!
+//! The idea that everything rests on: **the id of a message is where it ends in its file**, and each
+//! file is a producer of its own. So the mark that the server keeps for a producer *is* a position in
+//! the file; the two cannot disagree, whoever is killed in between. `docs/ship.md` has the invariants
+//! and why they suffice.
+//!
+//! * [`Shipper`] is all of it as a state machine driven by steps, without clock, disk or socket: these
+//!   come as a [`FileSystem`], a [`Store`] and a [`Network`]. Tests drive it through thousands of
+//!   random schedules.
+//! * [`Disk`], [`StateDirectory`] and [`Servers`] are the real ones.
+//! * [`journal`] ships journald's export format, which has no offsets, by counting from a cursor.
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod disk;
+mod file_system;
+mod fingerprint;
+mod follower;
+pub mod journal;
+mod network;
+mod pattern;
+mod servers;
+mod settings;
+mod shipper;
+mod state;
+mod store;
+mod trail;
+
+pub use disk::Disk;
+pub use file_system::{FileId, FileSystem, Seen};
+pub use network::{Ended, Lane, Network, Stand};
+pub use pattern::{Pattern, Unusable};
+pub use servers::{Bell, Servers};
+pub use settings::{Oversized, Settings};
+pub use shipper::{Counts, Fatal, Shipper, Step};
+pub use state::{Checkpoint, Entry};
+pub use store::{StateDirectory, Store, StoreError, write_atomically};

@@ -1,0 +1,51 @@
+//! What is asked of the network: sessions of producers, one for each file being shipped.
+
+/// Opens lanes.
+pub trait Network {
+    /// A session of a producer with a server.
+    type Lane: Lane;
+
+    /// Begins a session of `producer` with `server`; that it cannot be had shows later.
+    ///
+    /// # Errors
+    /// It never can.
+    fn open(&mut self, server: &str, producer: &str) -> Result<Self::Lane, Ended>;
+}
+
+/// A session of a producer with a server. Ids rise, with gaps.
+pub trait Lane {
+    /// How it stands now.
+    fn stand(&self) -> Stand;
+
+    /// Hands over messages, ids first, and keeps them until they are acknowledged; how many there was
+    /// room for.
+    fn offer(&mut self, messages: &mut dyn Iterator<Item = (u64, &[u8])>) -> usize;
+}
+
+/// How a lane stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// The server has not been heard; why, if something is in the way.
+    Connecting(Option<String>),
+    /// Messages may be offered.
+    Open {
+        /// All messages up to this id are in the server's log. Before anything was offered, that is
+        /// the producer's mark.
+        settled: Option<u64>,
+        /// Most bytes of one message.
+        payload_max: u32,
+        /// Why the server takes nothing at present, or why it cannot be reached.
+        trouble: Option<String>,
+    },
+    /// Nothing more comes of it.
+    Ended(Ended),
+}
+
+/// Why a lane ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Said to the user.
+    pub why: String,
+    /// Trying again may help.
+    pub is_passing: bool,
+}

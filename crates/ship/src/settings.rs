@@ -1,0 +1,80 @@
+//! What can be set about shipping.
+
+use std::time::Duration;
+
+use regex::bytes::Regex;
+
+/// What becomes of a line that is longer than the server takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Oversized {
+    /// It becomes several messages.
+    #[default]
+    Split,
+    /// It is left out, counted and reported.
+    Skip,
+    /// Its file is not shipped any further.
+    Fail,
+}
+
+/// The settings of a [`Shipper`](crate::Shipper).
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the names of producers begin with; at most 100 bytes.
+    pub producer: String,
+    /// Servers, the one to begin with first; at least one. The first of the state's own choice is
+    /// taken instead if it is one of these.
+    pub servers: Vec<String>,
+    /// How often files are looked at, and names once in four times. Default 250 ms.
+    pub poll: Duration,
+    /// Ends when everything there is was shipped.
+    pub once: bool,
+    /// How long a file that was rotated away must be quiet before what follows it is begun, and
+    /// before a line without an end is taken for whole. Default 2 s.
+    pub rotate_wait: Duration,
+    /// How long a file that was rotated away is still looked at after that. Default 10 min.
+    pub linger: Duration,
+    /// After how long without anything new a line that has no end is shipped. Default: never, as long
+    /// as its file has its name.
+    pub partial_after: Option<Duration>,
+    /// Messages begin at lines that match. Default: every line is one.
+    pub multiline_start: Option<Regex>,
+    /// After how long without anything new a message of several lines counts as whole. Default 5 s.
+    pub multiline_after: Duration,
+    /// What becomes of lines that are too long.
+    pub oversized: Oversized,
+    /// Most lanes at once; further files wait for their turn. Default 16.
+    pub lanes: usize,
+    /// Most files that are followed; of what is more there is a warning. Default 10,000.
+    pub files: usize,
+    /// How often positions are written down. Default 1 s.
+    pub save_every: Duration,
+    /// Gives up when no server could be reached for so long. Default: never.
+    pub give_up: Option<Duration>,
+    /// Goes on where a server has lost what it had acknowledged, or has forgotten a producer.
+    pub accept_loss: bool,
+    /// Bytes read at once from a file. Default 256 KiB; at least 1 KiB.
+    pub chunk: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            producer: "ship".into(),
+            servers: Vec::new(),
+            poll: Duration::from_millis(250),
+            once: false,
+            rotate_wait: Duration::from_secs(2),
+            linger: Duration::from_secs(600),
+            partial_after: None,
+            multiline_start: None,
+            multiline_after: Duration::from_secs(5),
+            oversized: Oversized::default(),
+            lanes: 16,
+            files: 10_000,
+            save_every: Duration::from_secs(1),
+            give_up: None,
+            accept_loss: false,
+            chunk: 256 << 10,
+        }
+    }
+}

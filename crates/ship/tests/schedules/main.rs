@@ -1,0 +1,57 @@
+//! Thousands of random schedules: files that grow, are rotated by renaming and by truncating, and
+//! removed; a shipper that is killed between any two of its acts; servers that go away and come back;
+//! connections that break. At the end each line is there once, in order.
+
+mod files;
+mod servers;
+mod world;
+
+use world::{Profile, World};
+
+/// `TIDEWIRE_SEEDS`: how many, or `7..8` for one that has failed.
+fn seeds() -> std::ops::Range<u64> {
+    let wanted = std::env::var("TIDEWIRE_SEEDS").unwrap_or("800".into());
+    let (from, to) = wanted.split_once("..").unwrap_or(("0", &wanted));
+    let number = |text: &str| text.parse().expect("a number");
+    number(from)..number(to)
+}
+
+/// Runs every seed; the first that fails is named.
+fn all(profile: Profile) {
+    for seed in seeds() {
+        let run = std::panic::catch_unwind(|| World::new(seed, profile).run());
+        if run.is_err() {
+            panic!("{profile:?}, seed {seed}: see above");
+        }
+    }
+}
+
+#[test]
+fn files_that_are_renamed() {
+    all(Profile::Renamed);
+}
+
+#[test]
+fn files_that_are_renamed_and_matched_by_one_pattern() {
+    all(Profile::Pattern);
+}
+
+#[test]
+fn files_that_are_copied_and_truncated() {
+    all(Profile::Truncated);
+}
+
+#[test]
+fn several_servers() {
+    all(Profile::Failover);
+}
+
+/// A test of the test: ids that do not say where a line ends would be noticed.
+#[test]
+fn a_server_that_forgets_its_marks_is_noticed() {
+    let found = (0..200).any(|seed| {
+        let world = World::new(seed, Profile::Forgetful);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run())).is_err()
+    });
+    assert!(found);
+}

@@ -1,0 +1,201 @@
+//! Servers in memory, and a network that loses connections and delays everything.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use fastrand::Rng;
+use tidewire_ship::{Ended, Lane, Network, Stand};
+
+use crate::files::Life;
+
+/// Most bytes of a message.
+pub(crate) const PAYLOAD_MAX: u32 = 40;
+/// Messages that a lane holds.
+const BUFFER: usize = 7;
+
+pub(crate) struct Stored {
+    pub(crate) id: u64,
+    pub(crate) payload: Vec<u8>,
+    /// Its place among all that was stored anywhere.
+    pub(crate) place: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Server {
+    pub(crate) is_down: bool,
+    pub(crate) producers: BTreeMap<String, Vec<Stored>>,
+}
+
+struct Connection {
+    server: usize,
+    producer: String,
+    opened: bool,
+    ended: bool,
+    /// The process that had it has gone; what is under way may still arrive.
+    orphan: bool,
+    settled: Option<u64>,
+    outbox: VecDeque<(u64, Vec<u8>)>,
+    unacknowledged: VecDeque<u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct Net {
+    pub(crate) servers: Vec<Server>,
+    connections: Vec<Rc<RefCell<Connection>>>,
+    place: u64,
+}
+
+impl Net {
+    pub(crate) fn orphan_all(&mut self) {
+        for connection in &self.connections {
+            connection.borrow_mut().orphan = true;
+        }
+    }
+
+    /// Something happens on some connection.
+    pub(crate) fn turn(&mut self, rng: &mut Rng, breaks: f64) {
+        self.connections
+            .retain(|connection| !connection.borrow().ended);
+        for at in 0..self.connections.len() {
+            let connection = self.connections[at].clone();
+            let mut this = connection.borrow_mut();
+            if this.ended {
+                continue;
+            }
+            if rng.f64() < breaks || (this.orphan && rng.f64() < 0.2) {
+                this.ended = true;
+                continue;
+            }
+            if self.servers[this.server].is_down {
+                this.ended |= rng.f64() < 0.3;
+                continue;
+            }
+            if !this.opened {
+                if rng.bool() {
+                    self.welcome(&mut this);
+                }
+                continue;
+            }
+            for _ in 0..rng.usize(0..4) {
+                self.deliver(&mut this);
+            }
+            for _ in 0..rng.usize(0..4) {
+                if let Some(id) = this.unacknowledged.pop_front() {
+                    this.settled = this.settled.max(Some(id));
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, this: &mut Connection) {
+        for other in &self.connections {
+            // Its own cell is borrowed: it is not among the older sessions.
+            if let Ok(mut other) = other.try_borrow_mut()
+                && other.opened
+                && other.server == this.server
+                && other.producer == this.producer
+            {
+                other.ended = true;
+            }
+        }
+        let stored = self.servers[this.server].producers.get(&this.producer);
+        this.settled = stored.and_then(|stored| stored.last()).map(|last| last.id);
+        this.opened = true;
+    }
+
+    fn deliver(&mut self, this: &mut Connection) {
+        let Some((id, payload)) = this.outbox.pop_front() else {
+            return;
+        };
+        let server = &mut self.servers[this.server];
+        let stored = server.producers.entry(this.producer.clone()).or_default();
+        if stored.last().is_none_or(|last| last.id < id) {
+            self.place += 1;
+            stored.push(Stored {
+                id,
+                payload,
+                place: self.place,
+            });
+        }
+        this.unacknowledged.push_back(id);
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Wire {
+    pub(crate) net: Rc<RefCell<Net>>,
+    pub(crate) life: Life,
+}
+
+pub(crate) struct Session {
+    connection: Rc<RefCell<Connection>>,
+    life: Life,
+}
+
+impl Network for Wire {
+    type Lane = Session;
+
+    fn open(&mut self, server: &str, producer: &str) -> Result<Session, Ended> {
+        let connection = Connection {
+            server: server.parse().unwrap(),
+            producer: producer.into(),
+            opened: false,
+            ended: !self.life.acts(),
+            orphan: false,
+            settled: None,
+            outbox: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
+        };
+        let connection = Rc::new(RefCell::new(connection));
+        self.net.borrow_mut().connections.push(connection.clone());
+        let life = self.life.clone();
+        Ok(Session { connection, life })
+    }
+}
+
+impl Lane for Session {
+    fn stand(&self) -> Stand {
+        let this = self.connection.borrow();
+        if this.ended {
+            return Stand::Ended(Ended {
+                why: "it broke".into(),
+                is_passing: true,
+            });
+        }
+        match this.opened {
+            false => Stand::Connecting(None),
+            true => Stand::Open {
+                settled: this.settled,
+                payload_max: PAYLOAD_MAX,
+                trouble: None,
+            },
+        }
+    }
+
+    fn offer(&mut self, messages: &mut dyn Iterator<Item = (u64, &[u8])>) -> usize {
+        let mut this = self.connection.borrow_mut();
+        let mut taken = 0;
+        if this.ended || this.orphan {
+            return 0;
+        }
+        while this.outbox.len() + this.unacknowledged.len() < BUFFER && self.life.acts() {
+            let Some((id, payload)) = messages.next() else {
+                break;
+            };
+            assert!(payload.len() <= PAYLOAD_MAX as usize);
+            this.outbox.push_back((id, payload.to_vec()));
+            taken += 1;
+        }
+        taken
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut this = self.connection.borrow_mut();
+        // One that is closed in order has nothing under way that matters; one whose process was
+        // killed has.
+        this.orphan = true;
+    }
+}

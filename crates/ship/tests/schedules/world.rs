@@ -1,0 +1,478 @@
+//! A schedule, and what must hold at its end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidewire_ship::{Checkpoint, Pattern, Settings, Shipper, Store};
+
+use crate::files::{Files, Life, Tree};
+use crate::servers::{Net, PAYLOAD_MAX, Server, Stored, Wire};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Renamed,
+    Pattern,
+    Truncated,
+    Failover,
+    /// A server that is not as it should be.
+    Forgetful,
+}
+
+/// What a file held, from its creation or truncation on.
+struct Content {
+    path: usize,
+    bytes: Vec<u8>,
+    /// It may be lost: nobody could have known of it.
+    may_be_lost: bool,
+    /// It was written to after the shipper may have gone on to the next.
+    is_late: bool,
+    /// When it was rotated away.
+    left: Option<Duration>,
+}
+
+/// A path to which somebody writes.
+struct Writer {
+    path: PathBuf,
+    /// The file that is written to.
+    inode: usize,
+    /// No rotation before the shipper has looked so often.
+    rest: u32,
+}
+
+#[derive(Clone)]
+struct Saved {
+    bytes: Rc<RefCell<Vec<u8>>>,
+    life: Life,
+    fails: Rc<RefCell<Rng>>,
+}
+
+impl Store for Saved {
+    fn save(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
+        if !self.life.acts() || self.fails.borrow_mut().f64() < 0.02 {
+            return Err(io::Error::other("no room"));
+        }
+        *self.bytes.borrow_mut() = checkpoint.encode();
+        // It may be killed right behind that too.
+        self.life.acts();
+        Ok(())
+    }
+}
+
+type Process = Shipper<Files, Wire, Saved>;
+
+pub(crate) struct World {
+    rng: Rng,
+    profile: Profile,
+    files: Files,
+    wire: Wire,
+    saved: Saved,
+    life: Life,
+    process: Option<Process>,
+    writers: Vec<Writer>,
+    contents: Vec<Content>,
+    now: Duration,
+    lines: u64,
+}
+
+const ROTATE_WAIT: Duration = Duration::from_millis(200);
+
+impl World {
+    pub(crate) fn new(seed: u64, profile: Profile) -> World {
+        let life = Life::default();
+        let mut rng = Rng::with_seed(seed);
+        let files = Files {
+            tree: Rc::new(RefCell::new(Tree::default())),
+            life: life.clone(),
+        };
+        let net = Rc::new(RefCell::new(Net::default()));
+        let servers = match profile {
+            Profile::Failover => 2,
+            _ => 1,
+        };
+        net.borrow_mut()
+            .servers
+            .resize_with(servers, Server::default);
+        let saved = Saved {
+            bytes: Rc::default(),
+            life: life.clone(),
+            fails: Rc::new(RefCell::new(rng.fork())),
+        };
+        let wire = Wire {
+            net,
+            life: life.clone(),
+        };
+        let mut world = World {
+            rng,
+            profile,
+            files,
+            wire,
+            saved,
+            life,
+            process: None,
+            writers: Vec::new(),
+            contents: Vec::new(),
+            now: Duration::ZERO,
+            lines: 0,
+        };
+        for path in 0..world.rng.usize(1..=3) {
+            let path = PathBuf::from(format!("/log/{path}/app.log"));
+            let inode = world.create(&path, world.writers.len());
+            world.writers.push(Writer {
+                path,
+                inode,
+                rest: 0,
+            });
+        }
+        world
+    }
+
+    fn create(&mut self, path: &Path, writer: usize) -> usize {
+        self.contents.push(Content {
+            path: writer,
+            bytes: Vec::new(),
+            may_be_lost: false,
+            is_late: false,
+            left: None,
+        });
+        let mut tree = self.files.tree.borrow_mut();
+        tree.create(path, self.contents.len() - 1)
+    }
+
+    pub(crate) fn run(mut self) {
+        for _ in 0..self.rng.usize(50..250) {
+            match self.rng.u32(0..100) {
+                0..40 => self.write(),
+                40..46 => self.rotate(),
+                46..50 => self.disturb(),
+                50..53 => self.kill(),
+                _ => self.step(),
+            }
+            let breaks = 0.02;
+            self.wire.net.borrow_mut().turn(&mut self.rng, breaks);
+            self.now += Duration::from_millis(self.rng.u64(0..30));
+        }
+        self.finish();
+        self.check();
+    }
+
+    fn write(&mut self) {
+        let at = self.rng.usize(..self.writers.len());
+        self.lines += 1;
+        let most = if self.rng.u8(..10) == 0 { 120 } else { 12 };
+        let fill = self.rng.usize(0..most);
+        let mut bytes = format!("{}:{}", self.lines, "x".repeat(fill)).into_bytes();
+        match self.rng.u8(..10) {
+            // An empty line too, or a line that goes on later.
+            0 => bytes.extend(b"\n\n"),
+            1 => {}
+            _ => bytes.push(b'\n'),
+        }
+        self.append(self.writers[at].inode, &bytes);
+    }
+
+    fn append(&mut self, inode: usize, bytes: &[u8]) {
+        let mut tree = self.files.tree.borrow_mut();
+        tree.write(inode, bytes);
+        let content = &mut self.contents[tree.inodes[inode].content];
+        content.bytes.extend_from_slice(bytes);
+        let slow = Duration::from_millis(1);
+        content.is_late |= content.left.is_some_and(|left| self.now > left + slow);
+    }
+
+    fn rotate(&mut self) {
+        let at = self.rng.usize(..self.writers.len());
+        if self.writers[at].rest > 0 {
+            return;
+        }
+        match self.profile {
+            Profile::Truncated if self.rng.u8(..4) > 0 => self.copy_and_truncate(at),
+            _ => self.rename(at),
+        }
+    }
+
+    fn shift(&mut self, path: &Path) {
+        let name = |n: u32| PathBuf::from(format!("{}.{n}", path.display()));
+        let mut tree = self.files.tree.borrow_mut();
+        // Old ones stay for long enough that nothing is removed before it is shipped.
+        for n in (1..200).rev() {
+            if let Some(inode) = tree.names.remove(&name(n)) {
+                tree.names.insert(name(n + 1), inode);
+            }
+        }
+    }
+
+    fn rename(&mut self, at: usize) {
+        let path = self.writers[at].path.clone();
+        self.shift(&path);
+        let old = self.writers[at].inode;
+        let known = self.checkpoint().files;
+        if !known.iter().any(|entry| entry.followed == path) && self.profile != Profile::Pattern {
+            // It came and went before anybody looked for the first time.
+            let content = self.files.tree.borrow().inodes[old].content;
+            self.contents[content].may_be_lost = true;
+        }
+        {
+            let mut tree = self.files.tree.borrow_mut();
+            let inode = tree.names.remove(&path).unwrap();
+            tree.names
+                .insert(PathBuf::from(format!("{}.1", path.display())), inode);
+            let content = tree.inodes[old].content;
+            self.contents[content].left = Some(self.now);
+        }
+        println!("{:?} {} renamed", self.now, path.display());
+        let new = self.create(&path, at);
+        if self.rng.bool() {
+            // The writer has not noticed.
+            self.lines += 1;
+            let line = format!("{}\n", self.lines);
+            self.append(old, line.as_bytes());
+        }
+        self.writers[at].inode = new;
+    }
+
+    /// Nothing must be lost if the shipper knew how the file began, and has time to look before the
+    /// next one.
+    fn copy_and_truncate(&mut self, at: usize) {
+        let path = self.writers[at].path.clone();
+        self.shift(&path);
+        let inode = self.writers[at].inode;
+        let copy = PathBuf::from(format!("{}.1", path.display()));
+        let (id, content, bytes) = {
+            let tree = self.files.tree.borrow();
+            let inode = &tree.inodes[inode];
+            (inode.id, inode.content, inode.bytes.clone())
+        };
+        let known = self.checkpoint().files;
+        let is_known = known
+            .iter()
+            .any(|entry| entry.id == id && entry.head.len > 0 && !entry.done);
+        self.contents[content].may_be_lost |= !is_known;
+        self.contents[content].left = Some(self.now);
+        let mut tree = self.files.tree.borrow_mut();
+        let copied = tree.create(&copy, content);
+        tree.write(copied, &bytes);
+        self.contents.push(Content {
+            path: at,
+            bytes: Vec::new(),
+            may_be_lost: false,
+            is_late: false,
+            left: None,
+        });
+        tree.truncate(inode, self.contents.len() - 1);
+        self.writers[at].rest = 40;
+        println!("{:?} {} copied and truncated", self.now, path.display());
+    }
+
+    fn disturb(&mut self) {
+        let server = self.rng.usize(..self.wire.net.borrow().servers.len());
+        let mut net = self.wire.net.borrow_mut();
+        net.servers[server].is_down ^= true;
+        if self.profile == Profile::Forgetful {
+            for stored in net.servers[server].producers.values_mut() {
+                stored.pop();
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        match self.rng.bool() {
+            true => self.life.ends_in(self.rng.u32(1..60)),
+            false => self.bury(),
+        }
+    }
+
+    fn bury(&mut self) {
+        println!("{:?} killed", self.now);
+        self.process = None;
+        self.wire.net.borrow_mut().orphan_all();
+        self.life.goes_on();
+    }
+
+    fn checkpoint(&self) -> Checkpoint {
+        Checkpoint::decode(&self.saved.bytes.borrow()).unwrap_or_default()
+    }
+
+    fn settings(&self) -> Settings {
+        let servers = self.wire.net.borrow().servers.len();
+        Settings {
+            servers: (0..servers).map(|server| server.to_string()).collect(),
+            poll: Duration::from_millis(10),
+            rotate_wait: ROTATE_WAIT,
+            linger: Duration::from_secs(2),
+            lanes: 2,
+            save_every: Duration::from_millis(50),
+            chunk: 100,
+            accept_loss: self.profile == Profile::Forgetful,
+            ..Settings::default()
+        }
+    }
+
+    fn start(&self) -> Process {
+        let pattern = |text: &str| Pattern::new(Path::new(text), false).unwrap();
+        let patterns = match self.profile {
+            Profile::Pattern => vec![pattern("/log/*/app.log*")],
+            _ => {
+                let paths = self.writers.iter();
+                paths
+                    .map(|writer| pattern(writer.path.to_str().unwrap()))
+                    .collect()
+            }
+        };
+        let saved = self.checkpoint();
+        let outside = (self.files.clone(), self.wire.clone(), self.saved.clone());
+        Shipper::new(outside, self.settings(), (patterns, Vec::new()), saved)
+    }
+
+    fn step(&mut self) {
+        if self.process.is_none() {
+            self.process = Some(self.start());
+        }
+        let process = self.process.as_mut().unwrap();
+        let done = process.step(self.now);
+        if std::env::var_os("TIDEWIRE_TRACE").is_some() {
+            println!("{:?} {:?}", self.now, process.counts());
+        }
+        if self.life.is_over() {
+            return self.bury();
+        }
+        done.unwrap();
+        for event in process.events() {
+            // Seen when a seed has failed.
+            println!("{:?} {event}", self.now);
+        }
+        for writer in &mut self.writers {
+            writer.rest = writer.rest.saturating_sub(1);
+        }
+    }
+
+    /// Everything is well from now on, for long enough.
+    fn finish(&mut self) {
+        self.life.goes_on();
+        for at in 0..self.writers.len() {
+            self.append(self.writers[at].inode, format!("end {at}\n").as_bytes());
+        }
+        for server in &mut self.wire.net.borrow_mut().servers {
+            server.is_down = false;
+        }
+        let until = self.now + Duration::from_secs(60);
+        while self.now < until {
+            self.step();
+            self.wire.net.borrow_mut().turn(&mut self.rng, 0.0);
+            self.now += Duration::from_millis(7);
+            let process = self.process.as_ref().unwrap();
+            let counts = process.counts();
+            if counts.behind == 0 && self.now > until - Duration::from_secs(55) {
+                break;
+            }
+        }
+        let counts = self.process.as_ref().unwrap().counts();
+        assert_eq!(counts.failed, 0);
+    }
+
+    fn check(&self) {
+        let net = self.wire.net.borrow();
+        let mut producers: BTreeMap<&str, Vec<&Stored>> = BTreeMap::new();
+        for server in &net.servers {
+            for (name, stored) in &server.producers {
+                assert!(stored.is_sorted_by(|one, other| one.id < other.id));
+                producers.entry(name).or_default().extend(stored);
+            }
+        }
+        let may_overlap = net.servers.len() > 1;
+        let mut found: Vec<Option<(u64, u64)>> = vec![None; self.contents.len()];
+        for (name, mut stored) in producers {
+            stored.sort_by_key(|stored| stored.id);
+            let fits = |content: &&Content| tiles(&content.bytes, &stored, may_overlap).is_some();
+            let at = self.contents.iter().position(|content| fits(&content));
+            let shown = || {
+                let texts = stored
+                    .iter()
+                    .map(|s| (s.id, String::from_utf8_lossy(&s.payload)));
+                texts.collect::<Vec<_>>()
+            };
+            let Some(at) = at else {
+                panic!("{name} fits no file: {:?}", shown())
+            };
+            assert!(found[at].is_none(), "twice: {name} {:?}", shown());
+            let content = &self.contents[at];
+            let end = tiles(&content.bytes, &stored, may_overlap).unwrap();
+            let all = content.bytes.len();
+            assert!(
+                end == all || content.may_be_lost,
+                "{name}: {end} of {all}: {:?}",
+                String::from_utf8_lossy(&content.bytes)
+            );
+            let places = stored.iter().map(|stored| stored.place);
+            found[at] = Some((places.clone().min().unwrap(), places.max().unwrap()));
+        }
+        let mut last: BTreeMap<usize, u64> = BTreeMap::new();
+        for (content, found) in self.contents.iter().zip(found) {
+            let Some((first, end)) = found else {
+                let is_empty =
+                    content.bytes.iter().all(|byte| *byte == b'\n') && content.bytes.is_empty();
+                assert!(
+                    is_empty || content.may_be_lost,
+                    "not stored: {:?}",
+                    String::from_utf8_lossy(&content.bytes)
+                );
+                continue;
+            };
+            // What nobody could know of may be found later.
+            let is_ordered =
+                !content.may_be_lost && self.profile != Profile::Pattern && !may_overlap;
+            let before = last.entry(content.path).or_default();
+            assert!(
+                !is_ordered || first > *before,
+                "out of order: {:?} was stored from {first} on, and what was before it up to {before}",
+                String::from_utf8_lossy(&content.bytes)
+            );
+            if !content.is_late && !content.may_be_lost {
+                *before = end;
+            }
+        }
+    }
+}
+
+/// How much of `bytes` the messages are, one after the other; `None` if they are not.
+fn tiles(bytes: &[u8], stored: &[&Stored], may_overlap: bool) -> Option<usize> {
+    let mut at = 0;
+    for message in stored {
+        assert!(message.payload.len() <= PAYLOAD_MAX as usize);
+        let end = message.id as usize;
+        let rest = bytes.get(..end)?;
+        if may_overlap {
+            let begin = [0, 1].into_iter().find_map(|feed| {
+                let begin = end.checked_sub(feed + message.payload.len())?;
+                let is_there = rest[begin..].starts_with(&message.payload)
+                    && (feed == 0 || rest[end - 1] == b'\n');
+                is_there.then_some(begin)
+            })?;
+            if begin > at && !(begin == at + 1 && bytes[at] == b'\n') {
+                return None;
+            }
+            at = at.max(end);
+            continue;
+        }
+        let between = rest.get(at..)?;
+        // The end of a line of which all before was sent is in no message.
+        let is_inside = at > 0 && bytes[at - 1] != b'\n';
+        let between = match between {
+            [b'\n', more @ ..] if is_inside && !more.is_empty() => more,
+            all => all,
+        };
+        let is_line = between.strip_suffix(b"\n") == Some(&message.payload);
+        if !is_line && between != message.payload {
+            return None;
+        }
+        at = end;
+    }
+    if bytes[at..] == *b"\n" && at > 0 && bytes[at - 1] != b'\n' {
+        at += 1;
+    }
+    Some(at)
+}
