@@ -132,6 +132,7 @@ impl Pause {
 }
 
 /// What a loop accepts.
+#[derive(Default)]
 pub(super) struct Accepting {
     /// Service and number of each listener.
     listeners: Vec<(u16, u32)>,
@@ -141,18 +142,10 @@ pub(super) struct Accepting {
 }
 
 impl Accepting {
-    /// And the sockets, which are the driver's.
-    pub(super) fn new(listeners: Vec<Listener>) -> (Accepting, Vec<Arc<Descriptor>>) {
-        let (listeners, sockets) = listeners
-            .into_iter()
-            .map(|l| ((l.service, l.number), l.socket))
-            .unzip();
-        let accepting = Accepting {
-            listeners,
-            pause: Pause::default(),
-            crowd: Vec::new(),
-        };
-        (accepting, sockets)
+    /// Adds a listener; its socket is the driver's.
+    pub(super) fn add(&mut self, listener: Listener) -> Arc<Descriptor> {
+        self.listeners.push((listener.service, listener.number));
+        listener.socket
     }
 
     /// The listener's number among all, and its service.

@@ -40,7 +40,7 @@ use crate::reactor::busy::BusyPoll;
 use crate::reactor::core::Core;
 use crate::reactor::driver::Driver;
 use crate::reactor::hand_over::HandOver;
-use crate::reactor::setup::LoopSetup;
+use crate::reactor::setup::{Listener, LoopSetup};
 use crate::reactor::stop::Stage;
 
 /// One loop.
@@ -72,7 +72,9 @@ impl<D: Driver> Reactor<D> {
         if D::ALWAYS_WAKEABLE {
             driver.watch(&waker)?;
         }
-        let (accepting, sockets) = Accepting::new(std::mem::take(&mut setup.listeners));
+        let mut accepting = Accepting::default();
+        let listeners = std::mem::take(&mut setup.listeners).into_iter();
+        let sockets = listeners.map(|l| accepting.add(l)).collect();
         driver.listen(sockets, setup.spread.batch())?;
         Ok(Reactor {
             core,
@@ -87,6 +89,19 @@ impl<D: Driver> Reactor<D> {
             stage: Stage::Running,
             spread_stopped: Stop::No,
         })
+    }
+
+    /// Listens to one more.
+    pub(crate) fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        let socket = self.accepting.add(listener);
+        self.driver.listen(vec![socket], self.setup.spread.batch())
+    }
+
+    /// Whether it has more to wait for than the timers of its services.
+    pub(crate) fn has_more_to_do(&self) -> bool {
+        !self.core.states.is_empty()
+            || self.waker.stopping() != Stop::No
+            || self.accepting.paused_until().is_some()
     }
 
     /// Runs until stopped.

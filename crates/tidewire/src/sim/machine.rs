@@ -2,31 +2,26 @@
 //! time. Which loop goes on is drawn from the seed, at every point where a real one might wait.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::build::threads::{Carried, Carrier, Spawner};
-use crate::driver::completion::{self, Abilities};
-use crate::driver::readiness::epoll::Epoll;
-use crate::driver::readiness::sockets::Sockets;
+use crate::build::threads::{Carrier, Spawner};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Stop, Waker};
-use crate::reactor::Reactor;
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::counters::{Counters, LoopCounters};
-use crate::reactor::driver::Driver;
 use crate::reactor::host::MakeHost;
 use crate::reactor::life::{Life, Registry};
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::sim::conditions::Conditions;
-use crate::sim::kernel::{self, Faults, Kernel, Parked, SimQueues, SimSys};
+use crate::sim::kernel::{self, Faults, Kernel, SimSys};
 use crate::sim::net::Net;
+use crate::sim::node::{self, Held, Node};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::{Clock, Instant};
 
@@ -41,86 +36,11 @@ pub(crate) enum Shape {
     Threads,
 }
 
-/// A loop, whatever it is made of.
-trait Turns {
-    fn before_wait(&mut self) -> Option<Duration>;
-    fn wait(&mut self, timeout: Option<Duration>);
-    fn after_wait(&mut self);
-    /// Between two turns: whether it has come to its end.
-    fn is_over(&mut self, acceptor: Option<&Arc<Waker>>) -> bool;
-    fn finish(self: Box<Self>);
-    fn core(&self) -> &Core;
-}
-
-impl<D: Driver + 'static> Turns for Reactor<D> {
-    fn before_wait(&mut self) -> Option<Duration> {
-        Reactor::before_wait(self)
-    }
-
-    fn wait(&mut self, timeout: Option<Duration>) {
-        if let Err(e) = self.driver.wait(timeout) {
-            tracing::error!(error = %e, "cannot wait for the kernel");
-        }
-    }
-
-    fn after_wait(&mut self) {
-        Reactor::after_wait(self);
-    }
-
-    fn is_over(&mut self, acceptor: Option<&Arc<Waker>>) -> bool {
-        match acceptor {
-            Some(acceptor) => self.emptied(acceptor),
-            None => self.stopped(),
-        }
-    }
-
-    fn finish(self: Box<Self>) {
-        let ended = self.driver.finish(self.core);
-        ended.expect("the simulated kernel takes its buffers back");
-    }
-
-    fn core(&self) -> &Core {
-        &self.core
-    }
-}
-
-enum Where {
-    /// Between two turns.
-    Between,
-    /// About to wait for so long.
-    Waiting(Option<Duration>),
-    Parked(Parked),
-}
-
-enum Held {
-    Thread(Carried),
-    Loop { _life: Life },
-}
-
-struct Loop {
-    number: u32,
-    /// Gone once it has ended.
-    reactor: Option<Box<dyn Turns>>,
-    at: Where,
-    held: Option<Held>,
-}
-
-impl Loop {
-    fn over(&mut self) -> bool {
-        let acceptor = match &self.held {
-            Some(Held::Thread(carried)) => Some(carried.acceptor().clone()),
-            _ => None,
-        };
-        let reactor = self.reactor.as_mut();
-        reactor.is_none_or(|reactor| reactor.is_over(acceptor.as_ref()))
-    }
-}
-
 pub(crate) struct Machine {
     pub(crate) kernel: kernel::Shared,
     time: Rc<Cell<u64>>,
     rng: Rng,
-    loops: Vec<Loop>,
+    loops: Vec<(u32, Node)>,
     /// Threads that are to be started.
     starting: Arc<Mutex<Vec<Carrier>>>,
     wakers: Vec<Arc<Waker>>,
@@ -253,32 +173,17 @@ impl Machine {
             waker: waker.clone(),
             heir: None,
         };
-        let (number, options) = (waker.number(), setup.dial_options.clone());
+        let number = waker.number();
         self.wakers.push(waker.clone());
         let rng = Rng::from_seed(self.rng.next());
         let core = setup.core(waker.clone(), counters, self.clock(), rng);
-        let reactor: io::Result<Box<dyn Turns>> = if shape == Shape::Completion {
-            let queues = SimQueues::new(&self.kernel);
-            let abilities = Abilities {
-                share: self.rng.below(2) == 0,
-            };
-            let driver = completion::driver(queues, &core, options, abilities);
-            driver
-                .and_then(|driver| Reactor::new(driver, core, setup, waker))
-                .map(|reactor| Box::new(reactor) as Box<dyn Turns>)
-        } else {
-            let poller = Epoll::new(SimSys::new(&self.kernel));
-            let driver = poller.map(|poller| Sockets::new(poller, options));
-            driver
-                .and_then(|driver| Reactor::new(driver, core, setup, waker))
-                .map(|reactor| Box::new(reactor) as Box<dyn Turns>)
+        let shape = match shape {
+            Shape::Completion => node::Shape::Completion,
+            Shape::Readiness | Shape::Threads => node::Shape::Readiness,
         };
-        self.loops.push(Loop {
-            number,
-            reactor: Some(reactor.expect("a kernel that has just started has room")),
-            at: Where::Between,
-            held: Some(Held::Loop { _life: life }),
-        });
+        let node = Node::new(&self.kernel, shape, setup, waker, core, &mut self.rng);
+        let node = node.holding(Held::Loop { _life: life });
+        self.loops.push((number, node));
     }
 
     fn clock(&self) -> Clock {
@@ -299,10 +204,7 @@ impl Machine {
     /// When something happens by itself.
     pub(crate) fn next_time(&self) -> Option<Instant> {
         let arrival = self.kernel.borrow().net.next_arrival();
-        let parked = self.loops.iter().filter_map(|l| match &l.at {
-            Where::Parked(parked) => parked.until.map(Instant::from_nanos),
-            _ => None,
-        });
+        let parked = self.loops.iter().filter_map(|(_, node)| node.until());
         parked.chain(arrival).min()
     }
 
@@ -326,82 +228,25 @@ impl Machine {
         }
         let mut kernel = self.kernel.borrow_mut();
         let now = self.time.get();
-        let mut runnable = Vec::new();
-        for (i, l) in self.loops.iter().enumerate() {
-            let goes_on = match &l.at {
-                _ if l.reactor.is_none() => false,
-                Where::Between | Where::Waiting(_) => true,
-                Where::Parked(p) => p.until.is_some_and(|t| t <= now) || kernel.is_ready(p),
-            };
-            if goes_on {
-                runnable.push(i);
-            }
-        }
-        runnable
+        let loops = self.loops.iter().enumerate();
+        let runnable = loops.filter(|(_, (_, node))| node.goes_on(&mut kernel, now));
+        runnable.map(|(i, _)| i).collect()
     }
 
     fn start_thread(&mut self, carrier: Carrier) {
         let rng = Rng::from_seed(self.rng.next());
-        let (reactor, carried) = carrier.begin(SimSys::new(&self.kernel), self.clock(), rng);
-        if let Ok(reactor) = reactor {
-            self.loops.push(Loop {
-                number: self.loops.len() as u32,
-                reactor: Some(Box::new(reactor)),
-                at: Where::Between,
-                held: Some(Held::Thread(carried)),
-            });
+        if let Some(node) = Node::thread(&self.kernel, carrier, self.clock(), rng) {
+            self.loops.push((self.loops.len() as u32, node));
         }
     }
 
     /// Has a loop go on to the next point where it may wait.
     pub(crate) fn go_on(&mut self, which: usize) {
-        let this = &mut self.loops[which];
-        self.kernel.borrow_mut().log.turn_of(this.number);
-        match std::mem::replace(&mut this.at, Where::Between) {
-            Where::Between => {
-                if this.over() {
-                    if let Some(reactor) = this.reactor.take() {
-                        reactor.finish();
-                    }
-                    this.held = None;
-                    return;
-                }
-                let Some(reactor) = &mut this.reactor else {
-                    return;
-                };
-                let timeout = reactor.before_wait();
-                this.at = Where::Waiting(timeout);
-                // Others may come between here and the wait, but mostly do not.
-                if self.rng.below(4) > 0 {
-                    self.go_on(which);
-                }
-            }
-            Where::Waiting(timeout) => {
-                let Some(reactor) = &mut this.reactor else {
-                    return;
-                };
-                self.kernel.borrow_mut().parking(true);
-                reactor.wait(timeout);
-                let mut kernel = self.kernel.borrow_mut();
-                kernel.parking(false);
-                let parked = kernel.parked();
-                drop(kernel);
-                match parked {
-                    Some(parked) => this.at = Where::Parked(parked),
-                    None => {
-                        self.turns += 1;
-                        reactor.after_wait();
-                    }
-                }
-            }
-            Where::Parked(_) => {
-                let Some(reactor) = &mut this.reactor else {
-                    return;
-                };
-                reactor.wait(Some(Duration::ZERO));
-                self.turns += 1;
-                reactor.after_wait();
-            }
+        let (number, node) = &mut self.loops[which];
+        self.kernel.borrow_mut().log.turn_of(*number);
+        self.turns += u64::from(node.go_on(&self.kernel, &mut self.rng));
+        if node.is_over() {
+            node.end();
         }
     }
 
@@ -417,7 +262,7 @@ impl Machine {
     }
 
     pub(crate) fn ended(&self) -> bool {
-        self.loops.iter().all(|l| l.reactor.is_none()) && lock(&self.starting).is_empty()
+        self.loops.iter().all(|(_, node)| node.is_over()) && lock(&self.starting).is_empty()
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -426,8 +271,7 @@ impl Machine {
 
     /// Each loop's part that all engines share.
     pub(crate) fn cores(&self) -> impl Iterator<Item = &Core> {
-        let reactors = self.loops.iter().filter_map(|l| l.reactor.as_deref());
-        reactors.map(|reactor| reactor.core())
+        self.loops.iter().filter_map(|(_, node)| node.core())
     }
 
     /// A loop that dials may be asked of, as a builder has it: one that serves.

@@ -1,5 +1,5 @@
-//! A simulated network, for tests: one more engine. The production protocols, services, timers and
-//! mailboxes run on virtual time, and everything that may vary is drawn from a seed.
+//! A simulated network and kernel, for tests. The production loops, drivers, protocols, services, timers
+//! and mailboxes run on them in virtual time, and everything that may vary is drawn from a seed.
 //!
 //! * [`Sim`]: loops, services and the network between them, step by step.
 //! * [`Pair`]: a protocol and its client, face to face.
@@ -27,6 +27,7 @@ mod trace;
 mod world;
 
 pub use conditions::Conditions;
+pub use node::Shape;
 pub use pair::Pair;
 pub use plain::PlainState;
 pub use trace::{Event, What};

@@ -45,8 +45,21 @@ pub(super) struct Owner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listener {
     pub(super) actor: usize,
-    pub(super) service: u16,
     pub(super) number: u32,
+}
+
+/// The address of an actor on the simulated network.
+pub(super) fn address(actor: usize, port: u16) -> Endpoint {
+    let [_, a, b, c] = (actor as u32 + 1).to_be_bytes();
+    Endpoint::from(([10, a, b, c], port))
+}
+
+/// Where an actor connects to `to` from.
+pub(super) fn near(to: &Endpoint, actor: usize, port: u16) -> Endpoint {
+    match to {
+        Endpoint::Tcp(_) => address(actor, port),
+        _ => Endpoint::Unnamed,
+    }
 }
 
 /// What an owner finds in its inbox.
@@ -181,10 +194,6 @@ impl Net {
 
     pub(super) fn listen(&mut self, at: Endpoint, listener: Listener) {
         self.listeners.insert(at, listener);
-    }
-
-    pub(super) fn stop_listening(&mut self, actor: usize) {
-        self.listeners.retain(|_, l| l.actor != actor);
     }
 
     pub(super) fn stop_listening_at(&mut self, at: &Endpoint) {

@@ -2,6 +2,7 @@
 //! nothing else can.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -10,16 +11,20 @@ use std::time::Duration;
 
 use crate::build::dial::{Dial, NotDialled};
 use crate::build::limits::Limits;
+use crate::kernel::descriptor::Descriptor;
 use crate::memory::budget::Memory;
 use crate::protocol::traits::{Protocol, Service};
-use crate::reach::waker::{Command, Waker};
-use crate::reactor::core::{Core, Plan};
+use crate::reach::stop::StopClock;
+use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::sim::conditions::Conditions;
-use crate::sim::net::{Listener, Net, Owner};
-use crate::sim::node::{Node, address, near};
+use crate::sim::kernel::{self, Faults, Kernel};
+use crate::sim::net::{Net, Owner, address, near};
+use crate::sim::node::{Node, Shape};
 use crate::sim::plain::{Plain, PlainState};
 use crate::sim::trace::Event;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
@@ -100,9 +105,20 @@ pub enum Outcome {
 }
 
 enum Actor {
-    Loop(Box<Node>),
+    Loop(Box<Running>),
     Plain(Plain),
 }
+
+/// A loop, and how it is reached.
+struct Running {
+    node: Node,
+    waker: Arc<Waker>,
+    counters: Arc<LoopCounters>,
+    stop_clock: Arc<StopClock>,
+}
+
+/// Whose inbox on the network is the kernel's. That of actor `i` is the one after number `i`.
+const KERNEL: usize = 0;
 
 /// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from
 /// one seed: the same seed and the same calls give the same run, to the nanosecond.
@@ -134,8 +150,10 @@ enum Actor {
 pub struct Sim {
     time: Rc<Cell<u64>>,
     rng: Rng,
-    net: Net,
     actors: Vec<Actor>,
+    kernel: kernel::Shared,
+    shape: Shape,
+    conditions: Conditions,
     listeners: u32,
     steps_max: u64,
     memory: Arc<Memory>,
@@ -163,8 +181,17 @@ impl Sim {
         let time = Rc::new(Cell::new(0));
         let mut rng = Rng::from_seed(seed);
         let net_rng = Rng::from_seed(rng.next());
+        let mut net = Net::new(time.clone(), net_rng, conditions.clone());
+        net.inboxes.push(VecDeque::new());
+        let kernel_rng = Rng::from_seed(rng.next());
+        let shape = match rng.below(2) {
+            0 => Shape::Readiness,
+            _ => Shape::Completion,
+        };
         Sim {
-            net: Net::new(time.clone(), net_rng, conditions),
+            kernel: Kernel::new(net, time.clone(), KERNEL, kernel_rng, Faults::none()),
+            shape,
+            conditions,
             time,
             rng,
             actors: Vec::new(),
@@ -190,6 +217,12 @@ impl Sim {
 
     // ---- Loops and services ----
 
+    /// What the loops added from now on are made of. Unless it is said, the seed decides.
+    pub fn shape(&mut self, shape: Shape) -> &mut Sim {
+        self.shape = shape;
+        self
+    }
+
     /// Adds a loop.
     pub fn add_loop(&mut self) -> LoopId {
         let loops = self.actors.iter().filter(|a| matches!(a, Actor::Loop(_)));
@@ -199,19 +232,36 @@ impl Sim {
             refusals: Arc::default(),
             memory: self.memory.clone(),
             hosts: Vec::new(),
-            chunk: self.net.conditions.chunk,
-            buffers: self.net.conditions.buffers,
+            chunk: self.conditions.chunk,
+            buffers: self.conditions.buffers,
         };
-        let core = Core::new(
-            &plan,
+        let stop_clock = Arc::<StopClock>::default();
+        let setup = LoopSetup {
+            plan: Arc::new(plan),
+            dial_options: Arc::default(),
+            busy_poll: Duration::ZERO,
+            clock: stop_clock.clone(),
+            registry: Arc::default(),
+            inbox: 0,
+            listeners: Vec::new(),
+            spread: Spread::Here,
+            cpu: None,
+        };
+        let core = setup.core(
             waker.clone(),
             counters.clone(),
             Clock::Virtual(self.time.clone()),
             Rng::from_seed(self.rng.next()),
         );
+        let (kernel, rng) = (&self.kernel, &mut self.rng);
+        let node = Node::new(kernel, self.shape, setup, waker.clone(), core, rng);
         let actor = self.actors.len();
-        let node = Node::new(core, actor, waker, counters);
-        self.add(Actor::Loop(Box::new(node)));
+        self.add(Actor::Loop(Box::new(Running {
+            node,
+            waker,
+            counters,
+            stop_clock,
+        })));
         LoopId(actor)
     }
 
@@ -227,7 +277,7 @@ impl Sim {
         let make = host_of(service, limits);
         SimService {
             at,
-            index: self.node(at).core.host(&make),
+            index: self.running(at).node.host(&make),
             of: PhantomData,
         }
     }
@@ -252,14 +302,17 @@ impl Sim {
         let at = at.try_into().map_err(Into::into);
         let number = self.listeners;
         self.listeners += 1;
-        self.net.listen(
-            at.unwrap_or_else(|e: EndpointError| panic!("{e}")),
-            Listener {
-                actor: service.at.0,
-                service: service.index,
-                number,
-            },
-        );
+        let at = at.unwrap_or_else(|e: EndpointError| panic!("{e}"));
+        let socket = {
+            let mut kernel = self.kernel.borrow_mut();
+            kernel.nobody_listens(&at);
+            Arc::new(Descriptor::Simulated(kernel.listen(&at)))
+        };
+        self.running(service.at).node.listen(Listener {
+            socket,
+            service: service.index,
+            number,
+        });
     }
 
     /// Adds a loop with a service that accepts connections at the returned address.
@@ -278,7 +331,7 @@ impl Sim {
             service: service.index,
             dial,
         };
-        let sent = self.node(service.at).waker().send(command);
+        let sent = self.running(service.at).waker.send(command);
         sent.map_err(NotDialled::from_unsent)
             .expect("room for a dial");
     }
@@ -288,7 +341,11 @@ impl Sim {
         &mut self,
         service: SimService<S>,
     ) -> &mut <S::Conn as Protocol>::Local {
-        let local = self.node(service.at).core.local(service.index);
+        let local = self
+            .running(service.at)
+            .node
+            .core_mut()
+            .local(service.index);
         local.downcast_mut().expect("the id says what type it is")
     }
 
@@ -296,7 +353,11 @@ impl Sim {
     #[must_use]
     pub fn counters(&self, at: LoopId) -> Counters {
         match &self.actors[at.0] {
-            Actor::Loop(node) => node.counters(),
+            Actor::Loop(running) => {
+                let mut sum = Counters::default();
+                sum.add(&running.counters);
+                sum
+            }
             Actor::Plain(_) => unreachable!("a loop's id names a loop"),
         }
     }
@@ -305,15 +366,14 @@ impl Sim {
     /// listening, every connection told; what is left after `deadline` is cut.
     pub fn stop(&mut self, at: LoopId, deadline: Duration) {
         let deadline = self.now() + deadline;
-        let Actor::Loop(node) = &mut self.actors[at.0] else {
-            unreachable!("a loop's id names a loop");
-        };
-        node.stop(&mut self.net, deadline);
+        let running = self.running(at);
+        running.stop_clock.set_at(deadline);
+        running.waker.stop(Stop::Graceful);
     }
 
     /// Whether a stop of this loop is over.
     pub fn stopped(&mut self, at: LoopId) -> bool {
-        self.node(at).stopped()
+        self.running(at).node.is_over()
     }
 
     // ---- Plain peers ----
@@ -331,11 +391,12 @@ impl Sim {
         let to = to.unwrap_or_else(|e: EndpointError| panic!("{e}"));
         let actor = self.actors.len();
         let owner = Owner {
-            actor,
+            actor: actor + 1,
             conn: 0,
             generation: 0,
         };
-        let end = self.net.connect(owner, near(&to, actor, 1024), to);
+        let from = near(&to, actor, 1024);
+        let end = self.kernel.borrow_mut().net.connect(owner, from, to);
         self.add(Actor::Plain(Plain::new(end)));
         PlainId(actor)
     }
@@ -388,13 +449,13 @@ impl Sim {
     /// # Panics
     /// If there is no such stream yet.
     pub fn lose(&mut self, stream: u32) {
-        self.net.lose(stream);
+        self.kernel.borrow_mut().net.lose(stream);
     }
 
     /// How many attempts to connect there have been.
     #[must_use]
     pub fn streams(&self) -> u32 {
-        self.net.streams()
+        self.kernel.borrow().net.streams()
     }
 
     /// Changes the conditions from now on. Buffers of streams, and of loops, stay as they are.
@@ -403,13 +464,14 @@ impl Sim {
     /// As [`Sim::under`].
     pub fn set_conditions(&mut self, conditions: Conditions) {
         conditions.check();
-        self.net.conditions = conditions;
+        self.kernel.borrow_mut().net.conditions = conditions.clone();
+        self.conditions = conditions;
     }
 
     /// The present conditions.
     #[must_use]
     pub fn conditions(&self) -> &Conditions {
-        &self.net.conditions
+        &self.conditions
     }
 
     // ---- Time ----
@@ -437,7 +499,7 @@ impl Sim {
     /// its deadlines, or `most` has passed.
     pub fn run_until_quiet(&mut self, most: Duration) -> Outcome {
         self.run(most, |sim| {
-            let arrival = sim.net.next_arrival()?;
+            let arrival = sim.next_arrival()?;
             sim.next_time().map(|at| at.min(arrival))
         })
     }
@@ -477,18 +539,19 @@ impl Sim {
     /// same seed and the same calls give the same hash.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
-        self.net.trace.hash()
+        self.kernel.borrow().net.trace.hash()
     }
 
     /// Keeps the events from now on, the last 65,536 of them, for [`Sim::trace`].
     pub fn record(&mut self) -> &mut Sim {
-        self.net.trace.recording = true;
+        self.kernel.borrow_mut().net.trace.recording = true;
         self
     }
 
     /// The events kept, oldest first.
-    pub fn trace(&self) -> impl Iterator<Item = &Event> {
-        self.net.trace.events()
+    pub fn trace(&self) -> impl Iterator<Item = Event> {
+        let events: Vec<Event> = self.kernel.borrow().net.trace.events().copied().collect();
+        events.into_iter()
     }
 
     // ---- Inside ----
@@ -513,61 +576,74 @@ impl Sim {
 
     /// Gives one actor that has something to do its turn.
     fn run_one(&mut self) -> bool {
-        let (actors, net) = (&self.actors, &self.net);
-        let runnable = |i: &usize| match &actors[*i] {
-            Actor::Loop(node) => node.runnable(net),
-            Actor::Plain(_) => !net.inboxes[*i].is_empty(),
-        };
-        let n = (0..actors.len()).filter(runnable).count();
-        if n == 0 {
+        let runnable = self.runnable();
+        if runnable.is_empty() {
             return false;
         }
-        let which = self.rng.below(n as u64) as usize;
-        let chosen = (0..actors.len()).filter(runnable).nth(which);
-        let chosen = chosen.expect("there are that many");
+        let chosen = runnable[self.rng.below(runnable.len() as u64) as usize];
         match &mut self.actors[chosen] {
-            Actor::Loop(node) => node.turn(&mut self.net),
+            Actor::Loop(running) => {
+                running.node.go_on(&self.kernel, &mut self.rng);
+            }
             Actor::Plain(plain) => {
-                let notices = std::mem::take(&mut self.net.inboxes[chosen]);
-                plain.turn(&mut self.net, notices);
+                let net = &mut self.kernel.borrow_mut().net;
+                let notices = std::mem::take(&mut net.inboxes[chosen + 1]);
+                plain.turn(net, notices);
             }
         }
         true
     }
 
+    fn runnable(&self) -> Vec<usize> {
+        let kernel = &mut *self.kernel.borrow_mut();
+        kernel.catch_up();
+        let now = self.time.get();
+        let runnable = |i: &usize| match &self.actors[*i] {
+            Actor::Loop(running) => running.node.goes_on(kernel, now),
+            Actor::Plain(_) => !kernel.net.inboxes[*i + 1].is_empty(),
+        };
+        (0..self.actors.len()).filter(runnable).collect()
+    }
+
     fn next_time(&self) -> Option<Instant> {
-        let deadlines = self.actors.iter().filter_map(|actor| match actor {
-            Actor::Loop(node) => node.next_deadline(),
-            Actor::Plain(_) => None,
-        });
-        deadlines.chain(self.net.next_arrival()).min()
+        let deadlines = self.nodes().filter_map(Node::deadline);
+        deadlines.chain(self.next_arrival()).min()
     }
 
     fn next_time_or_timer(&self) -> Option<Instant> {
-        let timers = self.actors.iter().filter_map(|actor| match actor {
-            Actor::Loop(node) => node.next_timer(),
-            Actor::Plain(_) => None,
-        });
-        timers.chain(self.next_time()).min()
+        let times = self.nodes().filter_map(Node::until);
+        times.chain(self.next_arrival()).min()
+    }
+
+    fn next_arrival(&self) -> Option<Instant> {
+        self.kernel.borrow().net.next_arrival()
     }
 
     /// Time passes, and what arrives at that time does.
     fn go_to(&mut self, at: Instant) -> bool {
         self.time.set(self.time.get().max(at.as_nanos()));
-        if self.net.next_arrival().is_some_and(|next| next <= at) {
-            self.net.arrive();
+        let net = &mut self.kernel.borrow_mut().net;
+        if net.next_arrival().is_some_and(|next| next <= at) {
+            net.arrive();
         }
         true
     }
 
     fn add(&mut self, actor: Actor) {
         self.actors.push(actor);
-        self.net.inboxes.push(std::collections::VecDeque::new());
+        self.kernel.borrow_mut().net.inboxes.push(VecDeque::new());
     }
 
-    fn node(&mut self, at: LoopId) -> &mut Node {
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.actors.iter().filter_map(|actor| match actor {
+            Actor::Loop(running) => Some(&running.node),
+            Actor::Plain(_) => None,
+        })
+    }
+
+    fn running(&mut self, at: LoopId) -> &mut Running {
         match &mut self.actors[at.0] {
-            Actor::Loop(node) => node,
+            Actor::Loop(running) => running,
             Actor::Plain(_) => unreachable!("a loop's id names a loop"),
         }
     }
@@ -581,7 +657,7 @@ impl Sim {
 
     fn on_plain<R>(&mut self, peer: PlainId, f: impl FnOnce(&mut Plain, &mut Net) -> R) -> R {
         match &mut self.actors[peer.0] {
-            Actor::Plain(plain) => f(plain, &mut self.net),
+            Actor::Plain(plain) => f(plain, &mut self.kernel.borrow_mut().net),
             Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
         }
     }

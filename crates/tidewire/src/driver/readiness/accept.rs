@@ -41,8 +41,8 @@ impl Listeners {
         sockets: Vec<Arc<Descriptor>>,
         batch: usize,
     ) -> io::Result<()> {
-        for (i, socket) in sockets.into_iter().enumerate() {
-            poller.add_listener(&socket, token(i))?;
+        for socket in sockets {
+            poller.add_listener(&socket, token(self.all.len()))?;
             let left = false;
             self.all.push(Listener { socket, left });
         }

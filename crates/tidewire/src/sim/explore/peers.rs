@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::reactor::random::Rng;
 use crate::sim::kernel::Kernel;
 use crate::sim::net::Owner;
-use crate::sim::node::address;
+use crate::sim::net::address;
 use crate::sim::plain::{Plain, PlainState};
 use crate::vocabulary::endpoint::Endpoint;
 

@@ -14,7 +14,7 @@ use crate::sim::explore::record::{Job, Record};
 use crate::sim::explore::roles::Explored;
 use crate::sim::kernel::Faults;
 use crate::sim::machine::{Machine, Program, Shape};
-use crate::sim::node::address;
+use crate::sim::net::address;
 use crate::sim::plain::PlainState;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;

@@ -17,6 +17,8 @@ pub(crate) struct Faults {
     pub(crate) ends_one_in: u64,
     /// What is ready is worked on at the next entering of the ring only, of so many.
     pub(crate) late_one_in: u64,
+    /// Who is refused or reset may be told something else: that time was up, or no way there.
+    pub(crate) odd_errors: bool,
     /// Descriptors that may be open at once.
     pub(crate) descriptors_max: usize,
     /// Events reported by one wait at most.
@@ -39,6 +41,7 @@ impl Faults {
             connect_fails_one_in: 0,
             ends_one_in: 0,
             late_one_in: 0,
+            odd_errors: false,
             descriptors_max: 1 << 20,
             events_max: 512,
             submissions: 1024,
@@ -69,6 +72,7 @@ impl Faults {
             connect_fails_one_in,
             ends_one_in,
             late_one_in,
+            odd_errors: true,
             descriptors_max: one_of(10, 1 << 12),
             events_max: one_of(1, 512),
             submissions: one_of(2, 256),

@@ -52,12 +52,19 @@ impl Kernel {
         self.ports[port].listeners.push(id);
         let address = Address {
             actor: self.actor,
-            service: 0,
             number: port as u32,
         };
         self.net.listen(at.clone(), address);
         self.record("listen", number, 0);
         self.fd(number)
+    }
+
+    /// Whoever listened at this place no longer does.
+    pub(crate) fn nobody_listens(&mut self, at: &Endpoint) {
+        for port in self.ports.iter_mut().filter(|p| p.at == *at) {
+            port.listeners.clear();
+        }
+        self.net.stop_listening_at(at);
     }
 
     /// A connection has come in.
@@ -378,7 +385,10 @@ impl Kernel {
 
     fn news(&mut self, id: FileId, news: News) {
         const REFUSED: [Errno; 3] = [Errno::CONNREFUSED, Errno::TIMEDOUT, Errno::HOSTUNREACH];
-        let drawn = self.rng.below(REFUSED.len() as u64) as usize;
+        let drawn = match self.faults.odd_errors {
+            true => self.rng.below(REFUSED.len() as u64) as usize,
+            false => 0,
+        };
         let Some(stream) = self.stream_of(id) else {
             return;
         };
