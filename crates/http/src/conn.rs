@@ -36,6 +36,8 @@ pub struct HttpConn<H> {
     number: u32,
     /// An empty line in front of a request was passed over.
     blank: bool,
+    /// Bytes of a head that is not whole which were looked at.
+    looked: u32,
     /// The request is a HEAD, whose reply has no body, also if it is an error.
     by_head: bool,
     /// The server stops: the next reply is the last.
@@ -98,6 +100,7 @@ impl<H: Handler> HttpConn<H> {
             stage: Stage::Head,
             number: 0,
             blank: false,
+            looked: 0,
             by_head: false,
             draining: false,
             handler: PhantomData,
@@ -121,15 +124,23 @@ impl<H: Handler> HttpConn<H> {
                 return Ok(self.wait_for_head(cx));
             }
             input.consume(2);
-            self.blank = true;
+            (self.blank, self.looked) = (true, 0);
             return Ok(Step::On);
         }
         let mut places = head::places();
         let settings = &cx.local.shared.settings;
+        if !head::has_news(bytes, self.looked as usize, settings) {
+            self.looked = bytes.len() as u32;
+            return Ok(self.wait_for_head(cx));
+        }
         match head::parse(bytes, &mut places, settings)? {
-            Parsed::Part => Ok(self.wait_for_head(cx)),
+            Parsed::Part => {
+                // Not more than a head may be.
+                self.looked = bytes.len() as u32;
+                Ok(self.wait_for_head(cx))
+            }
             Parsed::Whole(head, len) => {
-                self.blank = false;
+                (self.blank, self.looked) = (false, 0);
                 if cx.link.timer().is_some() {
                     cx.link.clear_timer();
                 }

@@ -42,6 +42,16 @@ pub(crate) enum Parsed<'a> {
     Part,
 }
 
+/// Whether [`parse`] may find something else than it did when `looked` of these bytes were there: another
+/// line, or that a limit is passed.
+pub(crate) fn has_news(bytes: &[u8], looked: usize, settings: &Settings) -> bool {
+    let passes = |limit: usize| looked <= limit && bytes.len() > limit;
+    looked == 0
+        || passes(settings.request_line)
+        || passes(settings.head_bytes)
+        || bytes[looked..].contains(&b'\n')
+}
+
 /// Parses the head that `bytes` begin with.
 pub(crate) fn parse<'a>(
     bytes: &'a [u8],
@@ -89,7 +99,9 @@ pub(crate) fn parse<'a>(
         return Err(Fault::new(411, "a body whose length is not said"));
     }
     let target = Target::parse(method, raw)?;
-    if let (Some(authority), Some(host)) = (target.authority, headers.get("host")) {
+    if let Some(authority) = target.authority
+        && let Some(host) = headers.get("host")
+    {
         let https = raw.as_bytes()[4] != b':';
         if !target::is_same(authority, host, https) {
             return Err(Fault::bad("the target and Host name different hosts"));
@@ -155,7 +167,44 @@ fn names_a_version(lines: &[u8]) -> bool {
 
 /// The characters of methods and names (RFC 9110, 5.6.2).
 pub(crate) fn is_token(b: u8) -> bool {
-    b.is_ascii_alphanumeric()
-        || matches!(b, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+')
-        || matches!(b, b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
+    TOKEN[usize::from(b)]
+}
+
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 128 {
+        table[b] = (b as u8).is_ascii_alphanumeric();
+        b += 1;
+    }
+    let others = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_drips_is_parsed_once_a_line() {
+        let settings = Settings::default();
+        let head =
+            b"GET / HTTP/1.1\r\nHost: h\r\nX: 0123456789012345678901234567890123456789\r\n\r\n";
+        let mut parsed = 0;
+        for end in 1..=head.len() {
+            parsed += usize::from(has_news(&head[..end], end - 1, &settings));
+        }
+        // And once for the first byte.
+        assert_eq!(parsed, 1 + 4);
+        let long = vec![b'a'; settings.head_bytes + 1];
+        for limit in [settings.request_line, settings.head_bytes] {
+            assert!(has_news(&long[..=limit], limit, &settings));
+            assert!(!has_news(&long[..limit], limit - 1, &settings));
+        }
+    }
 }
