@@ -5,18 +5,16 @@
 
 use std::io::{self, IoSlice};
 
-use super::load::{Loaded, contents, significant};
-use super::walk::{Walked, unread};
-use super::{Cut, OpenError, free_name, rename_anew, walk_segment};
+use super::load::Loaded;
+use super::walk::{Walked, unread, walk_segment};
+use super::window::{Bytes, PIECE, Window};
+use super::{Cut, OpenError, free_name, rename_anew};
 use crate::Policy;
 use crate::claims::ClaimsFile;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{SEGMENT_HEADER, SegmentHeader, index_name, segment_name};
 use crate::settings::Settings;
 use crate::writer::Active;
-
-/// How much is written at once.
-const PIECE: usize = 1 << 20;
 
 /// Cuts off what is behind the good part, and has the rest stand as durable as the policy says.
 pub(super) fn settle<D: Disk>(
@@ -48,20 +46,15 @@ pub(super) fn settle<D: Disk>(
         }
         let name = segment_name(found.number);
         let what = |what: &str| format!("{what} {name}");
-        let file = disk
-            .open(&name)
-            .map_err(|error| OpenError::io(what("opening"), error))?;
-        let mut bytes = Vec::new();
-        contents(disk, &name, &mut bytes).map_err(|error| OpenError::io(what("reading"), error))?;
+        let mut bytes =
+            Window::open(disk, &name).map_err(|error| OpenError::io(what("opening"), error))?;
+        let used = found.view.used;
+        let file = bytes.file().clone();
         if is_last && fault.is_some() {
-            kept_in.extend(keep_tail(
-                disk,
-                found.number,
-                &bytes[found.view.used as usize..],
-            ));
+            kept_in.extend(keep_tail(disk, found.number, &mut bytes, used));
         }
         let is_cut = is_last
-            && clear(&file, &bytes, found.view.used)
+            && clear(&mut bytes, used)
                 .map_err(|error| OpenError::io(what("clearing the torn tail of"), error))?;
         if !is_claimed && !is_os {
             let trusted = settings.mistakes.makes(|mistakes| mistakes.trust_names);
@@ -69,8 +62,9 @@ pub(super) fn settle<D: Disk>(
                 rename_anew(disk, found.number)
                     .map_err(|error| OpenError::io(what("renaming"), error))?;
             }
-            let from = first_unclaimed(&bytes, found.number, claimed);
-            write_anew(&file, &bytes[from..found.view.used as usize], from as u64)
+            let from = first_unclaimed(&mut bytes, found.number, claimed)
+                .map_err(|error| OpenError::io(what("reading"), error))?;
+            write_anew(&mut bytes, from, used)
                 .map_err(|error| OpenError::io(what("writing anew the tail of"), error))?;
         }
         if is_cut || !is_os {
@@ -78,7 +72,7 @@ pub(super) fn settle<D: Disk>(
                 .map_err(|error| OpenError::io(what("syncing"), error))?;
         }
         if is_last {
-            let length = reserved(&file, bytes.len() as u64);
+            let length = reserved(&file, bytes.length());
             loaded.active = Some(Active {
                 number: found.number,
                 version: found.version,
@@ -117,9 +111,7 @@ fn set_aside<D: Disk>(disk: &D, number: u64) -> io::Result<Option<String>> {
     let name = segment_name(number);
     // It is made anew when it is missing, and there may be none.
     let _ = disk.remove(&index_name(number));
-    let mut bytes = Vec::new();
-    contents(disk, &name, &mut bytes)?;
-    let kept = if significant(&bytes) == 0 {
+    let kept = if Window::open(disk, &name)?.is_zero(0)? {
         disk.remove(&name)?;
         None
     } else {
@@ -136,16 +128,23 @@ const TAILS_MAX: usize = 8;
 
 /// Keeps what is about to be cut off in a file of its own, if there is room for it: nothing depends
 /// on it.
-fn keep_tail<D: Disk>(disk: &D, number: u64, rest: &[u8]) -> Option<String> {
-    let rest = &rest[..significant(rest) as usize];
+fn keep_tail<D: Disk>(
+    disk: &D,
+    number: u64,
+    bytes: &mut Window<D::File>,
+    from: u64,
+) -> Option<String> {
+    let to = bytes.significant(from).ok()?;
     let names = disk.list().ok()?;
     let kept = names.iter().filter(|name| name.contains(".tail")).count();
-    if rest.is_empty() || kept >= TAILS_MAX {
+    if from == to || kept >= TAILS_MAX {
         return None;
     }
     let name = free_name(&names, &format!("{}.tail", segment_name(number)));
     let written = disk.create(&name).and_then(|file| {
-        file.write_at(&[IoSlice::new(rest)], 0)?;
+        bytes.pieces(from, to, |at, piece| {
+            file.write_at(&[IoSlice::new(piece)], at - from)
+        })?;
         file.sync_data()
     });
     if written.is_err() {
@@ -156,35 +155,38 @@ fn keep_tail<D: Disk>(disk: &D, number: u64, rest: &[u8]) -> Option<String> {
 
 /// Overwrites with zeros what is behind the good part, so that no later batch can be taken for one
 /// that follows; says whether there was anything.
-fn clear<F: DiskFile>(file: &F, bytes: &[u8], used: u64) -> io::Result<bool> {
-    let used = used as usize;
-    let end = used + significant(&bytes[used..]) as usize;
-    let zeros = vec![0; PIECE.min(end - used)];
+fn clear<F: DiskFile>(bytes: &mut Window<F>, used: u64) -> io::Result<bool> {
+    let end = bytes.significant(used)?;
+    let zeros = vec![0; PIECE.min((end - used) as usize)];
     let mut at = used;
     while at < end {
-        let count = zeros.len().min(end - at);
-        file.write_at(&[IoSlice::new(&zeros[..count])], at as u64)?;
-        at += count;
+        let count = zeros.len().min((end - at) as usize);
+        bytes
+            .file()
+            .write_at(&[IoSlice::new(&zeros[..count])], at)?;
+        at += count as u64;
     }
     Ok(end > used)
 }
 
 /// A sync that failed in an earlier process may have left pages that the system believes to be
 /// clean and that are on no disk. Whoever writes them again and syncs knows.
-fn write_anew<F: DiskFile>(file: &F, bytes: &[u8], offset: u64) -> io::Result<()> {
-    let mut at = offset;
-    for piece in bytes.chunks(PIECE) {
-        file.write_at(&[IoSlice::new(piece)], at)?;
-        at += piece.len() as u64;
-    }
-    Ok(())
+fn write_anew<F: DiskFile>(bytes: &mut Window<F>, from: u64, to: u64) -> io::Result<()> {
+    let file = bytes.file().clone();
+    bytes.pieces(from, to, |at, piece| {
+        file.write_at(&[IoSlice::new(piece)], at)
+    })
 }
 
 /// Where the first batch is that nobody says was durable: with the header of the segment, if it is
 /// the first of all.
-fn first_unclaimed(bytes: &[u8], number: u64, claimed: u64) -> usize {
+fn first_unclaimed<F: DiskFile>(
+    bytes: &mut Window<F>,
+    number: u64,
+    claimed: u64,
+) -> io::Result<u64> {
     let mut first = None;
-    if let Ok(header) = SegmentHeader::decode(bytes, number) {
+    if let Ok(header) = SegmentHeader::decode(bytes.get(0, SEGMENT_HEADER)?, number) {
         let mut walked = Walked {
             next_batch: number,
             ..Walked::default()
@@ -196,12 +198,14 @@ fn first_unclaimed(bytes: &[u8], number: u64, claimed: u64) -> usize {
             &mut unread(),
             |offset, batch| {
                 if batch.number > claimed && first.is_none() {
-                    first = Some(offset as usize);
+                    first = Some(offset);
                 }
             },
-        );
+        )?;
     }
-    first.filter(|&first| first > SEGMENT_HEADER).unwrap_or(0)
+    Ok(first
+        .filter(|&first| first > SEGMENT_HEADER as u64)
+        .unwrap_or(0))
 }
 
 /// The length up to which there is room for sure.

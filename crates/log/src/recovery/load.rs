@@ -2,8 +2,10 @@
 
 use std::io;
 
+use super::walk::walk_segment;
 use super::walk::{Walked, unread};
-use super::{Claims, Damage, OpenError, scan_claims, walk_segment};
+use super::window::{Bytes, Window};
+use super::{Claims, Damage, OpenError, scan_claims};
 use crate::catalog::Segment;
 use crate::claims::{self, CLAIMS, Claimed, ClaimsFile};
 use crate::disk::{Disk, DiskFile};
@@ -98,7 +100,6 @@ pub(crate) fn load<D: Disk>(
     let stale = numbers.extract_if(.., |number| *number < oldest).collect();
     let mut load = Load::new(&numbers, manner, claimed, oldest);
     load.stale = stale;
-    let mut bytes = Vec::new();
     let durable = match (verify, numbers.last()) {
         (Verify::Tail, Some(&last)) => claim_of(disk, last),
         _ => 0,
@@ -109,12 +110,11 @@ pub(crate) fn load<D: Disk>(
         if load.remembered(disk, number, next, durable) {
             continue;
         }
-        contents(disk, &name, &mut bytes)
-            .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
+        let mut bytes = Window::open(disk, &name).map_err(|error| unreadable(number, error))?;
         if load.fault.is_none() {
-            load.segment(&bytes, number, next)?;
+            load.segment(&mut bytes, number, next)?;
         } else {
-            load.beyond(&bytes, number)?;
+            load.beyond(&mut bytes, number)?;
         }
     }
     if verify == Verify::Tail && !load.knows_state {
@@ -122,6 +122,10 @@ pub(crate) fn load<D: Disk>(
         return self::load(disk, Verify::All, manner);
     }
     load.finish()
+}
+
+fn unreadable(number: u64, error: io::Error) -> OpenError {
+    OpenError::io(format!("reading {}", segment_name(number)), error)
 }
 
 /// What the first batch of a segment says was durable before it; 0 if it says nothing.
@@ -237,7 +241,13 @@ impl Load {
         }
     }
 
-    fn segment(&mut self, bytes: &[u8], number: u64, next: Option<u64>) -> Result<(), OpenError> {
+    fn segment<F: DiskFile>(
+        &mut self,
+        bytes: &mut Window<F>,
+        number: u64,
+        next: Option<u64>,
+    ) -> Result<(), OpenError> {
+        let failed = |error| unreadable(number, error);
         let expected = self.walked.next_batch;
         if number != expected {
             let expected_here = format!("a segment that begins with batch {expected}");
@@ -252,7 +262,8 @@ impl Load {
             self.fault = Some(self.damage(number, fault));
             return self.beyond(bytes, number);
         }
-        let header = match SegmentHeader::decode(bytes, number) {
+        let header = bytes.get(0, SEGMENT_HEADER).map_err(failed)?;
+        let header = match SegmentHeader::decode(header, number) {
             Ok(header) => header,
             Err(fault) if fault.offset == 0 => {
                 self.fault = Some(self.damage(number, fault));
@@ -265,7 +276,8 @@ impl Load {
             return self.refuse(bytes, number, fault);
         }
         let mut view = unread();
-        let end = walk_segment(bytes, header, &mut self.walked, &mut view, |_, _| {});
+        let end =
+            walk_segment(bytes, header, &mut self.walked, &mut view, |_, _| {}).map_err(failed)?;
         let fault = match end.fault {
             Some(fault) if end.is_nonsense && self.manner == Manner::Strict => {
                 return self.refuse(bytes, number, fault);
@@ -290,31 +302,41 @@ impl Load {
         self.knows_state = true;
         if let Some(fault) = fault.filter(|_| !is_followed) {
             self.fault = Some(self.damage(number, fault));
-            let rest = &bytes[end.offset as usize..];
-            self.beyond_bytes += significant(rest);
-            scan_claims(rest, number, self.log, &mut self.walked.claims);
+            let from = end.offset;
+            self.beyond_bytes += bytes.significant(from).map_err(failed)? - from;
+            scan_claims(bytes, from, number, self.log, &mut self.walked.claims).map_err(failed)?;
         }
         Ok(())
     }
 
     /// A segment behind the good part of the log.
-    fn beyond(&mut self, bytes: &[u8], number: u64) -> Result<(), OpenError> {
+    fn beyond<F: DiskFile>(&mut self, bytes: &mut Window<F>, number: u64) -> Result<(), OpenError> {
+        let failed = |error| unreadable(number, error);
+        let header = bytes.get(0, SEGMENT_HEADER).map_err(failed)?;
         if self.manner == Manner::Strict
-            && let Ok(header) = SegmentHeader::decode(bytes, number)
+            && let Ok(header) = SegmentHeader::decode(header, number)
             && let Some(fault) = self.foreign(header)
         {
             return self.refuse(bytes, number, fault);
         }
         self.beyond.push(number);
-        self.beyond_bytes += significant(bytes);
-        scan_claims(bytes, number, self.log, &mut self.walked.claims);
+        self.beyond_bytes += bytes.significant(0).map_err(failed)?;
+        scan_claims(bytes, 0, number, self.log, &mut self.walked.claims).map_err(failed)?;
         Ok(())
     }
 
     /// A segment whose batches stand in an earlier one. That was written later: this one was set
     /// aside as a torn tail, and a failed sync has hidden that its name was still there.
-    fn comes_again(&mut self, bytes: &[u8], number: u64, fault: Fault) -> Result<(), OpenError> {
-        let is_ours = SegmentHeader::decode(bytes, number)
+    fn comes_again<F: DiskFile>(
+        &mut self,
+        bytes: &mut Window<F>,
+        number: u64,
+        fault: Fault,
+    ) -> Result<(), OpenError> {
+        let header = bytes
+            .get(0, SEGMENT_HEADER)
+            .map_err(|error| unreadable(number, error))?;
+        let is_ours = SegmentHeader::decode(header, number)
             .is_ok_and(|header| self.log.is_none_or(|log| log == header.log));
         if !is_ours && self.manner == Manner::Strict {
             return self.refuse(bytes, number, fault);
@@ -330,7 +352,12 @@ impl Load {
         (header.log != log).then(|| Fault::new(16, format!("a segment of log {log:016x}"), found))
     }
 
-    fn refuse(&mut self, bytes: &[u8], number: u64, fault: Fault) -> Result<(), OpenError> {
+    fn refuse<F: DiskFile>(
+        &mut self,
+        bytes: &mut Window<F>,
+        number: u64,
+        fault: Fault,
+    ) -> Result<(), OpenError> {
         let damage = self.damage(number, fault);
         if self.manner == Manner::Strict {
             return Err(OpenError::Damaged {
@@ -412,12 +439,4 @@ impl Load {
             claims_file: None,
         })
     }
-}
-
-/// The length without zeros at the end.
-pub(crate) fn significant(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |last| last as u64 + 1)
 }

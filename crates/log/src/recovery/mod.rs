@@ -9,6 +9,7 @@
 mod cut;
 mod load;
 mod walk;
+mod window;
 
 use std::fmt;
 use std::io;
@@ -26,7 +27,7 @@ use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
 pub(crate) use load::{Found, Loaded, Manner, contents, load};
-pub(crate) use walk::{Claims, Walked, last_of, scan_claims, take_batch, unread, walk_segment};
+pub(crate) use walk::{Claims, Walked, last_of, scan_claims, take_batch, unread};
 
 /// What was found when the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,14 @@
 //! Walking over the bytes of one segment, batch after batch, and looking for claims in what cannot
 //! be walked over.
 
+use std::io;
+
+use super::window::{Bytes, Window};
 use crate::catalog::{Index, Segment};
+use crate::disk::DiskFile;
 use crate::format::{
-    ALIGN, BATCH_HEADER_BEFORE, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER,
-    SegmentHeader, is_batch,
+    ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Fault, Flags, Missing, RunView,
+    SEGMENT_HEADER, SegmentHeader, is_batch,
 };
 use crate::gather::Note;
 use crate::state::State;
@@ -72,44 +76,51 @@ pub(crate) struct Walked {
 }
 
 /// Goes over the batches of a segment, whose header was found to be good, and adds what they hold.
-pub(crate) fn walk_segment(
-    bytes: &[u8],
+pub(super) fn walk_segment<F: DiskFile>(
+    bytes: &mut Window<F>,
     header: SegmentHeader,
     walked: &mut Walked,
     view: &mut Segment,
     mut visit: impl FnMut(u64, &BatchHeader),
-) -> SegmentEnd {
-    let mut offset = SEGMENT_HEADER;
+) -> io::Result<SegmentEnd> {
+    let mut offset = SEGMENT_HEADER as u64;
     loop {
-        let rest = bytes.get(offset..).unwrap_or_default();
+        let rest = batch_at(bytes, offset, header.number)?;
         if rest.is_empty() {
-            return SegmentEnd {
-                offset: offset as u64,
+            return Ok(SegmentEnd {
+                offset,
                 fault: None,
                 is_nonsense: false,
-            };
+            });
         }
-        match take_batch(rest, offset as u64, header, walked, view) {
+        match take_batch(rest, offset, header, walked, view) {
             Ok(batch) => {
-                visit(offset as u64, &batch);
-                offset += batch.length as usize;
+                visit(offset, &batch);
+                offset += u64::from(batch.length);
             }
             Err(bad) => {
-                let is_clean = rest.iter().all(|&byte| byte == 0);
+                let is_clean = bytes.is_zero(offset)?;
                 let (fault, is_nonsense) = match bad {
                     Bad::Torn(fault) => (fault, false),
                     Bad::Nonsense(fault) => (fault, true),
                 };
                 let fault = (!is_clean).then_some(fault);
-                return SegmentEnd {
-                    offset: offset as u64,
+                return Ok(SegmentEnd {
+                    offset,
                     fault,
                     is_nonsense,
-                };
+                });
             }
         }
-        view.used = offset as u64;
+        view.used = offset;
     }
+}
+
+/// The batch at `offset` as long as its header says it is, or what else is there.
+fn batch_at(bytes: &mut impl Bytes, offset: u64, segment: u64) -> io::Result<&[u8]> {
+    let header = bytes.get(offset, BATCH_HEADER)?;
+    let length = BatchHeader::decode(header, offset, segment).map(|batch| batch.length as usize);
+    bytes.get(offset, length.unwrap_or(BATCH_HEADER))
 }
 
 /// Takes the batch that begins `rest`, at `offset` of its segment, if it is the next one and whole.
@@ -248,18 +259,27 @@ fn index(
     Ok(())
 }
 
-/// Searches bytes that cannot be walked over for batches of segment `number`, at `offset` of it and
-/// later, and adds what their headers claim: a header that is whole was written by this log, even
+/// Searches bytes that cannot be walked over for batches of segment `number`, at `from` and later, and adds what their headers claim: a header that is whole was written by this log, even
 /// if its batch is torn.
-pub(crate) fn scan_claims(bytes: &[u8], number: u64, log: Option<u64>, claims: &mut Claims) {
-    let mut offset = 0;
-    while offset + BATCH_HEADER_BEFORE <= bytes.len() {
-        let rest = &bytes[offset..];
-        offset += ALIGN;
-        if !is_batch(rest) {
+pub(crate) fn scan_claims(
+    bytes: &mut impl Bytes,
+    from: u64,
+    number: u64,
+    log: Option<u64>,
+    claims: &mut Claims,
+) -> io::Result<()> {
+    let mut offset = from;
+    loop {
+        let header = bytes.get(offset, BATCH_HEADER)?;
+        if header.len() < BATCH_HEADER_BEFORE {
+            return Ok(());
+        }
+        let here = offset;
+        offset += ALIGN as u64;
+        if !is_batch(header) {
             continue;
         }
-        let Ok(batch) = BatchHeader::decode(rest, 0, number) else {
+        let Ok(batch) = BatchHeader::decode(header, 0, number) else {
             continue;
         };
         // Nobody claims what was not written yet.
@@ -267,10 +287,11 @@ pub(crate) fn scan_claims(bytes: &[u8], number: u64, log: Option<u64>, claims: &
             continue;
         }
         claims.add(batch.durable_through);
+        let rest = bytes.get(here, batch.length as usize)?;
         if batch.verify(rest, 0).is_ok() {
             claims.found += 1;
             // Whole batches are passed over as such: what they carry is not the log's own writing.
-            offset += batch.length as usize - ALIGN;
+            offset = here + u64::from(batch.length);
         }
     }
 }

@@ -245,7 +245,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
                         self.wrong(number, fault);
                         self.look_at_heads(rest, offset, number);
                         let log = Some(self.plan.log);
-                        scan_claims(rest, number, log, &mut self.walked.claims);
+                        let mut behind = rest;
+                        let scanned =
+                            scan_claims(&mut behind, 0, number, log, &mut self.walked.claims);
+                        scanned.expect("it is in memory");
                         is_refused |= self.is_senseless(rest, offset, number);
                     }
                     break;

@@ -1,0 +1,99 @@
+//! Opening a log takes the memory of its largest batch, not of its segments. A process of its own is
+//! looked at, whose memory is not that of the writing before.
+
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, Refused, Run, Settings, Verify};
+
+const DIRECTORY: &str = "TIDEWIRE_OPEN_AND_REPORT";
+/// What one may take, the program itself included.
+const MOST: u64 = 64 << 20;
+
+fn settings() -> Settings {
+    Settings {
+        policy: Policy::Os,
+        ..Settings::default()
+    }
+}
+
+const RECORDS: u64 = 400;
+const PAYLOAD: usize = 250_000;
+
+/// A segment of 100 MB.
+fn write(directory: &Path) {
+    let (log, _) = EmbeddedLog::start(directory, settings()).unwrap();
+    let stream = log.stream("default").unwrap();
+    for id in 1..=RECORDS {
+        let mut frames = id.to_le_bytes().to_vec();
+        frames.extend((PAYLOAD as u32).to_le_bytes());
+        frames.resize(frames.len() + PAYLOAD, b'x');
+        let run = || Run {
+            stream,
+            producer: ProducerId::ANONYMOUS,
+            frames: &frames,
+            count: 1,
+            last_id: id,
+            timestamp_us: 0,
+        };
+        // The queue is bounded.
+        while let Err(refused) = log.append(run()) {
+            assert_eq!(refused, Refused::Busy);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    log.close();
+}
+
+/// The most memory that this process has had resident, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib << 10
+}
+
+#[test]
+fn opening_takes_little_memory_however_long_segments_are() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        // The child: opens, and says what that took.
+        let settings = Settings {
+            verify: Verify::All,
+            ..settings()
+        };
+        let (log, recovery) = EmbeddedLog::start(directory.as_ref(), settings).unwrap();
+        println!("peak {} records {}", peak(), recovery.records);
+        drop(log);
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "opening_takes_little_memory_however_long_segments_are",
+            "--nocapture",
+        ])
+        .env(DIRECTORY, directory.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout).into_owned();
+    let report = said
+        .lines()
+        .find(|line| line.contains("peak "))
+        .expect(&said);
+    let words: Vec<&str> = report.split_whitespace().collect();
+    let after = |word| {
+        let at = words.iter().position(|w| *w == word).unwrap();
+        words[at + 1].parse::<u64>().unwrap()
+    };
+    println!("{report}");
+    assert_eq!(after("records"), RECORDS);
+    assert!(after("peak") < MOST, "{report}");
+}
