@@ -9,6 +9,7 @@
 pub mod allocator;
 pub mod binary;
 pub mod commands;
+pub mod durable;
 pub mod hash;
 pub mod number;
 pub mod reply;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
-use tidewire_kv::store::{Effect, Effects, Settings, Store};
+use tidewire_kv::store::{Effect, Effects, Settings, Store, Units};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -14,12 +14,18 @@ const NOW: u64 = 1_700_000_000_000;
 struct Log(Mutex<Vec<(u16, Vec<Vec<u8>>)>>);
 
 impl Effects for Log {
-    fn apply(&self, db: u16, effect: Effect<'_>) {
-        let command = match effect {
-            Effect::Command(args) => args.iter().map(|arg| arg.to_vec()).collect(),
-            Effect::Removed(key, _) => vec![b"DEL".to_vec(), key.to_vec()],
-        };
-        self.0.lock().unwrap().push((db, command));
+    fn commit(&self, units: &Units, _: usize) -> u64 {
+        let mut log = self.0.lock().unwrap();
+        units.each(|unit| {
+            for (db, effect) in unit {
+                let command = match effect {
+                    Effect::Command(args) => args.iter().map(|arg| arg.to_vec()).collect(),
+                    Effect::Removed(key, _) => vec![b"DEL".to_vec(), key.to_vec()],
+                };
+                log.push((*db, command));
+            }
+        });
+        1
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) const DIRECTORY: &str = "tidewire-data";
 #[derive(Debug, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct LogOptions {
-    /// Directory of the durable log, made if need be; used by ingest, and by ack with a level
+    /// Directory of the durable log, made if need be; used by ingest, and by ack with a level. That of kv
+    /// with a durability is in it
     /// [default: tidewire-data]
     #[arg(long = "data", value_name = "DIR")]
     #[serde(alias = "data")]
@@ -277,6 +278,11 @@ pub(crate) enum VerifyName {
 }
 
 impl LogOptions {
+    /// Where the data is.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(|| DIRECTORY.into())
+    }
+
     pub(crate) fn over(self, base: LogOptions) -> LogOptions {
         LogOptions {
             dir: self.dir.or(base.dir),

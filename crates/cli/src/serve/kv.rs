@@ -1,15 +1,23 @@
 //! The settings of the key-value services, and the services.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
+use serde::de::{self, Deserializer};
 use tidewire::{Builder, EngineChoice, Limits, Listen};
+use tidewire_kv::durable::{self, KvLog};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
+use tidewire_log::Policy as Commits;
 
 use super::door::Door;
+use super::durable::PolicyName;
 use super::endpoint::{Endpoint, Kind, KvMode};
+use super::log::OpenLog;
 use super::settings::Settings;
 use super::tls::Fronts;
 use crate::exit::Failure;
@@ -33,6 +41,13 @@ pub(crate) struct KvOptions {
     /// Numbered databases [default: 16]
     #[arg(id = "kv-databases", long = "kv-databases", value_name = "N")]
     pub(crate) databases: Option<u16>,
+
+    /// When a change of a key is durable: sync (no reply leaves before its change is on the disk, and
+    /// nobody reads what is not), interval:1s (synced at least this often; so much may be lost), os
+    /// (when the operating system likes), or none (a restart forgets everything). The log is in the
+    /// directory kv of --data [default: none]
+    #[arg(id = "kv-durability", long = "durability", value_name = "LEVEL")]
+    pub(crate) durability: Option<Durability>,
 
     /// A file whose one line clients must say with AUTH or HELLO first; the environment's
     /// TIDEWIRE_KV_PASSWORD does too [default: none, and only this host is served]
@@ -174,6 +189,7 @@ impl KvOptions {
             maxmemory: self.maxmemory.or(base.maxmemory),
             policy: self.policy.or(base.policy),
             databases: self.databases.or(base.databases),
+            durability: self.durability.or(base.durability),
             password_file: secret.0,
             password: secret.1,
             shards: self.shards.or(base.shards),
@@ -185,8 +201,80 @@ impl KvOptions {
     }
 }
 
+/// When changes of keys are durable; `None` for never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durability(pub(crate) Option<Commits>);
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Durability, String> {
+        if text == "none" {
+            return Ok(Durability(None));
+        }
+        let policy: PolicyName = text
+            .parse()
+            .map_err(|_| format!("{text}: sync, interval:TIME, os or none"))?;
+        Ok(Durability(Some(policy.0)))
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("none"),
+            Some(policy) => PolicyName(policy).fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Durability {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Between two lines about how far the recovery has come.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// Builds the store again from its log, to which it commits from then on.
+fn recover(store: &mut Store, log: &OpenLog) -> Result<Arc<KvLog>, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ms = now.unwrap_or_default().as_millis() as u64;
+    let began = Instant::now();
+    let mut told = began;
+    let progress = |_: &durable::Replayed, position: u64, end: u64| {
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            tracing::info!(position, end, "recovering the key-value store");
+        }
+    };
+    let directory = log.directory.display();
+    let opened = durable::open(log.shared(), store, now_ms, progress);
+    let (kv_log, replayed) = opened.map_err(|error| {
+        Failure::usage(format!(
+            "cannot recover the key-value store from the log in {directory}: {error}"
+        ))
+    })?;
+    let keys: usize = (0..store.databases())
+        .map(|db| store.keyspace(db).keys)
+        .sum();
+    tracing::info!(
+        %directory,
+        keys,
+        units = replayed.units,
+        bytes = replayed.bytes,
+        unclosed = replayed.unclosed,
+        seconds = began.elapsed().as_secs_f64(),
+        "key-value store recovered"
+    );
+    Ok(kv_log)
+}
+
 /// The store and the services on it.
 pub(crate) struct Kv {
+    log: Option<Arc<KvLog>>,
     resp: (RespService, Door<RespService>),
     binary: (BinaryService, Door<BinaryService>),
 }
@@ -197,21 +285,30 @@ impl Kv {
         builder: &mut Builder,
         settings: &Settings,
         fronts: &Fronts,
+        log: Option<&OpenLog>,
     ) -> Result<Kv, Failure> {
         let options = &settings.kv;
-        let store = Arc::new(Store::new(options.store(settings)?));
+        let mut store = Store::new(options.store(settings)?);
+        let log = log.map(|log| recover(&mut store, log)).transpose()?;
+        let store = Arc::new(store);
         let own = options.services(settings)?;
         let limits = own.limits();
         let resp_limits = Limits {
             idle: limits.idle,
             ..settings.limits(limits)
         };
-        let resp = RespService::new(store.clone(), own);
-        let binary = if settings.is_binary_open() {
+        let resp = match &log {
+            None => RespService::new(store.clone(), own),
+            Some(log) => RespService::durable(store.clone(), own, log.clone()),
+        };
+        let mut binary = if settings.is_binary_open() {
             BinaryService::open(store)
         } else {
             BinaryService::guarded(&resp)
         };
+        if let Some(log) = &log {
+            binary = binary.durable(log.clone());
+        }
         let mine = |mode| move |endpoint: &Endpoint| endpoint.kind == Kind::Kv(mode);
         let resp_door = Door::add(
             builder,
@@ -230,6 +327,7 @@ impl Kv {
             settings.limits(BinaryService::limits()),
         );
         Ok(Kv {
+            log,
             resp: (resp, resp_door),
             binary: (binary, binary_door),
         })
@@ -252,6 +350,16 @@ impl Kv {
         if kind == Kind::Kv(KvMode::Resp) {
             self.resp.0.listens_at(at);
         }
+    }
+
+    /// Changes refused so far because there was no room on the disk of the log.
+    pub(crate) fn refused_by_full_disk(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.refused_full())
+    }
+
+    /// Whether changes are not taken any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.has_failed())
     }
 
     /// Logs what was counted, if anything.

@@ -1,13 +1,41 @@
-//! The durable log of the services that need one.
+//! The durable logs of the services that need one: that of messages, and that of the key-value store,
+//! each in a directory of its own, because they are shortened by rules of their own.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidewire_log::{EmbeddedLog, Log, OpenError, Recovery};
+use tidewire_kv::durable::KvLog;
+use tidewire_log::{EmbeddedLog, Log, OpenError, Policy, Recovery, Settings};
 
-use super::durable::{DIRECTORY, LogOptions, PolicyName};
+use super::durable::{LogOptions, PolicyName};
 use crate::exit::Failure;
+
+/// Where the log of the key-value store is, in the directory of the data.
+const KV_DIRECTORY: &str = "kv";
+
+/// The logs that are needed.
+#[derive(Default)]
+pub(crate) struct Logs {
+    pub(crate) messages: Option<OpenLog>,
+    pub(crate) kv: Option<OpenLog>,
+}
+
+impl Logs {
+    pub(crate) fn each(&mut self) -> impl Iterator<Item = &mut OpenLog> {
+        self.messages.iter_mut().chain(&mut self.kv)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_none() && self.kv.is_none()
+    }
+
+    /// Closes both, whatever becomes of the first.
+    pub(crate) fn close(self) -> Result<(), Failure> {
+        let closed = self.kv.map_or(Ok(()), OpenLog::close);
+        self.messages.map_or(Ok(()), OpenLog::close).and(closed)
+    }
+}
 
 /// The log, and where it is.
 pub(crate) struct OpenLog {
@@ -19,8 +47,17 @@ pub(crate) struct OpenLog {
 impl OpenLog {
     /// Opens it, and says what was found.
     pub(crate) fn open(options: &LogOptions) -> Result<OpenLog, Failure> {
-        let directory = options.dir.clone().unwrap_or_else(|| DIRECTORY.into());
         let settings = options.settings()?;
+        OpenLog::open_at(options.directory(), settings)
+    }
+
+    /// Opens the one of the key-value store.
+    pub(crate) fn open_kv(options: &LogOptions, policy: Policy) -> Result<OpenLog, Failure> {
+        let settings = KvLog::settings(policy);
+        OpenLog::open_at(options.directory().join(KV_DIRECTORY), settings)
+    }
+
+    fn open_at(directory: PathBuf, settings: Settings) -> Result<OpenLog, Failure> {
         let (log, recovery) =
             EmbeddedLog::start(&directory, settings).map_err(|e| cannot_open(&directory, &e))?;
         report(&directory, &recovery);

@@ -32,7 +32,7 @@ use self::blocked::Blocked;
 use self::durable::OnLogFailure;
 use self::endpoint::Endpoint;
 use self::full_disk::FullDisk;
-use self::log::OpenLog;
+use self::log::{Logs, OpenLog};
 use self::services::Services;
 use self::settings::Settings;
 use self::tls::Fronts;
@@ -57,12 +57,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
     let mut hangups =
         Hangups::catch().map_err(|e| Failure::usage(format!("cannot catch SIGHUP: {e}")))?;
-    let mut log = match settings.need_log() {
-        true => Some(OpenLog::open(&settings.durable)?),
-        false => None,
-    };
+    let mut logs = Logs::default();
+    if settings.need_log() {
+        logs.messages = Some(OpenLog::open(&settings.durable)?);
+    }
+    if let Some(policy) = settings.kv_durability() {
+        logs.kv = Some(OpenLog::open_kv(&settings.durable, policy)?);
+    }
     let fronts = Fronts::new(settings.handshake);
-    let (running, services) = start(&settings, &fronts, log.as_ref())?;
+    let (running, services) = start(&settings, &fronts, &logs)?;
     fronts.warn();
     let loops = running.waiter();
     let theirs = loops.clone();
@@ -74,19 +77,23 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         descriptors,
         "serving"
     );
-    announce(&settings.endpoints, &running, log.as_ref())
+    announce(&settings.endpoints, &running, &logs)
         .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
     let heard = (&mut signals, &mut hangups);
-    wait(&settings, heard, &fronts, log.as_mut(), &services, || {
+    wait(&settings, heard, &fronts, &mut logs, &services, || {
         tracing::info!(counters = %running.counters(), "so far");
         services.log();
     });
     stop(running, signals, settings.stop_deadline);
     services.log();
-    match log.map(OpenLog::close) {
-        Some(Err(failed)) => Err(failed),
-        Some(Ok(())) | None => loops.wait().map_err(loop_failed),
+    logs.close()?;
+    if services.has_failed() {
+        return Err(Failure::wrong(
+            "the key-value store has stopped taking changes, see what the log says above; start the \
+             server again",
+        ));
     }
+    loops.wait().map_err(loop_failed)
 }
 
 /// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
@@ -115,7 +122,7 @@ fn wait(
     settings: &Settings,
     (signals, hangups): (&mut Signals, &mut Hangups),
     fronts: &Fronts,
-    mut log: Option<&mut OpenLog>,
+    logs: &mut Logs,
     services: &Services,
     show: impl Fn(),
 ) {
@@ -126,7 +133,7 @@ fn wait(
         let next = settings
             .stats_interval
             .map(|every| every.saturating_sub(shown.elapsed()));
-        let look = log.is_some().then_some(LOOK);
+        let look = (!logs.is_empty()).then_some(LOOK);
         // A pause of zero would be none at all.
         let pause = [next, look].into_iter().flatten().min();
         let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
@@ -135,16 +142,16 @@ fn wait(
             Heard::Hangup => reload(fronts),
             Heard::Nothing => {}
         }
-        if let Some(log) = &mut log
-            && log.has_failed()
-            && settings.on_log_failure == OnLogFailure::Exit
-        {
+        // Each of them is to be told of.
+        let failed = logs.each().fold(services.has_failed(), |failed, log| {
+            log.has_failed() | failed
+        });
+        if failed && settings.on_log_failure == OnLogFailure::Exit {
             return;
         }
         full.look(services.refused_by_full_disk());
-        if let Some(log) = &log {
-            blocked.look(log.blocked().as_deref());
-        }
+        let why = logs.each().find_map(|log| log.blocked());
+        blocked.look(why.as_deref());
         if settings
             .stats_interval
             .is_some_and(|every| shown.elapsed() >= every)
@@ -174,7 +181,7 @@ fn reload(fronts: &Fronts) {
 fn start(
     settings: &Settings,
     fronts: &Fronts,
-    log: Option<&OpenLog>,
+    logs: &Logs,
 ) -> Result<(Running, Services), Failure> {
     let mut builder = Builder::new();
     builder
@@ -186,7 +193,7 @@ fn start(
     if let Some(bytes) = settings.memory {
         builder.memory(bytes);
     }
-    let services = Services::add(&mut builder, settings, fronts, log)?;
+    let services = Services::add(&mut builder, settings, fronts, logs)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;
     services.listening(&settings.endpoints, running.addrs());
     Ok((running, services))
@@ -212,7 +219,7 @@ fn cannot_start(error: &StartError) -> Failure {
 }
 
 /// One line for each listener, for people and for programs that started this one.
-fn announce(endpoints: &[Endpoint], running: &Running, log: Option<&OpenLog>) -> io::Result<()> {
+fn announce(endpoints: &[Endpoint], running: &Running, logs: &Logs) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (endpoint, addr) in endpoints.iter().zip(running.addrs()) {
         write!(out, "listening service={}", endpoint.kind.service())?;
@@ -221,9 +228,21 @@ fn announce(endpoints: &[Endpoint], running: &Running, log: Option<&OpenLog>) ->
         }
         write!(out, " addr={addr} engine={}", running.engine())?;
         write!(out, "{}", endpoint.front.described())?;
-        if let (Kind::Ingest, Some(log)) = (endpoint.kind, log) {
-            let directory = word(&log.directory.to_string_lossy());
-            write!(out, " dir={directory} policy={}", log.policy())?;
+        match endpoint.kind {
+            Kind::Ingest => {
+                if let Some(log) = &logs.messages {
+                    let directory = word(&log.directory.to_string_lossy());
+                    write!(out, " dir={directory} policy={}", log.policy())?;
+                }
+            }
+            Kind::Kv(_) => match &logs.kv {
+                Some(log) => {
+                    let directory = word(&log.directory.to_string_lossy());
+                    write!(out, " durability={} dir={directory}", log.policy())?;
+                }
+                None => write!(out, " durability=none")?,
+            },
+            Kind::Echo | Kind::Http | Kind::Ack(_) | Kind::Discard => {}
         }
         writeln!(out)?;
     }

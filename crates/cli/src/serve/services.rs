@@ -13,7 +13,7 @@ use tidewire_pool::Pool;
 use super::door::Door;
 use super::endpoint::{Endpoint, Kind};
 use super::kv::Kv;
-use super::log::OpenLog;
+use super::log::{Logs, OpenLog};
 use super::settings::Settings;
 use super::tls::Fronts;
 use crate::exit::Failure;
@@ -39,13 +39,14 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Adds what is to listen, in the order of the endpoints. `log` is there if it is needed.
+    /// Adds what is to listen, in the order of the endpoints. The logs are there that are needed.
     pub(crate) fn add(
         builder: &mut Builder,
         settings: &Settings,
         fronts: &Fronts,
-        log: Option<&OpenLog>,
+        logs: &Logs,
     ) -> Result<Services, Failure> {
+        let log = logs.messages.as_ref();
         // One service each, however many places it listens at, so that its limits count all of them.
         let mut echo: Option<Door<Echo>> = None;
         let mut discard: Option<Door<Discard>> = None;
@@ -83,7 +84,7 @@ impl Services {
                 }
                 Kind::Kv(_) => {
                     if kv.is_none() {
-                        kv = Some(Kv::add(builder, settings, fronts)?);
+                        kv = Some(Kv::add(builder, settings, fronts, logs.kv.as_ref())?);
                     }
                     if let Some(kv) = &kv {
                         kv.listen(builder, fronts, endpoint, listen)?;
@@ -116,10 +117,16 @@ impl Services {
         }
     }
 
-    /// Refusals so far because there was no room on the disk of the log.
+    /// Refusals so far because there was no room on the disk of a log.
     pub(crate) fn refused_by_full_disk(&self) -> u64 {
         let ingest = self.ingest.as_ref();
-        ingest.map_or(0, |service| service.counters().refused_disk_full)
+        let ingest = ingest.map_or(0, |service| service.counters().refused_disk_full);
+        ingest + self.kv.as_ref().map_or(0, Kv::refused_by_full_disk)
+    }
+
+    /// Whether a service takes no changes any more though its log is well.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.kv.as_ref().is_some_and(Kv::has_failed)
     }
 
     /// Logs what each service has counted, if anything.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
 use tidewire_ingest::{Level, native};
+use tidewire_log::Policy;
 
 use super::args::{Args, Options};
 use super::durable::{LogOptions, OnLogFailure};
@@ -131,6 +132,14 @@ impl Settings {
             Kind::Ack(_) => self.ack_level != Level::None,
             Kind::Echo | Kind::Kv(_) | Kind::Http | Kind::Discard => false,
         })
+    }
+
+    /// When changes of keys are durable; `None` for never.
+    pub(crate) fn kv_durability(&self) -> Option<Policy> {
+        let durability = self.kv.durability.as_ref();
+        durability
+            .and_then(|level| level.0)
+            .filter(|_| self.serves_kv())
     }
 
     /// How long a connection may be silent, if the settings say nothing else.

@@ -55,7 +55,7 @@ pub use error::{Done, Error};
 pub use spec::{BRIEF, FAST, Flags, Keys, MEMORY, READ, Run, Spec, WRITE};
 
 use crate::reply::Reply;
-use crate::store::{Blocked, View};
+use crate::store::{Blocked, Units, View};
 
 /// What a running command is given.
 pub struct Ctx<'a, 's> {
@@ -98,6 +98,20 @@ impl Ctx<'_, '_> {
         }
         let args = args.iter().map(|arg| arg.to_vec()).collect();
         self.effective.get_or_insert_default().push(args);
+    }
+
+    /// Reserves room for what the command will [`rewrite`](Ctx::rewrite) itself to, if its arguments do
+    /// not bound that. Called before anything is changed.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn reserve(&mut self, arguments: usize, bytes: usize) -> Done {
+        if self.has_effects() {
+            let bound = Units::bound(arguments, bytes);
+            let reserved = self.db.guards.reserve_more(bound, self.now_ms);
+            reserved.map_err(|why| Error::new(why.text()))?;
+        }
+        Ok(())
     }
 
     /// Whether anybody is interested in [`rewrite`](Ctx::rewrite).

@@ -97,15 +97,19 @@ fn spop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ),
     };
     let rng = &mut *ctx.rng;
-    let taken = ctx.db.update(args[1], |set: &mut Set| {
-        let wanted = i64::try_from(wanted.unwrap_or(1)).unwrap_or(i64::MAX);
-        let taken = set.sample(wanted, rng);
+    let count = i64::try_from(wanted.unwrap_or(1)).unwrap_or(i64::MAX);
+    let set = ctx.db.peek::<Set>(args[1])?;
+    let taken = set.map_or_else(Vec::new, |set| set.sample(count, rng));
+    ctx.reserve(
+        taken.len() + 2,
+        taken.iter().map(Vec::len).sum::<usize>() + args[1].len(),
+    )?;
+    ctx.db.update(args[1], |set: &mut Set| {
         for member in &taken {
             set.remove(member);
         }
-        (!taken.is_empty(), taken)
+        (!taken.is_empty(), ())
     })?;
-    let taken = taken.unwrap_or_default();
     if ctx.has_effects() && !taken.is_empty() {
         let mut effective: Vec<&[u8]> = vec![b"srem", args[1]];
         effective.extend(taken.iter().map(Vec::as_slice));

@@ -184,6 +184,7 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             );
         }
     }
+    ctx.reserve(list.len() + 4, list.bytes() + 2 * into.len())?;
     ctx.reply.integer(list.len() as i64);
     if ctx.has_effects() {
         ctx.rewrite(&[b"del", into]);

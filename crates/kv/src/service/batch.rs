@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::shared::Shared;
 use crate::commands::Spec;
 use crate::reply::Reply;
-use crate::store::{Ran, Runner, Waiter, Watch};
+use crate::store::{NoRoom, Ran, Runner, Waiter, Watch};
 
 /// Runs the commands about keys of one batch. Locks are kept from one command to the next; they
 /// have to be let go of with [`pause`](Batch::pause) before anything else that uses the store.
@@ -29,6 +29,21 @@ impl<'s> Batch<'s> {
     /// Whether reads count as uses of keys.
     pub(crate) fn set_no_touch(&mut self, yes: bool) {
         self.runner.no_touch = yes;
+    }
+
+    /// Whether what finds the log busy is to be tried again, rather than refused.
+    pub(crate) fn set_patient(&mut self, yes: bool) {
+        self.runner.patient = yes;
+    }
+
+    pub(crate) fn is_patient(&self) -> bool {
+        self.runner.patient
+    }
+
+    /// Commits what was done; what a client has to wait for before it hears the replies, and the last
+    /// unit that was written.
+    pub(crate) fn commit(&mut self) -> (u64, u64) {
+        (self.runner.barrier(), self.runner.written())
     }
 
     /// Brings into the cache what commands are about to use.
@@ -61,6 +76,14 @@ impl<'s> Batch<'s> {
     ) -> bool {
         debug_assert!(!self.in_transaction);
         self.runner.make_room(commands)
+    }
+
+    /// Reserves what these commands may change, before they run as one.
+    pub(crate) fn reserve<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+    ) -> Result<(), NoRoom> {
+        self.runner.reserve(commands)
     }
 
     /// Lets the command that has just come back blocked wait.

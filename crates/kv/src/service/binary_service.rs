@@ -3,7 +3,8 @@
 //! A WRITE is a plain SET: it replaces whatever was there and its expiry. A READ of a key that
 //! holds something else than a string, or a value too long for the protocol's one byte of length,
 //! answers as a miss does, with an empty value, and is counted. A WRITE that the store refuses for
-//! lack of memory ends the connection: an answer could only pretend.
+//! lack of memory ends the connection: an answer could only pretend. One that the log is too busy for
+//! waits, and the peer with it.
 //!
 //! The protocol knows no password. So where the store has one, at the start or since, this service
 //! turns everybody away, unless it was told to serve them all the same; and without one, clients of
@@ -11,20 +12,28 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tidewire::{Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service, Throttle};
+use tidewire::{
+    Conns, Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service, Throttle,
+};
 
+use super::durable::{Durable, Waiting};
 use super::resp_service::RespService;
 use super::shared::MINUTE;
 use super::stats::Count;
 use crate::binary::{self, Request, Step};
 use crate::commands::{self, Spec};
+use crate::durable::KvLog;
 use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
-use crate::store::Store;
+use crate::store::{Ran, Store};
 
 /// The database that it serves.
 const DB: u16 = 0;
+
+/// When a WRITE is tried again that the log was too busy for.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// Replies that are put together before they are handed on; bytes. Each goes out in one piece.
 const FLUSH: usize = 48 << 10;
@@ -40,7 +49,7 @@ pub struct BinaryCounters {
     pub unreadable: u64,
     /// Connections closed for what they sent.
     pub faults: u64,
-    /// WRITEs refused for lack of memory; each closed its connection.
+    /// WRITEs refused for lack of memory, or of room in the log; each closed its connection.
     pub refused: u64,
 }
 
@@ -87,6 +96,7 @@ struct Totals {
 #[derive(Clone)]
 pub struct BinaryService {
     store: Arc<Store>,
+    durable: Option<Arc<Durable<()>>>,
     guard: Option<RespService>,
     totals: Arc<Mutex<Totals>>,
     /// Of log lines about clients whose connections it closes.
@@ -109,10 +119,20 @@ impl BinaryService {
         BinaryService::new(resp.shared().store.clone(), Some(resp.clone()))
     }
 
+    /// Answers as this log promises, to which the store commits.
+    #[must_use]
+    pub fn durable(self, log: Arc<KvLog>) -> BinaryService {
+        BinaryService {
+            durable: Some(Arc::new(Durable::new(log))),
+            ..self
+        }
+    }
+
     fn new(store: Arc<Store>, guard: Option<RespService>) -> BinaryService {
         let command = |name| commands::find(name).expect("one of the basic commands");
         BinaryService {
             store,
+            durable: None,
             guard,
             totals: Arc::default(),
             closings: Arc::new(Throttle::new(MINUTE)),
@@ -156,11 +176,12 @@ impl fmt::Debug for BinaryService {
 impl Service for BinaryService {
     type Conn = BinaryConn;
 
-    fn on_loop(&self, _: LoopHandle<()>) -> BinaryLocal {
+    fn on_loop(&self, at: LoopHandle<()>) -> BinaryLocal {
         let counts = Arc::new(Counts::default());
         lock(&self.totals).running.push(counts.clone());
         BinaryLocal {
             store: self.store.clone(),
+            waiting: self.durable.as_ref().map(|durable| durable.on_loop(at)),
             guard: self.guard.clone(),
             counts,
             closings: self.closings.clone(),
@@ -177,6 +198,13 @@ impl Service for BinaryService {
             return Err(Refusal::Protected);
         }
         Ok(BinaryConn)
+    }
+
+    fn woken(&self, local: &mut BinaryLocal, all: &mut Conns<'_, BinaryConn>) {
+        if let Some(mut waiting) = local.waiting.take() {
+            waiting.woken(local, all);
+            local.waiting = Some(waiting);
+        }
     }
 
     fn loop_ended(&self, local: BinaryLocal) {
@@ -197,6 +225,8 @@ fn small_reply() -> Reply {
 /// State of one loop.
 pub struct BinaryLocal {
     store: Arc<Store>,
+    /// For the log, if there is one.
+    waiting: Option<Waiting<()>>,
     guard: Option<RespService>,
     counts: Arc<Counts>,
     closings: Arc<Throttle>,
@@ -241,6 +271,10 @@ impl Protocol for BinaryConn {
         cx.local.replies = replies;
         next
     }
+
+    fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.resume();
+    }
 }
 
 /// How a run of requests ended.
@@ -248,6 +282,8 @@ enum End {
     Needs(usize),
     /// There may be more.
     Flush,
+    /// The log is too busy for the next one.
+    Later,
     Close(&'static str),
 }
 
@@ -257,13 +293,27 @@ fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryCon
             return Next::AfterDrain;
         }
         let mut used = 0;
-        let end = run(input.bytes(), replies, &mut used, cx);
+        if let Some(waiting) = &cx.local.waiting {
+            waiting.arm();
+        }
+        let mut barrier = 0;
+        let end = run(input.bytes(), replies, &mut used, &mut barrier, cx);
         input.consume(used);
+        if let Some(waiting) = &mut cx.local.waiting
+            && barrier > 0
+            && !waiting.hold(barrier, &mut cx.link)
+        {
+            return Next::More;
+        }
         if !replies.is_empty() {
             cx.link.write(replies);
             replies.clear();
         }
         match end {
+            End::Later => {
+                cx.link.set_timer_after(RETRY);
+                return Next::Paused;
+            }
             End::Flush => {}
             End::Needs(_) if input.is_empty() => return Next::More,
             End::Needs(n) => return Next::AtLeast(n),
@@ -280,8 +330,15 @@ fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryCon
     }
 }
 
-/// Runs the requests that `bytes` begin with; `used` of the bytes are dealt with.
-fn run(bytes: &[u8], replies: &mut Vec<u8>, used: &mut usize, cx: &mut Cx<'_, BinaryConn>) -> End {
+/// Runs the requests that `bytes` begin with; `used` of the bytes are dealt with, and `barrier` is the
+/// ticket that has to settle before anybody hears the replies.
+fn run(
+    bytes: &[u8],
+    replies: &mut Vec<u8>,
+    used: &mut usize,
+    barrier: &mut u64,
+    cx: &mut Cx<'_, BinaryConn>,
+) -> End {
     let now_ms = cx.link.wall().as_millis() as u64;
     let seed = cx.link.random();
     let BinaryLocal {
@@ -293,9 +350,11 @@ fn run(bytes: &[u8], replies: &mut Vec<u8>, used: &mut usize, cx: &mut Cx<'_, Bi
         ..
     } = &mut *cx.local;
     let mut runner = store.runner(now_ms, seed);
-    loop {
+    // Nothing is answered with an error here, so a busy log holds the peer back.
+    runner.patient = true;
+    let end = loop {
         if replies.len() >= FLUSH {
-            return End::Flush;
+            break End::Flush;
         }
         scratch.clear();
         match binary::parse(&bytes[*used..]) {
@@ -308,22 +367,26 @@ fn run(bytes: &[u8], replies: &mut Vec<u8>, used: &mut usize, cx: &mut Cx<'_, Bi
                 *used += len;
             }
             Step::Request(Request::Write { key, value }, len) => {
-                runner.run(set, DB, &[b"set", key, value], scratch);
+                if let Ran::Later = runner.run(set, DB, &[b"set", key, value], scratch) {
+                    break End::Later;
+                }
                 if scratch.bytes().starts_with(b"-") {
                     counts.refused.add(1);
-                    return End::Close("no memory for a write");
+                    break End::Close("no room for a write");
                 }
                 counts.writes.add(1);
                 binary::encode_response(value, replies);
                 *used += len;
             }
-            Step::Needs(n) => return End::Needs(n),
+            Step::Needs(n) => break End::Needs(n),
             Step::Bad(fault) => {
                 counts.faults.add(1);
-                return End::Close(fault.reason());
+                break End::Close(fault.reason());
             }
         }
-    }
+    };
+    *barrier = runner.barrier();
+    end
 }
 
 /// The value in the reply of GET, empty for a miss; `None` if the protocol cannot carry it.

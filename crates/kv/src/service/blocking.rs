@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidewire::{Cx, Permit};
 
 use super::batch::Batch;
-use super::conn::{RespConn, flush};
+use super::conn::RespConn;
 use super::message::Message;
 use super::run::Outcome;
 use super::table::table;
@@ -38,10 +38,10 @@ pub(crate) enum Over {
 struct Place(Mutex<Option<Permit<Message>>>);
 
 impl Deliver for Place {
-    fn deliver(&self, reply: Vec<u8>) {
+    fn deliver(&self, reply: Vec<u8>, ticket: u64) {
         let permit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(permit) = permit {
-            permit.post(Message::Served(reply));
+            permit.post(Message::Served(reply, ticket));
         }
     }
 }
@@ -90,6 +90,8 @@ impl RespConn {
         if !wait.cancel(&shared.store) {
             return;
         }
+        // That there was nothing all the time may be so because of what has not settled.
+        self.session.barrier = self.session.barrier.max(shared.last_ticket());
         let mut reply = Reply::new(self.session.proto);
         match over {
             Over::Unblocked { error: true } => {
@@ -115,7 +117,7 @@ impl RespConn {
         self.card().wait.store(0, Relaxed);
         cx.link.clear_timer();
         self.silence(reply, 0);
-        flush(reply, &mut cx.link, &cx.local.stats);
+        self.flush(reply, cx);
         cx.link.resume();
     }
 

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use tidewire_log::Policy as Commits;
+
 use super::call::{Call, Flow};
 use super::shared::Shared;
 use super::tuning::{self, Tuning};
@@ -26,8 +28,6 @@ const HELP: &[&str] = &[
 
 /// Parameters that are what they are.
 const FIXED: &[(&str, &str)] = &[
-    ("appendfsync", "no"),
-    ("appendonly", "no"),
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
     ("dir", "/"),
@@ -48,6 +48,24 @@ struct Live {
 }
 
 const LIVE: &[Live] = &[
+    Live {
+        name: "appendfsync",
+        read: |s| {
+            let policy = s.durable.as_ref().map(|durable| durable.log.policy());
+            let name = match policy {
+                Some(Commits::Sync) => "always",
+                Some(Commits::Interval(_)) => "everysec",
+                Some(Commits::Os) | None => "no",
+            };
+            name.to_owned()
+        },
+        write: None,
+    },
+    Live {
+        name: "appendonly",
+        read: |s| if s.durable.is_some() { "yes" } else { "no" }.to_owned(),
+        write: None,
+    },
     Live {
         name: "databases",
         read: |s| s.databases().to_string(),
@@ -274,7 +292,8 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
             return call.reply.error(Error::quoting(what, pair[0], "'").0);
         };
         let value = String::from_utf8_lossy(value).into_owned();
-        if FIXED.contains(&(given, value.as_str())) {
+        let stays = |live: &&Live| live.write.is_none() && (live.read)(&call.shared) == value;
+        if FIXED.contains(&(given, value.as_str())) || live.filter(stays).is_some() {
             continue;
         }
         let checked = match (kept, live.and_then(|live| Some((live.name, live.write?)))) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire::{Closed, ConnId, Cx, Input, Link, Next, Protocol, Turn};
+use tidewire::{Closed, ConnId, Cx, Input, Next, Protocol, Turn};
 
 use super::batch::Batch;
 use super::blocking::{Over, Wait};
@@ -15,7 +15,6 @@ use super::message::Message;
 use super::pubsub::{Frame, Kind};
 use super::run::Outcome;
 use super::session::Session;
-use super::stats::LoopStats;
 use super::table::{What, table};
 use crate::commands::Spec;
 use crate::reply::Reply;
@@ -28,6 +27,9 @@ const BATCH: usize = 256;
 pub(super) const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
 const RETRY: Duration = Duration::from_millis(2);
+
+/// How long a command is tried again that the log is too busy for; then it is refused.
+const PATIENCE_MS: u64 = 5_000;
 
 /// What a client of another host is told while there is no password.
 const DENIED: &[u8] = b"-DENIED this server has no password, so it serves only clients on its own \
@@ -127,8 +129,10 @@ impl Protocol for RespConn {
 
     fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
         match message {
-            Message::Served(bytes) if bytes.is_empty() => self.too_much(cx),
-            Message::Served(bytes) => {
+            Message::Served(bytes, _) if bytes.is_empty() => self.too_much(cx),
+            Message::Served(bytes, ticket) => {
+                cx.local.arm();
+                self.session.barrier = self.session.barrier.max(ticket);
                 let mut reply = Reply::new(self.session.proto);
                 reply.raw(&bytes);
                 self.end_wait(&mut reply, cx);
@@ -249,7 +253,7 @@ impl RespConn {
                 Served::Early(next) => {
                     input.consume(used);
                     self.parser = Parser::default();
-                    flush(reply, &mut cx.link, &cx.local.stats);
+                    self.flush(reply, cx);
                     return next;
                 }
                 Served::End => return self.end(input, reply, None, cx),
@@ -258,7 +262,7 @@ impl RespConn {
             match rest {
                 Rest::Unknown => {}
                 Rest::Unfinished(needed) => {
-                    flush(reply, &mut cx.link, &cx.local.stats);
+                    self.flush(reply, cx);
                     return if input.is_empty() {
                         Next::More
                     } else {
@@ -278,7 +282,7 @@ impl RespConn {
                         Served::Early(next) => {
                             // Nothing, unless it has run.
                             input.consume(used);
-                            flush(reply, &mut cx.link, &cx.local.stats);
+                            self.flush(reply, cx);
                             return next;
                         }
                         Served::End => return self.end(input, reply, None, cx),
@@ -348,8 +352,26 @@ impl RespConn {
         let now_ms = cx.link.wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, self.session.db, now_ms, cx.link.random());
         batch.set_no_touch(self.session.no_touch);
+        if shared.durable.is_none() {
+            return self.run_commands(&mut batch, args, commands, reply, cx);
+        }
+        batch.set_patient(self.is_patient(cx));
+        let ran = self.run_commands(&mut batch, args, commands, reply, cx);
+        self.note_commit(&mut batch);
+        ran
+    }
+
+    #[inline]
+    fn run_commands(
+        &mut self,
+        batch: &mut Batch<'_>,
+        args: &[&[u8]],
+        commands: &[Command],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, Self>,
+    ) -> (Served, usize) {
         let (mut used, mut from) = (0, 0);
-        let limit = shared.config.client_output.load(Relaxed);
+        let limit = batch.shared.config.client_output.load(Relaxed);
         for (i, command) in commands.iter().enumerate() {
             // The last one alone would only be looked up twice.
             if i.is_multiple_of(AHEAD) && i + 1 < commands.len() && self.session.is_plain() {
@@ -363,14 +385,15 @@ impl RespConn {
             }
             if reply.len() >= FLUSH {
                 batch.pause();
-                flush(reply, &mut cx.link, &cx.local.stats);
+                self.note_commit(batch);
+                self.flush(reply, cx);
                 if cx.link.full() {
                     return (Served::Early(Next::AfterDrain), used);
                 }
             }
             // That of this command alone: what was answered before it is paced.
             reply.set_limit(reply.len().saturating_add(limit));
-            match self.run(&mut batch, command.entry, these, reply, cx) {
+            match self.run(batch, command.entry, these, reply, cx) {
                 _ if reply.is_over() => return (Served::TooMuch, used),
                 Outcome::Done => {}
                 Outcome::Later => {
@@ -435,13 +458,48 @@ impl RespConn {
         why: Option<&'static str>,
         cx: &mut Cx<'_, Self>,
     ) -> Next {
-        flush(reply, &mut cx.link, &cx.local.stats);
+        self.flush(reply, cx);
         input.consume(input.len());
         match why {
             Some(why) => cx.link.finish_because(why),
             None => cx.link.finish(),
         }
         Next::More
+    }
+
+    /// Writes what was answered: a little as a copy, so that the memory stays; much without one. It is
+    /// held until what it tells of has settled.
+    pub(crate) fn flush(&self, reply: &mut Reply, cx: &mut Cx<'_, Self>) {
+        if reply.is_empty() {
+            return;
+        }
+        if self.session.barrier > 0
+            && let Some(waiting) = &mut cx.local.waiting
+            && !waiting.hold(self.session.barrier, &mut cx.link)
+        {
+            return reply.clear();
+        }
+        cx.local.stats.bytes_out.add(reply.len() as u64);
+        if reply.len() <= KEPT_REPLY {
+            cx.link.write(reply.bytes());
+            reply.clear();
+        } else {
+            cx.link.write_shared(Bytes::from(reply.take()));
+        }
+    }
+
+    /// Commits what was run, and remembers what its replies wait for.
+    pub(crate) fn note_commit(&mut self, batch: &mut Batch<'_>) {
+        let (barrier, written) = batch.commit();
+        self.session.barrier = self.session.barrier.max(barrier);
+        self.session.written = self.session.written.max(written);
+    }
+
+    /// Whether it may still wait for a log that is busy.
+    fn is_patient(&self, cx: &mut Cx<'_, Self>) -> bool {
+        let since_ms = self.session.waits_since_ms;
+        let now_ms = cx.link.now().as_nanos() / 1_000_000;
+        since_ms == 0 || now_ms.saturating_sub(since_ms) < PATIENCE_MS
     }
 
     /// Brings what others see up to date.
@@ -456,6 +514,13 @@ impl RespConn {
 
     /// Hands a published message to this subscriber, or cuts it if it takes none.
     pub(crate) fn deliver(&mut self, frame: &mut Frame<'_>, most: usize, cx: &mut Cx<'_, Self>) {
+        let ticket = frame.ticket();
+        if ticket > 0
+            && let Some(waiting) = &mut cx.local.waiting
+            && !waiting.hold(ticket, &mut cx.link)
+        {
+            return;
+        }
         let bytes = frame.bytes(self.session.proto);
         if cx.link.queued_len().saturating_add(bytes.len()) > most {
             cx.local.stats.slow_subscribers.add(1);
@@ -504,18 +569,4 @@ fn about_keys<'x>(
             _ => None,
         }
     })
-}
-
-/// Writes what was answered: a little as a copy, so that the memory stays; much without one.
-pub(crate) fn flush(reply: &mut Reply, link: &mut Link<'_>, stats: &LoopStats) {
-    if reply.is_empty() {
-        return;
-    }
-    stats.bytes_out.add(reply.len() as u64);
-    if reply.len() <= KEPT_REPLY {
-        link.write(reply.bytes());
-        reply.clear();
-    } else {
-        link.write_shared(Bytes::from(reply.take()));
-    }
 }

@@ -16,7 +16,7 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
-    ("persistence", "Persistence", true, persistence),
+    ("persistence", "Persistence", true, super::persistence::info),
     ("stats", "Stats", true, stats),
     ("replication", "Replication", true, replication),
     ("cpu", "CPU", true, cpu),
@@ -48,11 +48,13 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
             section(call, &mut text);
         }
     }
+    // It counts keys.
+    call.session.barrier = call.session.barrier.max(call.shared.last_ticket());
     call.reply.verbatim(&text);
     Flow::Done
 }
 
-fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
@@ -162,17 +164,6 @@ fn human(bytes: u64) -> String {
     } else {
         format!("{value:.2}{}", units[unit])
     }
-}
-
-fn persistence(_: &mut Call<'_, '_>, text: &mut String) {
-    line(text, "loading", 0);
-    line(text, "async_loading", 0);
-    line(text, "rdb_changes_since_last_save", 0);
-    line(text, "rdb_bgsave_in_progress", 0);
-    line(text, "rdb_last_bgsave_status", "ok");
-    line(text, "aof_enabled", 0);
-    line(text, "aof_rewrite_in_progress", 0);
-    line(text, "aof_last_write_status", "ok");
 }
 
 fn stats(call: &mut Call<'_, '_>, text: &mut String) {

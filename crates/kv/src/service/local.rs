@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidewire::{Instant, LoopHandle};
 
+use super::durable::Waiting;
 use super::message::Message;
 use super::pubsub::{Leaving, Subscribers};
 use super::shared::{Here, Shared};
@@ -29,6 +30,10 @@ pub struct RespLocal {
     batches: u32,
     /// When a line was last logged about a client that was cut.
     warned: Option<Instant>,
+    /// For the log, if there is one.
+    pub(crate) waiting: Option<Waiting<Message>>,
+    /// What the running transaction has published, until it is committed.
+    pub(crate) published: Vec<Unpublished>,
     /// DEBUG SLEEP was just run.
     pub(crate) sleep: Option<Duration>,
 }
@@ -37,6 +42,8 @@ impl RespLocal {
     pub(crate) fn new(shared: Arc<Shared>, at: LoopHandle<Message>) -> RespLocal {
         RespLocal {
             stats: shared.stats.on_loop(),
+            waiting: shared.durable.as_ref().map(|d| d.on_loop(at.clone())),
+            published: Vec::new(),
             shared: Rc::new(shared),
             at,
             subscribers: Subscribers::default(),
@@ -48,6 +55,13 @@ impl RespLocal {
             sleep: None,
         }
     }
+}
+
+/// A message of a transaction that is not committed yet.
+pub(crate) struct Unpublished {
+    pub(crate) sharded: bool,
+    pub(crate) channel: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// Of so many batches, one has all its commands timed.
@@ -65,9 +79,18 @@ impl RespLocal {
         may
     }
 
+    /// Has this loop woken when the log moves from now on.
+    #[inline]
+    pub(crate) fn arm(&self) {
+        if let Some(waiting) = &self.waiting {
+            waiting.arm();
+        }
+    }
+
     /// Decides whether to time the commands of the batch to come.
     #[inline]
     pub(crate) fn begin_batch(&mut self) {
+        self.arm();
         self.batches = self.batches.wrapping_add(1);
         self.times_all = self.batches.is_multiple_of(TIMED_ONE_IN)
             || self.shared.config.slow_us.load(Relaxed) == 0;

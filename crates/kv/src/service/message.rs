@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub enum Message {
     /// The command that it waited in was run; this is the reply.
-    Served(Vec<u8>),
+    Served(Vec<u8>, u64),
     /// CLIENT UNBLOCK: the wait is over, as if its time were, or with an error.
     Unblock {
         /// Which wait of the connection is meant.

@@ -13,7 +13,7 @@ use super::run::{Outcome, count_error};
 use super::table::{Entry, What, table};
 use crate::commands::{OUT_OF_MEMORY, Spec};
 use crate::reply::Reply;
-use crate::store::{Ran, Store, Watch};
+use crate::store::{NoRoom, Ran, Store, Watch};
 
 /// What a connection has queued and watches. Exists from the first MULTI or WATCH to the next EXEC
 /// or DISCARD.
@@ -67,6 +67,17 @@ impl Transaction {
         for watch in self.watches {
             store.unwatch(watch);
         }
+    }
+
+    /// The commands, with their arguments among `args`, which are all.
+    fn commands<'x>(&self, args: &'x [&'x [u8]]) -> Vec<(&'static Entry, &'x [&'x [u8]])> {
+        let mut from = 0;
+        let command = |queued: &Queued| {
+            let these = &args[from..queued.args_end as usize];
+            from = queued.args_end as usize;
+            (table().entry(queued.id), these)
+        };
+        self.commands.iter().map(command).collect()
     }
 
     fn args(&self) -> Vec<&[u8]> {
@@ -211,12 +222,23 @@ impl RespConn {
             reply.error("ERR EXEC without MULTI");
             return Outcome::Done;
         }
+        if let Err(refused) = self.reserve_queued(batch) {
+            match refused {
+                NoRoom::Busy if batch.is_patient() => return self.wait_for_room(cx),
+                why => {
+                    if let Some(transaction) = self.session.transaction.take() {
+                        transaction.forget(&batch.shared.store);
+                    }
+                    self.show_no_transaction();
+                    reply.error(format!("EXECABORT Transaction discarded because of: {why}"));
+                    return Outcome::Done;
+                }
+            }
+        }
         let Some(mut transaction) = self.session.transaction.take() else {
             return Outcome::Done;
         };
-        self.card().queued.store(0, Relaxed);
-        self.card().watching.store(0, Relaxed);
-        self.card().held.store(0, Relaxed);
+        self.show_no_transaction();
         let watches = std::mem::take(&mut transaction.watches);
         if transaction.failed {
             watches
@@ -229,6 +251,35 @@ impl RespConn {
         Outcome::Done
     }
 
+    /// Reserves what the queued commands may change.
+    fn reserve_queued(&self, batch: &mut Batch<'_>) -> Result<(), NoRoom> {
+        match &self.session.transaction {
+            Some(transaction) if batch.shared.durable.is_some() && !transaction.failed => {
+                let args = transaction.args();
+                batch.reserve(about_keys(&transaction.commands(&args)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn show_no_transaction(&self) {
+        self.card().queued.store(0, Relaxed);
+        self.card().watching.store(0, Relaxed);
+        self.card().held.store(0, Relaxed);
+    }
+
+    /// Lets others hear what the transaction has published, when it has settled.
+    fn publish_queued(&mut self, batch: &mut Batch<'_>, cx: &mut Cx<'_, RespConn>) {
+        self.note_commit(batch);
+        for message in std::mem::take(&mut cx.local.published) {
+            let (channel, payload) = (&message.channel, &message.payload);
+            let ticket = self.session.barrier;
+            // As in any transaction, an inbox may be overfilled.
+            let hub = &batch.shared.hub;
+            let _ = hub.publish(message.sharded, channel, payload, true, ticket);
+        }
+    }
+
     fn exec_queued(
         &mut self,
         transaction: &Transaction,
@@ -238,16 +289,7 @@ impl RespConn {
         cx: &mut Cx<'_, RespConn>,
     ) {
         let args = transaction.args();
-        let mut from = 0;
-        let commands: Vec<(&'static Entry, &[&[u8]])> = transaction
-            .commands
-            .iter()
-            .map(|queued| {
-                let these = &args[from..queued.args_end as usize];
-                from = queued.args_end as usize;
-                (table().entry(queued.id), these)
-            })
-            .collect();
+        let commands = transaction.commands(&args);
         if !batch.has_room_for(about_keys(&commands)) {
             watches
                 .into_iter()
@@ -265,7 +307,9 @@ impl RespConn {
             match entry.what {
                 What::Data(spec) => match batch.run(spec, args, reply) {
                     Ran::Done => {}
-                    Ran::Blocked(_) => unreachable!("nothing blocks within a transaction"),
+                    Ran::Blocked(_) | Ran::Later => {
+                        unreachable!("nothing waits within a transaction")
+                    }
                 },
                 // These look at all of the store from outside: what is before them and what is
                 // behind them are atomic each.
@@ -288,6 +332,9 @@ impl RespConn {
             }
         }
         batch.end();
+        if batch.shared.durable.is_some() {
+            self.publish_queued(batch, cx);
+        }
     }
 }
 

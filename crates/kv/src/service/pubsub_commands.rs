@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
+use super::local::Unpublished;
 use super::pubsub::{InboxFull, Kind, notice};
 use crate::commands::subcommands::Subcommands;
+use crate::store::Effects;
 use crate::types::glob::{self, Glob};
 
 const HELP: &[&str] = &[
@@ -144,7 +146,26 @@ pub(super) fn spublish(call: &mut Call<'_, '_>) -> Flow {
 fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     let (channel, payload) = (call.args[1], call.args[2]);
     let hub = &call.shared.hub;
-    match hub.publish(sharded, channel, payload, call.in_transaction) {
+    if call.in_transaction && call.shared.durable.is_some() {
+        // What it tells of has no ticket yet.
+        call.reply.integer(hub.receivers(sharded, channel) as i64);
+        call.cx.local.published.push(Unpublished {
+            sharded,
+            channel: channel.to_vec(),
+            payload: payload.to_vec(),
+        });
+        return Flow::Done;
+    }
+    let mut ticket = call.session.barrier;
+    if let Some(durable) = &call.shared.durable
+        && durable
+            .log
+            .mistakes()
+            .makes(|mistakes| mistakes.publish_early)
+    {
+        ticket = 0;
+    }
+    match hub.publish(sharded, channel, payload, call.in_transaction, ticket) {
         Ok(receivers) => {
             call.reply.integer(receivers as i64);
             Flow::Done

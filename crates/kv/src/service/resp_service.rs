@@ -12,6 +12,7 @@ use super::local::RespLocal;
 use super::message::Message;
 use super::settings::Settings;
 use super::shared::Shared;
+use crate::durable::KvLog;
 use crate::store::Store;
 
 /// The loop that does what no command asks for: the one that lives as long as the server.
@@ -34,7 +35,15 @@ impl RespService {
     #[must_use]
     pub fn new(store: Arc<Store>, settings: Settings) -> RespService {
         RespService {
-            shared: Arc::new(Shared::new(store, settings)),
+            shared: Arc::new(Shared::new(store, settings, None)),
+        }
+    }
+
+    /// Serves the store of `log`, and answers as that promises.
+    #[must_use]
+    pub fn durable(store: Arc<Store>, settings: Settings, log: Arc<KvLog>) -> RespService {
+        RespService {
+            shared: Arc::new(Shared::new(store, settings, Some(log))),
         }
     }
 
@@ -120,6 +129,14 @@ impl Service for RespService {
 
     fn woken(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
         let most = self.shared.config.subscriber_output.load(Relaxed);
+        if let Some(mut waiting) = local.waiting.take() {
+            if local.subscribers.any() {
+                // Before it is looked whether what they are about to hear has settled.
+                waiting.arm();
+            }
+            waiting.woken(local, all);
+            local.waiting = Some(waiting);
+        }
         let subscribers = std::mem::take(&mut local.subscribers);
         subscribers.deliver(|id, frame| {
             all.with(id, local, |conn, cx| conn.deliver(frame, most, cx));
@@ -135,7 +152,9 @@ impl Service for RespService {
         }
     }
 
-    fn expired(&self, _: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
+    fn expired(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
+        // What expires is committed too.
+        local.arm();
         let pause = self.tick(all.wall());
         all.set_timer_after(pause);
     }

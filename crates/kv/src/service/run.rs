@@ -81,10 +81,14 @@ impl RespConn {
         let outcome = match entry.what {
             What::Data(spec) => match batch.run(spec, args, reply) {
                 Ran::Done => Outcome::Done,
+                Ran::Later => self.wait_for_room(cx),
                 Ran::Blocked(blocked) => self.begin_wait(spec, blocked, args, batch, reply, cx),
             },
             What::Session(spec) => {
                 batch.pause();
+                if batch.shared.durable.is_some() {
+                    self.note_commit(batch);
+                }
                 if spec.name == "exec" {
                     self.exec(batch, reply, cx)
                 } else {
@@ -102,6 +106,7 @@ impl RespConn {
             }
         }
         if outcome != Outcome::Later {
+            self.session.waits_since_ms = 0;
             self.card().command.store(entry.id.into(), Relaxed);
             let stats = &cx.local.stats;
             stats.commands.add(1);
@@ -113,6 +118,15 @@ impl RespConn {
             }
         }
         outcome
+    }
+
+    /// The log is too busy for this command.
+    #[cold]
+    pub(crate) fn wait_for_room(&mut self, cx: &mut Cx<'_, RespConn>) -> Outcome {
+        if self.session.waits_since_ms == 0 {
+            self.session.waits_since_ms = (cx.link.now().as_nanos() / 1_000_000).max(1);
+        }
+        Outcome::Later
     }
 
     /// Whether a call is timed. Reading the clock costs as much as a small command: those that are

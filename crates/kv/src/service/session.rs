@@ -16,6 +16,13 @@ pub(crate) struct Session {
     pub(crate) closing: bool,
     pub(crate) replies: Replies,
     pub(crate) no_touch: bool,
+    /// The largest ticket that must have settled before this client hears more.
+    pub(crate) barrier: u64,
+    /// Of the last unit that it has written.
+    pub(crate) written: u64,
+    /// Since when it tries what the log was too busy for, or waits for a sync; milliseconds of the loops'
+    /// clock, 0 for not.
+    pub(crate) waits_since_ms: u64,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
 }
@@ -40,6 +47,9 @@ impl Session {
             closing: false,
             replies: Replies::On,
             no_touch: false,
+            barrier: 0,
+            written: 0,
+            waits_since_ms: 0,
             transaction: None,
             subscriptions: None,
         }

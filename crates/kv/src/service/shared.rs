@@ -8,11 +8,13 @@ use std::time::Duration;
 use tidewire::Endpoint;
 
 use super::clients::Clients;
+use super::durable::Durable;
 use super::message::Message;
 use super::pubsub::Hub;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
 use super::stats::{Rate, Stats};
+use crate::durable::KvLog;
 use crate::store::Store;
 use tidewire::Throttle;
 
@@ -25,6 +27,8 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// The service's shared state.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
+    /// What makes changes durable, if anything does.
+    pub(crate) durable: Option<Durable<Message>>,
     pub(crate) config: Config,
     pub(crate) clients: Clients,
     pub(crate) hub: Hub<Message>,
@@ -47,9 +51,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Arc<Store>, settings: Settings) -> Shared {
+    pub(crate) fn new(store: Arc<Store>, settings: Settings, log: Option<Arc<KvLog>>) -> Shared {
         Shared {
             store,
+            durable: log.map(Durable::new),
             config: Config::new(settings),
             clients: Clients::default(),
             hub: Hub::default(),
@@ -83,6 +88,14 @@ impl Shared {
             let [a, b, c] = random();
             format!("{a:016x}{b:016x}{:08x}", c as u32)
         });
+    }
+
+    /// The last unit whose effects anybody can have seen, if replies wait for such; else 0.
+    pub(crate) fn last_ticket(&self) -> u64 {
+        match &self.durable {
+            Some(durable) if durable.log.holds_replies() => self.store.last_ticket(),
+            _ => 0,
+        }
     }
 
     pub(crate) fn databases(&self) -> u16 {

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
-use super::{client, command, config, hello, info, misc, multi, pubsub_commands};
+use super::{client, command, config, hello, info, misc, multi, persistence, pubsub_commands};
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 
@@ -76,6 +76,7 @@ const SESSION: &[SessionSpec] = session! {
     "time" 1 Usual &[], misc::time;
     "lastsave" 1 Usual &[], misc::lastsave;
     "wait" 3 Usual &[], misc::wait;
+    "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
     "latency" -2 Usual misc::LATENCY, misc::latency;

@@ -1,9 +1,15 @@
-//! The one hook that every mutation passes.
+//! The one hook that every mutation passes: reserve, run, commit.
 //!
 //! What is shown is deterministic: a log of effects, applied in order, gives the same keys whatever
 //! the clock and chance. Commands whose text is not (SPOP, SET with EX) say what they came to with
-//! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). The hook is called under the locks of the keys,
-//! so the effects on one key are shown in their order.
+//! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). Room is reserved before anything changes, so that
+//! what cannot be kept is refused and nothing has happened. What a command, or a transaction, has done
+//! is one [unit](super::Units), and is committed while the locks of its keys are held: so the order
+//! of commits is one in which the units give the same keys again.
+
+use std::fmt;
+
+use super::unit::Units;
 
 /// Why a key went without a command that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,16 +21,108 @@ pub enum Gone {
 }
 
 /// Something that changed the data.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
     /// A command, its name first.
-    Command(&'a [&'a [u8]]),
+    Command(Vec<&'a [u8]>),
     /// A key is gone.
     Removed(&'a [u8], Gone),
 }
 
-/// Is shown every mutation.
+/// Why there is no room for a change. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// For the moment; a little later there will be.
+    Busy,
+    /// As long as nobody makes room on the disk.
+    DiskFull,
+    /// There never will be for one so large.
+    TooLarge,
+    /// Nothing can be kept any more.
+    Failed,
+}
+
+impl NoRoom {
+    /// The error reply.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            NoRoom::Busy => "TRYAGAIN the log takes no more for now; nothing was changed",
+            NoRoom::DiskFull => {
+                "MISCONF the disk of the log is full; nothing was changed, and reads are served"
+            }
+            NoRoom::TooLarge => {
+                "ERR larger than what the log takes as one unit; nothing was changed"
+            }
+            NoRoom::Failed => "MISCONF the log has failed; nothing was changed",
+        }
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// The classic mistakes of durable stores, which tests must find. They are made only in a build with
+/// the feature `mistakes`.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// Answers before the change is committed.
+    pub reply_early: bool,
+    /// Lets out what was read although it is not committed.
+    pub read_dirty: bool,
+    /// Logs each command of a transaction by itself.
+    pub split_units: bool,
+    /// Replays by the clock.
+    pub replay_late: bool,
+    /// Lets messages out before what they follow is committed.
+    pub publish_early: bool,
+}
+
+impl Mistakes {
+    /// Whether to make this one.
+    #[inline]
+    pub(crate) fn makes(self, which: impl FnOnce(Mistakes) -> bool) -> bool {
+        cfg!(feature = "mistakes") && which(self)
+    }
+}
+
+/// Is shown every mutation. Everything but [`reserve`](Effects::reserve) and
+/// [`give_back`](Effects::give_back) is called under the locks of the keys that changed: be quick,
+/// and do not call the store.
 pub trait Effects: Send + Sync {
-    /// Called under the locks of the keys that changed: be quick, and do not call the store.
-    fn apply(&self, db: u16, effect: Effect<'_>);
+    /// Promises room for so many bytes of [`Units::cost`].
+    ///
+    /// # Errors
+    /// See [`NoRoom`].
+    fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
+        let _ = bytes;
+        Ok(())
+    }
+
+    /// Gives back what was promised and is not needed.
+    fn give_back(&self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// Takes units, for which `reserved` of the bytes were promised; how far it must have [settled](Effects::settled)
+    /// before anybody hears of them. Tickets rise in the order of these calls.
+    fn commit(&self, units: &Units, reserved: usize) -> u64;
+
+    /// Nobody has to wait for what was committed up to this ticket.
+    fn settled(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Mistakes to make on purpose.
+    #[doc(hidden)]
+    fn mistakes(&self) -> Mistakes {
+        Mistakes::default()
+    }
+
+    /// A command panicked when it had changed something: what is in memory is not what was committed.
+    fn diverged(&self) {}
 }

@@ -82,8 +82,9 @@ impl Store {
                 continue;
             }
             if let Some(key) = candidate(shard, db, policy, self.eviction_samples(), clock, rng) {
-                self.drop_key(shard, db, self.hash(&key), &key, Gone::Evicted);
-                return true;
+                return self
+                    .drop_keys(shard, &[(db, key)], Gone::Evicted, 0)
+                    .is_ok();
             }
         }
         false

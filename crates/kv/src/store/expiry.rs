@@ -85,7 +85,7 @@ impl Store {
             while shard.expiring[usize::from(db)] == 0 || bucket >= shard.table(db).buckets() {
                 if databases_left == 0 {
                     shard.expiry_at = (db, bucket);
-                    return (looks, self.drop_all(shard, due));
+                    return (looks, self.drop_all(shard, &due, now_ms));
                 }
                 databases_left -= 1;
                 (db, bucket) = ((db + 1) % databases, 0);
@@ -104,13 +104,14 @@ impl Store {
             }
         }
         shard.expiry_at = (db, bucket);
-        (looks, self.drop_all(shard, due))
+        (looks, self.drop_all(shard, &due, now_ms))
     }
 
-    fn drop_all(&self, shard: &mut Shard, due: Vec<(u16, Vec<u8>)>) -> usize {
-        for (db, key) in &due {
-            self.drop_key(shard, *db, self.hash(key), key, Gone::Expired);
+    /// How many were removed: all, or none if there is no room to say so. They stay unseen then.
+    fn drop_all(&self, shard: &mut Shard, due: &[(u16, Vec<u8>)], now_ms: u64) -> usize {
+        match self.drop_keys(shard, due, Gone::Expired, now_ms) {
+            Ok(()) => due.len(),
+            Err(_) => 0,
         }
-        due.len()
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use super::Store;
+use super::pending::Pending;
 use super::shard::Shard;
 
 /// Locks held. Most commands need one shard; that case touches no list.
@@ -13,6 +14,9 @@ pub(crate) struct Guards<'s> {
     held: u64,
     /// The key of the command that runs, by its place in memory, and its hash.
     known: (*const u8, usize, u64),
+    /// What was changed under the locks that are held, and is to be committed before they are let go;
+    /// made for the first change.
+    pub(crate) pending: Option<Box<Pending>>,
 }
 
 impl<'s> Guards<'s> {
@@ -23,6 +27,7 @@ impl<'s> Guards<'s> {
             many: Vec::new(),
             held: 0,
             known: (std::ptr::null(), 0, 0),
+            pending: None,
         }
     }
 
@@ -123,6 +128,9 @@ impl<'s> Guards<'s> {
     /// Lets go of all.
     #[inline]
     pub(crate) fn release(&mut self) {
+        if self.pending.is_some() {
+            self.commit();
+        }
         if let Some((_, mut shard)) = self.one.take() {
             self.store.tell(&mut shard);
         }
@@ -159,6 +167,7 @@ impl<'s> Guards<'s> {
 impl Drop for Guards<'_> {
     fn drop(&mut self) {
         self.release();
+        self.give_back();
     }
 }
 

@@ -18,17 +18,20 @@
 //! ```
 
 mod clock;
+mod dirty;
 mod effect;
 mod evict;
 mod expiry;
 mod grave;
 mod guards;
 mod memory;
+mod pending;
 mod policy;
 mod ready;
 mod runner;
 mod shard;
 mod table;
+mod unit;
 mod value;
 mod view;
 mod waiter;
@@ -41,10 +44,14 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub use effect::{Effect, Effects, Gone};
+#[doc(hidden)]
+pub use effect::Mistakes;
+pub use effect::{Effect, Effects, Gone, NoRoom};
 pub use expiry::Swept;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
+pub(crate) use unit::split_frame;
+pub use unit::{Malformed, RECORD_MAX, Reader, Units};
 pub use value::{Collection, Kind, Value, ValueRef};
 pub use view::{Deadline, View};
 pub use waiter::{Blocked, Deliver, Nothing, Waiter};
@@ -106,6 +113,8 @@ pub struct Store {
     /// Bytes of memory that the shards have told of, without what is buried.
     used: AtomicI64,
     graveyard: Arc<Graveyard>,
+    /// Of the last unit that was committed.
+    last_ticket: AtomicU64,
 }
 
 /// What has been counted since the start or [`Store::reset_stats`].
@@ -152,7 +161,13 @@ impl Store {
             expiry_next: AtomicUsize::new(0),
             used: AtomicI64::new(0),
             graveyard,
+            last_ticket: AtomicU64::new(0),
         }
+    }
+
+    /// Has every mutation from now on shown to `effects`.
+    pub fn set_effects(&mut self, effects: Arc<dyn Effects>) {
+        self.effects = Some(effects);
     }
 
     /// Runs commands. `now_ms` is milliseconds since 1970, `seed` fresh chance; a runner serves one
@@ -160,6 +175,12 @@ impl Store {
     #[must_use]
     pub fn runner(&self, now_ms: u64, seed: u64) -> Runner<'_> {
         Runner::new(self, now_ms, seed)
+    }
+
+    /// Runs what was logged: at 0, the beginning of time, nothing expires; but keys count as used at
+    /// `now_ms`.
+    pub(crate) fn replayer(&self, at_ms: u64, now_ms: u64) -> Runner<'_> {
+        Runner::new(self, at_ms, 0).used_at(now_ms)
     }
 
     /// How many databases there are.
@@ -254,8 +275,8 @@ impl Store {
         let hash = self.hash(key);
         let mut shard = self.lock(self.shard_of(hash));
         if shard.is_due(db, key, hash, now_ms) {
-            // Its removal later would look like a change.
-            self.drop_key(&mut shard, db, hash, key, Gone::Expired);
+            // Its removal later would look like a change. If there is no room to say so, it will.
+            let _ = self.drop_keys(&mut shard, &[(db, key.to_vec())], Gone::Expired, now_ms);
             self.tell(&mut shard);
         }
         shard.watch(db, key)

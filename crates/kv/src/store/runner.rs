@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
 use super::clock;
-use super::effect::Effect;
+use super::effect::NoRoom;
 use super::guards::Guards;
 use super::ready::Ready;
 use super::view::View;
@@ -24,6 +24,9 @@ pub enum Ran {
     Done,
     /// It has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
     Blocked(Blocked),
+    /// There is no room for its effect just now: it has done nothing, wrote no reply, and is to be tried
+    /// again a little later. Only where the runner is [`patient`](Runner::patient).
+    Later,
 }
 
 /// Runs commands on a store; made for a batch and dropped at its end.
@@ -43,6 +46,8 @@ pub struct Runner<'s> {
     in_transaction: bool,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
+    /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
+    pub patient: bool,
     ready: Ready,
     /// Bytes that are to be freed for what its commands have brought, see `free_for`.
     owed: i64,
@@ -68,11 +73,18 @@ impl<'s> Runner<'s> {
             rng: fastrand::Rng::with_seed(seed),
             in_transaction: false,
             no_touch: false,
+            patient: false,
             ready: Ready::default(),
             owed: 0,
             ahead: Vec::new(),
             ahead_next: 0,
         }
+    }
+
+    /// With keys that count as used at `now_ms`.
+    pub(super) fn used_at(mut self, now_ms: u64) -> Runner<'s> {
+        self.clock = clock::at(now_ms);
+        self
     }
 
     /// Runs a command in database `db`; `args` begin with its name, and their number was checked
@@ -83,6 +95,9 @@ impl<'s> Runner<'s> {
         if spec.needs_memory() && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
             reply.error(&Error::OUT_OF_MEMORY.0);
             return Ran::Done;
+        }
+        if store.effects().is_some() {
+            return self.run_shown(spec, db, args, reply);
         }
         let mask = self.mask(spec, args);
         if !self.in_transaction {
@@ -104,6 +119,93 @@ impl<'s> Runner<'s> {
             self.serve();
         }
         blocked.map_or(Ran::Done, Ran::Blocked)
+    }
+
+    /// [`run`](Runner::run) where mutations are shown: reserve, run, commit.
+    fn run_shown(
+        &mut self,
+        spec: &'static Spec,
+        db: u16,
+        args: &[&[u8]],
+        reply: &mut Reply,
+    ) -> Ran {
+        let store = self.guards.store();
+        // A transaction has reserved before it began.
+        if spec.is_write() && !self.in_transaction {
+            match self.guards.reserve(store.bound(spec, args), self.now_ms) {
+                Ok(()) => {}
+                Err(NoRoom::Busy) if self.patient => return Ran::Later,
+                Err(why) => {
+                    reply.error(why.text());
+                    return Ran::Done;
+                }
+            }
+        }
+        let mask = self.mask(spec, args);
+        if !self.in_transaction {
+            if spec.keys == Keys::Walk {
+                self.guards.release();
+            }
+            self.guards.hold(mask);
+        }
+        let backlog = spec.needs_memory() && store.has_backlog();
+        let before = if backlog { self.guards.brought() } else { 0 };
+        if spec.is_write() {
+            self.guards.drop_due(spec, db, args, self.now_ms);
+        }
+        let blocked = self.call(spec, db, args, reply, None);
+        self.guards.heed_keys(spec, args, self.now_ms);
+        self.guards.forget();
+        if !self.in_transaction {
+            self.guards.close_unit();
+        } else if store
+            .effects()
+            .is_some_and(|effects| effects.mistakes().makes(|mistakes| mistakes.split_units))
+        {
+            self.guards.close_unit();
+            self.guards.commit();
+        }
+        if backlog && blocked.is_none() {
+            self.free_for(self.guards.brought() - before);
+        }
+        if !self.ready.is_empty() && !self.in_transaction {
+            self.serve();
+        }
+        blocked.map_or(Ran::Done, Ran::Blocked)
+    }
+
+    /// Reserves what these commands may change, for them to run as one unit. To be called before
+    /// [`begin`](Runner::begin); lets go of no lock.
+    ///
+    /// # Errors
+    /// There is no room for them, and nothing has happened.
+    pub fn reserve<'x>(
+        &mut self,
+        commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
+    ) -> Result<(), NoRoom> {
+        let store = self.guards.store();
+        if store.effects().is_none() {
+            return Ok(());
+        }
+        let writes = commands.filter(|(spec, _)| spec.is_write());
+        let bound = writes.map(|(spec, args)| store.bound(spec, args)).sum();
+        match bound {
+            0 => Ok(()),
+            bound => self.guards.reserve(bound, self.now_ms),
+        }
+    }
+
+    /// Commits what was done; the largest ticket that must have settled before anybody hears a reply
+    /// of this runner, 0 if none. Keeps the locks.
+    pub fn barrier(&mut self) -> u64 {
+        self.guards.commit();
+        self.guards.barrier()
+    }
+
+    /// The ticket of the last unit that this runner has committed, 0 for none.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.guards.written()
     }
 
     /// The shards that a command needs. Remembers the hash of a single key until the command's end.
@@ -176,15 +278,13 @@ impl<'s> Runner<'s> {
             reply.truncate(start);
             reply.error(&error.0);
         }
-        if changes > 0
-            && let Some(effects) = store.effects()
-        {
+        if changes > 0 && store.effects().is_some() {
             match effective {
-                None => effects.apply(db, Effect::Command(args)),
+                None => self.guards.did(db, args, self.now_ms),
                 Some(commands) => {
                     for command in &commands {
                         let args: Vec<&[u8]> = command.iter().map(|arg| &arg[..]).collect();
-                        effects.apply(db, Effect::Command(&args));
+                        self.guards.did(db, &args, self.now_ms);
                     }
                 }
             }
@@ -266,8 +366,20 @@ impl<'s> Runner<'s> {
         }
         self.guards.hold(mask);
         let mut unchanged = true;
+        let settled = match store.effects() {
+            None => u64::MAX,
+            Some(effects) => {
+                // What is changed from now on is noted.
+                self.guards.pending(self.now_ms);
+                effects.settled()
+            }
+        };
         for watch in watches {
             let hash = store.hash(&watch.place.1);
+            if store.last_ticket() > settled {
+                // Whether the transaction runs says whether it was changed.
+                self.guards.heed(hash, settled, self.now_ms);
+            }
             let shard = self.guards.shard(store.shard_of(hash));
             unchanged &= shard.is_as_watched(&watch, hash, self.now_ms);
             shard.unwatch(&watch);
@@ -279,6 +391,7 @@ impl<'s> Runner<'s> {
     /// Ends a transaction: serves who waits for its keys, and lets go of the locks.
     pub fn end(&mut self) {
         self.in_transaction = false;
+        self.guards.close_unit();
         self.serve();
         self.guards.release();
     }
@@ -336,12 +449,10 @@ impl<'s> Runner<'s> {
         }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
-        if self
-            .call(waiter.spec, waiter.db, &args, &mut reply, Some(key))
-            .is_some()
-        {
-            return false;
-        }
+        let ticket = match self.serve_shown(waiter, &args, key, &mut reply) {
+            None => return false,
+            Some(ticket) => ticket,
+        };
         waiter.over.store(true, Relaxed);
         for key in &waiter.blocked.keys {
             let shard = self.guards.shard(store.shard_of(store.hash(key)));
@@ -350,8 +461,38 @@ impl<'s> Runner<'s> {
         if reply.is_over() {
             reply.clear();
         }
-        waiter.to.deliver(reply.take());
+        waiter.to.deliver(reply.take(), ticket);
         true
+    }
+
+    /// Runs a waiting command as a unit of its own; the ticket for which its reply waits. `None` if it
+    /// goes on waiting. One for which there is no room is answered so, and waits no more.
+    fn serve_shown(
+        &mut self,
+        waiter: &Waiter,
+        args: &[&[u8]],
+        key: &[u8],
+        reply: &mut Reply,
+    ) -> Option<u64> {
+        let store = self.guards.store();
+        let shown = store.effects().is_some();
+        if shown {
+            let bound = store.bound(waiter.spec, args);
+            if let Err(why) = self.guards.reserve(bound, self.now_ms) {
+                reply.error(why.text());
+                return Some(0);
+            }
+        }
+        let blocked = self.call(waiter.spec, waiter.db, args, reply, Some(key));
+        if blocked.is_some() {
+            return None;
+        }
+        if !shown {
+            return Some(0);
+        }
+        self.guards.heed_keys(waiter.spec, args, self.now_ms);
+        self.guards.close_unit();
+        Some(self.barrier())
     }
 
     /// Whether there is room for a command, once keys have been evicted for it. A transaction has

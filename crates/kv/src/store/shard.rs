@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::dirty::Dirty;
 use super::grave::{Dead, Graveyard};
 use super::memory::Entry;
 use super::table::Table;
@@ -25,6 +26,8 @@ pub(crate) struct Shard {
     pub(crate) waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
     /// Keys that somebody watches.
     pub(crate) watched: HashMap<Place, Watched>,
+    /// Keys whose last change has not settled.
+    pub(crate) dirty: Dirty,
     pub(crate) counts: Counts,
     /// Bytes of memory of the entries of each database.
     pub(crate) weights: Box<[i64]>,
@@ -61,6 +64,7 @@ impl Shard {
             expiring: (0..databases).map(|_| 0).collect(),
             waiters: HashMap::new(),
             watched: HashMap::new(),
+            dirty: Dirty::default(),
             counts: Counts::default(),
             weights: (0..databases).map(|_| 0).collect(),
             used: 0,

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::effect::{Effect, Gone};
+use super::effect::Gone;
 use super::guards::Guards;
 use super::memory::Entry;
 use super::ready::Ready;
@@ -76,8 +76,9 @@ impl View<'_, '_> {
     #[inline]
     pub fn value(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
         let (db, clock, no_touch) = (self.db, self.clock, self.no_touch);
-        let (hash, shard) = self.live(key);
-        let Some(entry) = shard.tables[usize::from(db)].find_mut(hash, key) else {
+        let (hash, hidden, shard) = self.live_or_hidden(key);
+        let entry = shard.tables[usize::from(db)].find_mut(hash, key);
+        let Some(entry) = entry.filter(|_| !hidden) else {
             shard.counts.misses += 1;
             return None;
         };
@@ -331,8 +332,9 @@ impl View<'_, '_> {
     /// Notes a use of a key; whether it exists.
     pub fn touch(&mut self, key: &[u8]) -> bool {
         let (db, clock) = (self.db, self.clock);
-        let (hash, shard) = self.live(key);
+        let (hash, hidden, shard) = self.live_or_hidden(key);
         let entry = shard.table_mut(db).find_mut(hash, key);
+        let entry = entry.filter(|_| !hidden);
         entry.map(|entry| entry.set_clock(clock)).is_some()
     }
 
@@ -358,21 +360,35 @@ impl View<'_, '_> {
         (hash, self.guards.shard(store.shard_of(hash)))
     }
 
-    /// As `locate`; a key past its time is removed first.
+    /// As `locate`; a key past its time is removed first. In the unit of a command that writes it is
+    /// not there any more.
     #[inline]
     fn live(&mut self, key: &[u8]) -> (u64, &mut Shard) {
+        let (hash, _, shard) = self.live_or_hidden(key);
+        (hash, shard)
+    }
+
+    /// As `live`. Where every change is shown to a hook, reads change nothing: a key past its time is
+    /// still there, and the result says that it must not be seen.
+    #[inline]
+    fn live_or_hidden(&mut self, key: &[u8]) -> (u64, bool, &mut Shard) {
         let store = self.guards.store();
         let hash = self.guards.hash(key);
         let at = store.shard_of(hash);
         let (db, now_ms) = (self.db, self.now_ms);
+        let mut hidden = false;
         let shard = self.guards.shard(at);
         if shard.expiring[usize::from(db)] > 0 {
             let due = |entry: &Entry| entry.deadline_ms().is_some_and(|at| at <= now_ms);
             if shard.table(db).find(hash, key).is_some_and(due) {
-                store.drop_key(shard, db, hash, key, Gone::Expired);
+                if store.effects().is_none() {
+                    store.drop_key(shard, db, hash, key, Gone::Expired);
+                } else {
+                    hidden = true;
+                }
             }
         }
-        (hash, self.guards.shard(at))
+        (hash, hidden, self.guards.shard(at))
     }
 
     /// The entry of a key that is not past its time.
@@ -390,6 +406,10 @@ impl View<'_, '_> {
     fn changed(&mut self, key: &[u8]) {
         self.changes += 1;
         let db = self.db;
+        if self.guards.pending.is_some() {
+            let hash = self.guards.hash(key);
+            self.guards.touch(hash);
+        }
         let (_, shard) = self.locate(key);
         if shard.watched.is_empty() && shard.waiters.is_empty() {
             return;
@@ -403,10 +423,17 @@ impl View<'_, '_> {
 }
 
 impl super::Store {
-    /// Removes a key for another reason than a command.
-    pub(crate) fn drop_key(&self, shard: &mut Shard, db: u16, hash: u64, key: &[u8], why: Gone) {
+    /// Removes a key for another reason than a command; whether it was there. The caller tells the hook.
+    pub(crate) fn drop_key(
+        &self,
+        shard: &mut Shard,
+        db: u16,
+        hash: u64,
+        key: &[u8],
+        why: Gone,
+    ) -> bool {
         if !shard.discard(db, hash, key) {
-            return;
+            return false;
         }
         match why {
             Gone::Expired => shard.counts.expired += 1,
@@ -415,8 +442,6 @@ impl super::Store {
         if !shard.watched.is_empty() {
             shard.note_change(&(db, Box::from(key)));
         }
-        if let Some(effects) = self.effects() {
-            effects.apply(db, Effect::Removed(key, why));
-        }
+        true
     }
 }

@@ -50,8 +50,9 @@ impl Nothing {
 
 /// Where the reply of a command that waited goes: posts it to the connection.
 pub trait Deliver: Send + Sync {
-    /// Takes the reply; an empty one was larger than the waiter's limit. Called under the locks of the keys: be quick, and do not call the store.
-    fn deliver(&self, reply: Vec<u8>);
+    /// Takes the reply, which waits until `ticket` has settled; an empty one was larger than the waiter's
+    /// limit. Called under the locks of the keys: be quick, and do not call the store.
+    fn deliver(&self, reply: Vec<u8>, ticket: u64);
 }
 
 /// A command that waits.

@@ -87,7 +87,12 @@ impl View<'_, '_> {
     pub fn drop_expired(&mut self) {
         let store = self.guards.store();
         let (db, now_ms) = (self.db, self.now_ms);
-        for key in std::mem::take(&mut self.met_expired) {
+        let met = std::mem::take(&mut self.met_expired);
+        if store.effects().is_some() {
+            // Reads change nothing then.
+            return;
+        }
+        for key in met {
             let hash = store.hash(&key);
             let at = store.shard_of(hash);
             self.guards.hold(1 << at);
@@ -136,6 +141,7 @@ impl View<'_, '_> {
             shard.note_change_of_db(db, true, |key| store.hash(key));
             shard.clear(db);
         }
+        self.guards.touch_all();
         self.changes += 1;
     }
 
@@ -153,6 +159,7 @@ impl View<'_, '_> {
             let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
             waited.for_each(|place| self.ready.add(place.clone()));
         }
+        self.guards.touch_all();
         self.changes += 1;
     }
 }

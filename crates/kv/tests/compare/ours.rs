@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
-use tidewire_kv::store::{Effect, Effects, Ran, Settings, Store};
+use tidewire_kv::store::{Effect, Effects, Ran, Settings, Store, Units};
 
 use crate::value::Value;
 
@@ -16,12 +16,18 @@ pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 pub(crate) struct Log(Mutex<Vec<Vec<Vec<u8>>>>);
 
 impl Effects for Log {
-    fn apply(&self, _: u16, effect: Effect<'_>) {
-        let command = match effect {
-            Effect::Command(args) => args.iter().map(|arg| arg.to_vec()).collect(),
-            Effect::Removed(key, _) => vec![b"DEL".to_vec(), key.to_vec()],
-        };
-        self.0.lock().unwrap().push(command);
+    fn commit(&self, units: &Units, _: usize) -> u64 {
+        let mut log = self.0.lock().unwrap();
+        units.each(|unit| {
+            for (_, effect) in unit {
+                let command = match effect {
+                    Effect::Command(args) => args.iter().map(|arg| arg.to_vec()).collect(),
+                    Effect::Removed(key, _) => vec![b"DEL".to_vec(), key.to_vec()],
+                };
+                log.push(command);
+            }
+        });
+        1
     }
 }
 
@@ -55,7 +61,9 @@ impl Ours {
         if spec.takes(args.len()) {
             self.seed = self.seed.wrapping_add(1);
             let mut runner = self.store.runner(NOW_MS, self.seed);
-            assert!(runner.begin([(spec, &args[..])].into_iter(), Vec::new()));
+            let command = || [(spec, &args[..])].into_iter();
+            runner.reserve(command()).expect("there is room");
+            assert!(runner.begin(command(), Vec::new()));
             let ran = runner.run(spec, 0, &args, &mut reply);
             assert!(matches!(ran, Ran::Done), "nothing waits in a transaction");
             runner.end();

@@ -23,6 +23,11 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// What must have settled before anybody hears it.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.message.ticket
+    }
+
     /// The bytes for a subscriber that speaks `proto`.
     pub(crate) fn bytes(&mut self, proto: Proto) -> &Bytes {
         let (message, pattern) = (self.message, self.pattern);

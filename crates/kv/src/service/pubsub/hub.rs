@@ -84,7 +84,8 @@ impl<M> Hub<M> {
         }
     }
 
-    /// Sends a message to all subscribers; how many subscriptions it matches.
+    /// Sends a message to all subscribers, who hear it when `ticket` has settled; how many
+    /// subscriptions it matches.
     ///
     /// # Errors
     /// If an inbox is full, unless `overfill`; nothing was sent then.
@@ -94,18 +95,12 @@ impl<M> Hub<M> {
         channel: &[u8],
         payload: &[u8],
         overfill: bool,
+        ticket: u64,
     ) -> Result<usize, InboxFull> {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
         let mut inboxes: BTreeMap<usize, &Arc<Inbox<M>>> = BTreeMap::new();
         let mut receivers = 0;
-        let named = if sharded { Kind::Shard } else { Kind::Channel };
-        let by_name = maps[named as usize].get(channel).into_iter();
-        let by_pattern = maps[Kind::Pattern as usize].values();
-        let by_pattern = by_pattern.filter(|name| {
-            let glob = name.glob.as_ref();
-            !sharded && glob.is_some_and(|glob| glob.matches(channel))
-        });
-        for name in by_name.chain(by_pattern) {
+        for name in matching(&maps, sharded, channel) {
             for (&at, (inbox, subscribers)) in &name.places {
                 receivers += subscribers;
                 inboxes.insert(at, inbox);
@@ -119,12 +114,20 @@ impl<M> Hub<M> {
                 channel: Bytes::copy_from_slice(channel),
                 payload: Bytes::copy_from_slice(payload),
                 sharded,
+                ticket,
             });
             for inbox in inboxes.into_values() {
                 inbox.push(message.clone());
             }
         }
         Ok(receivers)
+    }
+
+    /// How many subscriptions a message would match.
+    pub(crate) fn receivers(&self, sharded: bool, channel: &[u8]) -> usize {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let places = matching(&maps, sharded, channel).flat_map(|name| name.places.values());
+        places.map(|(_, subscribers)| subscribers).sum()
     }
 
     /// The names that have subscribers and match.
@@ -149,4 +152,20 @@ impl<M> Hub<M> {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
         maps[kind as usize].len()
     }
+}
+
+/// The names that a message matches.
+fn matching<'m, M>(
+    maps: &'m [ByName<M>; 3],
+    sharded: bool,
+    channel: &'m [u8],
+) -> impl Iterator<Item = &'m Name<M>> {
+    let named = if sharded { Kind::Shard } else { Kind::Channel };
+    let by_name = maps[named as usize].get(channel).into_iter();
+    let by_pattern = maps[Kind::Pattern as usize].values();
+    let by_pattern = by_pattern.filter(move |name| {
+        let glob = name.glob.as_ref();
+        !sharded && glob.is_some_and(|glob| glob.matches(channel))
+    });
+    by_name.chain(by_pattern)
 }

@@ -19,6 +19,8 @@ pub(crate) struct Published {
     pub(crate) payload: Bytes,
     /// For subscribers of sharded channels, not for the others.
     pub(crate) sharded: bool,
+    /// What must have settled before anybody hears it.
+    pub(crate) ticket: u64,
 }
 
 /// The messages for one loop.

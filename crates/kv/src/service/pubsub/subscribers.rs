@@ -42,6 +42,11 @@ impl<M> Default for Subscribers<M> {
 }
 
 impl<M> Subscribers<M> {
+    /// Whether anybody on this loop has ever subscribed.
+    pub(crate) fn any(&self) -> bool {
+        self.inbox.is_some()
+    }
+
     /// Subscribes a connection that is not subscribed to this yet.
     pub(crate) fn add(
         &mut self,

@@ -1,0 +1,189 @@
+//! The hook that writes units to a log.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use tidewire_log::{
+    Failure, Log, Policy, ProducerId, Refused, Run, Settings, StreamId, Wake, Watch,
+};
+
+use crate::store::{Effects, Mistakes, NoRoom, RECORD_MAX, Units};
+
+/// Most bytes of a unit, all its records together.
+const UNIT_MAX: usize = 64 << 20;
+/// Bytes that a group takes at first.
+const GROUP_FIRST: usize = 4 << 20;
+
+/// Writes what a store commits to a log, and knows how far that is durable.
+pub struct KvLog {
+    log: Arc<dyn Log>,
+    stream: StreamId,
+    /// Replies wait for the commit.
+    holds_replies: bool,
+    /// As far as the log was last seen to be committed.
+    committed: AtomicU64,
+    /// Nothing is taken any more: the log has failed, or is not what is in memory.
+    failed: AtomicBool,
+    refused_full: AtomicU64,
+    mistakes: Mistakes,
+}
+
+impl fmt::Debug for KvLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KvLog")
+            .field("policy", &self.log.policy())
+            .field("committed", &self.committed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KvLog {
+    /// On a stream of `log`. The policy of the log says what replies wait for: with
+    /// [`Policy::Sync`] for the commit, else for nothing.
+    #[must_use]
+    pub fn new(log: Arc<dyn Log>, stream: StreamId) -> KvLog {
+        KvLog {
+            holds_replies: log.policy() == Policy::Sync,
+            log,
+            stream,
+            committed: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            refused_full: AtomicU64::new(0),
+            mistakes: Mistakes::default(),
+        }
+    }
+
+    /// With mistakes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_mistakes(self, mistakes: Mistakes) -> KvLog {
+        KvLog { mistakes, ..self }
+    }
+
+    /// Settings of a log for the store: groups that hold the largest unit, and that are large at first,
+    /// because a burst of commands must not be held up.
+    #[must_use]
+    pub fn settings(policy: Policy) -> Settings {
+        Settings {
+            policy,
+            group_bytes: UNIT_MAX,
+            group_first: GROUP_FIRST,
+            payload_max: RECORD_MAX as u32,
+            ..Settings::default()
+        }
+    }
+
+    /// When its log commits.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.log.policy()
+    }
+
+    /// Whether nobody hears of a change before it is durable.
+    #[must_use]
+    pub fn holds_replies(&self) -> bool {
+        self.holds_replies
+    }
+
+    /// Has `wake` called whenever the log has moved; [`update`](KvLog::update) sees then how far.
+    pub fn watch(&self, wake: Wake) -> Watch {
+        self.log.watch(wake)
+    }
+
+    /// Looks how far the log is committed: the ticket up to which it is.
+    pub fn update(&self) -> u64 {
+        let progress = self.log.progress();
+        if progress.failure.is_some() {
+            self.failed.store(true, SeqCst);
+        }
+        let committed = progress.committed.0;
+        self.committed.fetch_max(committed, SeqCst).max(committed)
+    }
+
+    /// The ticket up to which the log is committed, as it was last seen.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Relaxed)
+    }
+
+    /// Whether nothing is taken any more.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
+    /// Why the log has stopped for good, if the log itself has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        self.log.progress().failure
+    }
+
+    /// Changes that were refused so far because the disk is full.
+    #[must_use]
+    pub fn refused_full(&self) -> u64 {
+        self.refused_full.load(Relaxed)
+    }
+}
+
+impl Effects for KvLog {
+    fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
+        if self.has_failed() {
+            return Err(NoRoom::Failed);
+        }
+        self.log.reserve(bytes).map_err(|refused| match refused {
+            Refused::Busy => NoRoom::Busy,
+            Refused::DiskFull { .. } => {
+                self.refused_full.fetch_add(1, Relaxed);
+                NoRoom::DiskFull
+            }
+            Refused::TooLarge => NoRoom::TooLarge,
+            Refused::TooMany | Refused::Beyond | Refused::Failed => NoRoom::Failed,
+        })
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.log.give_back(bytes);
+    }
+
+    fn commit(&self, units: &Units, reserved: usize) -> u64 {
+        let run = Run {
+            stream: self.stream,
+            producer: ProducerId::ANONYMOUS,
+            frames: units.frames(),
+            count: units.records(),
+            last_id: units.stamp(),
+            timestamp_us: units.stamp().saturating_mul(1000),
+        };
+        match self.log.append_reserved(run, reserved) {
+            Ok(placed) => placed.ticket.0,
+            Err(_) => {
+                // It has failed since room was promised. What is in memory will not be in the log, so
+                // nobody may hear of it.
+                self.failed.store(true, SeqCst);
+                u64::MAX
+            }
+        }
+    }
+
+    #[inline]
+    fn settled(&self) -> u64 {
+        if self.holds_replies && !self.mistakes.makes(|mistakes| mistakes.reply_early) {
+            self.committed.load(Relaxed)
+        } else {
+            u64::MAX
+        }
+    }
+
+    fn mistakes(&self) -> Mistakes {
+        self.mistakes
+    }
+
+    fn diverged(&self) {
+        tracing::error!(
+            "a command panicked half way, so what is in memory may differ from the log: nothing is \
+             written any more; start the server again"
+        );
+        self.failed.store(true, SeqCst);
+    }
+}

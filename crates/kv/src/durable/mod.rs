@@ -1,0 +1,16 @@
+//! The store on a durable log: every unit of changes is a record, and the store is built again from
+//! them.
+//!
+//! [`KvLog`] is the hook ([`Effects`](crate::store::Effects)) that the store commits to; [`open`] reads
+//! what is there back into a store first. Formats: `docs/kv-log.md`.
+
+mod kv_log;
+mod replay;
+
+pub use kv_log::KvLog;
+#[doc(hidden)]
+pub use replay::open_with;
+pub use replay::{ReplayError, Replayed, open};
+
+/// The stream of the log that holds the units.
+pub const STREAM: &str = "kv";

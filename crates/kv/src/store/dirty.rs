@@ -1,0 +1,113 @@
+//! Keys whose last change has not settled: who reads one waits for that change.
+//!
+//! A key is known by its hash alone, so two may be taken for one, and the same key of two databases
+//! is: then somebody waits a little longer.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A key's hash is a hash already.
+#[derive(Default)]
+pub(crate) struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        // Its highest bits say the shard, and are the same for all.
+        self.0.rotate_left(8)
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only hashes are keys");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// Those of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Dirty {
+    /// The ticket of each key's last change.
+    tickets: HashMap<u64, u64, BuildHasherDefault<AsIs>>,
+    /// The same, the oldest first.
+    order: VecDeque<(u64, u64)>,
+    /// Of the last change of all keys at once.
+    all: u64,
+}
+
+/// Keys for which memory is kept while there are none.
+const KEEP: usize = 1024;
+
+impl Dirty {
+    /// A key was changed by the unit with this ticket.
+    pub(crate) fn add(&mut self, hash: u64, ticket: u64) {
+        if self.tickets.insert(hash, ticket) != Some(ticket) {
+            self.order.push_back((ticket, hash));
+        }
+    }
+
+    /// All keys were.
+    pub(crate) fn add_all(&mut self, ticket: u64) {
+        self.all = ticket;
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty() && self.all == 0
+    }
+
+    /// What a reader of this key has to wait for; 0 for nothing.
+    #[inline]
+    pub(crate) fn ticket(&self, hash: u64) -> u64 {
+        let own = self.tickets.get(&hash).copied();
+        own.unwrap_or(0).max(self.all)
+    }
+
+    /// Forgets what has settled. Costs as much as adding that did.
+    pub(crate) fn purge(&mut self, settled: u64) {
+        while let Some(&(ticket, hash)) = self.order.front()
+            && ticket <= settled
+        {
+            self.order.pop_front();
+            if self.tickets.get(&hash) == Some(&ticket) {
+                self.tickets.remove(&hash);
+            }
+        }
+        if self.all <= settled {
+            self.all = 0;
+        }
+        if self.order.is_empty() && self.order.capacity() > KEEP {
+            *self = Dirty {
+                all: self.all,
+                ..Dirty::default()
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_wait_for_the_last_change_until_it_has_settled() {
+        let mut dirty = Dirty::default();
+        assert!(dirty.is_empty());
+        dirty.add(1, 10);
+        dirty.add(2, 11);
+        dirty.add(1, 12);
+        assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [12, 11, 0]);
+        dirty.purge(10);
+        assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [12, 11, 0]);
+        dirty.purge(11);
+        assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [12, 0, 0]);
+        dirty.add_all(13);
+        assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [13, 13, 13]);
+        dirty.purge(13);
+        assert!(dirty.is_empty());
+        (0..10_000).for_each(|key| dirty.add(key, 14));
+        dirty.purge(14);
+        assert!(dirty.is_empty() && dirty.order.capacity() <= KEEP);
+    }
+}

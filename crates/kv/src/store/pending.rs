@@ -1,0 +1,333 @@
+//! What a runner has changed and not committed yet, where there is a hook for it.
+//!
+//! Units gather as long as the runner keeps its locks, so that a pipeline on one shard is committed
+//! at once, and are committed before any of them is let go.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Store;
+use super::effect::{Effects, Gone, NoRoom};
+use super::guards::Guards;
+use super::unit::Units;
+use crate::commands::{Keys, Spec};
+
+/// Bytes that are reserved at least, so that one promise serves many commands.
+const AT_ONCE: usize = 16 << 10;
+/// Bytes of units that are committed although their locks are kept.
+const MANY: usize = 256 << 10;
+
+/// What was changed, and room for it.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    units: Units,
+    /// Bytes that are promised, those of `units` included.
+    promised: usize,
+    /// The shards and hashes of the keys that were changed.
+    touched: Vec<(usize, u64)>,
+    /// All keys were.
+    touched_all: bool,
+    /// The largest ticket that was committed.
+    written: u64,
+    /// The largest ticket that anybody has to wait for who hears what was found.
+    barrier: u64,
+}
+
+impl Guards<'_> {
+    /// What is shown the mutations.
+    #[inline]
+    pub(crate) fn effects(&self) -> Option<&dyn Effects> {
+        self.store().effects()
+    }
+
+    pub(crate) fn pending(&mut self, stamp: u64) -> &mut Pending {
+        self.pending.get_or_insert_with(|| {
+            Box::new(Pending {
+                units: Units::new(stamp),
+                ..Pending::default()
+            })
+        })
+    }
+
+    /// Sees to it that there is room for a unit that costs so much.
+    pub(crate) fn reserve(&mut self, bytes: usize, stamp: u64) -> Result<(), NoRoom> {
+        let store = self.store();
+        let Some(effects) = store.effects() else {
+            return Ok(());
+        };
+        let pending = self.pending(stamp);
+        let needed = pending.units.cost() + bytes;
+        let Some(more) = needed
+            .checked_sub(pending.promised)
+            .filter(|more| *more > 0)
+        else {
+            return Ok(());
+        };
+        let generous = more.max(AT_ONCE);
+        let got = match effects.reserve(generous) {
+            Err(_) if more < generous => effects.reserve(more).map(|()| more),
+            reserved => reserved.map(|()| generous),
+        }?;
+        pending.promised += got;
+        Ok(())
+    }
+
+    /// Promises more than the unit that is open was thought to cost.
+    pub(crate) fn reserve_more(&mut self, bytes: usize, stamp: u64) -> Result<(), NoRoom> {
+        let store = self.store();
+        if let Some(effects) = store.effects() {
+            effects.reserve(bytes)?;
+            self.pending(stamp).promised += bytes;
+        }
+        Ok(())
+    }
+
+    /// Notes that a key was changed.
+    #[inline]
+    pub(crate) fn touch(&mut self, hash: u64) {
+        let at = self.store().shard_of(hash);
+        if let Some(pending) = &mut self.pending {
+            pending.touched.push((at, hash));
+        }
+    }
+
+    /// Notes that all keys were.
+    pub(crate) fn touch_all(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.touched_all = true;
+        }
+    }
+
+    /// Ends the unit of the command or transaction that was run.
+    pub(crate) fn close_unit(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.units.close();
+            if pending.units.frames().len() > MANY {
+                self.commit();
+            }
+        }
+    }
+
+    /// Commits what is closed, while the locks are held.
+    pub(crate) fn commit(&mut self) {
+        let Some(mut pending) = self.pending.take() else {
+            return;
+        };
+        let store = self.store();
+        if let Some(effects) = store.effects()
+            && !pending.units.is_empty()
+        {
+            // What is open keeps its part.
+            let open = pending.units.open_cost();
+            let cost = (pending.units.cost() - open).min(pending.promised);
+            let ticket = effects.commit(&pending.units, cost);
+            pending.units.clear();
+            pending.promised -= cost;
+            pending.written = ticket;
+            store.last_ticket.fetch_max(ticket, Relaxed);
+            let settled = effects.settled();
+            if ticket > settled {
+                pending.barrier = pending.barrier.max(ticket);
+                if std::mem::take(&mut pending.touched_all) {
+                    for at in 0..store.shards.len() {
+                        self.shard(at).dirty.add_all(ticket);
+                    }
+                }
+                for (at, hash) in pending.touched.drain(..) {
+                    let dirty = &mut self.shard(at).dirty;
+                    dirty.purge(settled);
+                    dirty.add(hash, ticket);
+                }
+            }
+            pending.touched.clear();
+            pending.touched_all = false;
+        }
+        self.pending = Some(pending);
+    }
+
+    /// Gives back what was promised and is not used.
+    pub(super) fn give_back(&mut self) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if let Some(effects) = self.effects() {
+            if pending.units.is_open() {
+                // A command has panicked in the middle.
+                effects.diverged();
+            }
+            if pending.promised > 0 {
+                effects.give_back(pending.promised);
+            }
+        }
+    }
+
+    /// Adds what a command has done to its unit.
+    pub(crate) fn did(&mut self, db: u16, args: &[&[u8]], stamp: u64) {
+        debug_assert!(self.pending.is_some(), "a command that writes has reserved");
+        self.pending(stamp).units.command(db, args);
+    }
+
+    /// The largest ticket that was committed under these locks.
+    pub(crate) fn written(&self) -> u64 {
+        self.pending.as_ref().map_or(0, |pending| pending.written)
+    }
+
+    /// The largest ticket that anybody has to wait for who hears what was found or done.
+    pub(crate) fn barrier(&self) -> u64 {
+        self.pending.as_ref().map_or(0, |pending| pending.barrier)
+    }
+
+    /// Has whoever hears of what is done next wait for this ticket.
+    pub(crate) fn wait_for(&mut self, ticket: u64, stamp: u64) {
+        let pending = self.pending(stamp);
+        pending.barrier = pending.barrier.max(ticket);
+    }
+
+    /// Has whoever hears of this key wait until its last change has settled. Its shard is held.
+    #[inline]
+    pub(crate) fn heed(&mut self, hash: u64, settled: u64, stamp: u64) {
+        let at = self.store().shard_of(hash);
+        let dirty = &mut self.shard(at).dirty;
+        if dirty.is_empty() {
+            return;
+        }
+        dirty.purge(settled);
+        let ticket = dirty.ticket(hash);
+        if ticket > 0 {
+            self.wait_for(ticket, stamp);
+        }
+    }
+
+    /// The same for all keys of a command that has just run.
+    pub(crate) fn heed_keys(&mut self, spec: &Spec, args: &[&[u8]], stamp: u64) {
+        let store = self.store();
+        let Some(effects) = store.effects() else {
+            return;
+        };
+        let settled = effects.settled();
+        let last = store.last_ticket.load(Relaxed);
+        if last <= settled || effects.mistakes().makes(|mistakes| mistakes.read_dirty) {
+            return;
+        }
+        let named = spec.keys != Keys::Walk
+            && spec.keys.each(args, |key| {
+                let hash = self.hash(key);
+                self.heed(hash, settled, stamp);
+            });
+        if !named {
+            self.wait_for(last, stamp);
+        }
+    }
+
+    /// Removes those of a command's keys whose time has come, so that what it does depends on no
+    /// clock. All databases for one that names another: the key there may be due.
+    pub(crate) fn drop_due(&mut self, spec: &Spec, db: u16, args: &[&[u8]], now_ms: u64) {
+        let store = self.store();
+        let elsewhere = names_database(spec);
+        let databases = if elsewhere {
+            0..store.databases
+        } else {
+            db..db + 1
+        };
+        spec.keys.each(args, |key| {
+            let hash = self.hash(key);
+            let at = store.shard_of(hash);
+            for db in databases.clone() {
+                let shard = self.shard(at);
+                if shard.expiring[usize::from(db)] > 0 && shard.is_due(db, key, hash, now_ms) {
+                    store.drop_key(shard, db, hash, key, Gone::Expired);
+                    if let Some(pending) = &mut self.pending {
+                        pending.units.removed(db, key, Gone::Expired);
+                        pending.touched.push((at, hash));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Whether a command may use its keys in another database too.
+fn names_database(spec: &Spec) -> bool {
+    matches!(spec.name, "move" | "copy")
+}
+
+/// Bytes that the result of a sum of numbers with fractions may have.
+const SUM: usize = 6 << 10;
+
+impl Store {
+    /// What a command's unit costs at most, with the keys that expire before it. Those whose effect is
+    /// not bounded by their arguments reserve more when they know it.
+    pub(crate) fn bound(&self, spec: &Spec, args: &[&[u8]]) -> usize {
+        let mut bytes: usize = args.iter().map(|arg| arg.len()).sum();
+        let mut count = args.len() + 2;
+        let copies = if names_database(spec) {
+            usize::from(self.databases)
+        } else {
+            1
+        };
+        spec.keys.each(args, |key| {
+            bytes += copies * key.len();
+            count += copies;
+        });
+        if spec.name.ends_with("byfloat") {
+            bytes += SUM;
+        }
+        Units::bound(count, bytes)
+    }
+
+    /// Removes keys of one shard, whose lock is held and nothing else, for another reason than a
+    /// command. If there is no room to say so, nothing happens.
+    pub(crate) fn drop_keys(
+        &self,
+        shard: &mut super::shard::Shard,
+        keys: &[(u16, Vec<u8>)],
+        why: Gone,
+        now_ms: u64,
+    ) -> Result<(), NoRoom> {
+        let Some(effects) = self.effects() else {
+            for (db, key) in keys {
+                self.drop_key(shard, *db, self.hash(key), key, why);
+            }
+            return Ok(());
+        };
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let bytes = keys.iter().map(|(_, key)| key.len()).sum();
+        let bound = Units::bound(keys.len(), bytes);
+        effects.reserve(bound)?;
+        let mut units = Units::new(now_ms);
+        let mut hashes = Vec::new();
+        for (db, key) in keys {
+            let hash = self.hash(key);
+            if self.drop_key(shard, *db, hash, key, why) {
+                units.removed(*db, key, why);
+                hashes.push(hash);
+            }
+        }
+        units.close();
+        if units.is_empty() {
+            effects.give_back(bound);
+            return Ok(());
+        }
+        let cost = units.cost().min(bound);
+        let ticket = effects.commit(&units, cost);
+        self.last_ticket.fetch_max(ticket, Relaxed);
+        let settled = effects.settled();
+        if ticket > settled {
+            shard.dirty.purge(settled);
+            hashes
+                .into_iter()
+                .for_each(|hash| shard.dirty.add(hash, ticket));
+        }
+        if cost < bound {
+            effects.give_back(bound - cost);
+        }
+        Ok(())
+    }
+
+    /// The ticket of the last unit that was committed; 0 for none.
+    #[must_use]
+    pub fn last_ticket(&self) -> u64 {
+        self.last_ticket.load(Relaxed)
+    }
+}

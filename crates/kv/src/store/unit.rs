@@ -1,0 +1,361 @@
+//! Units: what one command, transaction or removal has done, as bytes. All of it counts, or nothing.
+//!
+//! The one idea: units are put together in the form of the log's records, so they are written once
+//! and copied once. [docs/kv-log.md](../../../../docs/kv-log.md) draws the bytes.
+
+use super::effect::{Effect, Gone};
+
+/// Most bytes of a record's payload; a larger unit is several records.
+pub const RECORD_MAX: usize = 1 << 20;
+
+/// The id and the size in front of each record.
+const FRAME: usize = 12;
+/// First byte of a record: the unit goes on in the next one, or ends in this one.
+const GOES_ON: u8 = 1;
+const ENDS: u8 = 2;
+
+const COMMAND: u8 = 1;
+const EXPIRED: u8 = 2;
+const EVICTED: u8 = 3;
+
+/// Units that are committed together, in order, and perhaps one more that is not closed.
+#[derive(Debug, Default)]
+pub struct Units {
+    /// Whole records, then the one that is open.
+    bytes: Vec<u8>,
+    /// Where the open unit begins; `bytes.len()` if nothing is in it.
+    open: usize,
+    records: u32,
+    stamp: u64,
+}
+
+/// What is wrong with stored units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub &'static str);
+
+impl Units {
+    /// None yet. `stamp` becomes the id of the records: milliseconds since 1970.
+    #[must_use]
+    pub fn new(stamp: u64) -> Units {
+        Units {
+            stamp,
+            ..Units::default()
+        }
+    }
+
+    /// What a unit of so many arguments, with so many bytes in them and in keys that may expire before
+    /// it, costs at most.
+    #[must_use]
+    pub fn bound(arguments: usize, bytes: usize) -> usize {
+        // Ten bytes are the longest number; a run in the log has a header.
+        let bytes = bytes + 12 * arguments + 32;
+        bytes + (bytes / RECORD_MAX + 1) * (FRAME + 1) + 64
+    }
+
+    /// What these cost, in the sense of [`bound`](Units::bound), those that are open included.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        if self.bytes.is_empty() {
+            0
+        } else {
+            self.bytes.len() + self.bytes.len() / RECORD_MAX * (FRAME + 1) + 64
+        }
+    }
+
+    /// What the one that is open costs.
+    #[must_use]
+    pub fn open_cost(&self) -> usize {
+        match self.bytes.len() - self.open {
+            0 => 0,
+            bytes => bytes + bytes / RECORD_MAX * (FRAME + 1) + 64,
+        }
+    }
+
+    /// The records of all closed units, as the log takes them.
+    #[must_use]
+    pub fn frames(&self) -> &[u8] {
+        &self.bytes[..self.open]
+    }
+
+    /// How many records that is.
+    #[must_use]
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// The id of all records.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Whether no unit is closed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Whether a unit has something in it and is not closed.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.bytes.len() > self.open
+    }
+
+    fn begin(&mut self) -> &mut Vec<u8> {
+        if !self.is_open() {
+            self.bytes.extend_from_slice(&self.stamp.to_le_bytes());
+            self.bytes.extend_from_slice(&[0; 4]);
+            self.bytes.push(ENDS);
+        }
+        &mut self.bytes
+    }
+
+    /// Adds a command to the open unit.
+    pub fn command(&mut self, db: u16, args: &[&[u8]]) {
+        let bytes = self.begin();
+        bytes.extend_from_slice(&[COMMAND, db as u8]);
+        put_number(bytes, args.len());
+        for arg in args {
+            put_number(bytes, arg.len());
+            bytes.extend_from_slice(arg);
+        }
+    }
+
+    /// Adds the removal of a key to the open unit.
+    pub fn removed(&mut self, db: u16, key: &[u8], why: Gone) {
+        let bytes = self.begin();
+        let kind = match why {
+            Gone::Expired => EXPIRED,
+            Gone::Evicted => EVICTED,
+        };
+        bytes.extend_from_slice(&[kind, db as u8]);
+        put_number(bytes, key.len());
+        bytes.extend_from_slice(key);
+    }
+
+    /// Closes the open unit, if there is one.
+    pub fn close(&mut self) {
+        if !self.is_open() {
+            return;
+        }
+        let size = self.bytes.len() - self.open - FRAME;
+        if size > RECORD_MAX {
+            self.split();
+        } else {
+            self.bytes[self.open + 8..self.open + FRAME]
+                .copy_from_slice(&(size as u32).to_le_bytes());
+            self.records += 1;
+        }
+        self.open = self.bytes.len();
+    }
+
+    /// Makes several records of the open unit.
+    #[cold]
+    fn split(&mut self) {
+        let unit = self.bytes.split_off(self.open);
+        let pieces = unit[FRAME + 1..].chunks(RECORD_MAX - 1);
+        let last = pieces.len() - 1;
+        for (at, piece) in pieces.enumerate() {
+            self.bytes.extend_from_slice(&self.stamp.to_le_bytes());
+            self.bytes
+                .extend_from_slice(&(piece.len() as u32 + 1).to_le_bytes());
+            self.bytes.push(if at == last { ENDS } else { GOES_ON });
+            self.bytes.extend_from_slice(piece);
+            self.records += 1;
+        }
+    }
+
+    /// Forgets the closed units, which were committed.
+    pub fn clear(&mut self) {
+        self.bytes.drain(..self.open);
+        (self.open, self.records) = (0, 0);
+    }
+
+    /// Shows the effects of each closed unit.
+    ///
+    /// # Panics
+    /// Never: what was put in can be read.
+    pub fn each(&self, mut unit: impl FnMut(&[(u16, Effect<'_>)])) {
+        let (mut reader, mut rest) = (Reader::default(), self.frames());
+        while let Some((payload, behind)) = split_frame(rest) {
+            rest = behind;
+            let whole = reader.record(payload).expect("was put together here");
+            if whole {
+                unit(&reader.effects().expect("was put together here"));
+            }
+        }
+    }
+}
+
+/// The payload of the first of `frames`, and the frames behind it; `None` at their end.
+pub(crate) fn split_frame(frames: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, rest) = frames.split_at_checked(FRAME)?;
+    let size = u32::from_le_bytes(head[8..].try_into().ok()?) as usize;
+    rest.split_at_checked(size)
+}
+
+/// Puts units together again from the payloads of records.
+#[derive(Debug, Default)]
+pub struct Reader {
+    unit: Vec<u8>,
+    /// The record before ended its unit.
+    ended: bool,
+}
+
+impl Reader {
+    /// Takes the next record; whether it closes a unit, whose [`effects`](Reader::effects) can be
+    /// asked for then.
+    ///
+    /// # Errors
+    /// It is none of a unit.
+    pub fn record(&mut self, payload: &[u8]) -> Result<bool, Malformed> {
+        let (&kind, rest) = payload.split_first().ok_or(Malformed("an empty record"))?;
+        if std::mem::take(&mut self.ended) {
+            self.unit.clear();
+        }
+        self.unit.extend_from_slice(rest);
+        self.ended = match kind {
+            ENDS => true,
+            GOES_ON => false,
+            _ => return Err(Malformed("a record of an unknown kind")),
+        };
+        Ok(self.ended)
+    }
+
+    /// Whether a unit was begun that no record has closed.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        !self.ended && !self.unit.is_empty()
+    }
+
+    /// What the unit that was just closed has done, in order.
+    ///
+    /// # Errors
+    /// Its bytes are not what a unit is made of.
+    pub fn effects(&self) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
+        let mut rest = &self.unit[..];
+        let mut effects = Vec::new();
+        while let [kind, db, behind @ ..] = rest {
+            rest = behind;
+            let effect = match *kind {
+                COMMAND => {
+                    let count = take_number(&mut rest)?;
+                    // Each has a length of a byte at least.
+                    let mut args = Vec::with_capacity(count.min(rest.len()));
+                    for _ in 0..count {
+                        args.push(take(&mut rest)?);
+                    }
+                    Effect::Command(args)
+                }
+                EXPIRED => Effect::Removed(take(&mut rest)?, Gone::Expired),
+                EVICTED => Effect::Removed(take(&mut rest)?, Gone::Evicted),
+                _ => return Err(Malformed("an effect of an unknown kind")),
+            };
+            effects.push((u16::from(*db), effect));
+        }
+        if rest.is_empty() {
+            Ok(effects)
+        } else {
+            Err(Malformed("a unit with a byte too many"))
+        }
+    }
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn put_number(bytes: &mut Vec<u8>, mut n: usize) {
+    while n > 0x7f {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Result<usize, Malformed> {
+    let mut n = 0;
+    for shift in (0..63).step_by(7) {
+        let (&byte, rest) = bytes
+            .split_first()
+            .ok_or(Malformed("a number without an end"))?;
+        *bytes = rest;
+        n |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(n);
+        }
+    }
+    Err(Malformed("a number that is too large"))
+}
+
+fn take<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+    let len = take_number(bytes)?;
+    let (taken, rest) = bytes
+        .split_at_checked(len)
+        .ok_or(Malformed("a text longer than its unit"))?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(units: &Units) -> Vec<Vec<String>> {
+        let mut all = Vec::new();
+        units.each(|unit| all.push(unit.iter().map(|effect| format!("{effect:?}")).collect()));
+        all
+    }
+
+    #[test]
+    fn what_is_put_in_comes_out_unit_by_unit() {
+        let mut units = Units::new(7);
+        units.command(3, &[b"SET", b"k", b""]);
+        units.removed(0, b"gone", Gone::Evicted);
+        units.close();
+        units.close();
+        let large = vec![9; 3 * RECORD_MAX];
+        units.command(255, &[b"SET", b"large", &large]);
+        units.close();
+        units.command(0, &[b"DEL", b"k"]);
+        assert!(units.is_open());
+        let all = shown(&units);
+        assert_eq!(all.len(), 2, "what is not closed is not shown");
+        assert_eq!(all[0].len(), 2);
+        assert_eq!(units.records(), 1 + 4);
+        let bound = Units::bound(3, 8 + large.len());
+        let size = units.frames().len();
+        assert!(size < bound + 200 && bound < size + 200, "{size} {bound}");
+        units.clear();
+        assert!(units.is_empty() && units.is_open());
+        units.close();
+        assert_eq!(shown(&units).len(), 1);
+    }
+
+    #[test]
+    fn the_bytes_are_those_that_are_documented() {
+        let mut units = Units::new(1);
+        units.command(0, &[b"SET", b"k", b"v"]);
+        units.removed(2, b"x", Gone::Expired);
+        units.close();
+        let expected: &[u8] =
+            b"\x01\0\0\0\0\0\0\0\x10\0\0\0\x02\x01\0\x03\x03SET\x01k\x01v\x02\x02\x01x";
+        assert_eq!(units.frames(), expected);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for bad in [&b""[..], b"\x03", b"\x00\x01"] {
+            assert!(Reader::default().record(bad).is_err(), "{bad:?}");
+        }
+        for bad in [
+            &b"\x02\x01"[..],
+            b"\x02\x09\0\0",
+            b"\x02\x01\0\x05",
+            b"\x02\x02\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"\x02\x01\0\xff\xff\xff\xff\xff\xff\xff\x7f",
+        ] {
+            let mut reader = Reader::default();
+            assert_eq!(reader.record(bad), Ok(true));
+            assert!(reader.effects().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A server with two loops and its clients on a simulated network, its log on a simulated disk, and
+//! crashes at any step.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fastrand::Rng;
+use std::sync::Arc;
+use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire_kv::durable::KvLog;
+use tidewire_kv::service::{RespService, Settings};
+use tidewire_kv::store::Mistakes;
+use tidewire_log::Writer;
+use tidewire_log::disk::sim::{Faults, SimDisk};
+
+use crate::disk::{open, settings, step};
+use crate::facts::{COUNTERS, Facts, LISTS};
+use crate::seeds;
+use crate::wire::{Value, command};
+
+/// What a client has asked, and hears of in this order.
+enum Ask {
+    /// Of no interest.
+    Any,
+    Push(usize, String),
+    Read(usize),
+    Count(usize),
+    Queue(String),
+    Take,
+    Pair(String),
+    Pairs,
+}
+
+struct Client {
+    peer: PlainId,
+    seen: usize,
+    asked: VecDeque<Ask>,
+    subscribed: bool,
+}
+
+/// A server until its end.
+struct Life {
+    sim: Sim,
+    writer: Writer<SimDisk>,
+    clients: Vec<Client>,
+    log: Arc<KvLog>,
+}
+
+/// Far later than any deadline.
+const LATE: u64 = 4_000_000_000_000;
+/// What elements begin with that are published outside of the transaction that stores them.
+const LOOSE: char = 'p';
+/// Requests under way for one client at most.
+const UNDER_WAY: usize = 4;
+
+impl Life {
+    fn begin(
+        seed: u64,
+        disk: &SimDisk,
+        facts: &Facts,
+        mistakes: Mistakes,
+        rng: &mut Rng,
+    ) -> Result<Life, String> {
+        let opened = open(disk, settings(seed), mistakes, LATE)?;
+        facts.check(&opened.store, LATE)?;
+        let mut sim = Sim::under(rng.u64(..), Conditions::from_seed(rng.u64(..)));
+        let own = Settings {
+            protected: false,
+            stall: None,
+            ..Settings::default()
+        };
+        let limits = own.limits();
+        let log = opened.log;
+        let service = RespService::durable(Arc::new(opened.store), own, log.clone());
+        let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
+        let clients = (0..5).map(|at| Client {
+            peer: sim.plain(&addrs[at % 2]),
+            seen: 0,
+            asked: VecDeque::new(),
+            subscribed: at == 4,
+        });
+        let clients = clients.collect();
+        let mut life = Life {
+            sim,
+            writer: opened.writer,
+            clients,
+            log,
+        };
+        life.send(4, &["SUBSCRIBE ch".to_owned()]);
+        Ok(life)
+    }
+
+    fn send(&mut self, who: usize, lines: &[String]) {
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+        self.sim.send(self.clients[who].peer, &bytes);
+    }
+
+    /// Has a client ask for something. `id` is of nothing else.
+    fn ask(&mut self, who: usize, id: &str, rng: &mut Rng) {
+        use Ask::*;
+        let list = rng.usize(..2);
+        let key = LISTS[list];
+        let counter = rng.usize(..COUNTERS);
+        let id = id.to_owned();
+        let one = |line: String, ask| (vec![line], vec![ask]);
+        let (lines, asks) = match rng.u8(..13) {
+            0 | 1 => one(format!("RPUSH {key} {id}"), Push(list, id)),
+            2 => one(format!("LRANGE {key} 0 -1"), Read(list)),
+            3 => one(format!("INCR c{counter}"), Count(counter)),
+            4 => one(format!("INCRBY c{counter} 0"), Count(counter)),
+            5 => one(format!("RPUSH q {id}"), Queue(id)),
+            6 => one("LPOP q".to_owned(), Take),
+            7 => one(format!("BLPOP q 0.0{}", rng.u8(1..9)), Take),
+            8 => {
+                let lines = [
+                    "MULTI",
+                    &format!("RPUSH x {id}"),
+                    &format!("RPUSH y {id}"),
+                    "EXEC",
+                ];
+                let lines = lines.map(str::to_owned).to_vec();
+                (lines, vec![Any, Any, Any, Pair(id)])
+            }
+            9 => one("LRANGE y 0 -1".to_owned(), Pairs),
+            10 => {
+                let (from, to, n) = (rng.u8(..3), rng.u8(..3), rng.u8(1..9));
+                let lines = [
+                    "MULTI".to_owned(),
+                    format!("HINCRBY acc {from} -{n}"),
+                    format!("HINCRBY acc {to} {n}"),
+                    "EXEC".to_owned(),
+                ];
+                (lines.to_vec(), vec![Any, Any, Any, Any])
+            }
+            11 => {
+                let id = format!("{LOOSE}{id}");
+                let lines = [format!("RPUSH told {id}"), format!("PUBLISH ch {id}")];
+                (lines.to_vec(), vec![Push(2, id), Any])
+            }
+            _ => {
+                let lines = [
+                    "MULTI".to_owned(),
+                    format!("PUBLISH ch {id}"),
+                    format!("RPUSH told {id}"),
+                    "EXEC".to_owned(),
+                ];
+                (lines.to_vec(), vec![Any, Any, Any, Any])
+            }
+        };
+        self.clients[who].asked.extend(asks);
+        self.send(who, &lines);
+    }
+
+    /// Takes note of what clients have heard.
+    fn hear(&mut self, facts: &mut Facts) -> Result<(), String> {
+        let healthy = self.log.failure().is_none();
+        for client in &mut self.clients {
+            let all = self.sim.received(client.peer);
+            while let Some((reply, len)) = Value::parse(&all[client.seen..]) {
+                client.seen += len;
+                if client.subscribed {
+                    if let Value::Array(message) = reply
+                        && message[0] == Value::Bulk("message".into())
+                    {
+                        let id = message[2].clone().text();
+                        // What a client publishes behind a change need not be true if that was refused.
+                        if healthy || !id.starts_with(LOOSE) {
+                            facts.seen[2].insert(id);
+                        }
+                    }
+                    continue;
+                }
+                let asked = client.asked.pop_front().ok_or("a reply to nothing")?;
+                match (asked, reply) {
+                    (Ask::Push(list, id), Value::Int(_)) => drop(facts.seen[list].insert(id)),
+                    (Ask::Read(list), Value::Array(elements)) => {
+                        facts.seen[list].extend(elements.into_iter().map(Value::text));
+                    }
+                    (Ask::Count(at), Value::Int(n)) => facts.counted[at] = facts.counted[at].max(n),
+                    (Ask::Queue(id), Value::Int(_)) => drop(facts.queued.insert(id)),
+                    (Ask::Take, Value::Bulk(element)) => take(facts, element)?,
+                    (Ask::Take, Value::Array(mut found)) => {
+                        take(facts, found.pop().ok_or("nothing was taken")?.text())?;
+                    }
+                    (Ask::Pair(id), Value::Array(_)) => drop(facts.paired.insert(id)),
+                    (Ask::Pairs, Value::Array(elements)) => {
+                        facts.paired.extend(elements.into_iter().map(Value::text));
+                    }
+                    (Ask::Any, _) | (Ask::Take, Value::Null) => {}
+                    // The log has failed or was busy for long.
+                    (_, Value::Error(text)) if text.contains("MISCONF the log") => {}
+                    (_, reply) => return Err(format!("an odd reply: {reply:?}")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take(facts: &mut Facts, element: String) -> Result<(), String> {
+    if facts.taken.contains(&element) {
+        return Err(format!("q: {element} was taken twice"));
+    }
+    facts.taken.insert(element);
+    Ok(())
+}
+
+/// Some lives of a server, each with an end by chance; what was wrong, if anything.
+pub(crate) fn lives(seed: u64, mistakes: Mistakes) -> Result<(), String> {
+    let rng = &mut Rng::with_seed(seed);
+    let mut disk = SimDisk::new(rng.u64(..));
+    let mut facts = Facts::default();
+    for life_number in 0..3 {
+        let mut life = Life::begin(seed + life_number, &disk, &facts, mistakes, rng)?;
+        if rng.bool() {
+            disk.set_faults(Faults {
+                power: Some(rng.u64(1..60)),
+                ..Faults::default()
+            });
+        } else if rng.u8(..4) == 0 {
+            disk.set_faults(Faults {
+                sync: Some(rng.u64(1..20)),
+                ..Faults::default()
+            });
+        }
+        for n in 0..rng.usize(20..90) {
+            let who = rng.usize(..4);
+            if life.clients[who].asked.len() < UNDER_WAY {
+                life.ask(who, &format!("{life_number}:{n}"), rng);
+            }
+            if rng.bool() {
+                let trip = *life.sim.conditions().latency.end();
+                life.sim.run_for(trip.mul_f64(rng.f64() * 2.0));
+            }
+            let ms = life.sim.now().as_nanos() / 1_000_000;
+            for _ in 0..rng.usize(..4) {
+                step(&mut life.writer, ms);
+            }
+            life.hear(&mut facts)?;
+            if !disk.has_power() {
+                break;
+            }
+        }
+        disk = if rng.bool() {
+            disk.crash()
+        } else {
+            disk.kill()
+        };
+        // What has left the server arrives, whatever has become of it.
+        life.sim.run_for(Duration::from_secs(10));
+        life.hear(&mut facts)?;
+        let asked = life.clients.iter().flat_map(|client| &client.asked);
+        facts.unanswered += asked.filter(|ask| matches!(ask, Ask::Take)).count();
+    }
+    let opened = open(&disk, settings(seed), mistakes, LATE)?;
+    facts.check(&opened.store, LATE)
+}
+
+#[test]
+fn what_was_acknowledged_or_seen_is_there_after_any_crash() {
+    for seed in seeds(1_500) {
+        if let Err(what) = lives(seed, Mistakes::default()) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
