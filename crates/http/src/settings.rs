@@ -68,6 +68,8 @@ impl Settings {
         Limits {
             carried: self.head_bytes + (1 << 20),
             output_hard: 16 << 20,
+            // The time-outs above answer 408.
+            request: None,
             ..Limits::default()
         }
     }

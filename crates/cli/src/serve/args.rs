@@ -115,6 +115,26 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECS")]
     pub(crate) idle: Option<Span>,
 
+    /// Closes connections whose client has said nothing at all for this long from the beginning; 0 is
+    /// never [default: 0; ingest awaits its hello for 5 s]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) first_byte: Option<Span>,
+
+    /// How long a request may take from its first byte to its last; each KiB of it that has come gives
+    /// a second more. Who takes longer is cut (http: answered 408). 0 is no limit
+    /// [default: 60; http 10 for a head, 20 for a body]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) whole_request: Option<Span>,
+
+    /// Cuts connections whose client takes none of the output that waits for it for this long, whatever
+    /// it sends meanwhile; 0 is never [default: 60]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) write_stall: Option<Span>,
+
+    /// Ends connections in order that have been open for this long; 0 is never [default: 0]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) lifetime: Option<Span>,
+
     /// Largest payload of an ack message, in bytes; a larger one closes its connection
     /// [default: 16777216]
     #[arg(long, value_name = "BYTES")]
@@ -255,6 +275,10 @@ impl Options {
             cpus: list(self.cpus, base.cpus),
             busy_poll: self.busy_poll.or(base.busy_poll),
             idle: self.idle.or(base.idle),
+            first_byte: self.first_byte.or(base.first_byte),
+            whole_request: self.whole_request.or(base.whole_request),
+            write_stall: self.write_stall.or(base.write_stall),
+            lifetime: self.lifetime.or(base.lifetime),
             max_payload: self.max_payload.or(base.max_payload),
             max_connections: self.max_connections.or(base.max_connections),
             memory: self.memory.or(base.memory),

@@ -1,6 +1,7 @@
 //! The services, with what the settings say about them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewire::{Builder, Limits, Listen, TcpOptions};
 use tidewire_echo::{Discard, Echo};
@@ -216,8 +217,17 @@ fn add_http(
 ) -> Result<(Http<Router>, Door<Http<Router>>), Failure> {
     let pool = Pool::new(&tidewire_pool::Settings::default())
         .map_err(|e| Failure::usage(format!("cannot start the workers of http: {e}")))?;
-    let service = Http::new(demo::router(pool));
-    let limits = settings.limits(service.limits());
+    let mut own = tidewire_http::Settings::default();
+    if let Some(within) = settings.whole_request {
+        // For ever is longer than any connection lives.
+        let within = within.limit().unwrap_or(Duration::from_secs(1 << 32));
+        (own.head_timeout, own.body_timeout) = (within, within);
+    }
+    let service = Http::with(own, demo::router(pool));
+    let limits = Limits {
+        request: None,
+        ..settings.limits(service.limits())
+    };
     let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Http;
     let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
     Ok((service, door))

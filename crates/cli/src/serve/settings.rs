@@ -37,6 +37,10 @@ pub(crate) struct Settings {
     linger: Option<Duration>,
     /// Zero is never.
     idle: Option<Span>,
+    first_byte: Option<Span>,
+    pub(crate) whole_request: Option<Span>,
+    write_stall: Option<Span>,
+    lifetime: Option<Span>,
     /// Bytes.
     pub(crate) max_payload: Option<u32>,
     pub(crate) log_format: Option<LogFormat>,
@@ -98,6 +102,10 @@ impl Settings {
             connections: options.max_connections,
             linger: options.linger.map(|span| span.0),
             idle: options.idle,
+            first_byte: options.first_byte,
+            whole_request: options.whole_request,
+            write_stall: options.write_stall,
+            lifetime: options.lifetime,
             max_payload: options.max_payload,
             log_format: options.log_format,
             log: options.log,
@@ -149,10 +157,15 @@ impl Settings {
 
     /// A service's own limits, changed where the settings say so.
     pub(crate) fn limits(&self, own: Limits) -> Limits {
+        let or = |set: Option<Span>, own: Option<Duration>| set.map_or(own, Span::limit);
         Limits {
             connections: self.connections.unwrap_or(own.connections),
             linger: self.linger.unwrap_or(own.linger),
             idle: self.idle(own.idle),
+            first_byte: or(self.first_byte, own.first_byte),
+            request: or(self.whole_request, own.request),
+            write: or(self.write_stall, own.write),
+            lifetime: or(self.lifetime, own.lifetime),
             ..own
         }
     }

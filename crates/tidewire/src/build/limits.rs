@@ -44,6 +44,24 @@ pub struct Limits {
     /// is called (default: finish), or, with output waiting, the connection is aborted as stalled.
     /// `None` waits for ever. Default 60 s.
     pub idle: Option<Duration>,
+    /// Time from the connection on in which the peer of an accepted connection must have said
+    /// something; [`Protocol::overdue`](crate::Protocol::overdue) is called otherwise (default:
+    /// cut). Default none: what waits for nothing is closed when it is idle.
+    pub first_byte: Option<Duration>,
+    /// Time in which the peer must complete what it has begun to say, and for each KiB of that which
+    /// has come a second more; then [`Protocol::overdue`](crate::Protocol::overdue) is called
+    /// (default: cut). A request has begun when a protocol leaves input unconsumed and waits for
+    /// more, and the next one begins where it consumes some; a protocol that consumes piece by piece
+    /// says so itself ([`Link::request_began`](crate::Link::request_began)). Time in which the
+    /// connection is not read from does not count. Default 60 s.
+    pub request: Option<Duration>,
+    /// Time for which output may wait without the peer taking any of it, whatever it sends meanwhile;
+    /// the connection is aborted as stalled then. Default 60 s.
+    pub write: Option<Duration>,
+    /// Time for which a connection may be open. Its protocol is then told as if the loops were
+    /// [stopping](crate::Protocol::draining), and cut if it has not ended within `linger`. Default
+    /// none.
+    pub lifetime: Option<Duration>,
     /// Time that a finished connection may go without sending any of its output, and then, when all
     /// is sent, to see the peer close. A slow reader is given all there is as long as it takes some;
     /// one that is cut with output queued is counted (`cut_unsent`, `bytes_cut`) and logged.
@@ -62,6 +80,10 @@ impl Default for Limits {
             output_hard: 64 << 20,
             turn_bytes: 256 << 10,
             idle: Some(Duration::from_secs(60)),
+            first_byte: None,
+            request: Some(Duration::from_secs(60)),
+            write: Some(Duration::from_secs(60)),
+            lifetime: None,
             linger: Duration::from_secs(5),
         }
     }
@@ -93,8 +115,17 @@ impl Limits {
                  before they are asked to pause"
             ));
         }
-        if self.idle == Some(Duration::ZERO) {
-            return Err("`idle` is zero, so every connection would be; None waits for ever".into());
+        let times = [
+            ("idle", self.idle),
+            ("first_byte", self.first_byte),
+            ("request", self.request),
+            ("write", self.write),
+            ("lifetime", self.lifetime),
+        ];
+        if let Some((name, _)) = times.iter().find(|(_, t)| *t == Some(Duration::ZERO)) {
+            return Err(format!(
+                "`{name}` is zero, so every connection would be over it; None waits for ever"
+            ));
         }
         if self.linger.is_zero() {
             return Err(
@@ -107,6 +138,9 @@ impl Limits {
     }
 }
 
+/// Bytes a second at which a request earns more time: see [`Limits::request`].
+pub(crate) const REQUEST_RATE: u64 = 1024;
+
 /// Largest number of new bytes in one call of `received`, the same on every engine unless set
 /// otherwise with [`Builder::chunk`](crate::Builder::chunk).
 pub const CHUNK: usize = 64 << 10;
@@ -118,13 +152,17 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused_and_says_which() {
         type Change = fn(&mut Limits);
-        let wrong: [(&str, Change); 7] = [
+        let wrong: [(&str, Change); 11] = [
             ("connections", |l| l.connections = 0),
             ("carried", |l| l.carried = 0),
             ("turn_bytes", |l| l.turn_bytes = 0),
             ("output_low", |l| l.output_low = l.output_high),
             ("output_hard", |l| l.output_hard = l.output_high - 1),
             ("idle", |l| l.idle = Some(Duration::ZERO)),
+            ("first_byte", |l| l.first_byte = Some(Duration::ZERO)),
+            ("request", |l| l.request = Some(Duration::ZERO)),
+            ("write", |l| l.write = Some(Duration::ZERO)),
+            ("lifetime", |l| l.lifetime = Some(Duration::ZERO)),
             ("linger", |l| l.linger = Duration::ZERO),
         ];
         assert_eq!(Limits::default().check(), Ok(()));

@@ -306,6 +306,16 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
+    fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.overdue(&mut cx.within()),
+            |inner| inner.overdue(cx),
+            cx.link.cut()
+        );
+    }
+
     fn posted(&mut self, message: Self::Message, cx: &mut Cx<'_, Self>) {
         pass_on!(
             self,

@@ -18,6 +18,7 @@ use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Origin;
 
 mod around;
 mod layered;
@@ -112,6 +113,11 @@ const ROUNDS: usize = 64;
 ///         self.pump(cx);
 ///     }
 ///
+///     fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.overdue(cx);
+///         self.pump(cx);
+///     }
+///
 ///     fn posted(&mut self, message: P::Message, cx: &mut Cx<'_, Self>) {
 ///         self.0.posted(message, cx);
 ///         self.pump(cx);
@@ -147,7 +153,7 @@ impl<P: Protocol> fmt::Debug for Inner<P> {
 
 impl<P: Protocol> Inner<P> {
     /// A protocol that is not open yet. Of `limits`, the output marks, the hard limit and `carried`
-    /// apply; the rest is the outer connection's affair. Output at the layer adds to that here.
+    /// apply, and `first_byte` and `request`; the rest is the outer connection's affair. Output at the layer adds to that here.
     #[must_use]
     pub fn new(protocol: P, limits: impl Into<Arc<Limits>>) -> Inner<P> {
         Inner {
@@ -179,6 +185,10 @@ impl<P: Protocol> Inner<P> {
         );
         state.flags.add(Flag::Embedded);
         state.flags.add(Flag::Opened);
+        state.phase_ends = outer.phase_ends;
+        if matches!(outer.peer.origin, Origin::Accepted(_)) {
+            state.await_first_byte(now, self.limits.first_byte);
+        }
         self.state = Some(Box::new(state));
         self.event(Event::Opened, cx);
     }
@@ -242,12 +252,39 @@ impl<P: Protocol> Inner<P> {
         });
     }
 
-    /// The loops are stopping.
+    /// The peer is late with its first byte, or with the rest of a request. Passed on if it is so to
+    /// the inner protocol.
+    pub fn overdue<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let inner = self.enter(cx, |inside, state, env| {
+            let late = state.is_open().then(|| state.is_late(env.now)).flatten();
+            if let Some(hint) = late {
+                state.hint = hint;
+                inside.call(Event::Overdue, state, env);
+                state.hint = Hint::Finished;
+            }
+            late
+        });
+        if inner.flatten().is_none() {
+            // It is the layer's own bytes that are late: a record that drips, say.
+            cx.link.cut();
+        }
+    }
+
+    /// The loops are stopping, or the connection has lived for as long as it may.
     pub fn draining<L>(&mut self, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
-        self.enter(cx, |_, state, _| state.owed.add(Owed::Draining));
+        let outlived = cx.link.state.flags.has(Flag::Outlived);
+        self.enter(cx, |_, state, _| {
+            if outlived {
+                state.flags.add(Flag::Outlived);
+            }
+            state.owed.add(Owed::Draining);
+        });
     }
 
     /// Somebody posted a message to the connection.
@@ -412,6 +449,7 @@ impl<P: Protocol> Inner<P> {
                 } else {
                     link.resume();
                 }
+                link.state.follow_deadlines(state);
             }
             Phase::Finishing(why) if done => {
                 link.state.finish(why);
@@ -531,4 +569,4 @@ impl<P: Protocol> Callbacks for Inside<'_, P> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

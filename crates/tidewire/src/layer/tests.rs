@@ -442,8 +442,8 @@ fn what_the_inner_protocol_holds_is_not_taken_before_its_release() {
 }
 
 /// The same layer as [`Inverted`], around a service.
-struct Invert;
-struct Inverting;
+pub(crate) struct Invert;
+pub(crate) struct Inverting;
 
 impl Wrap for Invert {
     type Layer = Inverting;

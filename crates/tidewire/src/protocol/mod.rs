@@ -1,5 +1,6 @@
 //! What a protocol is: what it is told, what it may ask for, what it reads from.
 
+mod deadlines;
 pub(crate) mod input;
 pub(crate) mod link;
 pub(crate) mod service_fn;

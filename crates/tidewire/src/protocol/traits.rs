@@ -149,6 +149,14 @@ pub trait Protocol: Sized + 'static {
         cx.link.finish();
     }
 
+    /// The peer has said nothing within [`Limits::first_byte`](crate::Limits::first_byte), or has not
+    /// completed a request within [`Limits::request`](crate::Limits::request). Default: the connection
+    /// is cut for it ([`Closed::FirstByteLate`], [`Closed::RequestLate`]). A protocol may say something
+    /// and [finish](Link::finish) instead, which is recorded as the same. One that goes on gives the peer as much time again from where more of it comes.
+    fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.link.cut();
+    }
+
     /// Somebody posted a message through a [`Handle`], or another connection of this loop
     /// [told](Cx::tell) it.
     fn posted(&mut self, message: Self::Message, cx: &mut Cx<'_, Self>) {
@@ -161,8 +169,10 @@ pub trait Protocol: Sized + 'static {
         let _ = (to, message, cx);
     }
 
-    /// The loops are stopping. All requests received before have been offered. Default: finish; a
-    /// protocol that still owes replies may finish later, within the stop's deadline.
+    /// The loops are stopping, or the connection has been open for as long as
+    /// [it may](crate::Limits::lifetime). All requests received before have been offered. Default: finish; a
+    /// protocol that still owes replies may finish later, within the stop's deadline or, at the end of
+    /// its lifetime, [`Limits::linger`](crate::Limits::linger).
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.finish();
     }

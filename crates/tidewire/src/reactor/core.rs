@@ -184,7 +184,13 @@ impl Core {
 
     /// Calls `opened`. Apart from `admit` so that the engine can set up its side in between.
     pub(crate) fn open(&mut self, index: u32) {
-        self.states[index as usize].flags.add(Flag::Opened);
+        let state = &mut self.states[index as usize];
+        let limits = &self.limits[state.service as usize];
+        state.flags.add(Flag::Opened);
+        state.phase_ends = limits.lifetime.map(|time| self.env.now + time);
+        if matches!(state.peer.origin, Origin::Accepted(_)) {
+            state.await_first_byte(self.env.now, limits.first_byte);
+        }
         self.env.counters.open.add(1);
         self.call(index, Event::Opened);
         self.touch(index);
@@ -635,6 +641,7 @@ impl Core {
                 return false;
             }
         }
+        state.watch_output(env.now);
         let on = Self::count(meter, env, state, !state.is_paused());
         io.set_reading(state, env, on);
         // Looking away may have shown that it is broken.
@@ -790,6 +797,7 @@ impl Core {
                     state.timer = None;
                     self.call(index, Event::Expired);
                 }
+                self.expire_peer(index);
                 self.expire_idle(index);
             }
             _ => {}
@@ -811,10 +819,32 @@ impl Core {
         }
     }
 
+    /// What the peer owes, and the connection's lifetime.
+    fn expire_peer(&mut self, index: u32) {
+        let now = self.env.now;
+        let state = &mut self.states[index as usize];
+        if !state.is_open() {
+            return;
+        }
+        if state.has_stalled(now) {
+            return state.kill(Closed::Stalled);
+        }
+        if let Some(hint) = state.is_late(now) {
+            state.hint = hint;
+            self.call(index, Event::Overdue);
+            self.states[index as usize].hint = Hint::Finished;
+        }
+        let state = &mut self.states[index as usize];
+        let grace = self.limits[state.service as usize].linger;
+        if state.outlive(now, grace) {
+            state.owed.add(Owed::Draining);
+        }
+    }
+
     fn expire_idle(&mut self, index: u32) {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
-        let idle = Duration::from_nanos(state.idle_ns);
+        let idle = Duration::from_nanos(state.deadlines.idle_ns());
         if !state.is_open() || idle.is_zero() || state.last_progress + idle > now {
             return;
         }
@@ -923,6 +953,7 @@ impl Core {
     fn conclude(&mut self, io: &mut impl Transport, index: u32) {
         let state = &mut self.states[index as usize];
         if state.is_open() {
+            state.watch_output(self.env.now);
             let on = state.wants_input();
             if state.shut_due() {
                 state.writing = Writing::Shut;
@@ -995,7 +1026,13 @@ impl Core {
             Closed::Finished | Closed::Reset | Closed::Stopped => {
                 tracing::trace!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
-            Closed::Idle | Closed::Aborted | Closed::LingerExpired | Closed::ByProtocol(_) => {
+            Closed::Idle
+            | Closed::FirstByteLate
+            | Closed::RequestLate
+            | Closed::Lifetime
+            | Closed::Aborted
+            | Closed::LingerExpired
+            | Closed::ByProtocol(_) => {
                 tracing::debug!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
             _ => tracing::warn!(peer = %state.peer.endpoint, reason = %why, "connection closed"),

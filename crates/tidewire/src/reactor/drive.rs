@@ -4,7 +4,7 @@
 
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Appetite, Hint, Owed, Told, Writing};
+use crate::reactor::facts::{Appetite, Flag, Hint, Owed, Told, Writing};
 use crate::reactor::host::Event;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
@@ -52,6 +52,7 @@ pub(crate) fn after_received(
     if state.appetite == Appetite::Drain {
         env.counters.output_pauses.add(1);
     }
+    state.note_request(env.now, progress);
     // Even if nothing was written: reading or the deadline may have to change.
     env.touch(state);
 }
@@ -91,7 +92,10 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     }
     if state.drain_due() {
         state.owed.remove(Owed::Draining);
-        state.hint = Hint::Stopped;
+        state.hint = match state.flags.has(Flag::Outlived) {
+            true => Hint::Lifetime,
+            false => Hint::Stopped,
+        };
         protocol.call(Event::Draining, state, env);
         state.hint = Hint::Finished;
     }

@@ -58,6 +58,7 @@ impl Env {
     pub(crate) fn sent(&mut self, state: &mut State, n: usize) -> usize {
         self.counters.bytes_out.add(n as u64);
         state.last_progress = self.now;
+        state.deadlines.took();
         state.out.advance(n, &mut self.blocks);
         self.touch(state);
         state.out.sendable()

@@ -29,6 +29,9 @@ pub(crate) enum Hint {
     Finished,
     Stopped,
     Idle,
+    FirstByte,
+    Request,
+    Lifetime,
 }
 
 impl From<Hint> for Closed {
@@ -37,6 +40,9 @@ impl From<Hint> for Closed {
             Hint::Finished => Closed::Finished,
             Hint::Stopped => Closed::Stopped,
             Hint::Idle => Closed::Idle,
+            Hint::FirstByte => Closed::FirstByteLate,
+            Hint::Request => Closed::RequestLate,
+            Hint::Lifetime => Closed::Lifetime,
         }
     }
 }
@@ -106,6 +112,10 @@ pub(crate) enum Flag {
     AwaitsMemory,
     /// The kernel takes no output until it says otherwise, or an engine's send is in flight.
     SendBlocked,
+    /// It has lived for as long as it may, and was asked to end.
+    Outlived,
+    /// Its protocol has set deadlines of its own.
+    OwnLimits,
 }
 
 impl Fact for Flag {

@@ -33,6 +33,7 @@ pub(crate) enum Event {
     HungUp,
     Expired,
     Idle,
+    Overdue,
     Draining,
 }
 
@@ -148,6 +149,7 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
         Event::HungUp => protocol.hung_up(cx),
         Event::Expired => protocol.expired(cx),
         Event::Idle => protocol.idle(cx),
+        Event::Overdue => protocol.overdue(cx),
         Event::Draining => protocol.draining(cx),
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod accept;
 pub(crate) mod busy;
 pub(crate) mod core;
 pub(crate) mod counters;
+pub(crate) mod deadlines;
 pub(crate) mod drive;
 pub(crate) mod driver;
 pub(crate) mod env;

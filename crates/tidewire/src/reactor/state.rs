@@ -11,6 +11,7 @@ use crate::build::limits::Limits;
 use crate::memory::kept::Kept;
 use crate::memory::output::Output;
 use crate::mistakes::{Mistake, mistaken};
+use crate::reactor::deadlines::Deadlines;
 use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
@@ -46,10 +47,10 @@ pub(crate) struct State {
     pub(crate) timer: Option<Instant>,
     /// When a byte was last received or sent.
     pub(crate) last_progress: Instant,
-    /// When the present phase ends by force: the linger limit, or a dial's next step.
+    /// When the present phase ends by force: the linger limit, a dial's next step, or an open
+    /// connection's lifetime.
     pub(crate) phase_ends: Option<Instant>,
-    /// Time without progress that is allowed; nanoseconds, 0 for ever.
-    pub(crate) idle_ns: u64,
+    pub(crate) deadlines: Deadlines,
     /// When the timer wheel will fire for this connection; `u64::MAX` if it will not.
     pub(crate) wheel_ns: u64,
     pub(crate) low: u32,
@@ -90,9 +91,7 @@ impl State {
             timer: None,
             last_progress: now,
             phase_ends: None,
-            idle_ns: limits
-                .idle
-                .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
+            deadlines: Deadlines::new(limits),
             wheel_ns: u64::MAX,
             low: u32::try_from(limits.output_low).unwrap_or(u32::MAX),
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
@@ -316,11 +315,12 @@ impl State {
         if !self.is_open() {
             return ns(self.phase_ends);
         }
-        let idle = match self.idle_ns {
+        let idle = match self.deadlines.idle_ns() {
             0 => u64::MAX,
             idle => self.last_progress.as_nanos().saturating_add(idle),
         };
-        idle.min(ns(self.timer))
+        let own = ns(self.timer).min(ns(self.phase_ends));
+        idle.min(own).min(self.peer_deadline_ns())
     }
 
     /// Whether a callback is owed that needs nothing more from outside.
@@ -357,6 +357,7 @@ impl State {
     pub(crate) fn finish(&mut self, why: Closed) {
         if self.is_open() {
             self.phase = Phase::Finishing(why);
+            self.phase_ends = None;
             self.carry = Vec::new();
             self.timer = None;
             self.flags.remove(Flag::Paused);

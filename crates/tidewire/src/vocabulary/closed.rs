@@ -30,7 +30,14 @@ pub enum Closed {
     Reset,
     /// Nothing was received or sent for the idle limit.
     Idle,
-    /// Output was waiting and the peer took none of it for the idle limit.
+    /// The peer said nothing at all within [`Limits::first_byte`](crate::Limits::first_byte).
+    FirstByteLate,
+    /// The rest of a request did not come within [`Limits::request`](crate::Limits::request).
+    RequestLate,
+    /// It was open for [`Limits::lifetime`](crate::Limits::lifetime).
+    Lifetime,
+    /// Output was waiting and the peer took none of it for [`Limits::write`](crate::Limits::write), or
+    /// nothing moved at all for the idle limit.
     Stalled,
     /// This side finished, and for the linger limit the peer took no output, or did not close.
     LingerExpired,
@@ -56,7 +63,7 @@ pub enum Closed {
 
 impl Closed {
     /// How many reasons are counted apart.
-    pub(crate) const KINDS: usize = 15;
+    pub(crate) const KINDS: usize = 18;
 
     /// The name used in counters and logs.
     #[must_use]
@@ -80,6 +87,9 @@ impl Closed {
         "failed",
         "refused",
         "memory_limit",
+        "first_byte_late",
+        "request_late",
+        "lifetime",
     ];
 
     pub(crate) const fn kind(self) -> usize {
@@ -99,6 +109,9 @@ impl Closed {
             Closed::Failed(_) => 12,
             Closed::Refused(_) => 13,
             Closed::MemoryLimit => 14,
+            Closed::FirstByteLate => 15,
+            Closed::RequestLate => 16,
+            Closed::Lifetime => 17,
         }
     }
 
@@ -113,6 +126,9 @@ impl Closed {
                 | Closed::CarriedLimit
                 | Closed::Panicked
                 | Closed::StopDeadline
+                | Closed::FirstByteLate
+                | Closed::RequestLate
+                | Closed::Lifetime
         )
     }
 

@@ -5,6 +5,8 @@
 //! only when nothing is left to do.
 
 use std::cell::Cell;
+use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,26 +22,44 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// assert_eq!(end - start, Duration::from_micros(1));
 /// assert_eq!(start - end, Duration::ZERO);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(u64);
+///
+/// An `Option` of one takes no more than itself, because each connection has some.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZeroU64);
+
+const _: () = assert!(size_of::<Option<Instant>>() == 8);
+
+impl Default for Instant {
+    fn default() -> Instant {
+        Instant::from_nanos(0)
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Instant({})", self.as_nanos())
+    }
+}
 
 impl Instant {
-    /// From nanoseconds of the clock.
+    /// From nanoseconds of the clock. The last one there could be is taken for the one before it.
+    #[inline]
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Instant {
-        Instant(ns)
+        Instant(NonZeroU64::MIN.saturating_add(ns))
     }
 
     /// Nanoseconds of the clock.
+    #[inline]
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// The time from `earlier` to this instant, zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Instant) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
 }
 
@@ -48,10 +68,8 @@ impl Add<Duration> for Instant {
 
     /// Saturates at the end of time (584 years).
     fn add(self, d: Duration) -> Instant {
-        Instant(
-            self.0
-                .saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        let more = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_add(more))
     }
 }
 
@@ -78,8 +96,8 @@ impl Clock {
     #[inline]
     pub(crate) fn monotonic(&self) -> Instant {
         match self {
-            Clock::System => Instant(crate::kernel::sys::monotonic_ns()),
-            Clock::Virtual(t) => Instant(t.get()),
+            Clock::System => Instant::from_nanos(crate::kernel::sys::monotonic_ns()),
+            Clock::Virtual(t) => Instant::from_nanos(t.get()),
         }
     }
 

@@ -50,6 +50,11 @@ impl Client {
         self.0.write_all(bytes).expect("the server takes input");
     }
 
+    /// Whether the connection still takes them.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
     /// Exactly `n` bytes.
     pub(crate) fn take(&mut self, n: usize) -> Vec<u8> {
         let mut got = vec![0; n];

@@ -20,6 +20,7 @@ mod accepting;
 mod ahead;
 mod chaos;
 mod crowd;
+mod deadlines;
 mod dialling;
 mod ending;
 mod flow;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         lifecycle::cases(),
         flow::cases(),
         held::cases(),
+        deadlines::cases(),
         ending::cases(),
         half_close::cases(),
         timers::cases(),

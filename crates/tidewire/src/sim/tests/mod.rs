@@ -2,6 +2,7 @@
 
 mod chunking;
 mod contract;
+mod deadlines;
 mod determinism;
 mod endpoints;
 mod faults;

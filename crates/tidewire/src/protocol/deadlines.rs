@@ -1,0 +1,94 @@
+//! Deadlines of one connection, other than those of its service.
+
+use std::time::Duration;
+
+use crate::protocol::link::Link;
+use crate::reactor::facts::{Flag, Hint};
+use crate::vocabulary::closed::Closed;
+
+/// # Deadlines of this connection
+///
+/// [`Limits`](crate::Limits) has those of the service; what is set here holds for this connection
+/// instead. `None` is no limit, and less than a millisecond is one.
+impl Link<'_> {
+    /// Time without a byte received or sent: see [`Limits::idle`](crate::Limits::idle).
+    pub fn set_idle(&mut self, limit: Option<Duration>) {
+        self.state.deadlines.set_idle(limit);
+        self.own_limits();
+    }
+
+    /// Time for a whole request: see [`Limits::request`](crate::Limits::request). One that is under
+    /// way has as much more.
+    pub fn set_request_limit(&mut self, limit: Option<Duration>) {
+        self.state.deadlines.set_request(limit);
+        self.env.touch(self.state);
+    }
+
+    /// Time in which the peer must take some of the output: see [`Limits::write`](crate::Limits::write).
+    pub fn set_write_limit(&mut self, limit: Option<Duration>) {
+        self.state.deadlines.set_write(limit);
+        self.own_limits();
+    }
+
+    /// Time that the connection may be open, from now on: see
+    /// [`Limits::lifetime`](crate::Limits::lifetime).
+    pub fn set_lifetime(&mut self, limit: Option<Duration>) {
+        if self.state.is_open() && !self.state.flags.has(Flag::Outlived) {
+            self.state.phase_ends = limit.map(|time| self.env.now + time);
+            self.own_limits();
+        }
+    }
+
+    /// Says that a request has begun, of which the protocol consumes piece by piece: its limit counts
+    /// from here. Said again, it counts anew; so a protocol that is content with steady progress says
+    /// it for each large piece. Without it, a request lasts from the first byte that is left unconsumed.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol};
+    ///
+    /// /// Counts down the bytes of a body as they come.
+    /// struct Body(usize);
+    ///
+    /// impl Protocol for Body {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.request_began();
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         self.0 = self.0.saturating_sub(input.len());
+    ///         input.consume(input.len());
+    ///         if self.0 == 0 {
+    ///             cx.link.request_ended();
+    ///         }
+    ///         Next::More
+    ///     }
+    /// }
+    /// ```
+    pub fn request_began(&mut self) {
+        self.state.request_began(self.env.now);
+        self.env.touch(self.state);
+    }
+
+    /// Says that the request which [began](Link::request_began) is complete.
+    pub fn request_ended(&mut self) {
+        self.state.request_ended();
+    }
+
+    /// Aborts for the reason that the loop has suggested.
+    pub(crate) fn cut(&mut self) {
+        let why = match self.state.hint {
+            Hint::Finished => Closed::Aborted,
+            hint => hint.into(),
+        };
+        self.state.kill(why);
+        self.env.touch(self.state);
+    }
+
+    fn own_limits(&mut self) {
+        self.state.flags.add(Flag::OwnLimits);
+        self.env.touch(self.state);
+    }
+}

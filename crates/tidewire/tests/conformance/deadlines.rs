@@ -1,0 +1,150 @@
+//! What a peer owes by when: the first byte, the rest of a request, the taking of output; how long a
+//! connection may live. To the tick it is tried in the simulator.
+
+use std::time::Duration;
+
+use tidewire::{Closed, Input, Next};
+
+use crate::case::{Case, case};
+use crate::fixture::Setup;
+use crate::probe::{Context, Role};
+use crate::record::Event;
+use crate::roles::{Echo, Receives};
+use crate::variant::Variant;
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        case!(a_first_byte_that_does_not_come_is_a_reason),
+        case!(a_request_that_drips_is_cut),
+        case!(output_that_nobody_takes_ends_it_whatever_the_peer_says),
+        case!(a_lifetime_ends_in_order),
+        case!(a_connection_overrides_its_limits),
+        case!(many_that_drip_are_cut_and_others_are_served),
+    ]
+}
+
+const SHORT: Duration = Duration::from_millis(60);
+
+/// Waits for a line that ends.
+struct Line;
+
+impl Role for Line {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        while let Some(n) = input.bytes().iter().position(|&b| b == b'\n') {
+            if input.bytes().starts_with(b"patience") {
+                cx.link.set_request_limit(None);
+                cx.link.set_idle(None);
+            }
+            cx.link.write(b"line\n");
+            input.consume(n + 1);
+        }
+        Next::More
+    }
+}
+
+fn a_first_byte_that_does_not_come_is_a_reason(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.first_byte = Some(SHORT))
+        .start(|| Echo);
+    let client = server.connect();
+    assert_eq!(server.record.why_closed(0), Closed::FirstByteLate);
+    drop(client);
+    let counters = server.stop();
+    assert_eq!(counters.closed_for(Closed::FirstByteLate), 1);
+}
+
+fn a_request_that_drips_is_cut(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.request = Some(SHORT * 4))
+        .start(|| Line);
+    let mut client = server.connect();
+    client.send(b"whole\n");
+    client.expect(b"line\n");
+    client.send(b"but then");
+    let mut dripping = client.second();
+    let dripper = std::thread::spawn(move || {
+        // Never silent for long, and never at an end: sending fails when the server has cut it.
+        while dripping.try_send(b"x") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    assert_eq!(server.record.why_closed(0), Closed::RequestLate);
+    dripper.join().unwrap();
+    server.stop();
+}
+
+fn output_that_nobody_takes_ends_it_whatever_the_peer_says(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.write = Some(SHORT * 4))
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                if input.bytes().contains(&b'?') {
+                    cx.link.write(&vec![1; 32 << 20]);
+                }
+                input.consume(input.len());
+                Next::More
+            })
+        });
+    let mut client = server.connect();
+    client.send(b"?");
+    let mut talking = client.second();
+    let talker = std::thread::spawn(move || {
+        while talking.try_send(b"x") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    assert_eq!(server.record.why_closed(0), Closed::Stalled);
+    talker.join().unwrap();
+    server.stop();
+}
+
+fn a_lifetime_ends_in_order(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| l.lifetime = Some(SHORT))
+        .start(|| Echo);
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    client.expect_end();
+    drop(client);
+    assert_eq!(server.record.why_closed(0), Closed::Lifetime);
+    assert!(server.record.lock().has(0, &Event::Draining));
+    server.stop();
+}
+
+fn a_connection_overrides_its_limits(v: Variant) {
+    let server = Setup::on(v)
+        .limits(|l| (l.request, l.idle) = (Some(SHORT), Some(SHORT * 20)))
+        .start(|| Line);
+    let mut patient = server.connect();
+    patient.send(b"patience\nand a rest");
+    patient.expect(b"line\n");
+    let mut other = server.connect();
+    other.send(b"rest");
+    assert_eq!(server.record.why_closed(1), Closed::RequestLate);
+    patient.send(b" of it\n");
+    patient.expect(b"line\n");
+    assert!(server.record.lock().of(0).len() < 3, "still open");
+    drop((patient, other));
+    server.stop();
+}
+
+/// A byte now and then of each of many: they are cut, and one that is whole is answered meanwhile.
+fn many_that_drip_are_cut_and_others_are_served(v: Variant) {
+    const MANY: usize = 200;
+    let server = Setup::on(v)
+        .limits(|l| l.request = Some(Duration::from_millis(500)))
+        .start(|| Line);
+    let mut dripping: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
+    let mut good = server.connect();
+    let late = |counters: &tidewire::Counters| counters.closed_for(Closed::RequestLate);
+    while late(&server.counters()) < MANY as u64 {
+        for client in &mut dripping {
+            client.try_send(b"x");
+        }
+        good.send(b"hello\n");
+        good.expect(b"line\n");
+    }
+    drop((dripping, good));
+    server.stop();
+}
