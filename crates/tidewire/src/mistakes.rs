@@ -47,10 +47,6 @@ pub(crate) enum Mistake {
     EndBehindShortReceive,
     /// That there is room again is not noticed.
     RoomIgnored,
-    /// An event of an earlier connection is taken for one of the new.
-    StaleEventTaken,
-    /// Who found no buffer is not tried again.
-    StarvedReadinessForgotten,
     /// Who has used up its turn does not queue for the next.
     TurnNotQueued,
     /// An error of a connection that nobody reads is not told.
@@ -109,7 +105,7 @@ mod planted {
 
     use super::Mistake;
 
-    pub(crate) const ALL: [Mistake; 40] = {
+    pub(crate) const ALL: [Mistake; 38] = {
         use super::Mistake::*;
         [
             BufferGivenTwice,
@@ -131,8 +127,6 @@ mod planted {
             EdgeLost,
             EndBehindShortReceive,
             RoomIgnored,
-            StaleEventTaken,
-            StarvedReadinessForgotten,
             TurnNotQueued,
             ErrorNotReported,
             InterruptFails,

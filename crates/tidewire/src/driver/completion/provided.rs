@@ -65,6 +65,11 @@ impl<B: Buffers> Group<B> {
         self.pool.piece_len()
     }
 
+    /// Whether every piece is either free or the kernel's.
+    pub(super) fn is_whole(&self) -> bool {
+        self.pool.free() + self.given == self.pool.pieces()
+    }
+
     /// Gives the kernel free pieces up to the target; how many it has then.
     pub(super) fn refill(&mut self) -> usize {
         let before = self.given;

@@ -112,6 +112,7 @@ impl<Q: Queues> Sockets<Q> {
 
     /// Takes the buffers from the kernel. To be called when nothing is in flight.
     pub(super) fn end(self) -> io::Result<()> {
+        debug_assert!(self.small.is_whole(), "a receive buffer is lost");
         for group in [self.small, self.large] {
             group.unregister(self.ring.queues())?;
         }
@@ -152,7 +153,7 @@ impl<Q: Queues> Sockets<Q> {
     #[inline]
     pub(super) fn sock_of(&mut self, token: Token) -> Option<&mut Sock<Q::Sys>> {
         self.sock(token.index)
-            .filter(|s| s.generation == token.generation || mistaken(Mistake::GenerationIgnored))
+            .filter(|s| s.generation == token.generation)
     }
 
     /// It, with the ring.
@@ -161,7 +162,9 @@ impl<Q: Queues> Sockets<Q> {
         token: Token,
     ) -> Option<(&mut Sock<Q::Sys>, &mut Ring<Q>)> {
         let found = self.sock_and_ring(token.index);
-        found.filter(|(sock, _)| sock.generation == token.generation)
+        found.filter(|(sock, _)| {
+            sock.generation == token.generation || mistaken(Mistake::GenerationIgnored)
+        })
     }
 
     pub(super) fn count(&self) -> u32 {

@@ -164,7 +164,7 @@ impl<P: Poller> Sockets<P> {
         let Some(mut sock) = self.socks.get_mut(index as usize) else {
             return;
         };
-        if token(index, sock.generation) != event.token && !mistaken(Mistake::StaleEventTaken) {
+        if token(index, sock.generation) != event.token {
             return;
         }
         // Once connected, go on: the peer may have sent something already, and it is announced

@@ -64,9 +64,7 @@ impl<P: Poller> Sockets<P> {
             }
             let Some(lease) = &mut self.lease else {
                 core.env.counters.buffers_exhausted.add(1);
-                if !mistaken(Mistake::StarvedReadinessForgotten) {
-                    self.starved.push(index);
-                }
+                self.starved.push(index);
                 return;
             };
             let space = lease.space();

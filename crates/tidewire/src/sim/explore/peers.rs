@@ -51,7 +51,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(kernel: &mut Kernel, rng: &mut Rng, now: u64, to: &Endpoint) -> Peer {
+    pub(super) fn new(
+        kernel: &mut Kernel,
+        rng: &mut Rng,
+        now: u64,
+        to: &Endpoint,
+        largest: u64,
+    ) -> Peer {
         let actor = kernel.net.inboxes.len();
         let from = address(actor, 1024);
         let owner = Owner {
@@ -66,7 +72,7 @@ impl Peer {
             plain: Plain::new(end),
             actor,
             from,
-            steps: script(rng, now, is_clean),
+            steps: script(rng, now, is_clean, largest),
             sent: 0,
             looked: 0,
             is_clean,
@@ -137,16 +143,17 @@ impl Peer {
     }
 }
 
-fn script(rng: &mut Rng, now: u64, is_clean: bool) -> Vec<(u64, Step)> {
+/// Pieces of up to two to the power of `largest` bytes.
+fn script(rng: &mut Rng, now: u64, is_clean: bool, largest: u64) -> Vec<(u64, Step)> {
     let mut at = now;
     let mut steps = Vec::new();
     let pace = 1u64 << (8 + rng.below(14));
     for _ in 0..1 + rng.below(5) {
         at += rng.below(pace);
-        let most = 1 << rng.below(13);
+        let most = 1 << rng.below(largest);
         let n = 1 + rng.below(most) as usize;
         steps.push((at, Step::Send(n)));
-        if rng.below(5) == 0 {
+        if rng.below(4) == 0 {
             steps.push((at, Step::LookAway));
             at += rng.below(4 * pace);
             steps.push((at, Step::Look));

@@ -27,6 +27,12 @@ pub(super) struct Seen {
     pub(super) drained: bool,
 }
 
+impl Seen {
+    pub(super) fn is_open(&self) -> bool {
+        self.opened > 0 && self.closed.is_empty()
+    }
+}
+
 /// Work that another thread does for a connection.
 pub(super) enum Job {
     Post(Handle<Message>, Message),

@@ -46,6 +46,10 @@ pub(super) enum Role {
     Finish(usize),
     /// Panics after so many bytes.
     Panic(usize),
+    /// Pauses for ever, until it hears that its peer has gone.
+    Wait,
+    /// Finishes at once.
+    Goodbye,
 }
 
 impl Role {
@@ -53,12 +57,28 @@ impl Role {
     pub(super) fn echoes_all(self) -> bool {
         !matches!(
             self,
-            Role::FallSilent(_) | Role::Abort(_) | Role::Finish(_) | Role::Panic(_)
+            Role::FallSilent(_)
+                | Role::Abort(_)
+                | Role::Finish(_)
+                | Role::Panic(_)
+                | Role::Wait
+                | Role::Goodbye
         )
     }
 
+    /// How much comes back of what is sent, unless the network fails; `None` where it depends.
+    pub(super) fn comes_back(self, sent: usize, unread: usize) -> Option<usize> {
+        match self {
+            Role::Abort(_) | Role::Panic(_) => None,
+            Role::FallSilent(most) | Role::Finish(most) => Some(sent.min(most)),
+            Role::Wait | Role::Goodbye => Some(0),
+            Role::Frames(size) => Some(sent - unread.min(size - 1)),
+            _ => Some(sent),
+        }
+    }
+
     fn drawn(n: u64, size: usize) -> Role {
-        match n % 32 {
+        match n % 36 {
             0..4 => Role::Forward,
             4..9 => Role::Write,
             9..12 => Role::Keep,
@@ -70,8 +90,10 @@ impl Role {
             24..26 => Role::Tell,
             26..28 => Role::FallSilent(size),
             28 => Role::Abort(size),
-            29 | 30 => Role::Finish(size),
-            _ => Role::Panic(size),
+            29 | 30 => Role::Finish(1 + size),
+            31 => Role::Panic(size),
+            32 | 33 => Role::Wait,
+            _ => Role::Goodbye,
         }
     }
 }
@@ -144,7 +166,14 @@ impl Service for Explored {
         let of = peer.endpoint.clone();
         let n =
             crate::sim::explore::peers::mix(self.seed ^ crate::sim::explore::peers::number(&of));
-        let role = Role::drawn(n, ((n >> 8) % 300) as usize);
+        let mut role = Role::drawn(n, ((n >> 8) % 300) as usize);
+        let dialled = of
+            .tcp()
+            .is_some_and(|at| at.ip() == std::net::Ipv4Addr::new(10, 0, 0, 1));
+        if dialled && role == Role::Wait {
+            // What it sends may fill what nobody reads, with its end behind.
+            role = Role::Write;
+        }
         self.record.seen(&of, |seen| seen.role = Some(role));
         Ok(Conn::Server(Box::new(Server {
             record: self.record.clone(),
@@ -177,6 +206,10 @@ impl Protocol for Conn {
             Conn::Server(server) => {
                 server.open = true;
                 server.record.seen(&server.of, |seen| seen.opened += 1);
+                if server.role == Role::Goodbye {
+                    server.is_over = true;
+                    cx.link.finish();
+                }
             }
             Conn::Client(client) => {
                 client.record.dialled(client.token, |d| d.opened += 1);
@@ -202,6 +235,15 @@ impl Protocol for Conn {
         match self {
             Conn::Server(server) => server.peer_finished(unread, cx),
             Conn::Client(client) => client.peer_finished(cx),
+        }
+    }
+
+    fn hung_up(&mut self, cx: &mut C<'_>) {
+        if let Conn::Server(server) = self
+            && server.role == Role::Wait
+        {
+            server.is_over = true;
+            cx.link.finish();
         }
     }
 
@@ -368,6 +410,10 @@ impl Server {
                 }
                 Next::More
             }
+            Role::Wait | Role::Goodbye => {
+                input.consume(len);
+                Next::Paused
+            }
             Role::Panic(most) => {
                 if self.consumed + len >= most {
                     self.is_over = true;
@@ -393,8 +439,10 @@ impl Server {
     }
 
     fn arm(&mut self, after: Duration, cx: &mut C<'_>) {
-        if self.timer.is_none() {
+        // One that is set may be moved, to later only.
+        if self.timer.is_none() || cx.link.random() % 4 == 0 {
             let at = cx.link.now() + after;
+            let at = self.timer.map_or(at, |before| at.max(before));
             self.timer = Some(at);
             cx.link.set_timer(at);
         }
@@ -468,7 +516,12 @@ fn write_all(input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
             return Next::AfterDrain;
         }
         let n = input.len().min(1 + (cx.link.random() % 700) as usize);
-        cx.link.write(&input.bytes()[..n]);
+        let bytes = &input.bytes()[..n];
+        if cx.link.random() % 4 == 0 {
+            cx.link.write_shared(bytes::Bytes::copy_from_slice(bytes));
+        } else {
+            cx.link.write(bytes);
+        }
         input.consume(n);
     }
     Next::More

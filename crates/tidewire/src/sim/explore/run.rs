@@ -10,8 +10,8 @@ use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::explore::peers::Peer;
-use crate::sim::explore::record::{Job, Record};
-use crate::sim::explore::roles::Explored;
+use crate::sim::explore::record::{Job, Record, Seen};
+use crate::sim::explore::roles::{Explored, Role};
 use crate::sim::kernel::Faults;
 use crate::sim::machine::{Machine, Program, Shape};
 use crate::sim::net::address;
@@ -36,6 +36,12 @@ pub(super) struct Run {
     dials: u64,
     dials_to_come: u64,
     at: Endpoint,
+    /// Peers send pieces of up to two to this power of bytes.
+    largest: u64,
+    /// Peers come at once.
+    crowd: bool,
+    /// The network cuts no connection by itself.
+    is_reliable: bool,
     /// When the stop begins, if it is not to wait for everybody.
     stop_early: Option<u64>,
     stopping: Option<Instant>,
@@ -76,7 +82,7 @@ impl Run {
             idle: None,
             linger: PATIENCE / 2,
             output_low: 1 << rng.below(10),
-            output_high: 1 << (10 + rng.below(5)),
+            output_high: 1 << (10 + rng.below(7)),
             turn_bytes: 1 << rng.below(16),
             ..Limits::default()
         };
@@ -91,22 +97,33 @@ impl Run {
             shared: rng.below(2) == 0,
             hosts: vec![host_of(service, limits)],
             at: at.clone(),
-            inbox: 1 + rng.below(8) as usize,
+            inbox: 1 + rng.below(4) as usize,
         };
         let mut conditions = Conditions::from_seed(seed);
-        conditions.chunk = conditions.chunk.min(8 << 10);
         conditions.refuse_one_in = if rng.below(4) == 0 { 6 } else { 0 };
         conditions.reset_one_in = if rng.below(4) == 0 { 40 } else { 0 };
+        let smallest = conditions
+            .segment_max
+            .min(conditions.receive_max)
+            .min(conditions.accept_max)
+            .min(conditions.send_buffer)
+            .min(conditions.receive_buffer);
+        // As many steps, whatever the sizes of what travels.
+        let largest = (7 + u64::from(smallest.ilog2())).min(17);
+        let is_reliable = conditions.reset_one_in == 0;
         let machine = Machine::new(seed, conditions, Faults::from_seed(seed), &program);
         let stop_early = (rng.below(4) == 0).then(|| rng.below(20_000_000));
         Run {
             machine,
             record,
             peers: Vec::new(),
-            to_come: 1 + rng.below(8) as usize,
+            to_come: 1 + rng.below(10) as usize,
+            largest,
+            crowd: rng.below(2) == 0,
+            is_reliable,
             next_peer: 0,
             dials: 0,
-            dials_to_come: rng.below(3),
+            dials_to_come: rng.below(5),
             at,
             stop_early,
             stopping: None,
@@ -202,11 +219,14 @@ impl Run {
 
     fn peer_comes(&mut self, now: u64) {
         let mut kernel = self.machine.kernel.borrow_mut();
-        let peer = Peer::new(&mut kernel, &mut self.rng, now, &self.at);
+        let peer = Peer::new(&mut kernel, &mut self.rng, now, &self.at, self.largest);
         self.peers.push(peer);
         self.to_come -= 1;
         let most = 1 << self.rng.below(24);
-        self.next_peer = now + self.rng.below(most);
+        self.next_peer = match self.crowd {
+            true => now,
+            false => now + self.rng.below(most),
+        };
     }
 
     fn dial(&mut self) {
@@ -215,7 +235,7 @@ impl Run {
         let dial = Dial::to(self.at.clone())
             .token(self.dials)
             .attempts(1 + self.rng.below(3) as u32)
-            .timeout(Duration::from_millis(1 + self.rng.below(2000)));
+            .timeout(Duration::from_micros(50 << self.rng.below(16)));
         let which = self.rng.below(8) as usize;
         let sent = self
             .machine
@@ -302,36 +322,20 @@ impl Run {
                 continue;
             }
             let notes = self.record.lock();
-            let seen = notes.accepted.get(&peer.from);
-            let (state, got) = (peer.plain.state, peer.plain.received.len());
-            let what = match seen {
-                _ if matches!(state, PlainState::Failed(_)) => None,
-                None => Some("was never served, nor refused".to_owned()),
-                Some(seen) if seen.opened == 0 => None,
-                Some(seen) => {
-                    let role = seen.role.expect("drawn when it was accepted");
-                    let all = peer.sent - seen.unread;
-                    match state {
-                        PlainState::Ended if role.echoes_all() && got != all => {
-                            Some(format!("{role:?}: {got} of {all} bytes came back"))
-                        }
-                        PlainState::Ended => None,
-                        state => Some(format!(
-                            "{role:?}: is {state:?} for ever, after {got} of {all} bytes; {seen:?}"
-                        )),
-                    }
-                }
-            };
+            let what = self.left_undone(peer, notes.accepted.get(&peer.from));
             drop(notes);
             if let Some(what) = what {
                 self.wrong(format!("{}: {what}", peer.from));
             }
         }
         let open = self.machine.counters().open;
-        if open > 0 && self.peers.iter().all(Peer::is_done) {
-            self.wrong(format!(
-                "{open} connections are left open, and nobody is there"
-            ));
+        let notes = self.record.lock();
+        // One that waits for ever may have the end of its peer behind bytes that nobody takes.
+        let waits = |seen: &&Seen| seen.role == Some(Role::Wait) && seen.is_open();
+        let waiting = notes.accepted.values().filter(waits).count();
+        drop(notes);
+        if open > waiting as u64 && self.peers.iter().all(Peer::is_done) {
+            self.wrong(format!("{open} are left open, and nobody is there"));
         }
         let notes = self.record.lock();
         let lost: Vec<String> = notes
@@ -343,6 +347,34 @@ impl Run {
         drop(notes);
         for what in lost {
             self.wrong(what);
+        }
+    }
+
+    /// What a peer that did nothing wrong has missed, if anything.
+    fn left_undone(&self, peer: &Peer, seen: Option<&Seen>) -> Option<String> {
+        let (state, got) = (peer.plain.state, peer.plain.received.len());
+        let Some(seen) = seen.filter(|seen| seen.opened > 0) else {
+            return match state {
+                PlainState::Failed(_) => None,
+                _ => Some(format!("is {state:?}, and was never served, nor refused")),
+            };
+        };
+        let role = seen.role.expect("drawn when it was accepted");
+        let Some(all) = role.comes_back(peer.sent, seen.unread) else {
+            let going = matches!(state, PlainState::Open | PlainState::Connecting);
+            return going.then(|| format!("{role:?}: is {state:?} for ever"));
+        };
+        let window = self.machine.kernel.borrow().net.conditions.receive_buffer;
+        match state {
+            PlainState::Ended if got == all => None,
+            // Its end is behind bytes that nobody takes.
+            PlainState::Open if role == Role::Wait && peer.sent > window => None,
+            PlainState::Failed(_) if !self.is_reliable => None,
+            // Whose last bytes come when nobody is there any more.
+            PlainState::Failed(_) if !role.echoes_all() && got == all => None,
+            _ => Some(format!(
+                "{role:?}: is {state:?} after {got} of {all} bytes; {seen:?}"
+            )),
         }
     }
 
@@ -382,9 +414,7 @@ impl Run {
         if counters.open != 0 {
             wrongs.push(format!("{} connections are counted as open", counters.open));
         }
-        // Jobs hold handles, and those nothing of the kernel's.
         let open = self.machine.kernel.borrow_mut().open();
-        let _ = &open;
         if !open.is_empty() {
             wrongs.push(format!("descriptors are left open: {open:?}"));
         }
