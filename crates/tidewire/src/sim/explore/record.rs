@@ -67,6 +67,12 @@ impl Dialled {
 }
 
 impl Notes {
+    /// Somebody pauses until its peer has gone.
+    pub(super) fn somebody_waits(&self) -> bool {
+        let waits = |seen: &Seen| seen.role == Some(Role::Wait) && seen.is_open();
+        self.accepted.values().any(waits)
+    }
+
     /// Nobody waits for anything.
     pub(super) fn is_at_rest(&self) -> bool {
         self.jobs.is_empty() && self.dialled.values().all(Dialled::has_one_outcome)

@@ -440,7 +440,7 @@ impl Server {
 
     fn arm(&mut self, after: Duration, cx: &mut C<'_>) {
         // One that is set may be moved, to later only.
-        if self.timer.is_none() || cx.link.random() % 4 == 0 {
+        if self.timer.is_none() || cx.link.random().is_multiple_of(4) {
             let at = cx.link.now() + after;
             let at = self.timer.map_or(at, |before| at.max(before));
             self.timer = Some(at);
@@ -517,7 +517,7 @@ fn write_all(input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
         }
         let n = input.len().min(1 + (cx.link.random() % 700) as usize);
         let bytes = &input.bytes()[..n];
-        if cx.link.random() % 4 == 0 {
+        if cx.link.random().is_multiple_of(4) {
             cx.link.write_shared(bytes::Bytes::copy_from_slice(bytes));
         } else {
             cx.link.write(bytes);
