@@ -19,8 +19,19 @@ struct Chunk<T> {
     low: usize,
 }
 
+impl<T> Chunk<T> {
+    const EMPTY: Chunk<T> = Chunk {
+        places: Vec::new(),
+        taken: 0,
+        low: 0,
+    };
+}
+
 pub(crate) struct Table<T> {
-    chunks: Vec<Chunk<T>>,
+    /// The first chunk stands here, so that what is in it, in most tables all, is one step nearer.
+    first: Chunk<T>,
+    /// All others.
+    more: Vec<Chunk<T>>,
     len: usize,
     /// No chunk before this one has a free place.
     open: usize,
@@ -38,7 +49,8 @@ impl<T> Table<T> {
 
     pub(crate) const fn new() -> Table<T> {
         Table {
-            chunks: Vec::new(),
+            first: Chunk::EMPTY,
+            more: Vec::new(),
             len: 0,
             open: 0,
             spare: None,
@@ -51,18 +63,34 @@ impl<T> Table<T> {
 
     /// All indices are below this.
     pub(crate) fn end(&self) -> usize {
-        self.chunks.len() * Self::CHUNK
+        match self.more.len() {
+            0 => self.first.places.len(),
+            more => (1 + more) * Self::CHUNK,
+        }
+    }
+
+    fn chunk_mut(&mut self, at: usize) -> Option<&mut Chunk<T>> {
+        match at.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(at) => self.more.get_mut(at),
+        }
     }
 
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        let chunk = self.chunks.get(index / Self::CHUNK)?;
+        if index < Self::CHUNK {
+            return self.first.places.get(index)?.as_ref();
+        }
+        let chunk = self.more.get(index / Self::CHUNK - 1)?;
         chunk.places.get(index % Self::CHUNK)?.as_ref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        let chunk = self.chunks.get_mut(index / Self::CHUNK)?;
+        if index < Self::CHUNK {
+            return self.first.places.get_mut(index)?.as_mut();
+        }
+        let chunk = self.more.get_mut(index / Self::CHUNK - 1)?;
         chunk.places.get_mut(index % Self::CHUNK)?.as_mut()
     }
 
@@ -82,32 +110,31 @@ impl<T> Table<T> {
     }
 
     fn lowest_free(&mut self) -> usize {
-        while let Some(chunk) = self.chunks.get_mut(self.open) {
+        loop {
+            let open = self.open;
+            let Some(chunk) = self.chunk_mut(open) else {
+                return open * Self::CHUNK;
+            };
             if chunk.taken < Self::CHUNK {
                 while chunk.places.get(chunk.low).is_some_and(Option::is_some) {
                     chunk.low += 1;
                 }
-                return self.open * Self::CHUNK + chunk.low;
+                return open * Self::CHUNK + chunk.low;
             }
             self.open += 1;
         }
-        self.open * Self::CHUNK
     }
 
     /// Puts a value where it belongs; what was there is dropped.
     pub(crate) fn put(&mut self, index: usize, value: T) {
         let (at, place) = (index / Self::CHUNK, index % Self::CHUNK);
-        if self.chunks.len() <= at {
-            self.chunks.resize_with(at + 1, || Chunk {
-                places: Vec::new(),
-                taken: 0,
-                low: 0,
-            });
+        if self.more.len() < at {
+            self.more.resize_with(at, || Chunk::EMPTY);
         }
         if self.spare == Some(at) {
             self.spare = None;
         }
-        let chunk = &mut self.chunks[at];
+        let chunk = self.chunk_mut(at).expect("made above");
         // The first chunk grows by doubling: many a table has one connection only.
         if chunk.places.capacity() == 0 && at > 0 {
             chunk.places.reserve_exact(Self::CHUNK);
@@ -122,17 +149,17 @@ impl<T> Table<T> {
 
     pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
         let at = index / Self::CHUNK;
-        let chunk = self.chunks.get_mut(at)?;
+        let chunk = self.chunk_mut(at)?;
         let value = chunk.places.get_mut(index % Self::CHUNK)?.take()?;
         chunk.taken -= 1;
         chunk.low = chunk.low.min(index % Self::CHUNK);
+        let emptied = chunk.taken == 0;
         self.len -= 1;
         self.open = self.open.min(at);
-        if chunk.taken == 0
-            && let Some(other) = self.spare.replace(at)
-        {
+        if emptied && let Some(other) = self.spare.replace(at) {
             self.spare = Some(at.min(other));
-            self.chunks[at.max(other)].places = Vec::new();
+            // One of two is not the first.
+            self.more[at.max(other) - 1].places = Vec::new();
             self.trim();
         }
         Some(value)
@@ -140,17 +167,17 @@ impl<T> Table<T> {
 
     /// Forgets chunks at the end that have no memory.
     fn trim(&mut self) {
-        while self.chunks.last().is_some_and(|c| c.places.capacity() == 0) {
-            self.chunks.pop();
+        while self.more.last().is_some_and(|c| c.places.capacity() == 0) {
+            self.more.pop();
         }
-        if self.chunks.len() * 4 < self.chunks.capacity() {
-            self.chunks.shrink_to(self.chunks.len() * 2);
+        if self.more.len() * 4 < self.more.capacity() {
+            self.more.shrink_to(self.more.len() * 2);
         }
     }
 
     /// Every index with its value, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        let chunks = self.chunks.iter().enumerate();
+        let chunks = std::iter::once(&self.first).chain(&self.more).enumerate();
         chunks.flat_map(|(at, chunk)| {
             let places = chunk.places.iter().enumerate();
             places.filter_map(move |(i, value)| Some((at * Self::CHUNK + i, value.as_ref()?)))
@@ -159,7 +186,8 @@ impl<T> Table<T> {
 
     /// Every index with its value, in order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
-        let chunks = self.chunks.iter_mut().enumerate();
+        let chunks = std::iter::once(&mut self.first).chain(&mut self.more);
+        let chunks = chunks.enumerate();
         chunks.flat_map(|(at, chunk)| {
             let places = chunk.places.iter_mut().enumerate();
             places.filter_map(move |(i, value)| Some((at * Self::CHUNK + i, value.as_mut()?)))
@@ -216,7 +244,10 @@ mod tests {
 
     impl<T> Table<T> {
         fn places(&self) -> usize {
-            self.chunks.iter().map(|c| c.places.capacity()).sum()
+            std::iter::once(&self.first)
+                .chain(&self.more)
+                .map(|c| c.places.capacity())
+                .sum()
         }
     }
 
@@ -293,7 +324,7 @@ mod tests {
         for i in 10..2000 {
             table.remove(i);
         }
-        assert!(table.places() <= 2 * CHUNK && table.chunks.capacity() <= 8);
+        assert!(table.places() <= 2 * CHUNK && table.more.capacity() <= 8);
         assert_eq!(table.insert(wide(7)), 10);
         assert!((0..11).all(|i| table.remove(i).is_some()));
         assert!(table.is_empty() && table.places() <= CHUNK);
