@@ -77,6 +77,8 @@ pub(crate) struct Meter {
     number: u32,
     /// Of its largest connection, for others to see while the sum is beyond the limit.
     rank: Option<Arc<AtomicU64>>,
+    /// Since when it has wanted to close connections.
+    wants_room: Option<Instant>,
     /// When what connections hold was counted anew.
     counted: Instant,
     /// Bytes that its connections hold, and how much of it the sum knows.
@@ -98,6 +100,7 @@ impl Meter {
             number: all.loops.fetch_add(1, Relaxed),
             all,
             rank: None,
+            wants_room: None,
             counted: Instant::from_nanos(0),
             held: 0,
             published: 0,
@@ -158,6 +161,7 @@ impl Meter {
     #[cold]
     fn relax(&mut self) {
         self.tight = false;
+        self.wants_room = None;
         self.least.0 = usize::MAX;
         if let Some(mine) = self.rank.take() {
             self.all.ranks().retain(|rank| !Arc::ptr_eq(rank, &mine));
@@ -175,6 +179,12 @@ impl Meter {
         mine.store(rank, Relaxed);
         let others = all.iter().filter(|rank| !Arc::ptr_eq(rank, mine));
         others.map(|rank| rank.load(Relaxed)).max().unwrap_or(0)
+    }
+
+    /// Whether this loop has wanted to close connections for so long that every other that has large ones has
+    /// said so.
+    pub(crate) fn all_have_looked(&mut self, now: Instant) -> bool {
+        now >= *self.wants_room.get_or_insert(now) + 2 * LOOK
     }
 
     /// What a connection of this loop that holds so much is compared by: no two loops have the same.
@@ -207,9 +217,6 @@ impl Meter {
             self.least = (sum, now);
         }
         let stuck = now >= self.least.1 + STUCK;
-        if stuck {
-            self.least.1 = now;
-        }
         if let Some(held_back) = self.all.said.pass(now) {
             let doing = if sum > limit || stuck {
                 "closing those that hold most"
@@ -227,10 +234,12 @@ impl Meter {
         }
         // Down to where new ones are taken in again, if so much is held here.
         if sum > limit {
-            sum - limit / 8 * 7
-        } else {
-            usize::from(stuck)
+            return sum - limit / 8 * 7;
         }
+        if !stuck {
+            self.wants_room = None;
+        }
+        usize::from(stuck)
     }
 
     /// Whether the sum must be looked at although nothing happens here.
@@ -301,7 +310,6 @@ mod tests {
         assert_eq!(meter.balance(at(31)), 0, "it moves");
         assert_eq!(meter.balance(at(60)), 0);
         assert_eq!(meter.balance(at(61)), 1, "one has to go");
-        assert_eq!(meter.balance(at(62)), 0, "and is waited for");
         meter.change(799 << 10, 0);
         assert_eq!(meter.balance(at(63)), 0);
         meter.change(0, 800 << 10);

@@ -517,6 +517,9 @@ impl Core {
         greedy.sort_unstable_by(|a, b| b.cmp(a));
         let largest = greedy.first().map_or(0, |(held, _)| *held);
         let others = self.meter.compare(largest);
+        if !self.meter.all_have_looked(self.env.now) {
+            return;
+        }
         for (held, index) in greedy {
             if left == 0 || self.meter.rank_of(held) < others {
                 break;
