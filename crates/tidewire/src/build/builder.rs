@@ -14,8 +14,10 @@ use crate::build::ending::{LoopFailed, Waiter};
 use crate::build::engine::{self, Engine, EngineChoice, Resolved};
 use crate::build::limits::{CHUNK, Limits};
 use crate::build::listen::{Listen, TcpOptions};
+use crate::build::observer::Observer;
 use crate::build::socket_file::SocketFile;
 use crate::build::threads::Spawner;
+use crate::build::watch::{Board, Watch};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::linux::Linux;
@@ -27,7 +29,7 @@ use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{MakeHost, host_of};
-use crate::reactor::life::Registry;
+use crate::reactor::life::{Registered, Registry};
 use crate::reactor::setup::{self, LoopSetup, Spread};
 use crate::vocabulary::endpoint::Endpoint;
 
@@ -156,6 +158,8 @@ pub struct Builder {
     /// The first of the settings that cannot be meant.
     refused: Option<String>,
     hosts: Vec<MakeHost>,
+    names: Vec<Arc<str>>,
+    watch: Option<Duration>,
     listens: Vec<(u16, Listen)>,
 }
 
@@ -192,6 +196,8 @@ impl Builder {
             dial_options: TcpOptions::default(),
             refused: None,
             hosts: Vec::new(),
+            names: Vec::new(),
+            watch: None,
             listens: Vec::new(),
         }
     }
@@ -296,10 +302,34 @@ impl Builder {
         }
         let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
         self.hosts.push(host_of(service, limits));
+        self.names.push(name_of::<S>().into());
         ServiceId {
             index,
             of: PhantomData,
         }
+    }
+
+    /// Names a service where it is spoken of: in logs, and by [`Observer::services`]. Default: the name of its
+    /// type.
+    pub fn name<S: Service>(&mut self, service: ServiceId<S>, name: &str) -> &mut Builder {
+        self.names[usize::from(service.index)] = name.into();
+        self
+    }
+
+    /// Watches the loops from a thread beside them: one that is in the same turn for longer than this is stuck,
+    /// mostly in a callback. That is logged at warn, with the service and the callback, and counted
+    /// ([`Observer::stalls`]). The loops are asked four times a second how late they answer, too
+    /// ([`LoopView::lag`](crate::LoopView)). Default: not watched.
+    ///
+    /// At least 5 ms. A stall is seen up to a quarter of the threshold late, and up to 5 ms if that is more. Threads
+    /// of single connections are watched and not asked.
+    pub fn watch(&mut self, threshold: Duration) -> &mut Builder {
+        if threshold < Duration::from_millis(5) {
+            let why = format!("a loop is not stuck after {threshold:?}: 5 ms or more");
+            self.refused.get_or_insert(why);
+        }
+        self.watch = Some(threshold);
+        self
     }
 
     /// Adds a listener for a service. Returns its number, from 0.
@@ -385,7 +415,16 @@ impl Builder {
             clock: Arc::default(),
             next: AtomicUsize::new(0),
             waiter: Waiter::default(),
+            services: self.names.clone().into(),
+            memory: plan.memory.clone(),
+            stalls: Arc::default(),
+            watch: None,
         };
+        if let Some(threshold) = self.watch {
+            let (loops, names) = (running.counters.clone(), running.services.clone());
+            let watch = Watch::start(threshold, loops, names, running.stalls.clone())?;
+            running.watch = Some(watch);
+        }
         let setup = LoopSetup {
             plan,
             dial_options: Arc::new(self.dial_options.clone()),
@@ -442,6 +481,13 @@ impl Builder {
     }
 }
 
+/// A type's name without where it stands: `Echo`.
+fn name_of<S>() -> &'static str {
+    let name = std::any::type_name::<S>();
+    let whole = name.split('<').next().unwrap_or(name);
+    whole.rsplit("::").next().unwrap_or(whole)
+}
+
 /// A listening socket of a running server, handed over by [`Running::listeners`].
 #[derive(Debug)]
 pub struct Listening {
@@ -488,6 +534,10 @@ pub struct Running {
     clock: Arc<StopClock>,
     next: AtomicUsize,
     waiter: Waiter,
+    services: Arc<[Arc<str>]>,
+    memory: Arc<Memory>,
+    stalls: Arc<Mutex<Board>>,
+    watch: Option<Watch>,
 }
 
 impl fmt::Debug for Running {
@@ -571,6 +621,19 @@ impl Running {
     #[must_use]
     pub fn counters(&self) -> Counters {
         lock(&self.counters).sum()
+    }
+
+    /// Looks at it from any thread.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer {
+            engine: self.engine,
+            reason: self.reason.as_str().into(),
+            services: self.services.clone(),
+            registry: self.counters.clone(),
+            memory: self.memory.clone(),
+            stalls: self.stalls.clone(),
+        }
     }
 
     /// Makes an outgoing connection of `service`, on the loops in turn. What is taken here becomes a
@@ -675,7 +738,12 @@ impl Running {
         let waker = Waker::of_loop(number as u32).bounded(setup.inbox);
         let waker = Arc::new(waker);
         let counters = Arc::new(LoopCounters::default());
-        lock(&self.counters).add(counters.clone());
+        lock(&self.counters).add(Registered {
+            name: name.as_str().into(),
+            counters: counters.clone(),
+            waker: waker.clone(),
+            is_passing: false,
+        });
         // The loop reports whether it could be set up before anybody relies on it.
         let (ready, readied) = std::sync::mpsc::channel();
         let theirs = waker.clone();
@@ -685,6 +753,7 @@ impl Running {
         let spawned = std::thread::Builder::new().name(name.clone()).spawn({
             let waiter = waiter.clone();
             move || {
+                counters.activity.runs_here();
                 waiter.run(&name, || {
                     engine::run(engine, setup, theirs, counters, &ready)
                 });

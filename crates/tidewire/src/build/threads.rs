@@ -14,7 +14,7 @@ use crate::kernel::linux::Linux;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::Reactor;
-use crate::reactor::life::Life;
+use crate::reactor::life::{Life, Registered};
 use crate::reactor::random::Rng;
 use crate::reactor::setup::LoopSetup;
 use crate::vocabulary::time::Clock;
@@ -40,6 +40,8 @@ struct Inner {
     setup: LoopSetup,
     cpus: Vec<usize>,
     next: AtomicU64,
+    /// Of all of them, where they are looked at together.
+    name: Arc<str>,
     live: Mutex<Live>,
     /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
     stop: Result<Arc<Descriptor>, io::ErrorKind>,
@@ -62,6 +64,7 @@ impl Spawner {
             setup,
             cpus,
             next: AtomicU64::new(0),
+            name: "threads".into(),
             live: Mutex::new(Live {
                 wakers: HashMap::new(),
                 stopping: Stop::No,
@@ -184,7 +187,12 @@ impl Carrier {
             waker: waker.clone(),
             heir: Some(ended.acceptor.clone()),
         };
-        lock(&setup.registry).add(life.counters.clone());
+        lock(&setup.registry).add(Registered {
+            name: ended.inner.name.clone(),
+            counters: life.counters.clone(),
+            waker: waker.clone(),
+            is_passing: true,
+        });
         let core = setup.core(waker.clone(), life.counters.clone(), clock, rng);
         let driver = Sockets::new(Poll::new(sys, stop), setup.dial_options.clone());
         let reactor = Reactor::new(driver, core, setup, waker);

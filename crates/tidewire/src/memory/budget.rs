@@ -56,6 +56,11 @@ impl Memory {
     fn ranks(&self) -> std::sync::MutexGuard<'_, Vec<Arc<AtomicU64>>> {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
 }
 
 /// Half of the machine's memory, or of what the control group may use; 1 GiB where neither is known.

@@ -442,7 +442,8 @@ impl Link<'_> {
 
     /// Turns the connection away after it was accepted: counted as a refusal, and reset.
     pub(crate) fn refuse(&mut self, why: Refusal) {
-        self.env.counters.refused[why.kind()].add(1);
+        let counters = self.env.of_service(self.state.service);
+        counters.refused[why.kind()].add(1);
         self.state.kill(Closed::Refused(why));
         self.env.touch(self.state);
     }

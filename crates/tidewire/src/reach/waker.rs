@@ -17,7 +17,7 @@ use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reach::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU64,
-    Ordering::{Release, SeqCst},
+    Ordering::{Acquire, Release, SeqCst},
 };
 use crate::reach::sync::{Mutex, lock};
 use crate::vocabulary::endpoint::Endpoint;
@@ -149,6 +149,11 @@ impl Waker {
     pub(crate) fn awake(&self) {
         // A waker that sees it late writes once more than it had to.
         self.sleeping.store(false, Release);
+    }
+
+    /// Whether the loop has announced that it may block.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleeping.load(Acquire)
     }
 
     /// Whether there was something to look at since the last call.

@@ -19,6 +19,7 @@ use crate::memory::table::Table;
 use crate::mistakes::{Mistake, mistaken};
 use crate::protocol::input::Input;
 use crate::reach::waker::Waker;
+use crate::reactor::activity::Callback;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive;
 use crate::reactor::driver::Transport;
@@ -111,6 +112,7 @@ impl Core {
                 dirty: Vec::new(),
                 backlog: Vec::new(),
                 counters,
+                services: Vec::new(),
                 self_signalled: false,
                 told: false,
                 dials: Vec::new(),
@@ -141,11 +143,18 @@ impl Core {
     pub(crate) fn host(&mut self, make: &MakeHost) -> u16 {
         let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
         let host = make(index, &self.waker);
+        self.count_service();
         self.limits.push(host.limits().clone());
         self.dialling.push(0);
         self.looks_ahead |= host.looks_ahead();
         self.hosts.push(host);
         index
+    }
+
+    /// Has the counters of one more service.
+    pub(crate) fn count_service(&mut self) {
+        let counters = self.env.counters.service();
+        self.env.services.push(counters);
     }
 
     /// The state on this loop of the service with this index.
@@ -157,11 +166,11 @@ impl Core {
 
     /// Takes in an accepted connection; its index, or why it is refused.
     pub(crate) fn admit(&mut self, service: u16, peer: Peer) -> Result<u32, Refusal> {
-        self.env.counters.accepted.add(1);
+        self.env.of_service(service).accepted.add(1);
         let index = self.insert(service, peer);
         if let Err(why) = self.establish(index) {
             let peer = self.states[index as usize].peer.endpoint.clone();
-            self.refuse(why, &peer);
+            self.refuse(service, why, &peer);
             self.free(index);
             return Err(why);
         }
@@ -169,14 +178,14 @@ impl Core {
     }
 
     /// Counts and logs a connection that was accepted and cannot be taken in.
-    pub(crate) fn refuse_accepted(&mut self, why: Refusal, peer: &Endpoint) {
-        self.env.counters.accepted.add(1);
-        self.refuse(why, peer);
+    pub(crate) fn refuse_accepted(&mut self, service: u16, why: Refusal, peer: &Endpoint) {
+        self.env.of_service(service).accepted.add(1);
+        self.refuse(service, why, peer);
     }
 
     /// Counts and logs a refusal.
-    fn refuse(&mut self, why: Refusal, peer: &Endpoint) {
-        self.env.counters.refused[why.kind()].add(1);
+    fn refuse(&mut self, service: u16, why: Refusal, peer: &Endpoint) {
+        self.env.of_service(service).refused[why.kind()].add(1);
         if let Some(held_back) = self.refusals.0[why.kind()].pass(self.env.now) {
             tracing::warn!(%peer, reason = %why, held_back, "connection refused");
         }
@@ -191,7 +200,7 @@ impl Core {
         if matches!(state.peer.origin, Origin::Accepted(_)) {
             state.await_first_byte(self.env.now, limits.first_byte);
         }
-        self.env.counters.open.add(1);
+        self.env.of_service(state.service).open.add(1);
         self.call(index, Event::Opened);
         self.touch(index);
     }
@@ -210,7 +219,7 @@ impl Core {
         let to = match possible {
             Ok((to, _)) => to,
             Err(e) => {
-                self.env.counters.dial_failures.add(1);
+                self.env.of_service(service).dial_failures.add(1);
                 return self.dial_failed(service, dial.token, &e);
             }
         };
@@ -249,12 +258,12 @@ impl Core {
         };
         match self.establish(index) {
             Ok(()) => {
-                self.env.counters.dialled.add(1);
+                self.env.of_service(service).dialled.add(1);
                 self.open(index);
             }
             Err(why) => {
                 let peer = self.states[index as usize].peer.endpoint.clone();
-                self.refuse(why, &peer);
+                self.refuse(service, why, &peer);
                 self.states[index as usize].kill(Closed::Aborted);
                 self.touch(index);
                 let refused = io::Error::other(format!("established, but refused: {why}"));
@@ -265,9 +274,9 @@ impl Core {
 
     /// The attempt under way has failed; the engine has dropped its socket.
     pub(crate) fn connect_failed(&mut self, index: u32, error: &io::Error) {
-        self.env.counters.dial_failures.add(1);
         let draining = self.draining;
         let state = &mut self.states[index as usize];
+        self.env.of_service(state.service).dial_failures.add(1);
         let Some(attempts) = &mut state.attempts else {
             return;
         };
@@ -287,6 +296,7 @@ impl Core {
     }
 
     pub(crate) fn dial_failed(&mut self, service: u16, token: u64, error: &io::Error) {
+        self.env.enter(service, Callback::DialFailed);
         self.hosts[service as usize].dial_failed(token, error, &mut self.env);
     }
 
@@ -324,6 +334,7 @@ impl Core {
             return Err(Refusal::MemoryLimit);
         }
         let state = &mut self.states[index as usize];
+        self.env.enter(state.service, Callback::Accept);
         self.hosts[state.service as usize].accept(state)
     }
 
@@ -347,8 +358,8 @@ impl Core {
 
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
     pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
-        self.env.counters.bytes_in.add(len as u64);
         let state = &mut self.states[index as usize];
+        self.env.of_service(state.service).bytes_in.add(len as u64);
         if !state.is_open() {
             // What is discarded is no progress: see `flushing_over`.
             return;
@@ -406,6 +417,7 @@ impl Core {
     pub(crate) fn look_ahead(&mut self, index: u32, input: &[u8]) {
         let state = &mut self.states[index as usize];
         if state.is_open() {
+            self.env.enter(state.service, Callback::LookAhead);
             self.hosts[state.service as usize].look_ahead(input, state, &mut self.env);
         }
     }
@@ -711,7 +723,9 @@ impl Core {
     pub(crate) fn take_mail(&mut self) {
         let from_outside = self.waker.take_pending();
         if from_outside {
+            let clock = &self.env.clock;
             self.env.counters.wakeups.add(1);
+            self.env.counters.activity.answer(|| clock.monotonic());
         }
         if from_outside || std::mem::take(&mut self.env.self_signalled) {
             for host in &mut self.hosts {
@@ -1008,16 +1022,17 @@ impl Core {
         if !state.was_opened() {
             return;
         }
-        self.env.counters.open.sub(1);
-        self.env.counters.closed[why.kind()].add(1);
+        let counters = self.env.of_service(state.service);
+        counters.open.sub(1);
+        counters.closed[why.kind()].add(1);
         if let Closed::ByProtocol(reason) = why {
-            self.env.counters.closed_because(reason);
+            counters.closed_because(reason);
         }
         let unsent = state.out.len();
         let cut = unsent > 0 && why.is_cut();
         if cut {
-            self.env.counters.cut_unsent.add(1);
-            self.env.counters.bytes_cut.add(unsent as u64);
+            counters.cut_unsent.add(1);
+            counters.bytes_cut.add(unsent as u64);
         }
         match why {
             _ if cut => {
@@ -1043,6 +1058,7 @@ impl Core {
         if mistaken(Mistake::ClosedNotTold) && why != Closed::Finished {
             return;
         }
+        self.env.enter(state.service, Callback::Closed);
         self.hosts[state.service as usize].closed(state, why, &mut self.env);
     }
 
@@ -1069,7 +1085,8 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.env.counters.memory.set(0);
-        for host in self.hosts.drain(..) {
+        for (service, host) in self.hosts.drain(..).enumerate() {
+            self.env.enter(service as u16, Callback::LoopEnded);
             host.ended();
         }
     }

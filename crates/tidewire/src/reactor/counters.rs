@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::reach::sync::{Mutex, lock};
+use crate::reactor::activity::Activity;
 use crate::vocabulary::closed::{Closed, Refusal};
 
 /// One counter with one writer.
@@ -34,22 +36,35 @@ impl Counter {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// The counters of one loop.
+    (
+        service { $($(#[$sdoc:meta])* $sname:ident),* $(,)? }
+        loop { $($(#[$ldoc:meta])* $lname:ident),* $(,)? }
+    ) => {
+        /// The counters of one service on one loop.
         #[derive(Debug, Default)]
-        pub(crate) struct LoopCounters {
-            $(pub(crate) $name: Counter,)*
+        pub(crate) struct ServiceCounters {
+            $(pub(crate) $sname: Counter,)*
             pub(crate) refused: [Counter; Refusal::KINDS],
             pub(crate) closed: [Counter; Closed::KINDS],
             /// Its own lock is taken once for each connection that ends for a protocol's reason.
             reasons: Mutex<Reasons>,
         }
 
-        /// Counters added up over all loops.
+        /// The counters of one loop, and those of its services.
+        #[derive(Debug, Default)]
+        pub(crate) struct LoopCounters {
+            $(pub(crate) $lname: Counter,)*
+            pub(crate) activity: Activity,
+            /// Added to while the loop is set up, and in the simulator.
+            services: Mutex<Vec<Arc<ServiceCounters>>>,
+        }
+
+        /// Counters added up over all loops, or of one loop, or of one service.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$sdoc])* pub $sname: u64,)*
+            $($(#[$ldoc])* pub $lname: u64,)*
             /// Connections turned away, by [`Refusal`].
             pub refused: [u64; Refusal::KINDS],
             /// Connections closed, by [`Closed`].
@@ -60,8 +75,14 @@ macro_rules! counters {
         }
 
         impl Counters {
-            pub(crate) fn add(&mut self, of: &LoopCounters) {
-                $(self.$name = self.$name.wrapping_add(of.$name.value());)*
+            /// Adds what a loop counts for itself, without its services.
+            pub(crate) fn add_loop(&mut self, of: &LoopCounters) {
+                $(self.$lname = self.$lname.wrapping_add(of.$lname.value());)*
+            }
+
+            /// Adds what a loop counts for a service.
+            pub(crate) fn add_service(&mut self, of: &ServiceCounters) {
+                $(self.$sname = self.$sname.wrapping_add(of.$sname.value());)*
                 for (sum, c) in self.refused.iter_mut().zip(&of.refused) {
                     *sum = sum.wrapping_add(c.value());
                 }
@@ -73,14 +94,30 @@ macro_rules! counters {
                 }
             }
 
+            /// Adds other sums to these.
+            pub(crate) fn merge(&mut self, of: &Counters) {
+                $(self.$lname = self.$lname.wrapping_add(of.$lname);)*
+                $(self.$sname = self.$sname.wrapping_add(of.$sname);)*
+                for (sum, n) in self.refused.iter_mut().zip(&of.refused) {
+                    *sum = sum.wrapping_add(*n);
+                }
+                for (sum, n) in self.closed.iter_mut().zip(&of.closed) {
+                    *sum = sum.wrapping_add(*n);
+                }
+                for (reason, n) in &of.reasons {
+                    count(&mut self.reasons, reason, *n);
+                }
+            }
+
             /// Every counter with its name, for logs and metrics pages. What is no letter or digit
             /// in a protocol's reason is `_` in its name: `closed_because_not_TLS`.
             pub fn each(&self, mut f: impl FnMut(&str, u64)) {
-                $(f(stringify!($name), self.$name);)*
-                for (name, n) in Refusal::NAMES.iter().zip(self.refused) {
+                $(f(stringify!($sname), self.$sname);)*
+                $(f(stringify!($lname), self.$lname);)*
+                for (name, n) in self.each_refused() {
                     f(&format!("refused_{name}"), n);
                 }
-                for (name, n) in Closed::NAMES.iter().zip(self.closed) {
+                for (name, n) in self.each_closed() {
                     f(&format!("closed_{name}"), n);
                 }
                 for (reason, n) in &self.reasons {
@@ -92,54 +129,58 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Connections accepted, those refused later included.
-    accepted,
-    /// Outgoing connections established.
-    dialled,
-    /// Attempts to connect that failed.
-    dial_failures,
-    /// Outgoing connections refused because too many were under way already (see
-    /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials)), and attempts
-    /// refused because memory is short ([`Builder::memory`](crate::Builder::memory)).
-    dials_refused,
-    /// Connections open now.
-    open,
-    /// Bytes that connections hold now in queued output and carried input: see
-    /// [`Builder::memory`](crate::Builder::memory).
-    memory,
-    /// Bytes received.
-    bytes_in,
-    /// Bytes sent.
-    bytes_out,
-    /// Connections that were cut at a limit, or at a stop's deadline, with output queued.
-    cut_unsent,
-    /// Bytes of output that were lost so.
-    bytes_cut,
-    /// Receive calls, or completions of receive operations.
-    receives,
-    /// Send calls, or completions of send operations.
-    sends,
-    /// Times that no receive buffer was free; receiving went on later.
-    buffers_exhausted,
-    /// Times that accepting paused for want of descriptors or memory.
-    accept_pauses,
-    /// Times that a connection's output was full and reading it was held back.
-    output_pauses,
-    /// Times that a connection was not read from because memory was short: see
-    /// [`Builder::memory`](crate::Builder::memory).
-    memory_pauses,
-    /// Times that the loop was woken from outside.
-    wakeups,
-    /// Turns of the loop.
-    turns,
-    /// Waits that busy-polling spared.
-    busy_poll_hits,
-    /// Posts for connections that had gone.
-    posts_undeliverable,
-    /// Messages that one connection told another which had gone.
-    tells_undeliverable,
-    /// Completion-queue overflows that the kernel reported (io_uring).
-    completions_overflowed,
+    service {
+        /// Connections accepted, those refused later included.
+        accepted,
+        /// Outgoing connections established.
+        dialled,
+        /// Attempts to connect that failed.
+        dial_failures,
+        /// Connections open now.
+        open,
+        /// Bytes received.
+        bytes_in,
+        /// Bytes sent.
+        bytes_out,
+        /// Connections that were cut at a limit, or at a stop's deadline, with output queued.
+        cut_unsent,
+        /// Bytes of output that were lost so.
+        bytes_cut,
+    }
+    loop {
+        /// Outgoing connections refused because too many were under way already (see
+        /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials)), and attempts
+        /// refused because memory is short ([`Builder::memory`](crate::Builder::memory)).
+        dials_refused,
+        /// Bytes that connections hold now in queued output and carried input: see
+        /// [`Builder::memory`](crate::Builder::memory).
+        memory,
+        /// Receive calls, or completions of receive operations.
+        receives,
+        /// Send calls, or completions of send operations.
+        sends,
+        /// Times that no receive buffer was free; receiving went on later.
+        buffers_exhausted,
+        /// Times that accepting paused for want of descriptors or memory.
+        accept_pauses,
+        /// Times that a connection's output was full and reading it was held back.
+        output_pauses,
+        /// Times that a connection was not read from because memory was short: see
+        /// [`Builder::memory`](crate::Builder::memory).
+        memory_pauses,
+        /// Times that the loop was woken from outside.
+        wakeups,
+        /// Turns of the loop.
+        turns,
+        /// Waits that busy-polling spared.
+        busy_poll_hits,
+        /// Posts for connections that had gone.
+        posts_undeliverable,
+        /// Messages that one connection told another which had gone.
+        tells_undeliverable,
+        /// Completion-queue overflows that the kernel reported (io_uring).
+        completions_overflowed,
+    }
 }
 
 /// Counts by reason.
@@ -162,6 +203,37 @@ fn word(reason: &str) -> String {
 }
 
 impl LoopCounters {
+    /// A turn of the loop begins.
+    #[inline]
+    pub(crate) fn begin_turn(&self) {
+        self.turns.add(1);
+        self.activity.begin();
+    }
+
+    /// Those of one more service.
+    pub(crate) fn service(&self) -> Arc<ServiceCounters> {
+        let counters = Arc::<ServiceCounters>::default();
+        lock(&self.services).push(counters.clone());
+        counters
+    }
+
+    /// Of each service, in the order of their numbers.
+    pub(crate) fn services(&self) -> Vec<Arc<ServiceCounters>> {
+        lock(&self.services).clone()
+    }
+
+    /// The loop's and its services' counters together.
+    pub(crate) fn sum(&self) -> Counters {
+        let mut sum = Counters::default();
+        sum.add_loop(self);
+        lock(&self.services)
+            .iter()
+            .for_each(|of| sum.add_service(of));
+        sum
+    }
+}
+
+impl ServiceCounters {
     /// A connection was closed for a reason of its protocol.
     #[cold]
     pub(crate) fn closed_because(&self, reason: &'static str) {
@@ -170,6 +242,16 @@ impl LoopCounters {
 }
 
 impl Counters {
+    /// Connections turned away, by the name of the [`Refusal`]; zeros included.
+    pub fn each_refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refusal::NAMES.into_iter().zip(self.refused)
+    }
+
+    /// Connections closed, by the [name](Closed::name) of the reason; zeros included.
+    pub fn each_closed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Closed::NAMES.into_iter().zip(self.closed)
+    }
+
     /// Connections closed for this reason of their protocol, as given to
     /// [`Link::finish_because`](crate::Link::finish_because) or `abort_because`.
     #[must_use]
@@ -215,7 +297,7 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_apart_and_bounded() {
-        let (one, two) = (LoopCounters::default(), LoopCounters::default());
+        let (one, two) = (ServiceCounters::default(), ServiceCounters::default());
         for counters in [&one, &two] {
             for _ in 0..3 {
                 counters.closed_because("line too long");
@@ -225,8 +307,8 @@ mod tests {
             two.closed_because(Box::leak(format!("reason {i}").into_boxed_str()));
         }
         let mut sum = Counters::default();
-        sum.add(&one);
-        sum.add(&two);
+        sum.add_service(&one);
+        sum.add_service(&two);
         assert_eq!(sum.closed_because("line too long"), 6);
         assert!(sum.reasons.len() <= REASONS_MAX + 1);
         assert_eq!(sum.reasons.values().sum::<u64>(), 1006);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::build::dial::Dial;
 use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
-use crate::reactor::counters::LoopCounters;
+use crate::reactor::activity::Callback;
+use crate::reactor::counters::{LoopCounters, ServiceCounters};
 use crate::reactor::facts::Flag;
 use crate::reactor::random::Rng;
 use crate::reactor::state::State;
@@ -27,6 +28,8 @@ pub(crate) struct Env {
     /// Connections that have callbacks or flushing left for the next turn.
     pub(crate) backlog: Vec<u32>,
     pub(crate) counters: Arc<LoopCounters>,
+    /// Of each service, a part of `counters`.
+    pub(crate) services: Vec<Arc<ServiceCounters>>,
     /// `woken` was asked for by a callback of this loop.
     pub(crate) self_signalled: bool,
     /// Connections have told each other something that is not yet delivered.
@@ -38,6 +41,17 @@ pub(crate) struct Env {
 }
 
 impl Env {
+    #[inline]
+    pub(crate) fn of_service(&self, service: u16) -> &ServiceCounters {
+        &self.services[usize::from(service)]
+    }
+
+    /// A callback of a service is about to be called.
+    #[inline]
+    pub(crate) fn enter(&self, service: u16, callback: Callback) {
+        self.counters.activity.enter(service, callback);
+    }
+
     /// Whether callbacks asked for something that concerns others than their own connection.
     #[inline]
     pub(crate) fn has_errands(&self) -> bool {
@@ -56,7 +70,7 @@ impl Env {
     /// may be sent.
     #[inline]
     pub(crate) fn sent(&mut self, state: &mut State, n: usize) -> usize {
-        self.counters.bytes_out.add(n as u64);
+        self.of_service(state.service).bytes_out.add(n as u64);
         state.last_progress = self.now;
         state.deadlines.took();
         state.out.advance(n, &mut self.blocks);

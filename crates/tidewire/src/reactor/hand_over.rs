@@ -51,7 +51,8 @@ impl<D: Driver> Reactor<D> {
         };
         if let Spread::Threads(spawner) = &self.setup.spread {
             if let Err(e) = spawner.spawn(command, &self.waker) {
-                self.core.refuse_accepted(Refusal::NoThread, &refused);
+                self.core
+                    .refuse_accepted(service, Refusal::NoThread, &refused);
                 self.pause_accepting(Why::Kernel(e));
             }
             return;
@@ -78,11 +79,17 @@ impl<D: Driver> Reactor<D> {
                     return false;
                 }
                 Err(Unsent::Ended(command)) => {
-                    let Command::Adopt { socket, peer, .. } = *command else {
+                    let Command::Adopt {
+                        socket,
+                        peer,
+                        service,
+                        ..
+                    } = *command
+                    else {
                         unreachable!("only sockets are handed over")
                     };
                     socket.reset_on_close();
-                    self.core.refuse_accepted(Refusal::NoLoop, &peer);
+                    self.core.refuse_accepted(service, Refusal::NoLoop, &peer);
                 }
             }
         }

@@ -17,6 +17,7 @@ use crate::reach::home::{Home, Told};
 use crate::reach::mailbox::{Close, LoopHandle, Mail};
 use crate::reach::waker::Waker;
 use crate::reach::woken::{Conns, Slots};
+use crate::reactor::activity::Callback;
 use crate::reactor::drive::Callbacks;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
@@ -35,6 +36,21 @@ pub(crate) enum Event {
     Idle,
     Overdue,
     Draining,
+}
+
+impl Event {
+    #[inline]
+    fn callback(self) -> Callback {
+        match self {
+            Event::Opened => Callback::Opened,
+            Event::Writable => Callback::Writable,
+            Event::PeerFinished(_) => Callback::PeerFinished,
+            Event::HungUp => Callback::HungUp,
+            Event::Expired => Callback::Expired,
+            Event::Idle => Callback::Idle,
+            Event::Draining => Callback::Draining,
+        }
+    }
 }
 
 pub(crate) trait Host: Callbacks {
@@ -72,6 +88,7 @@ pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> MakeHost {
         let mail = Arc::new(Mail::new(waker.clone(), index));
         let local = service.on_loop(LoopHandle::new(mail.clone()));
         Box::new(HostOf {
+            index,
             service: service.clone(),
             limits: limits.clone(),
             open: Share {
@@ -86,6 +103,8 @@ pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> MakeHost {
 }
 
 struct HostOf<S: Service> {
+    /// The service's number on this loop.
+    index: u16,
     service: Arc<S>,
     limits: Arc<Limits>,
     open: Share,
@@ -162,6 +181,7 @@ fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
 
 impl<S: Service> Callbacks for HostOf<S> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
+        env.enter(state.service, event.callback());
         let (_, protocol) = &mut self.slots[state.slot as usize];
         let (local, home) = (&mut self.local, &self.home);
         guarded(state, env, |state, env| {
@@ -178,6 +198,7 @@ impl<S: Service> Callbacks for HostOf<S> {
     }
 
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next {
+        env.enter(state.service, Callback::Received);
         let (_, protocol) = &mut self.slots[state.slot as usize];
         let (local, home) = (&mut self.local, &self.home);
         guarded(state, env, |state, env| {
@@ -261,6 +282,7 @@ impl<S: Service> Host for HostOf<S> {
             };
             let (_, protocol) = &mut self.slots[state.slot as usize];
             let (local, home) = (&mut self.local, &self.home);
+            env.enter(self.index, Callback::Posted);
             guarded(state, env, |state, env| {
                 protocol.posted(
                     message,
@@ -284,6 +306,7 @@ impl<S: Service> Host for HostOf<S> {
             env.touch(state);
         }
         if batch.signalled {
+            env.enter(self.index, Callback::Woken);
             let (service, local) = (&self.service, &mut self.local);
             let mut all = Conns {
                 slots: Slots::Own(&mut self.slots),
@@ -303,6 +326,7 @@ impl<S: Service> Host for HostOf<S> {
             let (slots, local, home) = (&mut self.slots, &mut self.local, &self.home);
             if let Some(state) = open_state(states, to) {
                 let (_, protocol) = &mut slots[state.slot as usize];
+                env.enter(self.index, Callback::Posted);
                 guarded(state, env, |state, env| {
                     let link = Link { state, env };
                     protocol.posted(message, &mut Cx { link, local, home });
@@ -312,6 +336,7 @@ impl<S: Service> Host for HostOf<S> {
             env.counters.tells_undeliverable.add(1);
             if let Some(state) = from.and_then(|from| open_state(states, from)) {
                 let (_, protocol) = &mut slots[state.slot as usize];
+                env.enter(self.index, Callback::Undelivered);
                 guarded(state, env, |state, env| {
                     let link = Link { state, env };
                     protocol.undelivered(to, message, &mut Cx { link, local, home });
@@ -325,6 +350,7 @@ impl<S: Service> Host for HostOf<S> {
         let timer = &self.home.timer_ns;
         if timer.get() <= now_ns {
             timer.set(u64::MAX);
+            env.enter(self.index, Callback::ServiceExpired);
             let (service, local) = (&self.service, &mut self.local);
             let mut all = Conns {
                 slots: Slots::Own(&mut self.slots),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
+use crate::reactor::activity::Lag;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::vocabulary::closed::{Closed, Refusal};
 
@@ -26,13 +27,21 @@ impl Drop for Life {
             .filter(|_| self.waker.stopping() == Stop::No);
         for command in self.waker.end(heir.clone()) {
             match command {
-                Command::Adopt { socket, peer, .. } => {
+                Command::Adopt {
+                    socket,
+                    peer,
+                    service,
+                    ..
+                } => {
                     let why = match panicking {
                         true => Refusal::Panicked,
                         false => Refusal::Stopping,
                     };
-                    self.counters.accepted.add(1);
-                    self.counters.refused[why.kind()].add(1);
+                    // None, if the loop could not even be set up.
+                    if let Some(counters) = self.counters.services().get(usize::from(service)) {
+                        counters.accepted.add(1);
+                        counters.refused[why.kind()].add(1);
+                    }
                     tracing::error!(%peer, reason = %why, "a connection's loop ended before it began");
                     // It is to see a reset, not an orderly end.
                     socket.reset_on_close();
@@ -51,43 +60,137 @@ impl Drop for Life {
         }
         if panicking {
             // Nobody has told them; they are gone with their loop all the same.
-            let open = self.counters.open.value();
-            self.counters.open.sub(open);
-            self.counters.closed[Closed::Panicked.kind()].add(open);
+            for counters in self.counters.services() {
+                let open = counters.open.value();
+                counters.open.sub(open);
+                counters.closed[Closed::Panicked.kind()].add(open);
+            }
         }
         lock(&self.registry).retire(&self.counters);
     }
 }
 
 /// The counters of all loops, those that have ended included.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Registry {
-    live: Vec<Arc<LoopCounters>>,
-    ended: Counters,
+    live: Vec<Registered>,
+    ended: Vec<LoopView>,
+}
+
+/// A loop that has not ended.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    pub(crate) name: Arc<str>,
+    pub(crate) counters: Arc<LoopCounters>,
+    pub(crate) waker: Arc<Waker>,
+    /// It is one of many that come and go with their connections.
+    pub(crate) is_passing: bool,
+}
+
+impl Registered {
+    fn view(&self) -> LoopView {
+        let services = self.counters.services().into_iter().map(|of| {
+            let mut counters = Counters::default();
+            counters.add_service(&of);
+            counters
+        });
+        let mut counters = Counters::default();
+        counters.add_loop(&self.counters);
+        let passing = self.is_passing;
+        LoopView {
+            name: self.name.clone(),
+            thread: self.counters.activity.thread().filter(|_| !passing),
+            counters,
+            services: services.collect(),
+            lag: self.counters.activity.lag(),
+        }
+    }
+}
+
+/// What a loop has counted: see [`Observer::loops`](crate::Observer::loops).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoopView {
+    /// `loop-0` and so on, `accept`, or `threads` for the connections of the threads engine together.
+    pub name: Arc<str>,
+    /// The system's number of its thread, as in `/proc/self/task`; `None` if there is none any more, or more
+    /// than one.
+    pub thread: Option<u32>,
+    /// What it counts for itself; what is counted for services is zero here.
+    pub counters: Counters,
+    /// What it counts for each service, in the order of [`Observer::services`](crate::Observer::services).
+    pub services: Vec<Counters>,
+    /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
+    pub lag: Lag,
+}
+
+impl LoopView {
+    fn merge(&mut self, of: LoopView) {
+        self.counters.merge(&of.counters);
+        self.lag.merge(&of.lag);
+        self.thread = self.thread.or(of.thread);
+        if self.services.len() < of.services.len() {
+            self.services
+                .resize_with(of.services.len(), Counters::default);
+        }
+        for (sum, counters) in self.services.iter_mut().zip(&of.services) {
+            sum.merge(counters);
+        }
+    }
+}
+
+/// Adds a loop to those of its name.
+fn list(loops: &mut Vec<LoopView>, mut view: LoopView) {
+    match loops.iter_mut().find(|known| known.name == view.name) {
+        Some(known) => known.merge(view),
+        None => {
+            view.thread = None;
+            loops.push(view);
+        }
+    }
 }
 
 impl Registry {
-    pub(crate) fn add(&mut self, counters: Arc<LoopCounters>) {
-        self.live.push(counters);
+    pub(crate) fn add(&mut self, registered: Registered) {
+        self.live.push(registered);
     }
 
     pub(crate) fn retire(&mut self, counters: &Arc<LoopCounters>) {
-        if let Some(at) = self.live.iter().position(|c| Arc::ptr_eq(c, counters)) {
-            self.live.swap_remove(at);
-            self.ended.add(counters);
+        let at = |r: &Registered| Arc::ptr_eq(&r.counters, counters);
+        if let Some(at) = self.live.iter().position(at) {
+            let ended = self.live.swap_remove(at);
+            list(&mut self.ended, ended.view());
         }
     }
 
     /// Loops that have not ended.
-    #[cfg(test)]
-    pub(crate) fn live(&self) -> usize {
-        self.live.len()
+    pub(crate) fn live(&self) -> &[Registered] {
+        &self.live
+    }
+
+    /// What each loop has counted, those that have ended included; loops of one name are one.
+    pub(crate) fn views(&self) -> Vec<LoopView> {
+        let mut views = self.ended.clone();
+        for registered in &self.live {
+            let view = registered.view();
+            let thread = view.thread;
+            list(&mut views, view);
+            if let Some(of) = views.iter_mut().find(|of| of.name == registered.name) {
+                of.thread = thread;
+            }
+        }
+        views.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+        views
     }
 
     pub(crate) fn sum(&self) -> Counters {
-        let mut sum = self.ended.clone();
-        for counters in &self.live {
-            sum.add(counters);
+        let mut sum = Counters::default();
+        for of in &self.ended {
+            sum.merge(&of.counters);
+            of.services.iter().for_each(|of| sum.merge(of));
+        }
+        for registered in &self.live {
+            sum.merge(&registered.counters.sum());
         }
         sum
     }

@@ -8,6 +8,7 @@
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
 
 pub(crate) mod accept;
+pub(crate) mod activity;
 pub(crate) mod busy;
 pub(crate) mod core;
 pub(crate) mod counters;

@@ -86,7 +86,10 @@ impl LoopSetup {
                     refusals: self.plan.refusals.clone(),
                     memory: self.plan.memory.clone(),
                 };
-                Core::new(&plan, waker, counters, clock, rng)
+                let mut core = Core::new(&plan, waker, counters, clock, rng);
+                // It counts what it turns away for them.
+                self.plan.hosts.iter().for_each(|_| core.count_service());
+                core
             }
         }
     }

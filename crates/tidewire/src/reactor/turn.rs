@@ -21,7 +21,7 @@ impl<D: Driver> Reactor<D> {
     /// The part of a turn that follows the wait.
     pub(crate) fn after_wait(&mut self) {
         self.awake();
-        self.core.env.counters.turns.add(1);
+        self.core.env.counters.begin_turn();
         self.core.take_backlog();
         self.hear();
         self.obey();

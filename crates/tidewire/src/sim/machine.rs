@@ -15,7 +15,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::MakeHost;
-use crate::reactor::life::{Life, Registry};
+use crate::reactor::life::{Life, Registered, Registry};
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::sim::conditions::Conditions;
@@ -166,7 +166,12 @@ impl Machine {
 
     fn add(&mut self, shape: Shape, setup: LoopSetup, waker: Arc<Waker>) {
         let counters = Arc::new(LoopCounters::default());
-        lock(&self.registry).add(counters.clone());
+        lock(&self.registry).add(Registered {
+            name: "loop".into(),
+            counters: counters.clone(),
+            waker: waker.clone(),
+            is_passing: false,
+        });
         let life = Life {
             registry: self.registry.clone(),
             counters: counters.clone(),

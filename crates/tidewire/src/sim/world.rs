@@ -355,7 +355,7 @@ impl Sim {
         match &self.actors[at.0] {
             Actor::Loop(running) => {
                 let mut sum = Counters::default();
-                sum.add(&running.counters);
+                sum.merge(&running.counters.sum());
                 sum
             }
             Actor::Plain(_) => unreachable!("a loop's id names a loop"),

@@ -42,6 +42,7 @@ mod stopping;
 mod timers;
 mod transfer;
 mod unix;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         partners::cases(),
         idle::cases(),
         leftovers::cases(),
+        watching::cases(),
     ]
     .into_iter()
     .flatten()
