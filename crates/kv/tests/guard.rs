@@ -54,7 +54,7 @@ fn without_a_password_other_hosts_are_denied_and_told_why() {
     assert!(said.ends_with("opens it to everybody.|"), "{said}");
     assert_eq!(said.matches('|').count(), 1, "one line: {said}");
     assert_ne!(world.sim.state(client.peer), PlainState::Open);
-    assert_eq!(world.service.commands(), 0);
+    assert_eq!(world.service.counters().commands, 0);
     assert_eq!(world.service.clients(), 0, "it never was one");
 }
 
@@ -65,7 +65,7 @@ fn what_a_denied_client_sent_ahead_is_not_run() {
     assert!(got.output.starts_with(b"-DENIED"));
     assert_eq!(got.closed, Some(Closed::ByProtocol("protected mode")));
     assert!(say(&service, "PING\r\n").output.starts_with(b"-DENIED"));
-    assert_eq!(service.commands(), 0);
+    assert_eq!(service.counters().commands, 0);
 }
 
 #[test]

@@ -234,7 +234,7 @@ fn a_stuck_subscriber_is_cut_and_the_publisher_goes_on() {
             assert_ne!(publisher.ask(&publish), Value::Int(0));
             published += 1;
             assert_eq!(well.reply().array().len(), 3);
-            server.service.slow_subscribers() == 1
+            server.service.counters().slow_subscribers == 1
         });
         until("only one to be left", || {
             published += 1;
@@ -242,7 +242,12 @@ fn a_stuck_subscriber_is_cut_and_the_publisher_goes_on() {
             assert_eq!(well.reply().array().len(), 3);
             reached == Value::Int(1)
         });
-        assert_eq!(server.service.slow_subscribers(), 1, "{}", server.name);
+        assert_eq!(
+            server.service.counters().slow_subscribers,
+            1,
+            "{}",
+            server.name
+        );
         stuck.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let _ = last_words(&mut stuck);
     });
@@ -280,7 +285,11 @@ fn a_reply_larger_than_the_limit_is_not_built_and_ends_the_connection() {
             let mut greedy = server.client();
             greedy.send(&[line]);
             let _ = last_words(&mut greedy);
-            assert_eq!(server.service.large_replies(), 2 * n as u64 + 1, "{line}");
+            assert_eq!(
+                server.service.counters().large_replies,
+                2 * n as u64 + 1,
+                "{line}"
+            );
             // In a transaction everything runs, and nothing of it is sent.
             let mut greedy = server.client();
             greedy.send(&["MULTI", line, "INCR ran", "EXEC"]);
@@ -352,7 +361,7 @@ fn a_small_output_limit_spares_who_reads_slowly() {
         client.ask(&format!("SET k {}", "x".repeat(10_000)));
         // More than the kernel takes, before the first is read.
         client.send(&vec!["GET k"; 2000]);
-        until("pacing", || server.service.commands() > 100);
+        until("pacing", || server.service.counters().commands > 100);
         for _ in 0..2000 {
             assert_eq!(client.reply().text().len(), 10_000, "{}", server.name);
         }
@@ -375,6 +384,6 @@ fn what_a_client_waited_for_is_not_built_beyond_the_limit_either() {
         );
         assert_eq!(other.ask(&push), Value::Int(2000));
         assert_eq!(last_words(&mut client), "", "{}", server.name);
-        until("the count", || server.service.large_replies() == 1);
+        until("the count", || server.service.counters().large_replies == 1);
     });
 }

@@ -394,7 +394,7 @@ fn the_limits_of_clients_are_lowered_while_it_runs() {
     assert_eq!(world.ask(&mut c, "MGET k").len(), 60_000 + 11);
     let mut greedy = world.client();
     world.check(&mut greedy, "MGET k k", "");
-    assert_eq!(world.service.large_replies(), 1);
+    assert_eq!(world.service.counters().large_replies, 1);
     world.check(&mut c, "CONFIG SET client-query-buffer-limit 1mb", "+OK|");
     let mut large = world.client();
     let got = world.ask(&mut large, &format!("SET k {}", "x".repeat(1 << 20)));

@@ -262,7 +262,7 @@ fn a_subscriber_that_takes_nothing_is_cut_and_counted() {
         world.send(&publisher, &format!("PUBLISH a {payload}"));
         let _ = world.answer(&mut publisher);
     }
-    assert_eq!(world.service.slow_subscribers(), 1);
+    assert_eq!(world.service.counters().slow_subscribers, 1);
     let messages = world.answer(&mut well).matches("message").count();
     assert_eq!(messages, 200);
     world.check(&mut publisher, "PUBLISH a x", ":1|");
@@ -425,7 +425,7 @@ fn an_inline_command_that_holds_its_connection_runs_once() {
         .send(c.peer, b"DEBUG SLEEP 0.01\r\nINCR n\r\nINCR n\r\n");
     world.sim.run_for(Duration::from_secs(1));
     assert_eq!(world.answer(&mut c), "+OK|:1|:2|");
-    assert_eq!(world.service.commands(), 3);
+    assert_eq!(world.service.counters().commands, 3);
 }
 
 #[test]
@@ -474,5 +474,5 @@ fn the_output_limit_is_of_one_reply_and_spares_pipelines() {
     world.check(&mut c, "PING", "+PONG|");
     world.check(&mut c, "GET big", "");
     assert_ne!(world.sim.state(c.peer), PlainState::Open);
-    assert_eq!(world.service.large_replies(), 1);
+    assert_eq!(world.service.counters().large_replies, 1);
 }

@@ -81,6 +81,10 @@ impl<D: Disk> EmbeddedLog<D> {
         ))
     }
 
+    pub(crate) fn shared(&self) -> &Shared<D> {
+        &self.shared
+    }
+
     /// Starts a thread that drives the writer of this log, until [`EmbeddedLog::close`].
     ///
     /// # Errors

@@ -70,7 +70,7 @@ impl Group {
         self.notes.clear();
     }
 
-    fn gathered(&self) -> usize {
+    pub(crate) fn gathered(&self) -> usize {
         self.bytes.len() - BATCH_HEADER
     }
 
@@ -146,6 +146,11 @@ impl Gather {
             pressed_us: None,
             ticket: Ticket(0),
         }
+    }
+
+    /// The last batch taken.
+    pub(crate) fn last_ticket(&self) -> Ticket {
+        self.ticket
     }
 
     /// Whether groups should be larger than they may be, and nobody has found that there is no room.

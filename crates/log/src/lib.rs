@@ -24,6 +24,7 @@ mod state;
 mod tests;
 mod thread;
 pub mod tools;
+mod usage;
 mod view;
 mod writer;
 mod zeros;
@@ -37,5 +38,6 @@ pub use recovery::{Cut, Damage, OpenError, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::{PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
+pub use usage::Usage;
 pub use view::View;
 pub use writer::{Now, Step, Writer};

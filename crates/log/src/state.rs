@@ -100,6 +100,10 @@ impl State {
         );
     }
 
+    pub(crate) fn producer_count(&self) -> usize {
+        self.producers.len()
+    }
+
     /// All producers, by number.
     pub(crate) fn all_producers(&self) -> impl Iterator<Item = (u32, &Producer)> {
         self.producers.iter().map(|(&id, producer)| (id, producer))

@@ -38,5 +38,5 @@ pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService}
 pub use conn::RespConn;
 pub use local::RespLocal;
 pub use message::Message;
-pub use resp_service::RespService;
+pub use resp_service::{RespCounters, RespService};
 pub use settings::Settings;

@@ -13,6 +13,7 @@ use super::message::Message;
 use super::settings::Settings;
 use super::shared::Shared;
 use crate::durable::KvLog;
+use super::table::table;
 use crate::store::Store;
 
 /// The loop that does what no command asks for: the one that lives as long as the server.
@@ -21,6 +22,26 @@ const TICKS: u32 = 0;
 /// as long as there is more.
 const FREEING: usize = 2;
 const FREEING_PAUSE: Duration = Duration::from_millis(1);
+
+/// What a [`RespService`] has counted, on all loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RespCounters {
+    /// Commands run.
+    pub commands: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Clients cut because what they sent is not the protocol.
+    pub protocol_errors: u64,
+    /// Clients of other hosts turned away for want of a password.
+    pub denied: u64,
+    /// Subscribers cut because they did not take their messages.
+    pub slow_subscribers: u64,
+    /// Clients cut because a reply was larger than the limit of their output.
+    pub large_replies: u64,
+    /// Connections closed because half a command was all that came, or nothing at all.
+    pub timed_out: u64,
+}
 
 /// Serves a [`Store`] to clients of Redis.
 ///
@@ -75,24 +96,42 @@ impl RespService {
         self.shared.clients.len()
     }
 
-    /// Commands run so far.
-    #[must_use]
-    pub fn commands(&self) -> u64 {
+    fn commands(&self) -> u64 {
         self.shared.stats.read(|now, _| now.commands.value())
     }
 
-    /// Clients that were cut because a reply was larger than the limit of their output.
+    /// The store that it serves.
     #[must_use]
-    pub fn large_replies(&self) -> u64 {
-        self.shared.stats.read(|now, _| now.large_replies.value())
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared.store
     }
 
-    /// Subscribers that were cut because they did not take their messages.
+    /// What happened so far, whatever CONFIG RESETSTAT has forgotten.
     #[must_use]
-    pub fn slow_subscribers(&self) -> u64 {
-        self.shared
-            .stats
-            .read(|now, _| now.slow_subscribers.value())
+    pub fn counters(&self) -> RespCounters {
+        self.shared.stats.read(|now, _| RespCounters {
+            commands: now.commands.value(),
+            errors: now.errors.value(),
+            protocol_errors: now.protocol_errors.value(),
+            denied: now.denied.value(),
+            slow_subscribers: now.slow_subscribers.value(),
+            large_replies: now.large_replies.value(),
+            timed_out: now.timed_out.value(),
+        })
+    }
+
+    /// Every command that was called: its name, how often, and how often the answer was an error.
+    pub fn each_command(&self, mut f: impl FnMut(&'static str, u64, u64)) {
+        self.shared.stats.read(|now, _| {
+            for entry in table().all() {
+                let counts = now.command(entry.id);
+                let (rejected, failed) = (counts.rejected.value(), counts.failed.value());
+                let calls = counts.calls.value() + rejected;
+                if calls > 0 {
+                    f(entry.name, calls, rejected + failed);
+                }
+            }
+        });
     }
 }
 
