@@ -14,6 +14,7 @@ mod descriptors;
 mod exit;
 mod log;
 mod logging;
+mod look;
 mod read;
 mod secret;
 mod send;
@@ -49,6 +50,10 @@ enum Command {
     Ship(Box<ship::Args>),
     /// Reads messages back.
     Read(read::Args),
+    /// Prints what a running server is doing, once.
+    Info(look::Info),
+    /// Shows what a running server is doing, live.
+    Top(look::Top),
     /// Looks into the directory of a log.
     #[command(subcommand)]
     Log(log::Log),
@@ -76,6 +81,8 @@ fn main() -> ExitCode {
         Command::Send(args) => send::run(&args),
         Command::Ship(args) => ship::run(&args),
         Command::Read(args) => read::run(&args),
+        Command::Info(info) => info.run(),
+        Command::Top(top) => top.run(),
         Command::Log(log) => log::run(log),
         Command::Bench(bench) => bench::run(*bench),
     };

@@ -167,7 +167,7 @@ fn own(
     // at the end.
     let log = "warn,tidewire::serve::services=info";
     let mut all = vec![
-        "serve", &service, "--listen", &listen, "--idle", "0", "--log", log,
+        "serve", &service, "--listen", &listen, "--idle", "0", "--log", log, "--admin", "off",
     ];
     if let Workload::Ack(load) = workload
         && load.level != Level::None

@@ -1,6 +1,5 @@
 //! Logs on stderr, for people or for machines. Whoever logs never waits for stderr: lines go to a bounded queue
 //! that a thread of its own writes out ([`writer`]), in the form that was asked for ([`line`]).
-#![allow(dead_code, reason = "the admin listener asks and changes")]
 
 mod line;
 mod writer;

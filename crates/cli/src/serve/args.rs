@@ -7,6 +7,7 @@ use serde::de::{self, Deserialize, Deserializer};
 use tidewire::proxy::Network;
 use tidewire::{EngineChoice, Placement};
 
+use super::admin::AdminOptions;
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::Named;
 use super::kv::KvOptions;
@@ -174,6 +175,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECS")]
     pub(crate) stop_deadline: Option<Span>,
 
+    /// When a loop that does not get on counts as stuck: that is logged, with the service and the callback
+    /// that it is in, and counted. 5ms or more; 0 does not look [default: 100ms]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) stall_threshold: Option<Span>,
+
     /// Logs the counters this often [default: only at the end]
     #[arg(long, value_name = "SECS")]
     pub(crate) stats_interval: Option<Span>,
@@ -186,6 +192,10 @@ pub(crate) struct Options {
     #[arg(skip)]
     #[serde(rename = "log")]
     log_key: LogKey,
+
+    /// The admin listener; in the file the table `[admin]`.
+    #[command(flatten, next_help_heading = "Admin listener")]
+    pub(crate) admin: AdminOptions,
 
     /// The durable log; in the file the table `[log]`.
     #[command(flatten, next_help_heading = "Durable log")]
@@ -253,6 +263,7 @@ impl Options {
     /// Takes the secrets that the environment holds. A flag goes before it, and it before the file.
     pub(crate) fn take_secrets(&mut self) -> Result<(), Failure> {
         self.kv.take_secret()?;
+        self.admin.take_secret()?;
         self.ingest.take_secret()
     }
 
@@ -287,7 +298,9 @@ impl Options {
             log_format: self.log_format.or(base.log_format),
             log: self.log.or(base.log),
             stop_deadline: self.stop_deadline.or(base.stop_deadline),
+            stall_threshold: self.stall_threshold.or(base.stall_threshold),
             stats_interval: self.stats_interval.or(base.stats_interval),
+            admin: self.admin.over(base.admin),
             log_key: LogKey::default(),
             durable: self.durable.over(base.durable),
             ingest: self.ingest.over(base.ingest),

@@ -2,7 +2,7 @@
 
 use tidewire::{Builder, Layered, Limits, Listen, Service, ServiceId};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Kind, Named};
 use super::settings::Settings;
 use super::tls::{Fronts, ProxyFront, TlsFront};
 use crate::exit::Failure;
@@ -16,23 +16,28 @@ pub(crate) enum Door<S: Service> {
 }
 
 impl<S: Service> Door<S> {
-    /// Adds the service; `mine` says which of the listeners are its own.
+    /// Adds the service of this kind.
     pub(crate) fn add(
         builder: &mut Builder,
         settings: &Settings,
         fronts: &Fronts,
-        mine: impl Fn(&Endpoint) -> bool,
+        kind: Kind,
         service: S,
         limits: Limits,
     ) -> Door<S> {
-        let mut own = settings.endpoints.iter().filter(|e| mine(e));
+        let name = Named(vec![kind]).to_string();
+        let mut own = settings.endpoints.iter().filter(|e| e.kind == kind);
         if own.all(|endpoint| endpoint.front.is_bare()) {
-            return Door::Bare(builder.service_with(service, limits));
+            let id = builder.service_with(service, limits);
+            builder.name(id, &name);
+            return Door::Bare(id);
         }
         let tls = TlsFront(fronts.clone());
         let inner = Layered::with_limits(tls, service, limits.clone());
         let outer = Layered::with_limits(ProxyFront(fronts.clone()), inner, limits.clone());
-        Door::Layered(builder.service_with(outer, limits))
+        let id = builder.service_with(outer, limits);
+        builder.name(id, &name);
+        Door::Layered(id)
     }
 
     /// Adds a listener.

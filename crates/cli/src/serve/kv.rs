@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use tidewire::{Builder, EngineChoice, Limits, Listen};
+use tidewire_admin::Snapshot;
+use tidewire_admin::catalogue::kv as metrics;
 use tidewire_kv::durable::{self, KvLog};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
@@ -309,12 +311,11 @@ impl Kv {
         if let Some(log) = &log {
             binary = binary.durable(log.clone());
         }
-        let mine = |mode| move |endpoint: &Endpoint| endpoint.kind == Kind::Kv(mode);
         let resp_door = Door::add(
             builder,
             settings,
             fronts,
-            mine(KvMode::Resp),
+            Kind::Kv(KvMode::Resp),
             resp.clone(),
             resp_limits,
         );
@@ -322,7 +323,7 @@ impl Kv {
             builder,
             settings,
             fronts,
-            mine(KvMode::Binary),
+            Kind::Kv(KvMode::Binary),
             binary.clone(),
             settings.limits(BinaryService::limits()),
         );
@@ -362,17 +363,68 @@ impl Kv {
         self.log.as_ref().is_some_and(|log| log.has_failed())
     }
 
+    /// Adds what was counted, and what the store holds.
+    pub(crate) fn collect(&self, to: &mut Snapshot) {
+        let resp = self.resp.0.counters();
+        to.add(&metrics::COMMANDS, &["resp"], resp.commands);
+        to.add(&metrics::ERRORS, &[], resp.errors);
+        to.add(&metrics::CLIENTS, &[], self.resp.0.clients());
+        self.resp.0.each_command(|name, calls, errors| {
+            to.add(&metrics::COMMAND_CALLS, &[name], calls);
+            to.add(&metrics::COMMAND_ERRORS, &[name], errors);
+        });
+        for (reason, n) in [
+            ("slow_subscriber", resp.slow_subscribers),
+            ("large_reply", resp.large_replies),
+            ("timed_out", resp.timed_out),
+            ("protocol_error", resp.protocol_errors),
+            ("denied", resp.denied),
+        ] {
+            to.add(&metrics::CUT, &[reason], n);
+        }
+        let binary = self.binary.0.counters();
+        to.add(
+            &metrics::COMMANDS,
+            &["binary"],
+            binary.reads + binary.writes,
+        );
+        to.add(&metrics::BINARY_CLOSED, &["fault"], binary.faults);
+        to.add(&metrics::BINARY_CLOSED, &["refused"], binary.refused);
+        collect_store(self.resp.0.store(), to);
+    }
+
     /// Logs what was counted, if anything.
     pub(crate) fn log(&self) {
-        let commands = self.resp.0.commands();
-        if commands > 0 {
-            let slow_subscribers = self.resp.0.slow_subscribers();
-            let large_replies = self.resp.0.large_replies();
-            tracing::info!(commands, slow_subscribers, large_replies, "kv/resp");
+        let counters = self.resp.0.counters();
+        if counters.commands > 0 {
+            tracing::info!(
+                commands = counters.commands,
+                slow_subscribers = counters.slow_subscribers,
+                large_replies = counters.large_replies,
+                "kv/resp"
+            );
         }
         let counters = self.binary.0.counters();
         if counters != Default::default() {
             tracing::info!(%counters, "kv/binary");
+        }
+    }
+}
+
+fn collect_store(store: &Store, to: &mut Snapshot) {
+    let stats = store.stats();
+    to.add(&metrics::HITS, &[], stats.hits);
+    to.add(&metrics::MISSES, &[], stats.misses);
+    to.add(&metrics::EXPIRED, &[], stats.expired);
+    to.add(&metrics::EVICTED, &[], stats.evicted);
+    to.add(&metrics::USED_BYTES, &[], store.used_memory());
+    to.add(&metrics::MAX_BYTES, &[], store.maxmemory());
+    for db in 0..store.databases() {
+        let keys = store.keyspace(db);
+        if keys.keys > 0 || db == 0 {
+            let db = db.to_string();
+            to.add(&metrics::KEYS, &[&db], keys.keys);
+            to.add(&metrics::KEYS_EXPIRING, &[&db], keys.expires);
         }
     }
 }

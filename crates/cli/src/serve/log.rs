@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidewire_admin::Snapshot;
+use tidewire_admin::catalogue::log as metrics;
 use tidewire_kv::durable::KvLog;
 use tidewire_log::{EmbeddedLog, Log, OpenError, Policy, Recovery, Settings};
 
@@ -76,6 +78,14 @@ impl OpenLog {
         PolicyName(self.log.policy())
     }
 
+    /// What it shows of itself.
+    pub(crate) fn watched(&self) -> WatchedLog {
+        WatchedLog {
+            log: self.log.clone(),
+            directory: self.directory.clone(),
+        }
+    }
+
     /// Why it takes nothing for now, though its disk is not full.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.log.progress().blocked.map(|why| why.to_string())
@@ -112,6 +122,40 @@ impl OpenLog {
              see to the disk, then start the server again",
             self.directory.display()
         )))
+    }
+}
+
+/// Streams that are shown one by one.
+const STREAMS_SHOWN: usize = 100;
+
+/// The log as something to be looked at.
+pub(crate) struct WatchedLog {
+    log: Arc<EmbeddedLog>,
+    directory: PathBuf,
+}
+
+impl WatchedLog {
+    /// Adds how far it has come, and what it holds.
+    pub(crate) fn collect(&self, log: &str, to: &mut Snapshot) {
+        let (progress, usage) = (self.log.progress(), self.log.usage());
+        to.add(&metrics::APPENDED_BATCHES, &[log], usage.appended.0);
+        to.add(&metrics::WRITTEN_BATCHES, &[log], progress.written.0);
+        to.add(&metrics::COMMITTED_BATCHES, &[log], progress.committed.0);
+        to.add(&metrics::QUEUED_BYTES, &[log], usage.queued_bytes);
+        to.add(&metrics::SEGMENTS, &[log], usage.segments);
+        to.add(&metrics::USED_BYTES, &[log], usage.used_bytes);
+        if let Ok(disk) = rustix::fs::statvfs(&self.directory) {
+            to.add(&metrics::DISK_SIZE, &[log], disk.f_blocks * disk.f_frsize);
+            to.add(&metrics::DISK_FREE, &[log], disk.f_bavail * disk.f_frsize);
+        }
+        to.add(&metrics::STREAMS, &[log], usage.streams);
+        to.add(&metrics::PRODUCERS, &[log], usage.producers);
+        for (name, range) in self.log.streams(STREAMS_SHOWN) {
+            to.add(&metrics::STREAM_NEXT, &[log, &name], range.next);
+            to.add(&metrics::STREAM_FIRST, &[log, &name], range.first);
+        }
+        to.add(&metrics::BLOCKED, &[log], progress.blocked.is_some());
+        to.add(&metrics::FAILED, &[log], progress.failure.is_some());
     }
 }
 

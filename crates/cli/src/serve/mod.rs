@@ -4,8 +4,10 @@
 //! listeners ([`endpoint`], [`services`]), with a durable log where a service needs one ([`log`]), and
 //! run until a signal asks for the end ([`crate::signals`]).
 
+mod admin;
 mod args;
 mod blocked;
+mod counted;
 mod door;
 mod durable;
 mod endpoint;
@@ -17,12 +19,15 @@ mod log;
 mod open;
 mod services;
 mod settings;
+mod shown;
 mod tls;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire::{Builder, Counters, EngineChoice, LoopFailed, Running, StartError};
+use tidewire_admin::{Admin, Listener, Panel, Stage};
 
 pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
@@ -30,7 +35,7 @@ pub(crate) use endpoint::Kind;
 
 use self::blocked::Blocked;
 use self::durable::OnLogFailure;
-use self::endpoint::Endpoint;
+use self::endpoint::{Endpoint, Named};
 use self::full_disk::FullDisk;
 use self::log::{Logs, OpenLog};
 use self::services::Services;
@@ -46,7 +51,7 @@ use crate::signals::{Alarm, Hangups, Heard, Signals};
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut settings = Settings::from(args)?;
     settings.close_side_doors()?;
-    let _logging = Logging::start(settings.log_format, settings.log.as_deref())?;
+    let logging = Logging::start(settings.log_format, settings.log.as_deref())?;
     settings.warn_of_strangers();
     let descriptors = descriptors::raise_limit();
     if settings.engine == EngineChoice::Threads || !settings.serves_kv() {
@@ -57,6 +62,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
     let mut hangups =
         Hangups::catch().map_err(|e| Failure::usage(format!("cannot catch SIGHUP: {e}")))?;
+    // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
+    let panel = admin::panel(&settings, &logging);
+    let admin = admin::start(&settings.admin, &panel)?;
     let mut logs = Logs::default();
     if settings.need_log() {
         logs.messages = Some(OpenLog::open(&settings.durable)?);
@@ -66,6 +74,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let fronts = Fronts::new(settings.handshake);
     let (running, services) = start(&settings, &fronts, &logs)?;
+    show_on(&panel, &settings, &running, &services, &logs);
     fronts.warn();
     let loops = running.waiter();
     let theirs = loops.clone();
@@ -77,13 +86,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         descriptors,
         "serving"
     );
-    announce(&settings.endpoints, &running, &logs)
+    announce(&settings.endpoints, &running, &logs, admin.as_ref())
         .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
     let heard = (&mut signals, &mut hangups);
     wait(&settings, heard, &fronts, &mut logs, &services, || {
         tracing::info!(counters = %running.counters(), "so far");
         services.log();
     });
+    panel.set_stage(Stage::Draining);
     stop(running, signals, settings.stop_deadline);
     services.log();
     logs.close()?;
@@ -94,6 +104,30 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     loops.wait().map_err(loop_failed)
+}
+
+/// Lets those who ask the admin listener see what runs.
+fn show_on(
+    panel: &Panel,
+    settings: &Settings,
+    running: &Running,
+    services: &Arc<Services>,
+    logs: &Logs,
+) {
+    let listeners = settings.endpoints.iter().zip(running.addrs());
+    let listeners = listeners.map(|(endpoint, addr)| Listener {
+        service: Named(vec![endpoint.kind]).to_string(),
+        addr: addr.to_string(),
+    });
+    panel.show(running.observer(), listeners.collect());
+    let services = services.clone();
+    panel.add(move |to| services.collect(to));
+    for (name, log) in [("messages", &logs.messages), ("kv", &logs.kv)] {
+        if let Some(log) = log.as_ref().map(OpenLog::watched) {
+            panel.add(move |to| log.collect(name, to));
+        }
+    }
+    panel.set_stage(Stage::Serving);
 }
 
 /// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
@@ -182,7 +216,7 @@ fn start(
     settings: &Settings,
     fronts: &Fronts,
     logs: &Logs,
-) -> Result<(Running, Services), Failure> {
+) -> Result<(Running, Arc<Services>), Failure> {
     let mut builder = Builder::new();
     builder
         .engine(settings.engine)
@@ -193,10 +227,13 @@ fn start(
     if let Some(bytes) = settings.memory {
         builder.memory(bytes);
     }
+    if let Some(threshold) = settings.stall_threshold {
+        builder.watch(threshold);
+    }
     let services = Services::add(&mut builder, settings, fronts, logs)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;
     services.listening(&settings.endpoints, running.addrs());
-    Ok((running, services))
+    Ok((running, Arc::new(services)))
 }
 
 fn cannot_start(error: &StartError) -> Failure {
@@ -219,7 +256,12 @@ fn cannot_start(error: &StartError) -> Failure {
 }
 
 /// One line for each listener, for people and for programs that started this one.
-fn announce(endpoints: &[Endpoint], running: &Running, logs: &Logs) -> io::Result<()> {
+fn announce(
+    endpoints: &[Endpoint],
+    running: &Running,
+    logs: &Logs,
+    admin: Option<&Admin>,
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (endpoint, addr) in endpoints.iter().zip(running.addrs()) {
         write!(out, "listening service={}", endpoint.kind.service())?;
@@ -245,6 +287,14 @@ fn announce(endpoints: &[Endpoint], running: &Running, logs: &Logs) -> io::Resul
             Kind::Echo | Kind::Http | Kind::Ack(_) | Kind::Discard => {}
         }
         writeln!(out)?;
+    }
+    if let Some(admin) = admin {
+        // Last: whoever counts lines counts those of the services.
+        writeln!(
+            out,
+            "listening service=admin addr={} engine=epoll",
+            admin.addr()
+        )?;
     }
     out.flush()
 }

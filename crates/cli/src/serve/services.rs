@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::{Builder, Limits, Listen, TcpOptions};
+use tidewire_admin::Snapshot;
 use tidewire_echo::{Discard, Echo};
 use tidewire_http::{Http, Router, demo};
 use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
@@ -11,6 +12,7 @@ use tidewire_ingest::native::IngestService;
 use tidewire_ingest::{Counted, Level, LogSink};
 use tidewire_pool::Pool;
 
+use super::counted;
 use super::door::Door;
 use super::endpoint::{Endpoint, Kind};
 use super::kv::Kv;
@@ -58,15 +60,15 @@ impl Services {
         for endpoint in &settings.endpoints {
             let listen = listen(endpoint, &settings.tcp);
             let limits = || settings.limits(Limits::default());
-            let mine = |other: &Endpoint| other.kind == endpoint.kind;
+            let kind = endpoint.kind;
             match endpoint.kind {
                 Kind::Echo => {
-                    let add = || Door::add(builder, settings, fronts, mine, Echo, limits());
+                    let add = || Door::add(builder, settings, fronts, kind, Echo, limits());
                     let door = echo.get_or_insert_with(add);
                     door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Discard => {
-                    let add = || Door::add(builder, settings, fronts, mine, Discard, limits());
+                    let add = || Door::add(builder, settings, fronts, kind, Discard, limits());
                     let door = discard.get_or_insert_with(add);
                     door.listen(builder, fronts, endpoint, listen)?;
                 }
@@ -130,6 +132,22 @@ impl Services {
         self.kv.as_ref().is_some_and(Kv::has_failed)
     }
 
+    /// Adds what each service has counted.
+    pub(crate) fn collect(&self, to: &mut Snapshot) {
+        for (mode, service) in &self.acks {
+            counted::ack(mode.name(), &service.counters(), to);
+        }
+        if let Some(kv) = &self.kv {
+            kv.collect(to);
+        }
+        if let Some(service) = &self.ingest {
+            counted::ingest(&service.counters(), to);
+        }
+        if let Some(service) = &self.http {
+            counted::http(&service.counters(), to);
+        }
+    }
+
     /// Logs what each service has counted, if anything.
     pub(crate) fn log(&self) {
         for (mode, service) in &self.acks {
@@ -168,7 +186,7 @@ impl Acks {
         mode: Mode,
         log: Option<&OpenLog>,
     ) -> Result<Acks, Failure> {
-        let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Ack(mode);
+        let kind = Kind::Ack(mode);
         let mut classic = Classic::preset(mode);
         if let Some(most) = settings.max_payload {
             classic.payload_max = most;
@@ -177,7 +195,7 @@ impl Acks {
         let limits = settings.limits(classic.limits());
         if settings.ack_level == Level::None {
             let service = Arc::new(ClassicService::new(classic, Counted::default()));
-            let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+            let door = Door::add(builder, settings, fronts, kind, service.clone(), limits);
             return Ok(Acks::Dropped(service, door));
         }
         let log = log.expect("a level needs the log").shared();
@@ -185,7 +203,7 @@ impl Acks {
             Failure::usage(format!("ack/{mode} at level {}: {e}", settings.ack_level))
         })?;
         let service = Arc::new(ClassicService::new(classic, sink));
-        let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+        let door = Door::add(builder, settings, fronts, kind, service.clone(), limits);
         Ok(Acks::Logged(service, door))
     }
 
@@ -228,8 +246,14 @@ fn add_http(
         request: None,
         ..settings.limits(service.limits())
     };
-    let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Http;
-    let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+    let door = Door::add(
+        builder,
+        settings,
+        fronts,
+        Kind::Http,
+        service.clone(),
+        limits,
+    );
     Ok((service, door))
 }
 
@@ -242,7 +266,13 @@ fn add_ingest(
     let log = log.expect("ingest needs the log").shared();
     let service = Arc::new(IngestService::new(log, settings.ingest.clone()));
     let limits = settings.limits(settings.ingest.limits());
-    let mine = |endpoint: &Endpoint| endpoint.kind == Kind::Ingest;
-    let door = Door::add(builder, settings, fronts, mine, service.clone(), limits);
+    let door = Door::add(
+        builder,
+        settings,
+        fronts,
+        Kind::Ingest,
+        service.clone(),
+        limits,
+    );
     (service, door)
 }

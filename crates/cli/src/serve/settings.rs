@@ -8,6 +8,7 @@ use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
 use tidewire_ingest::{Level, native};
 use tidewire_log::Policy;
 
+use super::admin::AdminOptions;
 use super::args::{Args, Options};
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
@@ -17,6 +18,9 @@ use super::tls::Front;
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::span::Span;
+
+/// When a loop counts as stuck, if nobody says.
+const STALL: Duration = Duration::from_millis(100);
 
 /// What `serve` does.
 #[derive(Debug)]
@@ -33,10 +37,10 @@ pub(crate) struct Settings {
     pub(crate) memory: Option<usize>,
     pub(crate) tcp: TcpOptions,
     /// Absent, here and below, is what the service says.
-    connections: Option<usize>,
-    linger: Option<Duration>,
+    pub(super) connections: Option<usize>,
+    pub(super) linger: Option<Duration>,
     /// Zero is never.
-    idle: Option<Span>,
+    pub(super) idle: Option<Span>,
     first_byte: Option<Span>,
     pub(crate) whole_request: Option<Span>,
     write_stall: Option<Span>,
@@ -46,6 +50,9 @@ pub(crate) struct Settings {
     pub(crate) log_format: Option<LogFormat>,
     pub(crate) log: Option<String>,
     pub(crate) stop_deadline: Duration,
+    /// When a loop counts as stuck; loops are not watched without it.
+    pub(crate) stall_threshold: Option<Duration>,
+    pub(crate) admin: AdminOptions,
     pub(crate) stats_interval: Option<Duration>,
     pub(crate) durable: LogOptions,
     pub(crate) on_log_failure: OnLogFailure,
@@ -112,6 +119,10 @@ impl Settings {
             stop_deadline: options
                 .stop_deadline
                 .map_or(Duration::from_secs(10), |span| span.0),
+            stall_threshold: options
+                .stall_threshold
+                .map_or(Some(STALL), |span| span.limit()),
+            admin: options.admin,
             stats_interval: options.stats_interval.and_then(|span| span.limit()),
             on_log_failure: options.durable.on_failure.unwrap_or_default(),
             durable: options.durable,

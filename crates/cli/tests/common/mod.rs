@@ -17,10 +17,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The command, not yet run.
 pub(crate) fn tidewire(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
-    command
-        .args(args)
-        .env_remove("RUST_LOG")
-        .stdin(Stdio::null());
+    command.args(args);
+    let is = |arg: &&OsStr, what: &str| *arg == OsStr::new(what);
+    let mut words = args.iter().map(AsRef::as_ref);
+    if words.next().is_some_and(|first| is(&first, "serve"))
+        && !words.any(|arg| is(&arg, "--admin"))
+    {
+        // Tests run side by side, and there is one default address.
+        command.args(["--admin", "off"]);
+    }
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
 

@@ -12,8 +12,8 @@ use super::local::RespLocal;
 use super::message::Message;
 use super::settings::Settings;
 use super::shared::Shared;
-use crate::durable::KvLog;
 use super::table::table;
+use crate::durable::KvLog;
 use crate::store::Store;
 
 /// The loop that does what no command asks for: the one that lives as long as the server.

@@ -1,0 +1,109 @@
+//! The admin listener: a small server beside the server.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidewire::{Builder, Endpoint, EngineChoice, Limits, Listen, Running, StartError};
+use tidewire_http::{Http, Settings};
+
+use crate::catalogue::admin as metrics;
+use crate::desk::Desk;
+use crate::gate::{Gate, Token};
+use crate::panel::Panel;
+
+/// Connections at once. Each may hold a page that it does not read.
+const CONNECTIONS: usize = 256;
+/// Memory of all of them.
+const MEMORY: usize = 64 << 20;
+
+/// Serves a [`Panel`], on a loop of its own, until it is dropped.
+///
+/// ```
+/// use tidewire_admin::{Admin, Panel};
+///
+/// let panel = Panel::new(serde_json::json!({}));
+/// let admin = Admin::start("127.0.0.1:0", &panel, None, Vec::new())?;
+/// println!("http://{}/", admin.addr());
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+pub struct Admin {
+    running: Option<Running>,
+    panel: Panel,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Admin({})", self.addr())
+    }
+}
+
+impl Admin {
+    /// Listens. With a token, all pages but `/health` and `/ready` ask for it; without one there is nothing that
+    /// changes anything. `names` are those by which it may be reached, beside addresses and `localhost`.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn start(
+        at: impl Into<Listen>,
+        panel: &Panel,
+        token: Option<Token>,
+        names: Vec<String>,
+    ) -> Result<Admin, StartError> {
+        let names = names.into_iter().map(|name| name.to_ascii_lowercase());
+        let names = names.collect();
+        let settings = Settings {
+            body: 4 << 10,
+            ..Settings::default()
+        };
+        let limits = Limits {
+            connections: CONNECTIONS,
+            idle: Some(Duration::from_secs(60)),
+            ..settings.limits()
+        };
+        let app = Http::with(settings, Desk::new(Gate { token, names }, panel));
+        let mut builder = Builder::new();
+        let service = builder.service_with(app.clone(), limits);
+        builder.name(service, "admin");
+        builder.listen(service, at);
+        // Readiness is all it needs: no ring, whose memory is limited, and few buffers.
+        builder
+            .engine(EngineChoice::Epoll)
+            .buffers(8)
+            .memory(MEMORY);
+        let running = builder.start()?;
+        let observer = running.observer();
+        panel.add(move |to| {
+            let counters = app.counters();
+            to.add(&metrics::CONNECTIONS, &[], observer.counters().open);
+            for (status, n) in [
+                ("2xx", counters.replies_2xx),
+                ("3xx", counters.replies_3xx),
+                ("4xx", counters.replies_4xx),
+                ("5xx", counters.replies_5xx),
+            ] {
+                to.add(&metrics::REQUESTS, &[status], n);
+            }
+        });
+        Ok(Admin {
+            running: Some(running),
+            panel: panel.clone(),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> &Endpoint {
+        let running = self.running.as_ref().expect("it runs until it is dropped");
+        &running.addrs()[0]
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop(Duration::from_millis(500));
+        }
+        // They refer to each other.
+        self.panel.clear();
+    }
+}

@@ -1,0 +1,50 @@
+//! Of the service `ingest`.
+
+use crate::metric::metrics;
+
+metrics! {
+    /// Producers welcomed.
+    PRODUCERS = Counter "tidewire_ingest_producers_total" [];
+    /// Those of them that had been away for longer than they are remembered.
+    FORGOTTEN = Counter "tidewire_ingest_forgotten_producers_total" [];
+    /// Readers welcomed.
+    READERS = Counter "tidewire_ingest_readers_total" [];
+    /// Sessions ended by a newer one of the same producer.
+    FENCED = Counter "tidewire_ingest_fenced_total" [];
+    /// Messages handed to the log.
+    MESSAGES = Counter "tidewire_ingest_messages_total" [];
+    /// Their payload.
+    PAYLOAD_BYTES = Counter "tidewire_ingest_payload_bytes_total" [];
+    /// Batches that they were handed over in.
+    BATCHES = Counter "tidewire_ingest_batches_total" [];
+    /// Acknowledgements written, without keep-alives.
+    ACKS = Counter "tidewire_ingest_acks_total" [];
+    /// Acknowledgements repeated because a commit was slow.
+    KEEPALIVES = Counter "tidewire_ingest_keepalives_total" [];
+    /// Messages at or below the mark: acknowledged and not stored again.
+    DUPLICATES = Counter "tidewire_ingest_duplicates_total" [];
+    /// Messages dropped because one before them had been refused.
+    DROPPED = Counter "tidewire_ingest_dropped_total" [];
+    /// Gaps adopted at level received.
+    ADOPTED = Counter "tidewire_ingest_adopted_gaps_total" [];
+    /// Ids in those gaps.
+    ADOPTED_IDS = Counter "tidewire_ingest_adopted_ids_total" [];
+    /// Connections whose client finished sending in the middle of a frame.
+    TRUNCATED = Counter "tidewire_ingest_truncated_total" [];
+    /// Connections closed because their hello did not come in time.
+    HELLO_TIMEOUTS = Counter "tidewire_ingest_hello_timeouts_total" [];
+    /// Times that reading was held back, by what was short: `log` (its queue was full), `window` (too much was unacknowledged), `memory` (of all readers).
+    PAUSES = Counter "tidewire_ingest_pauses_total" ["limit"];
+    /// Reads of the log made for readers.
+    READS = Counter "tidewire_ingest_reads_total" [];
+    /// Batch frames sent to readers.
+    READ_BATCHES = Counter "tidewire_ingest_read_batches_total" [];
+    /// Records in them.
+    READ_MESSAGES = Counter "tidewire_ingest_read_messages_total" [];
+    /// Their bytes.
+    READ_BYTES = Counter "tidewire_ingest_read_bytes_total" [];
+    /// Cursors moved.
+    CURSORS = Counter "tidewire_ingest_cursors_moved_total" [];
+    /// Refusals, by the reason that clients are told (docs/protocol.md).
+    REFUSED = Counter "tidewire_ingest_refused_total" ["reason"];
+}

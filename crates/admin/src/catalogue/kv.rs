@@ -1,0 +1,36 @@
+//! Of the key-value store and its services.
+
+use crate::metric::metrics;
+
+metrics! {
+    /// Commands run, by the protocol; those of the binary protocol are reads and writes.
+    COMMANDS = Counter "tidewire_kv_commands_total" ["mode"];
+    /// Calls of a command over the Redis protocol; of commands that were called.
+    COMMAND_CALLS = Counter "tidewire_kv_command_calls_total" ["command"];
+    /// Those of them that were answered with an error.
+    COMMAND_ERRORS = Counter "tidewire_kv_command_errors_total" ["command"];
+    /// Error replies.
+    ERRORS = Counter "tidewire_kv_error_replies_total" [];
+    /// Reads of keys that existed.
+    HITS = Counter "tidewire_kv_hits_total" [];
+    /// Reads of keys that did not.
+    MISSES = Counter "tidewire_kv_misses_total" [];
+    /// Keys removed because their time had come.
+    EXPIRED = Counter "tidewire_kv_expired_keys_total" [];
+    /// Keys removed because memory was short.
+    EVICTED = Counter "tidewire_kv_evicted_keys_total" [];
+    /// Keys of a database; of databases that have any.
+    KEYS = Gauge "tidewire_kv_keys" ["db"];
+    /// Those of them that expire.
+    KEYS_EXPIRING = Gauge "tidewire_kv_keys_expiring" ["db"];
+    /// Memory that keys and values take.
+    USED_BYTES = Gauge "tidewire_kv_used_memory_bytes" [];
+    /// Memory that they may take; 0 is no limit.
+    MAX_BYTES = Gauge "tidewire_kv_max_memory_bytes" [];
+    /// Clients of the Redis protocol.
+    CLIENTS = Gauge "tidewire_kv_clients" [];
+    /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `protocol_error`, `denied` (another host, without a password).
+    CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
+    /// Connections of the binary protocol closed for what they sent, or for lack of memory (`refused`).
+    BINARY_CLOSED = Counter "tidewire_kv_binary_closed_total" ["reason"];
+}

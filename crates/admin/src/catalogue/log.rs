@@ -1,0 +1,34 @@
+//! Of the durable logs: that of messages, and that of the key-value store where it has one.
+
+use crate::metric::metrics;
+
+metrics! {
+    /// Batches appended since the log was opened, committed or not.
+    APPENDED_BATCHES = Counter "tidewire_log_appended_batches_total" ["log"];
+    /// Batches handed to the operating system.
+    WRITTEN_BATCHES = Counter "tidewire_log_written_batches_total" ["log"];
+    /// Batches committed in the sense of the log's policy.
+    COMMITTED_BATCHES = Counter "tidewire_log_committed_batches_total" ["log"];
+    /// Bytes gathered for the next group.
+    QUEUED_BYTES = Gauge "tidewire_log_queued_bytes" ["log"];
+    /// Segments on the disk.
+    SEGMENTS = Gauge "tidewire_log_segments" ["log"];
+    /// Bytes of committed batches in the segments.
+    USED_BYTES = Gauge "tidewire_log_used_bytes" ["log"];
+    /// Bytes of the file system that the log is on.
+    DISK_SIZE = Gauge "tidewire_log_disk_size_bytes" ["log"];
+    /// Bytes of it that the process may still use.
+    DISK_FREE = Gauge "tidewire_log_disk_free_bytes" ["log"];
+    /// Streams of the log.
+    STREAMS = Gauge "tidewire_log_streams" ["log"];
+    /// Producers that the log remembers.
+    PRODUCERS = Gauge "tidewire_log_producers" ["log"];
+    /// The position that the next record of a stream will have; of the first 100 streams.
+    STREAM_NEXT = Gauge "tidewire_log_stream_next_position" ["log", "stream"];
+    /// The oldest position of a stream that is kept; of the first 100 streams.
+    STREAM_FIRST = Gauge "tidewire_log_stream_first_position" ["log", "stream"];
+    /// 1 while the log takes nothing because no room can be reserved.
+    BLOCKED = Gauge "tidewire_log_blocked" ["log"];
+    /// 1 if the log has stopped for good.
+    FAILED = Gauge "tidewire_log_failed" ["log"];
+}

@@ -1,0 +1,189 @@
+//! Where what is to be seen comes together.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use tidewire::Observer;
+
+use crate::catalogue::server as metrics;
+use crate::json::{Listener, Page};
+use crate::snapshot::Snapshot;
+use crate::{loops, process};
+
+/// How far a server is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// It does not serve yet: a log is being opened, say.
+    Recovering,
+    /// It serves.
+    Serving,
+    /// It stops: connections are told, and wait for what is under way.
+    Draining,
+}
+
+impl Stage {
+    const ALL: [Stage; 3] = [Stage::Recovering, Stage::Serving, Stage::Draining];
+
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Recovering => "recovering",
+            Stage::Serving => "serving",
+            Stage::Draining => "draining",
+        }
+    }
+}
+
+/// What is logged, as something that can be changed while the server runs.
+pub trait Levels: Send + Sync + 'static {
+    /// The filter in force.
+    fn shown(&self) -> String;
+
+    /// Logs by this filter from now on.
+    ///
+    /// # Errors
+    /// Why it is no filter; nothing has changed.
+    fn set(&self, filter: &str) -> Result<(), String>;
+}
+
+type Source = Box<dyn Fn(&mut Snapshot) + Send + Sync>;
+
+/// Gathers what there is to see of a server. A clone is another handle on the same.
+///
+/// ```
+/// use tidewire_admin::{Panel, Stage, catalogue};
+///
+/// let panel = Panel::new(serde_json::json!({ "engine": "auto" }));
+/// panel.add(|to| to.add(&catalogue::kv::HITS, &[], 7_u64));
+/// panel.set_stage(Stage::Serving);
+/// assert!(panel.snapshot().to_prometheus().contains("tidewire_kv_hits_total 7\n"));
+/// assert_eq!(panel.page().state, "serving");
+/// ```
+#[derive(Clone)]
+pub struct Panel(Arc<Inner>);
+
+struct Inner {
+    began: Instant,
+    stage: AtomicU8,
+    config: serde_json::Value,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    server: Option<(Observer, Vec<Listener>)>,
+    sources: Vec<Arc<Source>>,
+    levels: Option<Arc<dyn Levels>>,
+}
+
+impl fmt::Debug for Panel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Panel({})", self.stage().name())
+    }
+}
+
+impl Panel {
+    /// Of a server that recovers. `config` is what `/config` shows: no secret may be in it.
+    #[must_use]
+    pub fn new(config: serde_json::Value) -> Panel {
+        Panel(Arc::new(Inner {
+            began: Instant::now(),
+            stage: AtomicU8::new(Stage::Recovering as u8),
+            config,
+            seen: Mutex::default(),
+        }))
+    }
+
+    /// How far the server is.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        Stage::ALL[usize::from(self.0.stage.load(Relaxed))]
+    }
+
+    /// Says how far the server is.
+    pub fn set_stage(&self, stage: Stage) {
+        self.0.stage.store(stage as u8, Relaxed);
+    }
+
+    /// Shows the loops of a running server, and where it listens.
+    pub fn show(&self, observer: Observer, listeners: Vec<Listener>) {
+        self.seen().server = Some((observer, listeners));
+    }
+
+    /// Shows what is added by `source`, each time somebody looks. It is called on the admin listener's loop.
+    pub fn add(&self, source: impl Fn(&mut Snapshot) + Send + Sync + 'static) {
+        self.seen().sources.push(Arc::new(Box::new(source)));
+    }
+
+    /// Lets those who have the token change what is logged.
+    pub fn set_levels(&self, levels: impl Levels) {
+        self.seen().levels = Some(Arc::new(levels));
+    }
+
+    pub(crate) fn levels(&self) -> Option<Arc<dyn Levels>> {
+        self.seen().levels.clone()
+    }
+
+    /// Asks nobody any more.
+    pub(crate) fn clear(&self) {
+        *self.seen() = Seen::default();
+    }
+
+    /// The effective settings.
+    pub(crate) fn config(&self) -> String {
+        let mut config = self.0.config.clone();
+        if let (Some(levels), Some(map)) = (self.levels(), config.as_object_mut()) {
+            map.insert("log-filter".into(), levels.shown().into());
+        }
+        format!("{config:#}\n")
+    }
+
+    /// All metrics, now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        // Not under the lock: sources take locks of their own.
+        let (server, sources) = {
+            let seen = self.seen();
+            (seen.server.clone(), seen.sources.clone())
+        };
+        if let Some((observer, _)) = &server {
+            loops::collect(observer, &mut snapshot);
+        }
+        snapshot.add(&metrics::READY, &[], self.stage() == Stage::Serving);
+        process::collect(&mut snapshot);
+        for source in sources {
+            source(&mut snapshot);
+        }
+        snapshot
+    }
+
+    /// All there is to see, now.
+    #[must_use]
+    pub fn page(&self) -> Page {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let mut page = Page {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            time: now.as_secs_f64(),
+            uptime_seconds: self.0.began.elapsed().as_secs_f64(),
+            state: self.stage().name().into(),
+            ..Page::default()
+        };
+        if let Some((observer, listeners)) = &self.seen().server {
+            page.engine = observer.engine().to_string();
+            page.engine_reason = observer.engine_reason().into();
+            page.listeners.clone_from(listeners);
+        }
+        page.set_metrics(&self.snapshot());
+        page
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

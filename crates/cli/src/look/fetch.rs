@@ -1,0 +1,133 @@
+//! Asking the admin listener.
+
+use std::time::Duration;
+
+use tidewire_admin::Page;
+use ureq::Agent;
+
+use super::Whom;
+use crate::exit::Failure;
+use crate::secret::Secret;
+
+/// Most bytes of an answer.
+const MOST: u64 = 32 << 20;
+/// Longest time for one.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Asks one server, again and again.
+pub(super) struct Asker {
+    agent: Agent,
+    url: String,
+    token: Option<String>,
+}
+
+impl Asker {
+    pub(super) fn new(whom: &Whom) -> Result<Asker, Failure> {
+        let token = match &whom.admin_token_file {
+            Some(path) => Some(Secret::from_file(path)?),
+            None => Secret::from_environment("TIDEWIRE_ADMIN_TOKEN")?,
+        };
+        let config = Agent::config_builder()
+            .timeout_global(Some(WITHIN))
+            .http_status_as_error(false)
+            // A token is shown to whom it is for, and to nobody else.
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        let place = whom.admin.trim_end_matches('/');
+        let url = match place.contains("://") {
+            true => place.to_owned(),
+            false => format!("http://{place}"),
+        };
+        Ok(Asker {
+            agent: config.into(),
+            url,
+            token: token.map(Secret::into_text),
+        })
+    }
+
+    /// What is asked.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The page as it comes.
+    pub(super) fn text(&self) -> Result<String, String> {
+        let url = format!("{}/stats.json", self.url);
+        let mut request = self.agent.get(&url);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let asked = || format!("cannot ask {url}");
+        let mut answer = request.call().map_err(|e| {
+            format!(
+                "{}: {e}; is a server there, and is --admin its admin listener (the line \
+                 `listening service=admin` of its output)?",
+                asked()
+            )
+        })?;
+        let status = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(MOST);
+        let text = body
+            .read_to_string()
+            .map_err(|e| format!("{}: {e}", asked()))?;
+        match status {
+            200 => Ok(text),
+            401 => Err(format!(
+                "{}: it wants its token: --admin-token-file FILE",
+                asked()
+            )),
+            _ => Err(format!("{}: it says {}", asked(), clean(text.trim()))),
+        }
+    }
+
+    /// The page, with nothing in it that a terminal would obey.
+    pub(super) fn page(&self) -> Result<Page, String> {
+        parse(&self.text()?)
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Page, String> {
+    let mut page: Page = serde_json::from_str(text)
+        .map_err(|e| format!("what answers is no admin listener of tidewire: {e}"))?;
+    for text in [
+        &mut page.version,
+        &mut page.engine,
+        &mut page.engine_reason,
+        &mut page.state,
+    ] {
+        *text = clean(text);
+    }
+    for listener in &mut page.listeners {
+        listener.service = clean(&listener.service);
+        listener.addr = clean(&listener.addr);
+    }
+    let points = page.metrics.values_mut().flatten();
+    for value in points.flat_map(|point| point.labels.values_mut()) {
+        *value = clean(value);
+    }
+    Ok(page)
+}
+
+/// Names come from clients, and may be anything.
+fn clean(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => '?',
+        false => c,
+    };
+    text.chars().map(shown).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_told_what_to_do() {
+        let text = r#"{"version":"1","state":"\u001b[2Jserving","metrics":{"m":[{"labels":{"stream":"a\u001b]0;x\u0007\n"},"value":1}]}}"#;
+        let page = parse(text).unwrap();
+        assert_eq!(page.state, "?[2Jserving");
+        assert_eq!(page.metrics["m"][0].labels["stream"], "a?]0;x??");
+        assert!(parse("<html>").is_err());
+    }
+}

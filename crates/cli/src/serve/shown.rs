@@ -1,0 +1,80 @@
+//! The effective settings, for whoever wants to know what a server runs with. No secret is in them: of secrets only
+//! whether there is one.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::endpoint::Named;
+use super::settings::Settings;
+
+impl Settings {
+    /// The settings by the names of their flags; `null` where each service has its own default.
+    pub(crate) fn shown(&self) -> Value {
+        json!({
+            "listen": self.endpoints.iter().map(|endpoint| json!({
+                "service": Named(vec![endpoint.kind]).to_string(),
+                "at": endpoint.place.to_string(),
+                "tls": endpoint.front.tls.is_some(),
+                "proxy-from": endpoint.front.proxy_from.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "open": self.is_open(endpoint.kind),
+            })).collect::<Vec<_>>(),
+            "engine": self.engine.to_string(),
+            "workers": self.workers,
+            "placement": format!("{:?}", self.placement).to_lowercase(),
+            "cpus": self.cpus,
+            "busy-poll": self.busy_poll.as_micros() as u64,
+            "memory": self.memory,
+            "max-connections": self.connections,
+            "idle": self.idle.map(|span| span.0.as_secs_f64()),
+            "linger": seconds(self.linger),
+            "handshake": seconds(self.handshake),
+            "max-payload": self.max_payload,
+            "congestion": self.tcp.congestion,
+            "stall-threshold": seconds(self.stall_threshold),
+            "stop-deadline": self.stop_deadline.as_secs_f64(),
+            "stats-interval": seconds(self.stats_interval),
+            "log-format": self.log_format.map(|format| format.name()),
+            "admin": self.admin.shown(),
+            "admin-token": self.admin.has_token(),
+            "log": self.need_log().then(|| self.shown_log()),
+            "ingest": json!({
+                "level": format!("{:?}", self.ingest.level).to_lowercase(),
+                "payload-max": self.ingest.payload_max,
+                "window-messages": self.ingest.window_messages,
+                "window-bytes": self.ingest.window_bytes,
+                "readers": self.ingest.readers,
+                "reader-memory": self.ingest.reader_memory,
+                "tokens": self.ingest.tokens.len(),
+            }),
+            "ack": json!({
+                "level": self.ack_level.to_string(),
+                "stream": self.ack_stream,
+            }),
+            "kv": self.serves_kv().then(|| json!({
+                "maxmemory": self.kv.maxmemory.map_or(0, |size| size.0),
+                "policy": self.kv.policy.as_deref().unwrap_or("noeviction"),
+                "databases": self.kv.databases.unwrap_or(16),
+                "password": self.kv.has_password(),
+                "timeout": self.kv.timeout.map(|span| span.0.as_secs_f64()),
+            })),
+        })
+    }
+
+    fn shown_log(&self) -> Value {
+        let log = &self.durable;
+        json!({
+            "dir": log.dir.clone().unwrap_or_else(|| super::DIRECTORY.into()),
+            "policy": log.policy.as_ref().map_or("sync".into(), ToString::to_string),
+            "segment": log.segment.map(|size| size.0),
+            "payload-max": log.payload_max.map(|size| size.0),
+            "retention-bytes": log.retention_bytes.map(|size| size.0),
+            "retention-age": log.retention_age.map(|span| span.0.as_secs_f64()),
+            "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
+        })
+    }
+}
+
+fn seconds(time: Option<Duration>) -> Option<f64> {
+    time.map(|time| time.as_secs_f64())
+}
