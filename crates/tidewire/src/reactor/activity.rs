@@ -69,6 +69,7 @@ callbacks! {
     Expired "expired",
     Idle "idle",
     Draining "draining",
+    Overdue "overdue",
     Accept "accept",
     Closed "closed",
     Posted "posted",

@@ -49,6 +49,7 @@ impl Event {
             Event::Expired => Callback::Expired,
             Event::Idle => Callback::Idle,
             Event::Draining => Callback::Draining,
+            Event::Overdue => Callback::Overdue,
         }
     }
 }
