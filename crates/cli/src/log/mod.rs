@@ -1,6 +1,7 @@
 //! `tidewire log`: what is in the directory of a log, beside the server that has it open, on a
 //! read-only file system, or where the log is left. Only a repair changes anything.
 
+mod backup;
 mod check;
 mod dump;
 mod info;
@@ -28,6 +29,10 @@ pub(crate) enum Log {
     Check(Place),
     /// Shows the log piece by piece.
     Dump(dump::Args),
+    /// Copies the log, also while a server writes it, and reads the copy.
+    Backup(backup::BackupArgs),
+    /// Puts a copy where there is no log yet, after reading it.
+    Restore(backup::RestoreArgs),
     /// Keeps everything that is whole of a damaged log, marks what is missing, and keeps the files as
     /// they were beside it; without --yes only says what is lost.
     Repair(repair::Args),
@@ -50,6 +55,8 @@ pub(crate) fn run(log: Log) -> Result<(), Failure> {
         Log::Streams(place) => info::streams(&place, &mut out),
         Log::Check(place) => check::run(&place, &mut out),
         Log::Dump(args) => dump::run(&args, &mut out),
+        Log::Backup(args) => backup::backup(&args, &mut out),
+        Log::Restore(args) => backup::restore(&args, &mut out),
         Log::Repair(args) => repair::run(&args, &mut out),
     };
     let flushed = out.flush();

@@ -6,6 +6,7 @@
 //! the log: what is being written just then looks like a torn tail. [`repair`] is for a log that no
 //! process has open.
 
+mod backup;
 mod check;
 mod dump;
 mod heads;
@@ -13,6 +14,7 @@ mod info;
 mod repair;
 mod salvage;
 
+pub use backup::{Backup, BackupError, backup};
 pub use check::{Problem, Report, check};
 pub use dump::{Item, dump, dump_file};
 pub use info::{CursorInfo, Info, SegmentInfo, StreamInfo, info};
