@@ -10,7 +10,61 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::mailbox::LoopHandle;
 
-/// The loops of one service that wait for one thing that moves on, such as a log.
+/// The loops of one service that wait for one thing that moves on, such as a log. Who moves it rings.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+/// use std::time::Duration;
+/// use tidewire::sim::{Conditions, Sim};
+/// use tidewire::{Alarm, Bell, Conns, Limits, LoopHandle, Peer, Refusal, Service};
+/// # use tidewire::{Cx, Input, Next, Protocol};
+/// # struct Watcher;
+/// # impl Protocol for Watcher { type Local = Bell<()>; type Message = ();
+/// #   fn received(&mut self, _: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next { Next::More } }
+///
+/// /// Tells everybody how far it has come, whenever that changes.
+/// #[derive(Clone, Default)]
+/// struct Progress {
+///     position: Arc<AtomicU64>,
+///     alarm: Arc<Alarm<()>>,
+/// }
+///
+/// impl Progress {
+///     /// From whatever thread.
+///     fn advance(&self, by: u64) {
+///         self.position.fetch_add(by, SeqCst);
+///         self.alarm.ring();
+///     }
+/// }
+///
+/// impl Service for Progress {
+///     type Conn = Watcher;
+///
+///     fn on_loop(&self, at: LoopHandle<()>) -> Bell<()> {
+///         let bell = self.alarm.bell(at);
+///         bell.arm();
+///         bell
+///     }
+///
+///     fn woken(&self, bell: &mut Bell<()>, all: &mut Conns<'_, Watcher>) {
+///         bell.arm(); // before looking, so that nothing is missed
+///         let text = format!("{}\n", self.position.load(SeqCst));
+///         all.each(bell, |_, cx| cx.link.write(text.as_bytes()));
+///     }
+/// #   fn accept(&self, _: &Peer, _: &mut Bell<()>) -> Result<Watcher, Refusal> { Ok(Watcher) }
+/// }
+///
+/// let progress = Progress::default();
+/// let mut sim = Sim::under(1, Conditions::calm());
+/// let addr = sim.serve(progress.clone(), Limits::default());
+/// let peer = sim.plain(addr);
+/// sim.run_for(Duration::from_secs(1));
+/// progress.advance(3);
+/// progress.advance(4); // nobody has looked yet: both become one call
+/// sim.run_for(Duration::from_secs(1));
+/// assert_eq!(sim.received(peer), b"7\n");
+/// ```
 pub struct Alarm<M> {
     armed: Mutex<Vec<Arc<Ring<M>>>>,
 }
@@ -66,14 +120,15 @@ impl<M> Alarm<M> {
     }
 }
 
-/// Of one loop. The alarm keeps nothing of it that outlives it.
+/// An [`Alarm`]'s bell on one loop. The alarm keeps nothing of it that outlives it.
 pub struct Bell<M> {
     alarm: Arc<Alarm<M>>,
     ring: Arc<Ring<M>>,
 }
 
 impl<M> Bell<M> {
-    /// The next ring from now on has [`Service::woken`](crate::Service::woken) called on this loop. An atomic load when it is armed already.
+    /// The next ring from now on has [`Service::woken`](crate::Service::woken) called on this loop. An
+    /// atomic load when it is armed already.
     #[inline]
     pub fn arm(&self) {
         if !self.ring.armed.load(SeqCst) && !self.ring.armed.swap(true, SeqCst) {
