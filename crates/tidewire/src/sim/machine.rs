@@ -12,7 +12,7 @@ use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Stop, Waker};
-use crate::reactor::core::{Core, Plan};
+use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::MakeHost;
 use crate::reactor::life::{Life, Registered, Registry};
@@ -46,7 +46,6 @@ pub(crate) struct Machine {
     wakers: Vec<Arc<Waker>>,
     stop_clock: Arc<StopClock>,
     registry: Arc<Mutex<Registry>>,
-    turns: u64,
     /// Loops that serve; they come first.
     serving: usize,
 }
@@ -87,7 +86,6 @@ impl Machine {
             wakers: Vec::new(),
             stop_clock: Arc::default(),
             registry: Arc::default(),
-            turns: 0,
             serving: match program.shape {
                 Shape::Threads => 1,
                 _ => program.loops,
@@ -201,11 +199,6 @@ impl Machine {
         Instant::from_nanos(self.time.get())
     }
 
-    /// Turns that loops have had.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns
-    }
-
     /// When something happens by itself.
     pub(crate) fn next_time(&self) -> Option<Instant> {
         let arrival = self.kernel.borrow().net.next_arrival();
@@ -249,7 +242,7 @@ impl Machine {
     pub(crate) fn go_on(&mut self, which: usize) {
         let (number, node) = &mut self.loops[which];
         self.kernel.borrow_mut().log.turn_of(*number);
-        self.turns += u64::from(node.go_on(&self.kernel, &mut self.rng));
+        node.go_on(&self.kernel, &mut self.rng);
         if node.is_over() {
             node.end();
         }
@@ -272,11 +265,6 @@ impl Machine {
 
     pub(crate) fn counters(&self) -> Counters {
         lock(&self.registry).sum()
-    }
-
-    /// Each loop's part that all engines share.
-    pub(crate) fn cores(&self) -> impl Iterator<Item = &Core> {
-        self.loops.iter().filter_map(|(_, node)| node.core())
     }
 
     /// A loop that dials may be asked of, as a builder has it: one that serves.

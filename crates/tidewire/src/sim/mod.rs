@@ -13,10 +13,8 @@ pub mod chunking;
 mod conditions;
 #[cfg(test)]
 mod explore;
-#[allow(dead_code, unused_imports)]
 pub(crate) mod kernel;
 #[cfg(test)]
-#[allow(dead_code)]
 mod machine;
 mod net;
 mod node;

@@ -50,8 +50,6 @@ trait Turns {
     fn finish(self: Box<Self>);
     fn listen(&mut self, listener: Listener);
     fn has_more_to_do(&self) -> bool;
-    #[cfg(test)]
-    fn core(&self) -> &Core;
     fn core_mut(&mut self) -> &mut Core;
 }
 
@@ -88,11 +86,6 @@ impl<D: Driver + 'static> Turns for Reactor<D> {
 
     fn has_more_to_do(&self) -> bool {
         Reactor::has_more_to_do(self)
-    }
-
-    #[cfg(test)]
-    fn core(&self) -> &Core {
-        &self.core
     }
 
     fn core_mut(&mut self) -> &mut Core {
@@ -180,11 +173,6 @@ impl Node {
         })
     }
 
-    #[cfg(test)]
-    pub(super) fn core(&self) -> Option<&Core> {
-        self.reactor.as_deref().map(Turns::core)
-    }
-
     /// Adds a service; its index.
     pub(super) fn host(&mut self, make: &MakeHost) -> u16 {
         self.disturb();
@@ -238,10 +226,10 @@ impl Node {
         }
     }
 
-    /// Has it go on to the next point where it may wait; whether that was a turn.
-    pub(super) fn go_on(&mut self, kernel: &Shared, rng: &mut Rng) -> bool {
+    /// Has it go on to the next point where it may wait.
+    pub(super) fn go_on(&mut self, kernel: &Shared, rng: &mut Rng) {
         let Some(reactor) = &mut self.reactor else {
-            return false;
+            return;
         };
         if let Where::Between = self.at {
             #[cfg(test)]
@@ -253,12 +241,12 @@ impl Node {
             let acceptor = None;
             if reactor.is_over(acceptor.as_ref()) {
                 self.at = Where::Over;
-                return false;
+                return;
             }
             self.at = Where::Waiting(reactor.before_wait());
             // Others may come between here and the wait, but mostly do not.
             if rng.below(4) == 0 {
-                return false;
+                return;
             }
         }
         match std::mem::replace(&mut self.at, Where::Between) {
@@ -269,17 +257,16 @@ impl Node {
                 kernel.parking(false);
                 if let Some(parked) = kernel.parked() {
                     self.at = Where::Parked(parked);
-                    return false;
+                    return;
                 }
             }
             Where::Parked(_) => reactor.wait(Some(Duration::ZERO)),
             at @ (Where::Between | Where::Over) => {
                 self.at = at;
-                return false;
+                return;
             }
         }
         reactor.after_wait();
-        true
     }
 
     /// Takes back from the kernel what it still uses.

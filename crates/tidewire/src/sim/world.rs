@@ -223,6 +223,19 @@ impl Sim {
         self
     }
 
+    /// What the next loop is made of.
+    ///
+    /// ```
+    /// use tidewire::sim::{Shape, Sim};
+    ///
+    /// let drawn: Vec<Shape> = (0..20).map(|seed| Sim::new(seed).next_shape()).collect();
+    /// assert!(drawn.contains(&Shape::Readiness) && drawn.contains(&Shape::Completion));
+    /// ```
+    #[must_use]
+    pub fn next_shape(&self) -> Shape {
+        self.shape
+    }
+
     /// Adds a loop.
     pub fn add_loop(&mut self) -> LoopId {
         let loops = self.actors.iter().filter(|a| matches!(a, Actor::Loop(_)));
@@ -484,6 +497,10 @@ impl Sim {
 
     /// One turn of a loop or a peer that has something to do (which one, is drawn), or else one
     /// step of time to the next arrival or deadline. False if nothing is left to happen.
+    ///
+    /// # Panics
+    /// If a driver asks of the kernel what no kernel lets pass, such as two sends of one connection
+    /// at once. So does everything that runs a simulation.
     pub fn step(&mut self) -> bool {
         self.run_one() || self.next_time_or_timer().is_some_and(|at| self.go_to(at))
     }
@@ -584,6 +601,9 @@ impl Sim {
         match &mut self.actors[chosen] {
             Actor::Loop(running) => {
                 running.node.go_on(&self.kernel, &mut self.rng);
+                let kernel = self.kernel.borrow();
+                let wrongs = kernel.wrongs();
+                assert!(wrongs.is_empty(), "what no kernel lets pass: {wrongs:?}");
             }
             Actor::Plain(plain) => {
                 let net = &mut self.kernel.borrow_mut().net;

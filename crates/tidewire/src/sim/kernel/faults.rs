@@ -1,5 +1,6 @@
 //! What the simulated kernel does to the programs that call it.
 
+#[cfg(test)]
 use crate::reactor::random::Rng;
 
 /// How unkind the kernel is. Everything in here is what Linux may do as well; a chance of 0 is never.
@@ -51,6 +52,7 @@ impl Faults {
     }
 
     /// Drawn from a seed: mostly of everything a little, now and then much of something.
+    #[cfg(test)]
     pub(crate) fn from_seed(seed: u64) -> Faults {
         let rng = &mut Rng::from_seed(seed ^ 0x5157_fa17);
         let mut chance = |least: u64| match rng.below(4) {

@@ -12,6 +12,7 @@ pub(crate) struct Log {
     words: Option<String>,
 }
 
+#[cfg(test)]
 impl Log {
     /// Keeps it in words from here on.
     pub(crate) fn keep_words(&mut self) {
@@ -38,7 +39,9 @@ impl Log {
         self.who = who;
         self.mix(u64::from(who));
     }
+}
 
+impl Log {
     pub(super) fn call(&mut self, now: u64, call: &'static str, number: RawFd, result: i64) {
         self.calls += 1;
         let mut name = [0; 8];

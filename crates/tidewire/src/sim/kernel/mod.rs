@@ -169,12 +169,14 @@ impl Kernel {
     }
 
     /// Descriptors that are open.
+    #[cfg(test)]
     pub(crate) fn open(&mut self) -> Vec<RawFd> {
         self.catch_up();
         self.files.open_numbers().collect()
     }
 
     /// A hash of every call and everything on the network.
+    #[cfg(test)]
     pub(crate) fn hash(&self) -> u64 {
         self.log.hash() ^ self.net.trace.hash()
     }

@@ -9,4 +9,5 @@ mod faults;
 mod memory;
 pub(crate) mod services;
 mod streams;
+mod telling;
 mod time;
