@@ -90,7 +90,8 @@ impl RespConn {
         if !wait.cancel(&shared.store) {
             return;
         }
-        // That there was nothing all the time may be so because of what has not settled.
+        // That there was nothing all the time may be so because of what has not settled, on any loop.
+        cx.local.arm();
         self.session.barrier = self.session.barrier.max(shared.last_ticket());
         let mut reply = Reply::new(self.session.proto);
         match over {

@@ -133,6 +133,8 @@ impl Protocol for RespConn {
             Message::Served(bytes, ticket) => {
                 cx.local.arm();
                 self.session.barrier = self.session.barrier.max(ticket);
+                // Somewhere before it is what was taken for this client.
+                self.session.written = cx.local.shared.store.last_ticket();
                 let mut reply = Reply::new(self.session.proto);
                 reply.raw(&bytes);
                 self.end_wait(&mut reply, cx);

@@ -142,7 +142,12 @@ pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     super::pubsub_commands::leave_all(call);
     super::multi::forget(call);
     let trusted = call.shared.config.trusts(call.cx.link.peer());
-    *call.session = Session::new(trusted);
+    // What was answered and not sent yet waits as before.
+    *call.session = Session {
+        barrier: call.session.barrier,
+        written: call.session.written,
+        ..Session::new(trusted)
+    };
     set_proto(call, Proto::Resp2);
     call.card.db.store(0, Relaxed);
     call.card.no_evict.store(false, Relaxed);

@@ -302,6 +302,7 @@ impl RespConn {
             return reply.null_array();
         }
         reply.array(commands.len());
+        let mut outside = Vec::new();
         for (at, &(entry, args)) in commands.iter().enumerate() {
             let start = reply.len();
             match entry.what {
@@ -311,30 +312,60 @@ impl RespConn {
                         unreachable!("nothing waits within a transaction")
                     }
                 },
-                // These look at all of the store from outside: what is before them and what is
-                // behind them are atomic each.
+                // These look at all of the store from outside, so they come when its locks are let go:
+                // between the others they would make two transactions of one.
                 What::Session(spec) if matches!(spec.name, "info" | "config") => {
-                    batch.end();
-                    self.call(spec.run, args, reply, cx, true);
-                    let _ = batch.begin(about_keys(&commands[at + 1..]), Vec::new());
+                    outside.push((at, start));
+                    continue;
                 }
                 What::Session(spec) => {
                     self.call(spec.run, args, reply, cx, true);
                     batch.db = self.session.db;
                 }
             }
-            let stats = &cx.local.stats;
-            stats.commands.add(1);
-            stats.command(entry.id).calls.add(1);
-            if reply.bytes().get(start) == Some(&b'-') {
-                stats.command(entry.id).failed.add(1);
-                count_error(&reply.bytes()[start..], cx);
-            }
+            count_call(entry, &reply.bytes()[start..], cx);
         }
         batch.end();
         if batch.shared.durable.is_some() {
             self.publish_queued(batch, cx);
         }
+        if !outside.is_empty() {
+            self.run_outside(&commands, &outside, reply, cx);
+        }
+    }
+
+    /// Runs what was left out of a transaction, and puts the replies where they belong.
+    fn run_outside(
+        &mut self,
+        commands: &[(&'static Entry, &[&[u8]])],
+        outside: &[(usize, usize)],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) {
+        let others = reply.take();
+        let mut from = 0;
+        for &(at, place) in outside {
+            reply.raw(&others[from..place]);
+            from = place;
+            let (entry, args) = commands[at];
+            let start = reply.len();
+            if let What::Session(spec) = entry.what {
+                self.call(spec.run, args, reply, cx, true);
+            }
+            count_call(entry, &reply.bytes()[start..], cx);
+        }
+        reply.raw(&others[from..]);
+    }
+}
+
+/// Counts a command of a transaction and how it ended.
+fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
+    let stats = &cx.local.stats;
+    stats.commands.add(1);
+    stats.command(entry.id).calls.add(1);
+    if reply.first() == Some(&b'-') {
+        stats.command(entry.id).failed.add(1);
+        count_error(reply, cx);
     }
 }
 

@@ -40,7 +40,14 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
         None => false,
         Some(durable) => {
             let written = call.session.written;
-            written <= durable.log.committed() || written <= durable.log.update()
+            let synced = written <= durable.log.committed() || written <= durable.log.update();
+            if !synced && local > 0 && durable.log.has_failed() {
+                call.session.waits_since_ms = 0;
+                call.reply
+                    .error("MISCONF the log has failed; nobody can say what is on the disk");
+                return Flow::Done;
+            }
+            synced
         }
     };
     let now_ms = call.now_ms().max(1);

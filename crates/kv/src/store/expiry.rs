@@ -20,6 +20,8 @@ use super::shard::Shard;
 const BUCKETS: usize = 256;
 /// Entries with a deadline that a call looks at in one shard: each may be a cache miss.
 const LOOKS: usize = 512;
+/// Bytes of keys that expire as one unit, which a log must take; one key at least.
+const UNIT: usize = 16 << 10;
 /// Shards that a call looks at.
 const SHARDS: usize = 4;
 
@@ -107,11 +109,22 @@ impl Store {
         (looks, self.drop_all(shard, &due, now_ms))
     }
 
-    /// How many were removed: all, or none if there is no room to say so. They stay unseen then.
+    /// How many were removed: all, or fewer if there is no room to say so. The others stay unseen then.
     fn drop_all(&self, shard: &mut Shard, due: &[(u16, Vec<u8>)], now_ms: u64) -> usize {
-        match self.drop_keys(shard, due, Gone::Expired, now_ms) {
-            Ok(()) => due.len(),
-            Err(_) => 0,
+        let mut removed = 0;
+        while removed < due.len() {
+            let rest = &due[removed..];
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|(_, key)| {
+                bytes += key.len();
+                bytes <= UNIT
+            });
+            let these = &rest[..fits.count().max(1)];
+            if self.drop_keys(shard, these, Gone::Expired, now_ms).is_err() {
+                break;
+            }
+            removed += these.len();
         }
+        removed
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Pending {
     touched: Vec<(usize, u64)>,
     /// All keys were.
     touched_all: bool,
+    /// A command runs: what it changes is not in `units` yet.
+    runs: bool,
     /// The largest ticket that was committed.
     written: u64,
     /// The largest ticket that anybody has to wait for who hears what was found.
@@ -150,13 +152,21 @@ impl Guards<'_> {
             return;
         };
         if let Some(effects) = self.effects() {
-            if pending.units.is_open() {
+            if pending.units.is_open() || pending.runs {
                 // A command has panicked in the middle.
                 effects.diverged();
             }
             if pending.promised > 0 {
                 effects.give_back(pending.promised);
             }
+        }
+    }
+
+    /// A command that may change something begins or ends, with all that it has done in the unit.
+    #[inline]
+    pub(crate) fn set_running(&mut self, runs: bool) {
+        if let Some(pending) = &mut self.pending {
+            pending.runs = runs;
         }
     }
 

@@ -251,6 +251,7 @@ impl<'s> Runner<'s> {
     ) -> Option<Blocked> {
         let store = self.guards.store();
         let start = reply.len();
+        self.guards.set_running(spec.is_write());
         let mut ctx = Ctx {
             db: View {
                 guards: &mut self.guards,
@@ -289,6 +290,7 @@ impl<'s> Runner<'s> {
                 }
             }
         }
+        self.guards.set_running(false);
         blocked
     }
 
@@ -482,9 +484,12 @@ impl<'s> Runner<'s> {
                 reply.error(why.text());
                 return Some(0);
             }
+            self.guards
+                .drop_due(waiter.spec, waiter.db, args, self.now_ms);
         }
         let blocked = self.call(waiter.spec, waiter.db, args, reply, Some(key));
         if blocked.is_some() {
+            self.guards.close_unit();
             return None;
         }
         if !shown {

@@ -21,7 +21,7 @@ pub(crate) struct Opened {
 }
 
 /// Settings under which everything happens soon.
-fn small(policy: Policy) -> tidewire_log::Settings {
+pub(crate) fn small(policy: Policy) -> tidewire_log::Settings {
     tidewire_log::Settings {
         segment_bytes: 64 << 10,
         group_bytes: 32 << 10,
@@ -39,7 +39,18 @@ pub(crate) fn open(
     mistakes: Mistakes,
     now_ms: u64,
 ) -> Result<Opened, String> {
-    let opened = EmbeddedLog::open(disk.clone(), small(Policy::Sync));
+    open_at(Policy::Sync, disk, settings, mistakes, now_ms)
+}
+
+/// [`open`] at another level.
+pub(crate) fn open_at(
+    policy: Policy,
+    disk: &SimDisk,
+    settings: store::Settings,
+    mistakes: Mistakes,
+    now_ms: u64,
+) -> Result<Opened, String> {
+    let opened = EmbeddedLog::open(disk.clone(), small(policy));
     let (log, mut writer, _) = opened.map_err(|error| error.to_string())?;
     let mut store = Store::new(settings);
     let opened = open_with(Arc::new(log), &mut store, now_ms, |_, _, _| {}, mistakes);

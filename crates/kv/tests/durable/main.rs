@@ -12,6 +12,7 @@
 #[path = "../common/wire.rs"]
 mod wire;
 
+mod attacks;
 mod disk;
 mod facts;
 mod mistakes;

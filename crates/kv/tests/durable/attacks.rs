@@ -1,0 +1,260 @@
+//! What once went wrong: each was found by somebody who tried to break the promises.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire_kv::commands::{Ctx, Done, Keys, Spec, WRITE, find};
+use tidewire_kv::durable::KvLog;
+use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::service::{RespService, Settings};
+use tidewire_kv::store::{Deadline, Deliver, Mistakes, Ran, Store, Waiter};
+use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
+use tidewire_log::{Policy, Writer};
+
+use crate::disk::{ask, dump, line, open, open_at, settings, settle};
+use crate::wire::{Value, command};
+
+const START: u64 = 1_700_000_000_000;
+
+/// A server with two loops, whose log moves only when it is told to.
+struct World {
+    sim: Sim,
+    writer: Writer<SimDisk>,
+    disk: SimDisk,
+    clients: [PlainId; 2],
+    seen: [usize; 2],
+}
+
+impl World {
+    fn new(policy: Policy) -> World {
+        let disk = SimDisk::new(1);
+        let opened = open_at(policy, &disk, settings(1), Mistakes::default(), START).unwrap();
+        let mut sim = Sim::under(1, Conditions::calm());
+        let own = Settings {
+            protected: false,
+            stall: None,
+            ..Settings::default()
+        };
+        let limits = own.limits();
+        let log: Arc<KvLog> = opened.log;
+        let service = RespService::durable(Arc::new(opened.store), own, log);
+        let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
+        World {
+            clients: [0, 1].map(|at| sim.plain(&addrs[at])),
+            sim,
+            writer: opened.writer,
+            disk,
+            seen: [0; 2],
+        }
+    }
+
+    fn send(&mut self, who: usize, bytes: &[u8]) {
+        self.sim.send(self.clients[who], bytes);
+    }
+
+    fn settle(&mut self) {
+        settle(&mut self.writer, self.sim.now().as_nanos() / 1_000_000);
+    }
+
+    /// What came since the last time, a while later.
+    fn heard(&mut self, who: usize) -> String {
+        self.sim.run_for(Duration::from_secs(1));
+        let all = self.sim.received(self.clients[who]);
+        let new = String::from_utf8_lossy(&all[self.seen[who]..]).replace("\r\n", "|");
+        self.seen[who] = all.len();
+        new
+    }
+}
+
+/// What was answered before it, and is not sent yet, goes on waiting.
+#[test]
+fn reset_lets_nothing_out() {
+    // Behind commands of a batch before its own.
+    let mut world = World::new(Policy::Sync);
+    world.send(0, &[command("SET k v"), b"RESET\r\n".to_vec()].concat());
+    assert_eq!(world.heard(0), "");
+    world.settle();
+    assert_eq!(world.heard(0), "+OK|+RESET|");
+}
+
+/// It waits for a change on another loop, of which its own loop knows nothing.
+#[test]
+fn the_end_of_a_wait_is_heard_once_the_log_has_moved() {
+    let mut world = World::new(Policy::Sync);
+    world.send(1, &command("BLPOP q 2"));
+    world.send(0, &command("SET a 1"));
+    assert_eq!(world.heard(0), "");
+    world.settle();
+    assert_eq!(world.heard(0), "+OK|");
+    world.send(0, &command("SET a 2"));
+    // Its time is over meanwhile.
+    assert_eq!(world.heard(0), "");
+    assert_eq!(world.heard(1), "");
+    world.settle();
+    assert_eq!(world.heard(0), "+OK|");
+    assert_eq!(world.heard(1), "*-1|");
+}
+
+/// An element that was taken for a client that waited is a write of that client.
+#[test]
+fn waitaof_waits_for_what_was_taken_for_the_client() {
+    let mut world = World::new(Policy::Interval(Duration::from_millis(10)));
+    world.send(1, &command("BLPOP q 0"));
+    assert_eq!(world.heard(1), "");
+    world.send(0, &command("RPUSH q x"));
+    assert_eq!(world.heard(0), ":1|");
+    assert_eq!(world.heard(1), "*2|$1|q|$1|x|");
+    world.send(1, &command("WAITAOF 1 0 0"));
+    assert_eq!(world.heard(1), "");
+    for _ in 0..3 {
+        world.settle();
+        world.sim.run_for(Duration::from_secs(1));
+    }
+    assert_eq!(world.heard(1), "*2|:1|:0|");
+}
+
+/// It would wait for ever, and look every other millisecond.
+#[test]
+fn waitaof_is_refused_when_the_log_has_failed() {
+    let mut world = World::new(Policy::Interval(Duration::from_millis(10)));
+    world.disk.set_faults(Faults {
+        sync: Some(1),
+        ..Faults::default()
+    });
+    world.send(0, &command("SET a 1"));
+    assert_eq!(world.heard(0), "+OK|");
+    for _ in 0..3 {
+        world.settle();
+        world.sim.run_for(Duration::from_secs(1));
+    }
+    world.send(0, &command("WAITAOF 1 0 0"));
+    assert_eq!(
+        world.heard(0),
+        "-MISCONF the log has failed; nobody can say what is on the disk|"
+    );
+}
+
+/// Commands about the server that stand in a transaction do not make two of it.
+#[test]
+fn a_transaction_that_asks_about_the_server_is_one_unit() {
+    let mut world = World::new(Policy::Interval(Duration::from_millis(10)));
+    let lines = [
+        "MULTI",
+        "SET a 1",
+        "CONFIG GET timeout",
+        "INCR a",
+        "INFO nothing",
+        "CONFIG SET timeout wrong",
+        "GET a",
+        "EXEC",
+    ];
+    let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+    world.send(0, &bytes);
+    let heard = world.heard(0);
+    let heard = heard.split_once("*6|").expect("the replies").1;
+    let (expected, error) = heard.split_once("-ERR").expect("an error");
+    assert_eq!(expected, "+OK|*2|$7|timeout|$1|0|:2|$0||");
+    assert!(error.ends_with("|$1|2|"), "{error}");
+    for _ in 0..3 {
+        world.settle();
+        world.sim.run_for(Duration::from_secs(1));
+    }
+    let disk = world.disk.crash_with(Survival::Nothing);
+    let (log, ..) =
+        tidewire_log::EmbeddedLog::open(disk, crate::disk::small(Policy::Sync)).unwrap();
+    let mut store = Store::new(settings(1));
+    let opened = tidewire_kv::durable::open(Arc::new(log), &mut store, START, |_, _, _| {});
+    assert_eq!(opened.unwrap().1.units, 1);
+}
+
+struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl Deliver for Heard {
+    fn deliver(&self, reply: Vec<u8>, _: u64) {
+        *self.0.lock().unwrap() = reply;
+    }
+}
+
+/// A wait that is served finds its own keys as any other command does: what is past its time is
+/// removed first, and in the log.
+#[test]
+fn a_wait_that_is_served_meets_no_expired_key() {
+    for seed in 0..4 {
+        let disk = SimDisk::new(seed);
+        let mut opened = open(&disk, settings(seed), Mistakes::default(), START).unwrap();
+        line(&opened.store, START, "RPUSH to old");
+        line(&opened.store, START, "PEXPIRE to 5");
+        let heard = Arc::new(Mutex::default());
+        {
+            let mut runner = opened.store.runner(START, 1);
+            let args: [&[u8]; 6] = [b"BLMOVE", b"from", b"to", b"LEFT", b"RIGHT", b"0"];
+            let spec = find(b"blmove").unwrap();
+            let Ran::Blocked(blocked) = runner.run(spec, 0, &args, &mut Reply::new(Proto::Resp2))
+            else {
+                panic!("there is nothing to move")
+            };
+            let to = Box::new(Heard(Arc::clone(&heard)));
+            let waiter = Waiter::new(blocked, spec, 0, &args, Proto::Resp2, to);
+            runner.wait(&Arc::new(waiter));
+        }
+        line(&opened.store, START + 10, "RPUSH from new");
+        assert_eq!(*heard.lock().unwrap(), b"$3\r\nnew\r\n");
+        assert_eq!(line(&opened.store, START + 10, "DBSIZE"), Value::Int(1));
+        let before = dump(&opened.store, START + 10);
+        settle(&mut opened.writer, 0);
+        let crashed = disk.crash_with(Survival::Nothing);
+        let again = open(&crashed, settings(seed), Mistakes::default(), START + 10).unwrap();
+        assert_eq!(dump(&again.store, START + 10), before);
+    }
+}
+
+/// Sets its key, and panics.
+fn half(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    ctx.db.set_string(args[1], b"half", Deadline::Clear);
+    panic!("half way");
+}
+
+/// It has changed what the log does not know of: nothing that builds on it may be kept.
+#[test]
+fn a_command_that_panics_half_way_is_the_end_of_the_log() {
+    static HALF: Spec = Spec::new("half", 2, WRITE, Keys::ONE, half);
+    for before in [0, 1] {
+        let disk = SimDisk::new(1);
+        let opened = open(&disk, settings(1), Mistakes::default(), START).unwrap();
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let mut runner = opened.store.runner(START, 1);
+            let mut reply = Reply::new(Proto::Resp2);
+            for _ in 0..before {
+                runner.run(find(b"set").unwrap(), 0, &[b"SET", b"k", b"v"], &mut reply);
+            }
+            runner.run(&HALF, 0, &[b"HALF", b"k"], &mut reply);
+        }));
+        assert!(ran.is_err());
+        assert!(opened.log.has_failed(), "after {before} commands");
+    }
+}
+
+/// They are more than a unit may hold together.
+#[test]
+fn keys_with_long_names_expire() {
+    let disk = SimDisk::new(1);
+    let mut opened = open(&disk, settings(0), Mistakes::default(), START).unwrap();
+    for n in 0..40 {
+        let key = format!("{n:02}{}", "x".repeat(1000));
+        let set = ask(
+            &opened.store,
+            START,
+            0,
+            &[b"SET", key.as_bytes(), b"", b"PX", b"1"],
+        );
+        assert_eq!(set, Value::ok());
+        settle(&mut opened.writer, 0);
+    }
+    for n in 0..1000 {
+        opened.store.expire(START + 1);
+        settle(&mut opened.writer, n);
+    }
+    assert_eq!(opened.store.keyspace(0).keys, 0);
+}
