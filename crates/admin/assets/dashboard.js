@@ -6,6 +6,8 @@
   const EVERY_MS = 1000;
   // Samples of lateness are few; percentiles are of this many seconds.
   const LAG_WINDOW = 15;
+  // Large figures that change with every look cannot be read; rates in tiles are of this many seconds.
+  const CALM = 3;
   const COLOURS = 10;
 
   const $ = (id) => document.getElementById(id);
@@ -25,7 +27,9 @@
   const scaled = (n, step, units) => {
     let unit = 0;
     while (Math.abs(n) >= step * 0.9995 && unit + 1 < units.length) { n /= step; unit += 1; }
-    const text = n.toFixed(unit === 0 && Number.isInteger(n) ? 0 : digits(n));
+    // Nothing has hundredths of a byte, or of a connection, worth reading.
+    const most = unit > 0 ? 2 : step === 1024 ? 0 : 1;
+    const text = n.toFixed(Math.min(most, digits(n)));
     return [trimmed(text), units[unit]];
   };
   const parts = {
@@ -177,7 +181,8 @@
         }))],
         hooks: { setCursor: [(plot) => { this.hover = plot.cursor.idx; this.tell(); }] },
       }, [this.times, ...names.map((n) => this.data.get(n))], this.area);
-      this.legend.replaceChildren(...names.map((name, n) => {
+      if (names.length === 0) this.legend.replaceChildren(make("span", "", "Nobody has connected yet."));
+      else this.legend.replaceChildren(...names.map((name, n) => {
         const entry = make("div");
         const mark = make("i");
         mark.style.color = colour(n);
@@ -273,13 +278,15 @@
     };
     for (const p of points(page, "tidewire_limit_reached_total")) add(`${p.labels.limit} (held back)`, p.labels.loop, p.value);
     for (const p of points(page, "tidewire_connections_refused_total")) add(`refused: ${p.labels.reason}`, p.labels.service, p.value);
-    const limits = new Set(["idle", "stalled", "linger_expired", "output_limit", "carried_limit", "memory_limit", "stop_deadline"]);
+    const isLimit = (reason) => /^(idle|stalled|lifetime)$|_(limit|timeout|expired|deadline|late)$/.test(reason);
     for (const p of points(page, "tidewire_connections_closed_total")) {
-      if (limits.has(p.labels.reason) || p.labels.reason.endsWith("_timeout") || p.labels.reason.endsWith("_expired")) add(`closed: ${p.labels.reason}`, p.labels.service, p.value);
+      if (isLimit(p.labels.reason)) add(`closed: ${p.labels.reason}`, p.labels.service, p.value);
     }
     for (const p of points(page, "tidewire_ingest_pauses_total")) add(`${p.labels.limit} (reading held back)`, "ingest", p.value);
     for (const p of points(page, "tidewire_ack_pauses_total")) add(`${p.labels.limit} (reading held back)`, `ack/${p.labels.mode}`, p.value);
     for (const p of points(page, "tidewire_ingest_refused_total")) add(`refused: ${p.labels.reason}`, "ingest", p.value);
+    for (const p of points(page, "tidewire_http_refused_total")) add(`refused: ${p.labels.reason}`, "http", p.value);
+    for (const p of points(page, "tidewire_kv_changes_refused_total")) add("refused: disk full", "kv", p.value);
     for (const p of points(page, "tidewire_kv_clients_cut_total")) add(`cut: ${p.labels.reason}`, "kv", p.value);
     for (const p of points(page, "tidewire_kv_evicted_keys_total")) add("keys evicted", "kv", p.value);
     for (const p of points(page, "tidewire_loop_stalls_total")) add(`stall in ${p.labels.service}, ${p.labels.callback}`, p.labels.loop, p.value);
@@ -289,23 +296,23 @@
 
   const fillTiles = (page) => {
     const refused = rate("tidewire_connections_refused_total", {}, 10);
-    tile("Connections", "count", sum(page, "tidewire_connections_open"), `${show("rate", rate("tidewire_connections_accepted_total"))} accepted`);
-    tile("Received", "byteRate", rate("tidewire_received_bytes_total"), `${show("bytes", sum(page, "tidewire_received_bytes_total"))} in all`);
-    tile("Sent", "byteRate", rate("tidewire_sent_bytes_total"), `${show("bytes", sum(page, "tidewire_sent_bytes_total"))} in all`);
+    tile("Connections", "count", sum(page, "tidewire_connections_open"), `${show("rate", rate("tidewire_connections_accepted_total", {}, CALM))} accepted`);
+    tile("Received", "byteRate", rate("tidewire_received_bytes_total", {}, CALM), `${show("bytes", sum(page, "tidewire_received_bytes_total"))} in all`);
+    tile("Sent", "byteRate", rate("tidewire_sent_bytes_total", {}, CALM), `${show("bytes", sum(page, "tidewire_sent_bytes_total"))} in all`);
     const late = lag(0.99);
     tile("Loop latency, p99", "seconds", late, `p50 ${show("seconds", lag(0.5))}`, late > 0.1 ? "bad" : late > 0.02 ? "warn" : "");
-    tile("Processor", "percent", rate("process_cpu_seconds_total", {}, 3), "of one core");
-    tile("Memory", "bytes", sum(page, "process_resident_memory_bytes"), `${show("bytes", sum(page, "tidewire_held_bytes"))} held by connections`);
+    tile("Processor", "percent", rate("process_cpu_seconds_total", {}, CALM), "of one core");
+    tile("Memory", "bytes", sum(page, "process_resident_memory_bytes"), `${show("bytes", sum(page, "tidewire_held_bytes"))} in connections`);
     if (has(page, "tidewire_ingest_messages_total")) {
       const failed = sum(page, "tidewire_log_failed") > 0, blocked = sum(page, "tidewire_log_blocked") > 0;
-      tile("Ingested", "rate", rate("tidewire_ingest_messages_total"), failed ? "the log has failed" : blocked ? "the log is blocked" : `${show("count", sum(page, "tidewire_ingest_messages_total"))} messages in all`, failed ? "bad" : blocked ? "warn" : "");
+      tile("Ingested", "rate", rate("tidewire_ingest_messages_total", {}, CALM), failed ? "the log has failed" : blocked ? "the log is blocked" : `${show("count", sum(page, "tidewire_ingest_messages_total"))} messages in all`, failed ? "bad" : blocked ? "warn" : "");
     }
     if (has(page, "tidewire_log_disk_free_bytes")) {
       const free = first(page, "tidewire_log_disk_free_bytes"), share = free / first(page, "tidewire_log_disk_size_bytes");
-      tile("Disk of the log", "bytes", free, `free, ${show("bytes", sum(page, "tidewire_log_used_bytes"))} in use by it`, share < 0.02 ? "bad" : share < 0.1 ? "warn" : "");
+      tile("Disk of the log", "bytes", free, `free; it takes ${show("bytes", sum(page, "tidewire_log_used_bytes"))}`, share < 0.02 ? "bad" : share < 0.1 ? "warn" : "");
     }
     if (has(page, "tidewire_kv_commands_total")) {
-      tile("Commands", "rate", rate("tidewire_kv_commands_total"), `${show("count", sum(page, "tidewire_kv_keys"))} keys`);
+      tile("Commands", "rate", rate("tidewire_kv_commands_total", {}, CALM), `${show("count", sum(page, "tidewire_kv_keys"))} keys`);
       tile("Hit rate", "percent", hitRate(10), `${show("bytes", sum(page, "tidewire_kv_used_memory_bytes"))} of data`);
     }
     const stalls = sum(page, "tidewire_loop_stalls_total");
@@ -357,19 +364,23 @@
     const names = [...by(page, "tidewire_connections_accepted_total", "service").keys()];
     const where = (service) => page.listeners.filter((l) => l.service === service).map((l) => l.addr).join(", ");
     table("services",
-      [["service", "left"], ["listens at", "left dim minor"], ["open", ""], ["accepted", "minor"], ["accepted/s", ""], ["received", ""], ["sent", ""], ["refused", ""], ["closed", "minor"]],
+      [["service", "left"], ["listens at", "left dim minor"], ["open", ""], ["accepted", "minor"], ["accepted/s", "minor"], ["received", ""], ["sent", ""], ["refused", "minor"], ["closed", "minor"]],
       names.map((service) => {
         const refused = sum(page, "tidewire_connections_refused_total", { service });
-        return [
+        const accepted = sum(page, "tidewire_connections_accepted_total", { service });
+        // Services that nobody has used stand back.
+        const dim = accepted > 0 ? "" : "dim";
+        const row = [
           service, where(service) || "–",
           show("count", sum(page, "tidewire_connections_open", { service })),
-          show("count", sum(page, "tidewire_connections_accepted_total", { service })),
+          show("count", accepted),
           show("count", rate("tidewire_connections_accepted_total", { service })),
           show("byteRate", rate("tidewire_received_bytes_total", { service })),
           show("byteRate", rate("tidewire_sent_bytes_total", { service })),
-          [show("count", refused), refused > 0 ? "warn" : ""],
+          [show("count", refused), refused > 0 ? "warn" : dim],
           show("count", sum(page, "tidewire_connections_closed_total", { service })),
         ];
+        return row.map((cell) => (Array.isArray(cell) ? cell : [cell, dim]));
       }), "No service yet.");
   };
   const fillLoops = (page) => {
@@ -411,7 +422,7 @@
     $("log-meters").replaceChildren(meter("Disk", `${show("bytes", free)} free of ${show("bytes", size)}`, size > 0 ? 1 - free / size : 0));
     const appended = sum(page, "tidewire_log_appended_batches_total"), committed = sum(page, "tidewire_log_committed_batches_total");
     const state = sum(page, "tidewire_log_failed") > 0 ? "failed" : sum(page, "tidewire_log_blocked") > 0 ? "blocked" : "taking messages";
-    const streams = points(page, "tidewire_log_stream_next_position", has(page, "tidewire_ingest_messages_total") ? { log: "messages" } : {});
+    const streams = points(page, "tidewire_log_stream_next_position", { log: "messages" });
     const rows = [
       ["state", [state, state === "taking messages" ? "" : "warn"]],
       ["in use", `${show("bytes", sum(page, "tidewire_log_used_bytes"))} in ${show("count", sum(page, "tidewire_log_segments"))} ${sum(page, "tidewire_log_segments") === 1 ? "segment" : "segments"}`],
@@ -436,6 +447,8 @@
       ["hits since the start", hits + misses > 0 ? `${show("percent", hits / (hits + misses))} of ${show("count", hits + misses)}` : "–"],
       ["expired, evicted", `${show("count", sum(page, "tidewire_kv_expired_keys_total"))}, ${show("count", sum(page, "tidewire_kv_evicted_keys_total"))}`],
       ["error replies", show("count", sum(page, "tidewire_kv_error_replies_total"))],
+      ["durability", [...by(page, "tidewire_kv_durability_info", "level").keys()].join(", ") || "–"],
+      ...(has(page, "tidewire_kv_uncommitted_changes") ? [["changes not committed yet", show("count", sum(page, "tidewire_kv_uncommitted_changes"))]] : []),
       ...commands.slice(0, 5).map(([name, n]) => [name.toUpperCase(), `${show("count", n)} calls`]),
     ]);
   };
@@ -459,7 +472,7 @@
     state.className = `pill ${page.state === "serving" ? "good" : ""}`;
     const facts = { engine: page.engine || "none yet", version: page.version, up: duration(page.uptime_seconds), pid: String(page.pid) };
     $("facts").replaceChildren(...Object.entries(facts).map(([name, value]) => {
-      const pair = make("div");
+      const pair = make("div", name === "pid" ? "minor" : "");
       pair.append(make("dt", "", name), make("dd", "", value));
       return pair;
     }));

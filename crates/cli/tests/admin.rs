@@ -517,3 +517,118 @@ fn info_prints_what_runs_and_says_why_it_cannot() {
     let top = run(&["top", "--admin", &addrs[2].to_string()]);
     assert!(stderr(&top).contains("tidewire info"), "{}", stderr(&top));
 }
+
+/// What is set is shown, and of secrets only that there are some.
+#[test]
+fn the_settings_in_force_are_shown_without_their_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let password = dir.path().join("password");
+    fs::write(&password, "hunter2\n").unwrap();
+    let own = [
+        "kv/resp",
+        "--listen",
+        "kv/resp=0",
+        "--first-byte",
+        "7s",
+        "--whole-request",
+        "0",
+        "--write-stall",
+        "1500ms",
+        "--durability",
+        "interval:2s",
+        "--data",
+        dir.path().to_str().unwrap(),
+        "--kv-password-file",
+        password.to_str().unwrap(),
+    ];
+    let (_server, addrs) = serve(&[&own[..], &ADMIN].concat());
+    let text = get(addrs[1], "/config").body;
+    assert!(!text.contains("hunter2"), "{text}");
+    let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (name, expected) in [
+        ("/first-byte", serde_json::json!(7.0)),
+        ("/whole-request", serde_json::json!(0.0)),
+        ("/write-stall", serde_json::json!(1.5)),
+        ("/lifetime", serde_json::Value::Null),
+        ("/kv/password", serde_json::json!(true)),
+        ("/kv/durability", serde_json::json!("interval:2s")),
+    ] {
+        assert_eq!(config.pointer(name), Some(&expected), "{name}: {text}");
+    }
+}
+
+#[test]
+fn deadlines_and_a_durable_store_are_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = [
+        "echo",
+        "kv/resp",
+        "--listen",
+        "echo=0",
+        "--listen",
+        "kv/resp=0",
+        "--first-byte",
+        "50ms",
+        "--durability",
+        "sync",
+        "--data",
+        dir.path().to_str().unwrap(),
+    ];
+    let (_server, addrs) = serve(&[&own[..], &ADMIN].concat());
+    let admin = addrs[2];
+    let mut silent = TcpStream::connect(addrs[0]).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Cut, however the peer is told.
+    let _ = silent.read(&mut [0]);
+    let mut redis = TcpStream::connect(addrs[1]).unwrap();
+    redis.set_read_timeout(Some(PATIENCE)).unwrap();
+    redis.write_all(b"SET a 1\r\n").unwrap();
+    redis.read_exact(&mut [0; 5]).unwrap();
+    eventually("the one that said nothing is counted", || {
+        let page = get(admin, "/metrics").body;
+        let late = "service=\"echo\",reason=\"first_byte_late\"";
+        value(&page, "tidewire_connections_closed_total", late) == 1.0
+    });
+    let page = get(admin, "/metrics").body;
+    let level = value(&page, "tidewire_kv_durability_info", "level=\"sync\"");
+    assert_eq!(level, 1.0, "{page}");
+    assert!(
+        page.contains("\ntidewire_kv_uncommitted_changes 0\n"),
+        "its reply has come: {page}"
+    );
+    let asked = run(&["info", "--admin", &admin.to_string()]);
+    let shown = common::stdout(&asked);
+    for text in ["closed: first_byte_late", "sync, 0 changes uncommitted"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    assert!(!shown.contains("ingested"), "nothing ingests here: {shown}");
+}
+
+#[test]
+fn what_is_no_question_does_no_harm() {
+    let (_server, addrs) = serve(&[&["echo", "--listen", "echo=0"], &ADMIN[..]].concat());
+    let admin = addrs[1];
+    let head = ask(admin, "HEAD /metrics", "", "");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(ask(admin, "OPTIONS /metrics", "", "").status, 403);
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /log HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        &[b'A'; 200_000],
+    ] {
+        let mut socket = TcpStream::connect(admin).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = socket.write_all(garbage);
+        let mut answer = Vec::new();
+        // Perhaps a reset, where it had more to read.
+        let _ = socket.read_to_end(&mut answer);
+        let text = String::from_utf8_lossy(&answer);
+        assert!(
+            text.is_empty() || text.starts_with("HTTP/1.1 4") || text.starts_with("HTTP/1.1 5"),
+            "{text}"
+        );
+    }
+    assert_eq!(get(admin, "/ready").status, 200);
+}

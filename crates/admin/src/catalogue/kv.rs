@@ -33,4 +33,10 @@ metrics! {
     CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
     /// Connections of the binary protocol closed for what they sent, or for lack of memory (`refused`).
     BINARY_CLOSED = Counter "tidewire_kv_binary_closed_total" ["reason"];
+    /// Always 1; the label says when changes are durable (`--durability`), `none` for never.
+    DURABILITY = Gauge "tidewire_kv_durability_info" ["level"];
+    /// Changes of a durable store that its log has not committed yet; with `sync`, replies wait for them.
+    PENDING = Gauge "tidewire_kv_uncommitted_changes" [];
+    /// Changes refused because the disk of the log was full.
+    REFUSED_FULL = Counter "tidewire_kv_changes_refused_total" [];
 }

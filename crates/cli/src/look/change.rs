@@ -131,6 +131,9 @@ impl<'a> Change<'a> {
                 format!("ack/{}", get(l, "mode")),
             ))
         });
+        add("tidewire_kv_changes_refused_total", &|_| {
+            Some(("refused: disk full".into(), "kv".into()))
+        });
         add("tidewire_kv_clients_cut_total", &|l| {
             Some((format!("cut: {}", get(l, "reason")), "kv/resp".into()))
         });
@@ -171,8 +174,9 @@ impl<'a> Change<'a> {
 }
 
 fn is_limit(reason: &str) -> bool {
-    let ends = ["_limit", "_timeout", "_expired", "_deadline"];
-    matches!(reason, "idle" | "stalled") || ends.iter().any(|end| reason.ends_with(end))
+    let ends = ["_limit", "_timeout", "_expired", "_deadline", "_late"];
+    matches!(reason, "idle" | "stalled" | "lifetime")
+        || ends.iter().any(|end| reason.ends_with(end))
 }
 
 #[cfg(test)]
@@ -198,6 +202,30 @@ mod tests {
         assert_eq!(Change::new(&two, None).rate("m", &[]), None);
         assert_eq!(Change::new(&other, Some(&two)).rate("m", &[]), None);
         assert_eq!(Change::new(&two, Some(&two)).rate("m", &[]), None);
+    }
+
+    /// Each reason that the toolkit knows is a limit's or is none; new ones are to be thought about here.
+    #[test]
+    fn limits_are_told_from_other_reasons() {
+        let counters = tidewire::Counters::default();
+        let others = [
+            "finished",
+            "aborted",
+            "by_protocol",
+            "reset",
+            "panicked",
+            "stopped",
+            "failed",
+            "refused",
+        ];
+        let mut limits = Vec::new();
+        for (reason, _) in counters.each_closed() {
+            assert_ne!(is_limit(reason), others.contains(&reason), "{reason}");
+            limits.extend(is_limit(reason).then_some(reason));
+        }
+        for reason in ["first_byte_late", "request_late", "lifetime"] {
+            assert!(limits.contains(&reason), "{reason}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! live. Both are drawn from the page that its dashboard is drawn from.
 
 mod change;
+mod columns;
 mod fetch;
 mod info;
 mod numbers;

@@ -8,14 +8,13 @@ fn scaled(n: f64, step: f64, units: &[&str]) -> String {
         n /= step;
         unit += 1;
     }
-    let text = trimmed(
-        n,
-        if unit == 0 && n.fract() == 0.0 {
-            0
-        } else {
-            digits(n)
-        },
-    );
+    // Nothing has hundredths of a byte, or of a connection, worth reading.
+    let most = match unit {
+        0 if step == 1024.0 => 0,
+        0 => 1,
+        _ => 2,
+    };
+    let text = trimmed(n, digits(n).min(most));
     match units[unit] {
         "" => text,
         unit if unit.len() == 1 && unit != "B" => format!("{text}{unit}"),
@@ -90,12 +89,14 @@ mod tests {
             (12_345.0, "12.3k"),
             (999_950.0, "1M"),
             (2.5, "2.5"),
+            (1.01, "1"),
         ] {
             assert_eq!(count(n), shown);
         }
         for (n, shown) in [
             (0.0, "0 B"),
             (512.0, "512 B"),
+            (27.1, "27 B"),
             (1024.0, "1 KiB"),
             (1_572_864.0, "1.5 MiB"),
         ] {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::change::Change;
+use super::columns::is_word;
 use super::numbers::{bytes, count, known, percent, span, time};
 
 /// Rows of a table that are shown.
@@ -214,13 +215,17 @@ pub(super) fn log(change: &Change<'_>) -> Vec<(String, String)> {
     };
     let appended = sum("tidewire_log_appended_batches_total");
     let committed = sum("tidewire_log_committed_batches_total");
-    let messages = match change.rate("tidewire_ingest_messages_total", &[]) {
-        Some(rate) => format!("{}/s ingested", count(rate)),
-        None => format!("{} ingested", count(sum("tidewire_ingest_messages_total"))),
-    };
-    let mut facts = vec![
-        ("state".to_owned(), state.to_owned()),
-        ("messages".to_owned(), messages),
+    let segments = sum("tidewire_log_segments");
+    let mut facts = vec![("state".to_owned(), state.to_owned())];
+    let ingested = "tidewire_ingest_messages_total";
+    if change.now.metrics.contains_key(ingested) {
+        let messages = match change.rate(ingested, &[]) {
+            Some(rate) => format!("{}/s ingested", count(rate)),
+            None => format!("{} ingested", count(sum(ingested))),
+        };
+        facts.push(("messages".to_owned(), messages));
+    }
+    facts.extend([
         (
             "batches".to_owned(),
             format!(
@@ -232,9 +237,14 @@ pub(super) fn log(change: &Change<'_>) -> Vec<(String, String)> {
         (
             "in use".to_owned(),
             format!(
-                "{} in {} segments",
+                "{} in {} {}",
                 bytes(sum("tidewire_log_used_bytes")),
-                count(sum("tidewire_log_segments"))
+                count(segments),
+                if segments == 1.0 {
+                    "segment"
+                } else {
+                    "segments"
+                },
             ),
         ),
         (
@@ -245,10 +255,13 @@ pub(super) fn log(change: &Change<'_>) -> Vec<(String, String)> {
                 bytes(first("tidewire_log_disk_size_bytes"))
             ),
         ),
-    ];
-    let streams = change.by("tidewire_log_stream_next_position", "stream");
-    for (stream, next) in streams.into_iter().take(ROWS) {
-        let first = change.sum("tidewire_log_stream_first_position", &[("stream", stream)]);
+    ]);
+    // The key-value store's one stream is nobody's but its own.
+    let next = "tidewire_log_stream_next_position";
+    for point in change.now.points(next, &[("log", "messages")]).take(ROWS) {
+        let (stream, next) = (&point.labels["stream"], point.value);
+        let of = [("log", "messages"), ("stream", stream.as_str())];
+        let first = change.sum("tidewire_log_stream_first_position", &of);
         let records = count(next - first);
         facts.push((
             format!("stream {stream}"),
@@ -275,8 +288,16 @@ pub(super) fn kv(change: &Change<'_>) -> Vec<(String, String)> {
         None => count(sum("tidewire_kv_commands_total")),
     };
     let pair = |name: &str, value: String| (name.to_owned(), value);
+    let level = change.by("tidewire_kv_durability_info", "level");
+    let level = level.keys().next().copied();
+    let pending = "tidewire_kv_uncommitted_changes";
+    let mut durability = level.unwrap_or("-").to_owned();
+    if change.now.metrics.contains_key(pending) {
+        durability += &format!(", {} changes uncommitted", count(sum(pending)));
+    }
     vec![
         pair("commands", commands),
+        pair("durability", durability),
         pair("hit rate", known(change.hit_rate(), percent)),
         pair(
             "keys",
@@ -312,12 +333,11 @@ fn table(out: &mut String, title: &str, head: &[&str], rows: &[Vec<String>]) {
         cells.chain([head[at].len()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let is_word = |at: usize| at == 0 || matches!(head[at], "at" | "where" | "service");
     let mut write = |cells: &[&str]| {
         let mut line = String::new();
         for (at, cell) in cells.iter().enumerate() {
             let width = widths[at];
-            let _ = match is_word(at) {
+            let _ = match is_word(head, at) {
                 true => write!(line, "  {cell:<width$}"),
                 false => write!(line, "  {cell:>width$}"),
             };

@@ -16,6 +16,7 @@ use tidewire_admin::Page;
 
 use super::Whom;
 use super::change::Change;
+use super::columns::{columns, is_word};
 use super::fetch::Asker;
 use super::numbers::{bytes, count, known, time};
 use super::report;
@@ -36,6 +37,8 @@ pub(crate) struct Top {
 
 /// Values that are kept for the little charts.
 const KEPT: usize = 240;
+/// Lines of a terminal from which on services are shown that nobody has used.
+const ROOMY: u16 = 40;
 /// How often keys are looked for.
 const KEYS: Duration = Duration::from_millis(100);
 
@@ -175,9 +178,16 @@ impl View {
     fn draw(&self, frame: &mut Frame<'_>) {
         let Some(now) = &self.now else { return };
         let change = Change::new(now, self.before.as_ref());
-        let services = report::services(&change);
+        let mut services = report::services(&change);
         let loops = report::loops(&change);
         let area = frame.area();
+        if area.height < ROOMY {
+            let accepted = change.by("tidewire_connections_accepted_total", "service");
+            let used = |name: &str| accepted.get(name).is_some_and(|&n| n > 0.0);
+            if services.iter().any(|row| used(&row[0])) {
+                services.retain(|row| used(&row[0]));
+            }
+        }
         let charts = if area.height >= 24 { 4 } else { 0 };
         let [head, top, middle, rest, keys] = Layout::vertical([
             Constraint::Length(1),
@@ -189,15 +199,9 @@ impl View {
         .areas(area);
         self.head(frame, head, now);
         self.charts(frame, top);
-        let widths = [16, 22, 8, 10, 13, 13, 8, 8];
-        table(
-            frame,
-            middle,
-            "services",
-            &report::SERVICES,
-            &services,
-            &widths,
-        );
+        let spare = ["at", "closed", "accepted", "refused"];
+        let head = &report::SERVICES;
+        table(frame, middle, "services", head, &services, &spare);
         self.rest(frame, rest, &change, &loops);
         self.foot(frame, keys);
     }
@@ -291,7 +295,7 @@ impl View {
             "loops",
             &report::LOOPS,
             loops,
-            &[10, 6, 10, 8, 9, 9],
+            &["turns", "held", "open"],
         );
         table(
             frame,
@@ -299,7 +303,7 @@ impl View {
             "limits reached",
             &["what", "where", "times"],
             &limits,
-            &[28, 16, 8],
+            &["where"],
         );
         let head = ["reason", "service", "times"];
         table(
@@ -308,9 +312,9 @@ impl View {
             "connections closed",
             &head,
             &closed,
-            &[28, 16, 8],
+            &["service"],
         );
-        table(frame, right, "server", &["", ""], &facts, &[18, 60]);
+        table(frame, right, "server", &["", ""], &facts, &[]);
     }
 
     fn foot(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -343,14 +347,14 @@ fn table(
     title: &str,
     head: &[&str],
     rows: &[Vec<String>],
-    widths: &[u16],
+    spare: &[&str],
 ) {
     if rows.is_empty() || area.height == 0 {
         return;
     }
-    let is_word = |at: usize| at == 0 || matches!(head[at], "at" | "where" | "service" | "");
+    let columns = columns(usize::from(area.width), head, rows, spare);
     let cell = |at: usize, text: &str| {
-        let side = if is_word(at) {
+        let side = if is_word(head, at) {
             Alignment::Left
         } else {
             Alignment::Right
@@ -359,19 +363,17 @@ fn table(
     };
     let line = |cells: Vec<Cell<'static>>| Row::new(cells);
     let body = rows.iter().map(|row| {
-        line(
-            row.iter()
-                .enumerate()
-                .map(|(at, text)| cell(at, text))
-                .collect(),
-        )
+        let cells = columns.iter().map(|&(at, _)| cell(at, &row[at]));
+        line(cells.collect())
     });
-    let widths = widths.iter().map(|&width| Constraint::Length(width));
+    let widths = columns
+        .iter()
+        .map(|&(_, width)| Constraint::Length(width as u16));
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let block = Block::new().title(Line::styled(title.to_owned(), bold));
     let mut table = Table::new(body, widths).block(block).column_spacing(1);
     if head.iter().any(|name| !name.is_empty()) {
-        let head = head.iter().enumerate().map(|(at, name)| cell(at, name));
+        let head = columns.iter().map(|&(at, _)| cell(at, head[at]));
         table = table.header(line(head.collect()).style(dim()));
     }
     frame.render_widget(table, area);

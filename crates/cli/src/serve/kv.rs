@@ -390,7 +390,16 @@ impl Kv {
         );
         to.add(&metrics::BINARY_CLOSED, &["fault"], binary.faults);
         to.add(&metrics::BINARY_CLOSED, &["refused"], binary.refused);
-        collect_store(self.resp.0.store(), to);
+        let store = self.resp.0.store();
+        let level = Durability(self.log.as_ref().map(|log| log.policy()));
+        to.add(&metrics::DURABILITY, &[&level.to_string()], 1_u64);
+        if let Some(log) = &self.log {
+            // In this order, so that what is committed in between is not waited for.
+            let last = store.last_ticket();
+            to.add(&metrics::PENDING, &[], last.saturating_sub(log.update()));
+            to.add(&metrics::REFUSED_FULL, &[], log.refused_full());
+        }
+        collect_store(store, to);
     }
 
     /// Logs what was counted, if anything.

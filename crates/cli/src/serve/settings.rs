@@ -41,10 +41,10 @@ pub(crate) struct Settings {
     pub(super) linger: Option<Duration>,
     /// Zero is never.
     pub(super) idle: Option<Span>,
-    first_byte: Option<Span>,
+    pub(super) first_byte: Option<Span>,
     pub(crate) whole_request: Option<Span>,
-    write_stall: Option<Span>,
-    lifetime: Option<Span>,
+    pub(super) write_stall: Option<Span>,
+    pub(super) lifetime: Option<Span>,
     /// Bytes.
     pub(crate) max_payload: Option<u32>,
     pub(crate) log_format: Option<LogFormat>,

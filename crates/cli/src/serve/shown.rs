@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::endpoint::Named;
+use super::kv::Durability;
 use super::settings::Settings;
 
 impl Settings {
@@ -27,6 +28,10 @@ impl Settings {
             "memory": self.memory,
             "max-connections": self.connections,
             "idle": self.idle.map(|span| span.0.as_secs_f64()),
+            "first-byte": self.first_byte.map(|span| span.0.as_secs_f64()),
+            "whole-request": self.whole_request.map(|span| span.0.as_secs_f64()),
+            "write-stall": self.write_stall.map(|span| span.0.as_secs_f64()),
+            "lifetime": self.lifetime.map(|span| span.0.as_secs_f64()),
             "linger": seconds(self.linger),
             "handshake": seconds(self.handshake),
             "max-payload": self.max_payload,
@@ -56,6 +61,7 @@ impl Settings {
                 "policy": self.kv.policy.as_deref().unwrap_or("noeviction"),
                 "databases": self.kv.databases.unwrap_or(16),
                 "password": self.kv.has_password(),
+                "durability": Durability(self.kv_durability()).to_string(),
                 "timeout": self.kv.timeout.map(|span| span.0.as_secs_f64()),
             })),
         })
