@@ -168,7 +168,7 @@
         cursor: { y: false, points: { size: 5 }, drag: { setScale: false, x: false, y: false } },
         scales: { x: { time: true, auto: false }, y: { auto: false } },
         axes: [
-          { ...axis, grid: { show: false }, space: 70, size: 24,
+          { ...axis, grid: { show: false }, space: 70, size: 27, gap: 8,
             values: (_, all) => all.map((t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: t % 60 ? "2-digit" : undefined, hour12: false })),
             incrs: [15, 30, 60, 120] },
           { ...axis, grid, size: 62, space: 34,

@@ -245,11 +245,12 @@ impl View {
             let [title, chart] =
                 Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(areas[n]);
             let words = Line::from(vec![
-                Words::styled(format!("{name} "), dim()),
+                // First, for what is cut where there is no room is the end.
                 Words::styled(
                     self.shown[n].clone(),
                     Style::new().add_modifier(Modifier::BOLD),
                 ),
+                Words::styled(format!(" {name}"), dim()),
             ]);
             frame.render_widget(Paragraph::new(words), title);
             let kept = &self.charts[n];
@@ -429,6 +430,8 @@ mod tests {
         ] {
             assert!(shown.contains(text), "{text}:\n{shown}");
         }
+        let narrow = drawn(&view, 80, 24);
+        assert!(narrow.contains("2 KiB/s received"), "{narrow}");
         for (width, height) in [(1, 1), (10, 5), (80, 24), (80, 10), (300, 100)] {
             drawn(&view, width, height);
         }
