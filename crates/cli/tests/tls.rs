@@ -420,3 +420,59 @@ fn openssl_agrees() {
     }
     stop(server);
 }
+
+/// Whoever runs a server learns why peers are not let in.
+#[test]
+fn peers_that_are_not_let_in_are_logged_with_the_reason() {
+    let files = Files::new();
+    let client = config(&files.issuer.pem(), None);
+    for engine in engines() {
+        let authority = files.authority.to_str().unwrap();
+        let mut args = vec![
+            "--engine",
+            engine,
+            "--listen",
+            "echo=0",
+            "--tls-client-ca",
+            authority,
+        ];
+        args.extend(files.serve());
+        let (server, lines) = serve(&args, 1);
+        let nobody = socket(addr(&lines[0]));
+        assert!(ask(&mut secure(nobody, &client), b"hello", b"hello").is_err());
+        let log = stop(server);
+        assert!(log.contains("a TLS handshake failed"), "{log}");
+        assert!(log.contains("the peer shows no certificate"), "{log}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_files_is_said_in_words() {
+    let files = Files::new();
+    let place = |name: &str, text: &str| {
+        let path = files.place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let given = files.serve();
+    let (cert, key) = (given[1].to_owned(), given[3].to_owned());
+    let text = std::fs::read_to_string(&cert).unwrap();
+    let cut = place("cut.pem", &text[..text.len() / 2]);
+    let sealed =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let sealed = place("sealed.pem", sealed);
+    for (cert, key, words) in [
+        (&cut, &key, "a part of it is missing"),
+        (&cert, &sealed, "it is encrypted"),
+        (&cert, &cert, "there is a certificate instead"),
+    ] {
+        let args = ["serve", "echo", "--listen", "echo=0", "--tls-cert", cert];
+        let output = run(&[&args[..], &["--tls-key", key]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let output = run(&["serve", "echo", "--handshake", "0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--handshake 0"));
+}

@@ -5,8 +5,9 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
-use tidewire::{Closed, Cx, Input, Link, Next, Protocol, Turn};
+use tidewire::{Closed, Cx, Input, Instant, Link, Next, Protocol, Turn};
 use tidewire_pool::Pool;
 
 use crate::body::{self, Body, Piece};
@@ -26,6 +27,9 @@ use crate::wire::{self, Asked};
 
 /// Bytes of a body that nobody wants which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
+/// How long requests that are pipelined may keep the loop to themselves, beside the first and the last of
+/// them.
+const TURN: Duration = Duration::from_millis(1);
 /// What a client that sent `Expect: 100-continue` is told.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -42,6 +46,8 @@ pub struct HttpConn<H> {
     by_head: bool,
     /// The server stops: the next reply is the last.
     draining: bool,
+    /// Others have their turn; then what is pipelined goes on.
+    gives_way: bool,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -103,6 +109,7 @@ impl<H: Handler> HttpConn<H> {
             looked: 0,
             by_head: false,
             draining: false,
+            gives_way: false,
             handler: PhantomData,
         }
     }
@@ -156,6 +163,21 @@ impl<H: Handler> HttpConn<H> {
                 }
             }
         }
+    }
+
+    /// Whether requests that are pipelined have taken so long that others should have their turn. Looks at
+    /// the clock only where there are any.
+    fn has_had_its_turn(
+        &self,
+        began: &mut Option<Instant>,
+        input: &Input<'_>,
+        cx: &Cx<'_, Self>,
+    ) -> bool {
+        if !matches!(self.stage, Stage::Head) || input.is_empty() || cx.link.is_closing() {
+            return false;
+        }
+        let now = cx.link.clock();
+        now - *began.get_or_insert(now) >= TURN
     }
 
     fn wait_for_head(&self, cx: &mut Cx<'_, Self>) -> Step {
@@ -348,10 +370,9 @@ impl<H: Handler> HttpConn<H> {
         let settings = &cx.local.shared.settings;
         match gather.body.next(input)? {
             Piece::Content(n) => {
-                if cx.local.gathered + n > settings.gathered {
+                if !cx.local.shared.gather(n) {
                     return Err(Fault::new(503, "too many bodies are on their way"));
                 }
-                cx.local.gathered += n;
                 gather.content.extend_from_slice(&input.bytes()[..n]);
                 input.consume(n);
                 gather.body.took(n);
@@ -367,7 +388,7 @@ impl<H: Handler> HttpConn<H> {
                 let Stage::Gather(gather) = std::mem::replace(&mut self.stage, Stage::Head) else {
                     return Ok(Step::On);
                 };
-                cx.local.gathered -= gather.content.len();
+                cx.local.shared.gathered_no_more(gather.content.len());
                 let mut places = head::places();
                 let shared = cx.local.shared.clone();
                 // It was in order when it came.
@@ -507,7 +528,7 @@ impl<H: Handler> HttpConn<H> {
             Stage::Exchange(it) if it.progress != Progress::Unstarted => {
                 return cx.link.finish_because(fault.reason);
             }
-            Stage::Gather(gather) => cx.local.gathered -= gather.content.len(),
+            Stage::Gather(gather) => cx.local.shared.gathered_no_more(gather.content.len()),
             _ => {}
         }
         self.stage = Stage::Head;
@@ -569,6 +590,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
     type Message = Message;
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        let mut began = None;
         loop {
             if cx.link.is_closing() {
                 return Next::More;
@@ -581,8 +603,19 @@ impl<H: Handler> Protocol for HttpConn<H> {
                 Stage::Later(_) => return Next::Paused,
             };
             match step {
-                Ok(Step::On) => {}
-                Ok(Step::Return(next)) => return next,
+                Ok(Step::On) => {
+                    if self.has_had_its_turn(&mut began, input, cx) {
+                        self.gives_way = true;
+                        cx.link.set_timer_after(Duration::ZERO);
+                        return Next::Paused;
+                    }
+                }
+                Ok(Step::Return(next)) => {
+                    if self.draining && matches!((&self.stage, next), (Stage::Head, Next::More)) {
+                        cx.link.finish();
+                    }
+                    return next;
+                }
                 Err(fault) => self.refuse(fault, cx),
             }
         }
@@ -614,6 +647,9 @@ impl<H: Handler> Protocol for HttpConn<H> {
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        if std::mem::take(&mut self.gives_way) {
+            return cx.link.resume();
+        }
         self.expire(cx);
     }
 
@@ -653,14 +689,15 @@ impl<H: Handler> Protocol for HttpConn<H> {
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         self.draining = true;
-        if let Stage::Head = self.stage {
+        // What came before the stop is answered: one more request, if it gives way to others.
+        if matches!(self.stage, Stage::Head) && !self.gives_way {
             cx.link.finish();
         }
     }
 
     fn closed(self, _: Closed, turn: &mut Turn<'_, Self>) {
         if let Stage::Gather(gather) = &self.stage {
-            turn.local.gathered -= gather.content.len();
+            turn.local.shared.gathered_no_more(gather.content.len());
         }
     }
 }

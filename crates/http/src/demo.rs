@@ -24,22 +24,47 @@ pub const HELLO: &str = "Hello, World!";
 /// Most microseconds that `/burn` burns: while it does, its loop does nothing else.
 pub const BURN_MAX_US: u64 = 1_000_000;
 
+/// For whom `/burn` burns.
+///
+/// ```
+/// use tidewire_http::demo::{Burns, router};
+/// use tidewire_pool::Pool;
+///
+/// let for_all = router(Pool::inline(), Burns::ForEverybody);
+/// # drop(for_all);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Burns {
+    /// For clients that [are trusted](tidewire::Peer::is_trusted): others could stall the loops. They
+    /// get a 403.
+    ForTrusted,
+    /// For whoever asks.
+    ForEverybody,
+}
+
 /// The endpoints; `/burn` burns on `pool` what it is told to.
 ///
 /// ```
-/// use tidewire_http::{Http, demo, testing};
+/// use tidewire_http::demo::{self, Burns};
+/// use tidewire_http::{Http, testing};
 /// use tidewire_pool::Pool;
 ///
-/// let app = Http::new(demo::router(Pool::inline()));
+/// let app = Http::new(demo::router(Pool::inline(), Burns::ForTrusted));
 /// let got = testing::exchange(app, b"GET /bytes/10 HTTP/1.1\r\nHost: h\r\n\r\n");
 /// assert_eq!(got.body.len(), 10);
 /// ```
 #[must_use]
-pub fn router(pool: Pool) -> Router {
+pub fn router(pool: Pool, burns: Burns) -> Router {
     let mut router = Router::new()
         .get("/", |_, response| response.text(HELLO))
         .get("/bytes/{n}", bytes)
         .get("/burn", move |request, response| {
+            if burns == Burns::ForTrusted && !response.peer().is_trusted() {
+                return response.error(
+                    403,
+                    "other hosts may not burn this one's time (--open=http)",
+                );
+            }
             burn(&pool, request, response)
         });
     for method in [Method::Get, Method::Post, Method::Put] {

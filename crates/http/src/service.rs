@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tidewire::{LoopHandle, Peer, Refusal, Service, Throttle};
@@ -42,15 +43,32 @@ pub(crate) struct Shared<H> {
     pub(crate) settings: Settings,
     /// Of log lines about refused requests.
     pub(crate) refusals: Throttle,
+    /// Bytes of bodies that are being gathered. Of all loops, because the threads engine has one for each
+    /// connection.
+    gathered: AtomicUsize,
     totals: Totals,
+}
+
+impl<H> Shared<H> {
+    /// Whether `n` more bytes of a body may be gathered; they are counted.
+    pub(crate) fn gather(&self, n: usize) -> bool {
+        let before = self.gathered.fetch_add(n, Relaxed);
+        let fits = before.saturating_add(n) <= self.settings.gathered;
+        if !fits {
+            self.gathered_no_more(n);
+        }
+        fits
+    }
+
+    pub(crate) fn gathered_no_more(&self, n: usize) {
+        self.gathered.fetch_sub(n, Relaxed);
+    }
 }
 
 /// The service's state on one loop. Of no use to others.
 pub struct HttpLocal<H> {
     pub(crate) shared: Arc<Shared<H>>,
     pub(crate) wire: Wire,
-    /// Bytes of bodies that are being gathered.
-    pub(crate) gathered: usize,
     pub(crate) counts: Arc<Counts>,
 }
 
@@ -72,6 +90,7 @@ impl<H: Handler> Http<H> {
                 handler,
                 settings: settings.checked(),
                 refusals: Throttle::new(BETWEEN_LINES),
+                gathered: AtomicUsize::new(0),
                 totals: Totals::default(),
             }),
         }
@@ -104,7 +123,6 @@ impl<H: Handler> Service for Http<H> {
         HttpLocal {
             shared: self.shared.clone(),
             wire: Wire::new(counts.clone()),
-            gathered: 0,
             counts,
         }
     }

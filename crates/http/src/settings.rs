@@ -30,7 +30,7 @@ pub struct Settings {
     pub body: u64,
     /// A body that is streamed to its handler: 413. Default 1 GiB.
     pub streamed: u64,
-    /// Bodies that are being gathered on one loop, together: 503. Default 64 MiB.
+    /// Bodies that are being gathered, together: 503. Default 64 MiB.
     pub gathered: usize,
     /// Trailer fields of a chunked body: 431. Default 4 KiB.
     pub trailers: usize,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire::{Closed, Limits};
+use tidewire_http::demo::Burns;
 use tidewire_http::testing::{Got, replies};
 use tidewire_http::{
     Answer, Body, Data, Done, Exchange, Handler, Headers, Http, Length, Method, Reply, Request,
@@ -14,7 +15,8 @@ use tidewire_pool::Pool;
 
 fn app() -> Http<Router> {
     Http::new(
-        demo::router(Pool::inline()).post("/", |request, response| response.body(request.body())),
+        demo::router(Pool::inline(), Burns::ForEverybody)
+            .post("/", |request, response| response.body(request.body())),
     )
 }
 
@@ -207,6 +209,16 @@ fn the_router_says_what_there_is() {
 }
 
 #[test]
+fn strangers_burn_nothing_unless_they_may() {
+    // Peers of the simulator come from other hosts.
+    for (burns, status) in [(Burns::ForTrusted, 403), (Burns::ForEverybody, 200)] {
+        let app = Http::new(demo::router(Pool::inline(), burns));
+        let got = run(app, &get("/burn?us=1&on=pool", ""));
+        assert_eq!(all(&got, &[])[0].status, status);
+    }
+}
+
+#[test]
 fn what_a_client_sent_is_not_reflected_into_a_head() {
     let reflecting = |name: &'static str| {
         Http::new(move |request: &Request<'_>, response: Response<'_>| {
@@ -304,7 +316,7 @@ fn a_head_that_comes_too_slowly_is_a_408() {
 fn a_body_that_comes_too_slowly_is_a_408_and_a_large_one_has_more_time() {
     for path in ["/", "/none-but-gathered"] {
         let post = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 40\r\n\r\n");
-        let router = demo::router(Pool::inline())
+        let router = demo::router(Pool::inline(), Burns::ForEverybody)
             .route(Method::Post, "/", Body::Gather, |_, response| {
                 response.empty()
             })
@@ -367,7 +379,7 @@ fn time_in_which_we_do_not_read_is_not_the_clients() {
         body_rate: 1 << 40,
         ..Settings::default()
     };
-    let app = Http::with(settings, demo::router(Pool::inline()));
+    let app = Http::with(settings, demo::router(Pool::inline(), Burns::ForEverybody));
     let got = Feed::new(input.as_bytes())
         .splits(&vec![0; 100])
         .window(2000)
@@ -454,7 +466,7 @@ fn a_handler_that_leaves_a_body_without_need_is_told() {
 }
 
 #[test]
-fn bodies_of_all_connections_of_a_loop_are_bounded_together() {
+fn bodies_of_all_connections_are_bounded_together() {
     use tidewire::sim::{Conditions, Sim};
     let settings = Settings {
         gathered: 1000,

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use tidewire::{Builder, EngineChoice, Listen, Running, StartError};
+use tidewire_http::demo::Burns;
 use tidewire_http::{Counters, Http, demo};
 use tidewire_pool::Pool;
 
@@ -20,7 +21,7 @@ fn on_every_engine(f: impl Fn(&str)) -> Vec<Counters> {
     ];
     let mut counted = Vec::new();
     for engine in engines {
-        let app = Http::new(demo::router(Pool::inline()));
+        let app = Http::new(demo::router(Pool::inline(), Burns::ForEverybody));
         let mut builder = Builder::new();
         builder.engine(engine).loops(2);
         let id = builder.service_with(app.clone(), app.limits());

@@ -4,11 +4,13 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tidewire::{Builder, EngineChoice, Layered, Listen, Running, StartError};
+use tidewire_http::demo::Burns;
 use tidewire_http::testing::{Got, replies};
 use tidewire_http::{Answer, Http, Router, Settings, demo};
 use tidewire_pool::Pool;
@@ -29,7 +31,7 @@ fn app() -> Http<Router> {
         ..Settings::default()
     };
     let pool = Pool::new(&tidewire_pool::Settings::default()).unwrap();
-    let router = demo::router(pool)
+    let router = demo::router(pool, Burns::ForTrusted)
         .post("/", |request, response| response.body(request.body()))
         .get("/later", |_, response| {
             response.later(|later| {
@@ -290,6 +292,100 @@ fn the_same_service_behind_tls() {
         assert_eq!((all[0].text(), all[1].text()), (demo::HELLO, "later"));
         assert!(all[2].body == body && all[3].body.len() == 300_000);
         drop(stream);
+        running.stop(PATIENCE);
+    }
+}
+
+#[test]
+fn pipelined_requests_that_take_long_leave_others_their_turn() {
+    const SLOW: usize = 50;
+    for engine in ENGINES {
+        let (slow, sent) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (count, before, wait) = (slow.clone(), slow.clone(), sent.clone());
+        let router = Router::new()
+            .get("/slow", move |_, response| {
+                count.fetch_add(1, SeqCst);
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(2)
+                    || (!wait.load(SeqCst) && began.elapsed() < PATIENCE)
+                {
+                    std::thread::yield_now();
+                }
+                response.empty()
+            })
+            .get("/quick", move |_, response| {
+                response.text(&before.load(SeqCst).to_string())
+            });
+        let mut builder = Builder::new();
+        builder.engine(engine).loops(1);
+        let id = builder.service(Http::new(router));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        let Some(running) = start(&mut builder) else {
+            continue;
+        };
+        let mut other = connect(addr(&running));
+        let asked = get("/slow").repeat(SLOW - 1) + &last("/slow");
+        let to = addr(&running);
+        let asking = std::thread::spawn(move || ask(to, asked.as_bytes()));
+        let began = Instant::now();
+        while slow.load(SeqCst) == 0 {
+            assert!(began.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        other.write_all(last("/quick").as_bytes()).unwrap();
+        sent.store(true, SeqCst);
+        let mut back = Vec::new();
+        other.read_to_end(&mut back).unwrap();
+        let before: usize = replies(&back, &[]).unwrap()[0].text().parse().unwrap();
+        assert!(
+            before < SLOW,
+            "{engine}: all of {before} were answered first"
+        );
+        assert_eq!(asking.join().unwrap().len(), SLOW);
+        running.stop(PATIENCE);
+    }
+}
+
+#[test]
+fn bodies_are_bounded_together_on_every_engine() {
+    let settings = Settings {
+        gathered: 100_000,
+        ..Settings::default()
+    };
+    for engine in ENGINES {
+        let router = Router::new().post("/", |_, response| response.empty());
+        let app = Http::with(settings.clone(), router);
+        let mut builder = Builder::new();
+        builder.engine(engine).loops(2);
+        let id = builder.service(app.clone());
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        let Some(running) = start(&mut builder) else {
+            continue;
+        };
+        let head =
+            "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 70000\r\n\r\n";
+        let mut both = [connect(addr(&running)), connect(addr(&running))];
+        for stream in &mut both {
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&[b'x'; 60_000]).unwrap();
+        }
+        let began = Instant::now();
+        while app.counters().overloaded == 0 {
+            assert!(began.elapsed() < PATIENCE, "{engine}: both are gathered");
+            std::thread::yield_now();
+        }
+        let mut statuses = both.map(|mut stream| {
+            // The one that is refused may be closed already.
+            let _ = stream.write_all(&[b'x'; 10_000]);
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).unwrap();
+            replies(&back, &[]).unwrap()[0].status
+        });
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 503], "{engine}");
         running.stop(PATIENCE);
     }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use tidewire::sim::chunking::{self, Collected};
+use tidewire_http::demo::Burns;
 use tidewire_http::testing::{Got, replies};
 use tidewire_http::{Http, Settings, demo};
 use tidewire_pool::Pool;
@@ -17,10 +18,11 @@ fn app() -> Http<tidewire_http::Router> {
         trailers: 100,
         ..Settings::default()
     };
-    let router = demo::router(Pool::inline()).post("/", |request, response| {
-        let trailer = request.trailers().get("x").unwrap_or("-").to_owned();
-        response.header("x-trailer", trailer).body(request.body())
-    });
+    let router =
+        demo::router(Pool::inline(), Burns::ForEverybody).post("/", |request, response| {
+            let trailer = request.trailers().get("x").unwrap_or("-").to_owned();
+            response.header("x-trailer", trailer).body(request.body())
+        });
     Http::with(settings, router)
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -31,7 +31,7 @@ impl Certificate {
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| TlsError::Pem {
             what: "private key",
-            reason: e.to_string(),
+            reason: why_no_key(key, &e),
         })?;
         Certificate::from_der(certificates(chain)?, key)
     }
@@ -49,13 +49,43 @@ impl Certificate {
     }
 }
 
+/// What is wrong, in words.
+fn why_not(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => "there is none".into(),
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let end = String::from_utf8_lossy(end_marker);
+            format!("the file ends before the line that ends {end}: a part of it is missing")
+        }
+        pem::Error::IllegalSectionStart { .. } => {
+            "a line that begins a part of it is broken".into()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The same of a key, with what people put in its place.
+fn why_no_key(pem: &[u8], error: &pem::Error) -> String {
+    let text = String::from_utf8_lossy(pem);
+    let has = |label: &str| text.contains(&format!("-----BEGIN {label}-----"));
+    match error {
+        pem::Error::NoItemsFound if has("ENCRYPTED PRIVATE KEY") => {
+            "it is encrypted, and nobody is here to say the password: openssl pkey writes it in the \
+             clear"
+                .into()
+        }
+        pem::Error::NoItemsFound if has("CERTIFICATE") => "there is a certificate instead".into(),
+        other => why_not(other),
+    }
+}
+
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |reason: String| TlsError::Pem {
         what: "certificate",
         reason,
     };
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|e| wrong(e.to_string()))?;
+    let all = all.map_err(|e| wrong(why_not(&e)))?;
     if all.is_empty() {
         return Err(wrong("there is none".into()));
     }

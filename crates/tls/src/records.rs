@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::Connection;
-use tidewire::{Around, Input, Layer, Link, Next, Service};
+use tidewire::{Around, Input, Layer, Link, Next, Service, Throttle};
 
 use crate::words;
 
 /// How long a handshake may take unless something else is set.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// Least time between two log lines about handshakes that failed.
+pub(crate) const BETWEEN_LINES: Duration = Duration::from_secs(10);
 /// Plaintext that is encrypted ahead of what the connection takes; bytes.
 const AHEAD: usize = 64 << 10;
 
@@ -19,6 +22,8 @@ pub struct Records {
     /// Boxed, because it is large and a connection's slot is not.
     tls: Box<Connection>,
     deadline: Duration,
+    /// Of log lines about peers that were not let in: a server has them.
+    failures: Option<Arc<Throttle>>,
     /// The peer has said that it sends no more.
     heard_farewell: bool,
     /// So have we.
@@ -51,8 +56,28 @@ impl Records {
         Records {
             tls: Box::new(tls),
             deadline,
+            failures: None,
             heard_farewell: false,
             said_farewell: false,
+        }
+    }
+
+    /// Logs peers that are not let in.
+    pub(crate) fn logging(mut self, failures: Arc<Throttle>) -> Records {
+        self.failures = Some(failures);
+        self
+    }
+
+    /// Says why a peer is not let in: whoever runs the server learns of it nowhere else. A peer can have
+    /// this said as often as it can connect.
+    fn log_failure<S: Service>(&self, why: &str, at: &mut Around<'_, '_, S, Self>) {
+        let Some(failures) = self.failures.as_ref().filter(|_| !at.is_accepted()) else {
+            return;
+        };
+        let now = at.link().now();
+        if let Some(held_back) = failures.pass(now) {
+            let peer = &at.peer().endpoint;
+            tracing::warn!(%peer, reason = why, held_back, "a TLS handshake failed");
         }
     }
 
@@ -128,6 +153,7 @@ impl Records {
     fn fail<S: Service>(&mut self, error: &rustls::Error, at: &mut Around<'_, '_, S, Self>) {
         let why = words::why(error);
         tracing::debug!(peer = %at.peer().endpoint, %error, "{why}");
+        self.log_failure(why, at);
         self.records_out(at); // the alert
         at.link().finish_because(why);
     }
@@ -188,6 +214,8 @@ impl Layer for Records {
     }
 
     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
-        at.link().abort_because("the TLS handshake took too long");
+        let why = "the TLS handshake took too long";
+        self.log_failure(why, at);
+        at.link().abort_because(why);
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, ServerConnection};
-use tidewire::{Origin, Peer, Refusal, Wrap};
+use tidewire::{Origin, Peer, Refusal, Throttle, Wrap};
 
 use crate::certificates::{Certificates, Roots};
-use crate::records::{DEADLINE, Records};
+use crate::records::{BETWEEN_LINES, DEADLINE, Records};
 use crate::{TlsError, ring};
 
 /// Settings of a TLS server.
@@ -143,6 +143,8 @@ impl Server {
 pub struct TlsServer {
     config: Arc<ServerConfig>,
     deadline: Duration,
+    /// Of log lines about handshakes that failed.
+    failures: Arc<Throttle>,
 }
 
 /// With settings of rustls's own, and the usual deadline.
@@ -151,6 +153,7 @@ impl From<Arc<ServerConfig>> for TlsServer {
         TlsServer {
             config,
             deadline: DEADLINE,
+            failures: Arc::new(Throttle::new(BETWEEN_LINES)),
         }
     }
 }
@@ -166,7 +169,9 @@ impl Wrap for TlsServer {
             ));
         }
         match ServerConnection::new(self.config.clone()) {
-            Ok(tls) => Ok(Some(Records::new(tls.into(), self.deadline))),
+            Ok(tls) => Ok(Some(
+                Records::new(tls.into(), self.deadline).logging(self.failures.clone()),
+            )),
             Err(_) => Err(Refusal::ByService("TLS is misconfigured")),
         }
     }

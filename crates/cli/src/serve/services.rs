@@ -6,7 +6,8 @@ use std::time::Duration;
 use tidewire::{Builder, Limits, Listen, TcpOptions};
 use tidewire_admin::Snapshot;
 use tidewire_echo::{Discard, Echo};
-use tidewire_http::{Http, Router, demo};
+use tidewire_http::demo::{self, Burns};
+use tidewire_http::{Http, Router};
 use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
 use tidewire_ingest::native::IngestService;
 use tidewire_ingest::{Counted, Level, LogSink};
@@ -241,7 +242,11 @@ fn add_http(
         let within = within.limit().unwrap_or(Duration::from_secs(1 << 32));
         (own.head_timeout, own.body_timeout) = (within, within);
     }
-    let service = Http::with(own, demo::router(pool));
+    let burns = match settings.is_open(Kind::Http) {
+        true => Burns::ForEverybody,
+        false => Burns::ForTrusted,
+    };
+    let service = Http::with(own, demo::router(pool, burns));
     let limits = Limits {
         request: None,
         ..settings.limits(service.limits())

@@ -82,6 +82,11 @@ impl Settings {
                 "--workers 0: at least one loop must carry connections",
             ));
         }
+        if options.handshake.is_some_and(|span| span.limit().is_none()) {
+            return Err(Failure::usage(
+                "--handshake 0: without a limit, whoever connects and says nothing would stay for ever",
+            ));
+        }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let ingest = options.ingest.settings(options.max_payload)?;
         let mut endpoints = endpoints(&options.services, &options.listen, bind);
