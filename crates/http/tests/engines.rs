@@ -339,6 +339,7 @@ fn pipelined_requests_that_take_long_leave_others_their_turn() {
         sent.store(true, SeqCst);
         let mut back = Vec::new();
         other.read_to_end(&mut back).unwrap();
+        drop(other);
         let before: usize = replies(&back, &[]).unwrap()[0].text().parse().unwrap();
         assert!(
             before < SLOW,
