@@ -1,0 +1,125 @@
+//! Outgoing connections: attempts, pauses between them, and what comes of them.
+
+use std::io;
+
+use crate::build::dial::Dial;
+use crate::reactor::activity::Callback;
+use crate::reactor::core::Core;
+use crate::reactor::driver::Transport;
+use crate::reactor::facts::Phase;
+use crate::reactor::state::Attempts;
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::peer::{Origin, Peer};
+
+impl Core {
+    /// Starts an outgoing connection.
+    pub(crate) fn dial(&mut self, io: &mut impl Transport, service: u16, dial: Dial) {
+        let possible = if self.draining {
+            Err(io::Error::other("the loops are stopping"))
+        } else if self.dialling[service as usize] >= self.limits[service as usize].dials {
+            self.env.counters.dials_refused.add(1);
+            let many = "as many connections are on their way as may be";
+            Err(io::Error::other(many))
+        } else {
+            dial.route().map_err(io::Error::from)
+        };
+        let to = match possible {
+            Ok((to, _)) => to,
+            Err(e) => {
+                self.env.of_service(service).dial_failures.add(1);
+                return self.dial_failed(service, dial.token, &e);
+            }
+        };
+        self.dialling[service as usize] += 1;
+        let peer = Peer::new(to, Origin::Dialled(dial.token));
+        let index = self.insert(service, peer);
+        let state = &mut self.states[index as usize];
+        state.phase = Phase::Dialling;
+        let after = dial.after;
+        state.attempts = Some(Box::new(Attempts {
+            dial,
+            failed: 0,
+            connecting: false,
+        }));
+        if after.is_zero() {
+            return self.attempt(io, index);
+        }
+        state.phase_ends = Some(self.env.now + after);
+        self.rearm(index);
+    }
+
+    /// The attempt under way has succeeded.
+    pub(crate) fn connected(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        if state.phase != Phase::Dialling {
+            return;
+        }
+        state.phase = Phase::Open;
+        state.attempts = None;
+        self.dialling[state.service as usize] -= 1;
+        state.phase_ends = None;
+        state.last_progress = self.env.now;
+        let service = state.service;
+        let Origin::Dialled(token) = state.peer.origin else {
+            unreachable!("only what was dialled is connected")
+        };
+        match self.establish(index) {
+            Ok(()) => {
+                self.env.of_service(service).dialled.add(1);
+                self.open(index);
+            }
+            Err(why) => {
+                let peer = self.states[index as usize].peer.endpoint.clone();
+                self.refuse(service, why, &peer);
+                self.states[index as usize].kill(Closed::Aborted);
+                self.touch(index);
+                let refused = io::Error::other(format!("established, but refused: {why}"));
+                self.dial_failed(service, token, &refused);
+            }
+        }
+    }
+
+    /// The attempt under way has failed; the engine has dropped its socket.
+    pub(crate) fn connect_failed(&mut self, index: u32, error: &io::Error) {
+        let draining = self.draining;
+        let state = &mut self.states[index as usize];
+        self.env.of_service(state.service).dial_failures.add(1);
+        let Some(attempts) = &mut state.attempts else {
+            return;
+        };
+        attempts.connecting = false;
+        attempts.failed = attempts.failed.saturating_add(1);
+        if !draining && attempts.failed < attempts.dial.attempts {
+            let pause = attempts
+                .dial
+                .pause_after(attempts.failed, &mut self.env.rng);
+            state.phase_ends = Some(self.env.now + pause);
+            self.rearm(index);
+            return;
+        }
+        let (token, service) = (attempts.dial.token, state.service);
+        self.dial_failed(service, token, error);
+        self.free(index);
+    }
+
+    pub(crate) fn dial_failed(&mut self, service: u16, token: u64, error: &io::Error) {
+        self.env.enter(service, Callback::DialFailed);
+        self.hosts[service as usize].dial_failed(token, error, &mut self.env);
+    }
+
+    pub(super) fn attempt(&mut self, io: &mut impl Transport, index: u32) {
+        let state = &mut self.states[index as usize];
+        let attempts = state.attempts.as_mut().expect("only called while dialling");
+        attempts.connecting = true;
+        if self.meter.refuses() {
+            // An attempt that fails, so that who tries again does so after a pause.
+            self.env.counters.dials_refused.add(1);
+            let much = "connections hold as much memory as they may";
+            return self.connect_failed(index, &io::Error::other(much));
+        }
+        let (to, from) = attempts.dial.route().expect("looked at when it began");
+        state.phase_ends = Some(self.env.now + attempts.dial.timeout);
+        self.rearm(index);
+        io.connect(self, index, to, from);
+    }
+}

@@ -1,0 +1,202 @@
+//! The part of a loop that all engines share, so that they cannot differ in meaning: the table of
+//! connections, the calls into protocols, deadlines, mailboxes, stopping.
+//!
+//! An engine tells the core what happened (`received`, `sent`, `input_ended`, `failed`), then has
+//! it *settle* the connections that changed. Settling makes the callbacks that are due and turns
+//! the record that they left behind into calls of the engine's [`Transport`](crate::reactor::driver::Transport).
+
+mod deadlines;
+mod dialling;
+mod drain;
+mod life;
+mod memory;
+mod reports;
+mod settle;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::build::limits::Limits;
+use crate::memory::budget::{Memory, Meter};
+use crate::memory::buffer::Pool;
+use crate::memory::output::{Barriers, Blocks};
+use crate::memory::table::Table;
+use crate::reach::waker::Waker;
+use crate::reactor::activity::Callback;
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::drive;
+use crate::reactor::env::Env;
+use crate::reactor::host::{Event, Host, MakeHost};
+use crate::reactor::random::Rng;
+use crate::reactor::state::State;
+use crate::reactor::throttle::Throttle;
+use crate::reactor::wheel::Wheel;
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::time::Clock;
+
+pub(crate) use deadlines::sleep_for;
+
+/// Connections that are announced together at most: see
+/// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
+pub const LOOK_AHEAD_MAX: usize = 16;
+
+/// What the builder decides for every loop.
+pub(crate) struct Plan {
+    /// Of the services, in the order of their numbers.
+    pub(crate) hosts: Vec<MakeHost>,
+    pub(crate) chunk: usize,
+    pub(crate) buffers: usize,
+    pub(crate) refusals: Arc<Refusals>,
+    pub(crate) memory: Arc<Memory>,
+}
+
+/// What keeps a flood of refusals from flooding the log: one line for each reason a second, over
+/// all loops.
+pub(crate) struct Refusals([Throttle; Refusal::KINDS]);
+
+impl Default for Refusals {
+    fn default() -> Refusals {
+        Refusals([const { Throttle::new(Duration::from_secs(1)) }; Refusal::KINDS])
+    }
+}
+
+pub(crate) struct Core {
+    pub(crate) states: Table<State>,
+    pub(crate) env: Env,
+    pub(crate) waker: Arc<Waker>,
+    hosts: Vec<Box<dyn Host>>,
+    /// Some of them look ahead.
+    looks_ahead: bool,
+    /// Of each host, without the virtual call.
+    limits: Vec<Arc<Limits>>,
+    /// Of each host, the connections on their way out.
+    dialling: Vec<usize>,
+    wheel: Wheel,
+    /// No deadline before this one (nanoseconds; `u64::MAX` if there is none). May be early.
+    next_deadline_ns: u64,
+    generation: u32,
+    due: Vec<u32>,
+    draining: bool,
+    /// Looks into the inbox when nothing was left but that.
+    last_looks: u32,
+    cuts: Throttle,
+    refusals: Arc<Refusals>,
+    meter: Meter,
+}
+
+impl Core {
+    /// To be called on the loop's own thread.
+    pub(crate) fn new(
+        plan: &Plan,
+        waker: Arc<Waker>,
+        counters: Arc<LoopCounters>,
+        clock: Clock,
+        rng: Rng,
+    ) -> Core {
+        let mut core = Core {
+            states: Table::new(),
+            env: Env {
+                now: clock.monotonic(),
+                clock,
+                rng,
+                pool: Pool::new(plan.buffers, plan.chunk),
+                blocks: Blocks::default(),
+                barriers: Barriers::default(),
+                dirty: Vec::new(),
+                backlog: Vec::new(),
+                counters,
+                services: Vec::new(),
+                self_signalled: false,
+                told: false,
+                dials: Vec::new(),
+                timers_ns: u64::MAX,
+            },
+            waker,
+            hosts: Vec::new(),
+            looks_ahead: false,
+            limits: Vec::new(),
+            dialling: Vec::new(),
+            wheel: Wheel::new(),
+            next_deadline_ns: u64::MAX,
+            generation: 0,
+            due: Vec::new(),
+            draining: false,
+            last_looks: 0,
+            cuts: Throttle::new(Duration::from_secs(1)),
+            refusals: plan.refusals.clone(),
+            meter: Meter::new(plan.memory.clone()),
+        };
+        for make in &plan.hosts {
+            core.host(make);
+        }
+        core
+    }
+
+    /// Adds a service to a loop that runs already; its index.
+    pub(crate) fn host(&mut self, make: &MakeHost) -> u16 {
+        let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
+        let host = make(index, &self.waker);
+        self.count_service();
+        self.limits.push(host.limits().clone());
+        self.dialling.push(0);
+        self.looks_ahead |= host.looks_ahead();
+        self.hosts.push(host);
+        index
+    }
+
+    /// Has the counters of one more service.
+    pub(crate) fn count_service(&mut self) {
+        let counters = self.env.counters.service();
+        self.env.services.push(counters);
+    }
+
+    /// The state on this loop of the service with this index.
+    pub(crate) fn local(&mut self, service: u16) -> &mut dyn Any {
+        self.hosts[service as usize].local()
+    }
+
+    /// Looks into the mailboxes if anybody asked for it.
+    pub(crate) fn take_mail(&mut self) {
+        let from_outside = self.waker.take_pending();
+        if from_outside {
+            let clock = &self.env.clock;
+            self.env.counters.wakeups.add(1);
+            self.env.counters.activity.answer(|| clock.monotonic());
+        }
+        if from_outside || std::mem::take(&mut self.env.self_signalled) {
+            for host in &mut self.hosts {
+                host.wake(&mut self.states, &mut self.env);
+            }
+        }
+    }
+
+    /// Whether anybody off this loop can reach it.
+    pub(crate) fn reachable(&self) -> bool {
+        self.hosts.iter().any(|h| h.reachable())
+    }
+
+    #[inline]
+    pub(super) fn call(&mut self, index: u32, event: Event) {
+        let state = &mut self.states[index as usize];
+        self.hosts[state.service as usize].call(event, state, &mut self.env);
+    }
+
+    pub(super) fn offer_carried(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        let service = state.service as usize;
+        let (host, carried) = (&mut *self.hosts[service], self.limits[service].carried);
+        drive::offer_carried(host, state, &mut self.env, carried);
+    }
+}
+
+/// The loop ends: the services are told, on its thread.
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.env.counters.memory.set(0);
+        for (service, host) in self.hosts.drain(..).enumerate() {
+            self.env.enter(service as u16, Callback::LoopEnded);
+            host.ended();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What drivers report of a connection.
+
+use std::io;
+
+use crate::memory::buffer::{HEADROOM, Lease};
+use crate::mistakes::{Mistake, mistaken};
+use crate::protocol::input::Input;
+use crate::reactor::activity::Callback;
+use crate::reactor::core::Core;
+use crate::reactor::drive;
+use crate::reactor::facts::PeerEnd;
+
+impl Core {
+    /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
+    pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
+        let state = &mut self.states[index as usize];
+        self.env.of_service(state.service).bytes_in.add(len as u64);
+        if !state.is_open() {
+            // What is discarded is no progress: see `flushing_over`.
+            return;
+        }
+        state.last_progress = self.env.now;
+        if !state.hungry_for(len) {
+            return state.keep(&lease.space()[..len]);
+        }
+        if state.carry.len() > HEADROOM {
+            state.carry.extend_from_slice(&lease.space()[..len]);
+            return self.offer_carried(index);
+        }
+        let service = state.service as usize;
+        let carried_max = self.limits[service].carried;
+        let carried = std::mem::take(&mut state.carry);
+        let lent = lease.lend(&carried, len);
+        drop(carried);
+        let mut input = Input::lent(&lent).for_account(state.kept.as_ref());
+        let next = self.hosts[service].received(&mut input, state, &mut self.env);
+        if !input.is_empty() && state.is_open() {
+            state.carry = match mistaken(Mistake::ChunkOfferedTwice) {
+                true => lent.bytes().to_vec(),
+                false => input.bytes().to_vec(),
+            };
+        }
+        let consumed = input.consumed();
+        if let Some(kept) = input.into_account() {
+            state.kept = Some(kept);
+        }
+        drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
+        // More of its input, or its end, may come before it is settled.
+        if self.env.told {
+            self.deliver_told();
+        }
+    }
+
+    /// Whether anybody wants to know what is about to be received.
+    #[inline]
+    pub(crate) fn anybody_looks_ahead(&self) -> bool {
+        self.looks_ahead
+    }
+
+    /// Whether this connection does, and will be offered what has come.
+    pub(crate) fn looks_ahead(&self, index: u32) -> bool {
+        let state = self.states.get(index as usize);
+        state.is_some_and(|s| {
+            s.was_opened()
+                && s.wants_input()
+                && s.is_open()
+                && self.hosts[s.service as usize].looks_ahead()
+        })
+    }
+
+    /// These bytes are about to be received.
+    pub(crate) fn look_ahead(&mut self, index: u32, input: &[u8]) {
+        let state = &mut self.states[index as usize];
+        if state.is_open() {
+            self.env.enter(state.service, Callback::LookAhead);
+            self.hosts[state.service as usize].look_ahead(input, state, &mut self.env);
+        }
+    }
+
+    /// The kernel took the first `n` queued bytes; how many are left that may be sent.
+    pub(crate) fn sent(&mut self, index: u32, n: usize) -> usize {
+        self.env.sent(&mut self.states[index as usize], n)
+    }
+
+    /// The peer has finished sending.
+    pub(crate) fn input_ended(&mut self, index: u32) {
+        self.states[index as usize].peer_end = PeerEnd::Reached;
+        self.touch(index);
+    }
+
+    /// The peer finished sending or vanished; there may be input of it still to be read.
+    pub(crate) fn end_announced(&mut self, index: u32) {
+        self.env.end_announced(&mut self.states[index as usize]);
+    }
+
+    /// The connection failed.
+    pub(crate) fn failed(&mut self, index: u32, kind: io::ErrorKind) {
+        self.env.failed(&mut self.states[index as usize], kind);
+    }
+
+    /// Input that this connection may be given in one turn; bytes.
+    pub(crate) fn turn_bytes(&self, index: u32) -> usize {
+        self.limits[self.states[index as usize].service as usize].turn_bytes
+    }
+}
