@@ -38,11 +38,13 @@ mod header;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::layer::{Around, Layer, Wrap};
 use crate::protocol::input::Input;
 use crate::protocol::traits::Service;
+use crate::reactor::throttle::Throttle;
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::next::Next;
@@ -55,7 +57,11 @@ pub struct Proxy {
     from: Vec<Network>,
     others: Others,
     deadline: Duration,
+    failures: Arc<Throttle>,
 }
+
+/// Least time between two log lines about proxies that did not say for whom they speak.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// What becomes of connections that do not come from a listed proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +93,7 @@ impl Proxy {
             from: networks.into_iter().collect(),
             others: Others::Served,
             deadline: Duration::from_secs(5),
+            failures: Arc::new(Throttle::new(BETWEEN_LINES)),
         }
     }
 
@@ -158,11 +165,14 @@ impl FromStr for Network {
             None => (text, None),
         };
         let first: IpAddr = ip.parse().map_err(|_| wrong())?;
-        let most = if first.is_ipv4() { 32 } else { 128 };
+        let width = |ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 };
+        // An IPv4 address in IPv6's clothes is IPv4, here as in `contains`.
+        let (most, plain) = (width(first), first.to_canonical());
         let bits = bits.unwrap_or(most);
-        if bits > most {
+        if bits > most || bits < most - width(plain) {
             return Err(wrong());
         }
+        let (first, bits) = (plain, bits - (most - width(plain)));
         Ok(Network(Members::Ip { first, bits }))
     }
 }
@@ -175,6 +185,7 @@ impl Wrap for Proxy {
         if accepted && self.from.iter().any(|n| n.contains(&from.endpoint)) {
             return Ok(Some(Header {
                 deadline: self.deadline,
+                failures: self.failures.clone(),
             }));
         }
         match self.others {
@@ -188,6 +199,19 @@ impl Wrap for Proxy {
 #[derive(Debug)]
 pub struct Header {
     deadline: Duration,
+    failures: Arc<Throttle>,
+}
+
+impl Header {
+    /// Cuts a proxy that does not say for whom it speaks: somebody has set one of the two wrongly.
+    fn give_up<S: Service>(&self, why: &'static str, at: &mut Around<'_, '_, S, Header>) {
+        let link = at.link();
+        if let Some(held_back) = self.failures.pass(link.now()) {
+            let peer = &link.peer().endpoint;
+            tracing::warn!(%peer, reason = why, held_back, "cutting a proxy without a right header");
+        }
+        link.abort_because(why);
+    }
 }
 
 impl Layer for Header {
@@ -202,7 +226,7 @@ impl Layer for Header {
     ) -> Next {
         match header::parse(input.bytes()) {
             Parsed::Partial(n) => return Next::AtLeast(n),
-            Parsed::Wrong(why) => at.link().abort_because(why),
+            Parsed::Wrong(why) => self.give_up(why, at),
             Parsed::Header(said, len) => {
                 input.consume(len);
                 let mut peer = at.peer().clone();
@@ -227,8 +251,7 @@ impl Layer for Header {
     }
 
     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
-        at.link()
-            .abort_because("the PROXY protocol header took too long");
+        self.give_up("the PROXY protocol header took too long", at);
     }
 }
 
