@@ -217,6 +217,15 @@ impl LoopCounters {
         counters
     }
 
+    /// Of the service with this number, made if the loop ended before it had come to it.
+    pub(crate) fn of_service(&self, number: usize) -> Arc<ServiceCounters> {
+        let mut services = lock(&self.services);
+        while services.len() <= number {
+            services.push(Arc::default());
+        }
+        services[number].clone()
+    }
+
     /// Of each service, in the order of their numbers.
     pub(crate) fn services(&self) -> Vec<Arc<ServiceCounters>> {
         lock(&self.services).clone()

@@ -37,11 +37,9 @@ impl Drop for Life {
                         true => Refusal::Panicked,
                         false => Refusal::Stopping,
                     };
-                    // None, if the loop could not even be set up.
-                    if let Some(counters) = self.counters.services().get(usize::from(service)) {
-                        counters.accepted.add(1);
-                        counters.refused[why.kind()].add(1);
-                    }
+                    let counters = self.counters.of_service(usize::from(service));
+                    counters.accepted.add(1);
+                    counters.refused[why.kind()].add(1);
                     tracing::error!(%peer, reason = %why, "a connection's loop ended before it began");
                     // It is to see a reset, not an orderly end.
                     socket.reset_on_close();
