@@ -84,6 +84,7 @@ impl Settings {
             // A batch of one record is not paced.
             output_hard: (64 << 20) + 2 * self.payload_max as usize,
             idle: None,
+            write: None,
             ..Limits::default()
         }
     }

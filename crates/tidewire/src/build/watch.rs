@@ -26,6 +26,31 @@ const LOOK_MIN: Duration = Duration::from_millis(5);
 const PLACES_MAX: usize = 256;
 
 /// Where a loop was stuck, and for how long.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::time::Duration;
+/// use tidewire::{Builder, on_input};
+///
+/// let mut builder = Builder::new();
+/// let slow = builder.service(on_input(|input, link| {
+///     std::thread::sleep(Duration::from_millis(100)); // what should never be done
+///     link.forward_all(input)
+/// }));
+/// builder.name(slow, "slow").listen(slow, "127.0.0.1:0");
+/// builder.watch(Duration::from_millis(10));
+/// let running = builder.start()?;
+///
+/// let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
+/// while running.observer().stalls().is_empty() {
+///     client.write_all(b"x")?;
+///     client.read_exact(&mut [0])?;
+/// }
+/// let stalls = running.observer().stalls();
+/// assert_eq!((&*stalls[0].service, stalls[0].callback), ("slow", "received"));
+/// running.stop(Duration::from_secs(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {

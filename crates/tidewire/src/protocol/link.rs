@@ -115,7 +115,7 @@ impl Link<'_> {
     pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
         if self.may_queue(1) {
             self.state.out.write_with(most, &mut self.env.blocks, fill);
-            if self.state.out.footprint() > self.state.hard {
+            if self.state.out.footprint() > self.state.hard as usize {
                 return self.too_much();
             }
             self.queued();
@@ -471,7 +471,7 @@ impl Link<'_> {
         if !self.state.is_open() {
             return false;
         }
-        if self.state.out.footprint() + len > self.state.hard {
+        if self.state.out.footprint() + len > self.state.hard as usize {
             self.too_much();
             return false;
         }

@@ -1,6 +1,7 @@
 //! What the record of a connection says of it: phases and stages as enums, the rest as sets of facts.
 
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 
 use crate::vocabulary::closed::Closed;
 
@@ -129,9 +130,21 @@ impl Fact for Flag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appetite {
     /// New bytes, and at least this many together with those carried.
-    Bytes(usize),
+    Bytes(NonZeroU32),
     /// The output must fall below the low mark first; then carried bytes are offered again.
     Drain,
+}
+
+impl Appetite {
+    /// For any.
+    pub(crate) const SOME: Appetite = Appetite::Bytes(NonZeroU32::MIN);
+
+    /// For so many, but for some; from 4 GiB on, for whatever comes beyond that.
+    #[inline]
+    pub(crate) fn of(bytes: usize) -> Appetite {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Appetite::Bytes(NonZeroU32::new(bytes).unwrap_or(NonZeroU32::MIN))
+    }
 }
 
 /// A fact that is a bit of a [`Set`].

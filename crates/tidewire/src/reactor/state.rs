@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) low: u32,
     pub(crate) high: u32,
     /// Output may not grow beyond this. 0 once this side writes no more: see `Link::may_queue`.
-    pub(crate) hard: usize,
+    pub(crate) hard: u32,
     /// The reason that `finish` records, where the loop itself suggested finishing.
     pub(crate) hint: Hint,
     pub(crate) peer_end: PeerEnd,
@@ -80,7 +80,7 @@ impl State {
             service,
             slot: 0,
             phase: Phase::Open,
-            appetite: Appetite::Bytes(1),
+            appetite: Appetite::SOME,
             writing: Writing::Open,
             out: Output::default(),
             carry: Vec::new(),
@@ -95,7 +95,7 @@ impl State {
             wheel_ns: u64::MAX,
             low: u32::try_from(limits.output_low).unwrap_or(u32::MAX),
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
-            hard: limits.output_hard,
+            hard: u32::try_from(limits.output_hard).unwrap_or(u32::MAX),
             hint: Hint::Finished,
             peer_end: PeerEnd::Unknown,
             told: Told::Nothing,
@@ -196,7 +196,9 @@ impl State {
     pub(crate) fn hungry_for(&self, len: usize) -> bool {
         match self.appetite {
             Appetite::Bytes(n) => {
-                !self.is_paused() && !self.owed.has(Owed::Replay) && self.carry.len() + len >= n
+                !self.is_paused()
+                    && !self.owed.has(Owed::Replay)
+                    && self.carry.len() + len >= n.get() as usize
             }
             Appetite::Drain => false,
         }
@@ -206,7 +208,9 @@ impl State {
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
         if let Appetite::Bytes(n) = self.appetite {
             // Room for the whole frame at once, so that it is never moved while it grows.
-            let more = n.saturating_sub(self.carry.len()).max(bytes.len());
+            let more = (n.get() as usize)
+                .saturating_sub(self.carry.len())
+                .max(bytes.len());
             self.carry.reserve_exact(more);
         }
         self.carry.extend_from_slice(bytes);
@@ -219,7 +223,9 @@ impl State {
             && self.is_open()
             && !self.is_paused()
             && match self.appetite {
-                Appetite::Bytes(n) => !self.carry.is_empty() && self.carry.len() >= n,
+                Appetite::Bytes(n) => {
+                    !self.carry.is_empty() && self.carry.len() >= n.get() as usize
+                }
                 Appetite::Drain => false,
             }
     }
@@ -262,7 +268,7 @@ impl State {
     /// Offers what is carried as soon as may be, if draining was what it waited for.
     pub(crate) fn end_drain_wait(&mut self) {
         if self.appetite == Appetite::Drain {
-            self.appetite = Appetite::Bytes(1);
+            self.appetite = Appetite::SOME;
             if !mistaken(Mistake::DrainForgotten) {
                 self.owed.add(Owed::Replay);
             }
@@ -387,7 +393,7 @@ impl State {
             return;
         }
         self.appetite = match next {
-            Next::More => Appetite::Bytes(1),
+            Next::More => Appetite::SOME,
             Next::AtLeast(n) if n > carried_max => {
                 self.kill(Closed::CarriedLimit);
                 return;
@@ -395,16 +401,16 @@ impl State {
             // They are there already.
             Next::AtLeast(n) if progress && n <= self.carry.len() => {
                 self.owed.add(Owed::Replay);
-                Appetite::Bytes(n.max(1))
+                Appetite::of(n)
             }
             // Asking again for what is there, without consuming any of it, would spin.
-            Next::AtLeast(n) => Appetite::Bytes(n.max(self.carry.len() + 1)),
+            Next::AtLeast(n) => Appetite::of(n.max(self.carry.len() + 1)),
             Next::AfterDrain if !self.out.is_empty() => Appetite::Drain,
             // Nothing is queued that could drain: wait for bytes instead of spinning.
-            Next::AfterDrain => Appetite::Bytes(1),
+            Next::AfterDrain => Appetite::SOME,
             Next::Paused => {
                 self.flags.add(Flag::Paused);
-                Appetite::Bytes(1)
+                Appetite::SOME
             }
         };
         if self.carry.len() > carried_max {

@@ -27,6 +27,7 @@ pub enum Next {
     AtLeast(usize),
     /// When output has drained, with the bytes left unconsumed and without waiting for new ones.
     AfterDrain,
-    /// After [`Link::resume`]; the same as [`Link::pause`] and [`Next::More`].
+    /// After [`Link::resume`](crate::Link::resume); the same as [`Link::pause`](crate::Link::pause) and
+    /// [`Next::More`].
     Paused,
 }
