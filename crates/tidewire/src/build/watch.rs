@@ -42,11 +42,15 @@ const PLACES_MAX: usize = 256;
 /// let running = builder.start()?;
 ///
 /// let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
-/// while running.observer().stalls().is_empty() {
+/// let mut stalls = Vec::new();
+/// for _ in 0..100 {
 ///     client.write_all(b"x")?;
 ///     client.read_exact(&mut [0])?;
+///     stalls = running.observer().stalls();
+///     if !stalls.is_empty() {
+///         break;
+///     }
 /// }
-/// let stalls = running.observer().stalls();
 /// assert_eq!((&*stalls[0].service, stalls[0].callback), ("slow", "received"));
 /// running.stop(Duration::from_secs(1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,11 +1,12 @@
 //! What a peer owes by when: the first byte, the rest of a request, the taking of output; how long a
 //! connection may live. To the tick it is tried in the simulator.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidewire::{Closed, Input, Next};
 
 use crate::case::{Case, case};
+use crate::client::PATIENCE;
 use crate::fixture::Setup;
 use crate::probe::{Context, Role};
 use crate::record::Event;
@@ -138,7 +139,9 @@ fn many_that_drip_are_cut_and_others_are_served(v: Variant) {
     let mut dripping: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
     let mut good = server.connect();
     let late = |counters: &tidewire::Counters| counters.closed_for(Closed::RequestLate);
+    let until = Instant::now() + PATIENCE;
     while late(&server.counters()) < MANY as u64 {
+        assert!(Instant::now() < until, "who drips is never cut");
         for client in &mut dripping {
             client.try_send(b"x");
         }
