@@ -35,7 +35,7 @@ pub struct Limits {
     pub output_high: usize,
     /// Queued output beyond which the connection is aborted with
     /// [`Closed::OutputLimit`](crate::Closed::OutputLimit). Chunks that the protocol holds count.
-    /// Default 64 MiB.
+    /// Default 64 MiB. What is more than 4 GiB is taken for 4 GiB, here and of the two marks.
     pub output_hard: usize,
     /// Input taken from one connection in one turn of its loop before others get theirs.
     /// Default 256 KiB; at least one chunk is always taken.

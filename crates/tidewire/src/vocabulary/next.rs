@@ -24,6 +24,7 @@ pub enum Next {
     More,
     /// When this many unconsumed bytes are there together, so that a large frame is not looked at
     /// again for every chunk. At most [`Limits::carried`](crate::Limits::carried).
+    /// Of a frame beyond 4 GiB, what comes after these is offered as it comes.
     AtLeast(usize),
     /// When output has drained, with the bytes left unconsumed and without waiting for new ones.
     AfterDrain,
