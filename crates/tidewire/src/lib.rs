@@ -91,6 +91,7 @@ mod vocabulary;
 
 pub use build::builder::{Builder, Listening, Placement, Running, ServiceId, StartError, Stopper};
 pub use build::dial::{Dial, NotDialled};
+pub use build::drain::{Drain, Left, Phase, Progress};
 pub use build::ending::{LoopFailed, Waiter};
 pub use build::engine::{Engine, EngineChoice};
 pub use build::limits::{CHUNK, Limits};

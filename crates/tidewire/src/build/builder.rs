@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::build::dial::{Dial, NotDialled};
+use crate::build::drain::Drain;
 use crate::build::ending::{LoopFailed, Waiter};
 use crate::build::engine::{self, Engine, EngineChoice, Resolved};
 use crate::build::limits::{CHUNK, Limits};
@@ -382,7 +383,8 @@ impl Builder {
             })?;
             addrs.push(bound.endpoint);
             files.extend(bound.file);
-            for (set, socket) in sockets.iter_mut().zip(bound.sockets) {
+            for (i, socket) in bound.sockets.into_iter().enumerate() {
+                let set = &mut sockets[i % copies];
                 let socket = Arc::new(Descriptor::from(socket));
                 listening.push((number as u32, Arc::downgrade(&socket)));
                 set.push(setup::Listener {
@@ -411,6 +413,7 @@ impl Builder {
             listening,
             acceptors: Vec::new(),
             loops: Vec::new(),
+            accepting: Arc::default(),
             counters: Arc::default(),
             clock: Arc::default(),
             next: AtomicUsize::new(0),
@@ -498,6 +501,8 @@ pub struct Listening {
     /// Which of the builder's `listen` calls made it, and so for which service. Several sockets have
     /// the same number where loops accept for themselves.
     pub number: u32,
+    /// It has a file that this server made, which a successor is to [remove](Listen::owning_file).
+    pub owns_file: bool,
 }
 
 struct Thread {
@@ -530,6 +535,8 @@ pub struct Running {
     listening: Vec<(u32, Weak<Descriptor>)>,
     acceptors: Vec<Thread>,
     loops: Vec<Thread>,
+    /// The acceptors whose end is the loops' cue to stop.
+    accepting: Arc<Mutex<usize>>,
     counters: Arc<Mutex<Registry>>,
     clock: Arc<StopClock>,
     next: AtomicUsize,
@@ -567,13 +574,12 @@ impl Running {
 
     /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it in
     /// this process or another: connections that wait to be accepted, and those that come, are then
-    /// shared between the two. From this call on a [`stop`](Running::stop) leaves those that wait in
-    /// the queue to the successor, instead of taking them in, and leaves the files of Unix sockets
-    /// where they are. Loops that accept for themselves have a socket each: all of them are to be
+    /// shared between the two. Once the successor has them, [`hand_over`](Running::hand_over) ends this server
+    /// without a connection lost. Loops that accept for themselves have a socket each: all of them are to be
     /// inherited, or connections that the kernel has put in the queue of one that is not are lost.
     ///
     /// # Errors
-    /// If the process has no descriptors left. Nothing has changed then.
+    /// If the process has no descriptors left.
     ///
     /// ```
     /// use std::time::Duration;
@@ -593,13 +599,14 @@ impl Running {
     ///
     /// let mut builder = Builder::new();
     /// let echo = builder.service(Echo);
-    /// for listener in running.listeners()? {
-    ///     assert_eq!(listener.number, 0);
-    ///     builder.listen(echo, Listen::inherited(listener.socket));
-    /// }
+    /// let sockets = running.listeners()?.into_iter().map(|listening| {
+    ///     assert_eq!(listening.number, 0);
+    ///     listening.socket
+    /// });
+    /// builder.listen(echo, Listen::inherited_group(sockets));
     /// let successor = builder.start()?;
     /// assert_eq!(successor.addrs(), running.addrs());
-    /// running.stop(Duration::from_secs(1));
+    /// running.hand_over(Duration::from_secs(1)).wait();
     /// # successor.stop(Duration::from_secs(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -610,11 +617,15 @@ impl Running {
                 socket,
                 endpoint: self.addrs[*number as usize].clone(),
                 number: *number,
+                owns_file: self.owns_file_of(*number),
             }))
         });
-        let all = open.collect::<io::Result<Vec<_>>>()?;
-        self.clock.succeed();
-        Ok(all)
+        open.collect()
+    }
+
+    fn owns_file_of(&self, number: u32) -> bool {
+        let path = self.addrs[number as usize].path();
+        path.is_some_and(|path| self.files.iter().any(|file| file.path() == path))
     }
 
     /// What happened so far, on all loops.
@@ -691,32 +702,54 @@ impl Running {
 
     /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
     /// sent, has every connection told, waits for them to finish until the deadline, cuts the
-    /// rest. Returns the final counters.
-    pub fn stop(mut self, deadline: Duration) -> Counters {
-        self.clock.set(deadline);
-        self.leave_files();
-        // Whoever comes from now on is told at once, instead of being taken in or dropped.
-        self.files.clear();
-        // Acceptors first: what they take in still needs loops to run on.
-        for set in [true, false] {
-            let threads = if set {
-                &mut self.acceptors
-            } else {
-                &mut self.loops
-            };
-            for thread in threads.iter() {
-                thread.waker.stop(Stop::Graceful);
-            }
-            for thread in threads {
-                thread.finish();
-            }
-        }
-        self.counters()
+    /// rest. Returns the final counters. [`drain`](Running::drain) does the same and can be watched.
+    pub fn stop(self, deadline: Duration) -> Counters {
+        self.drain(deadline).wait()
     }
 
-    fn leave_files(&mut self) {
-        if self.clock.is_succeeded() {
-            self.files.drain(..).for_each(SocketFile::leave);
+    /// Begins to [stop](Running::stop) in order, and lets one see how far that has come.
+    pub fn drain(mut self, deadline: Duration) -> Drain {
+        // Whoever comes from now on is told at once, instead of being taken in or dropped.
+        self.files.clear();
+        self.begin_drain(deadline)
+    }
+
+    /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners): who waits to be
+    /// accepted is left to it, and so are the files of Unix sockets. What was accepted already ends here.
+    pub fn hand_over(mut self, deadline: Duration) -> Drain {
+        self.clock.succeed();
+        self.files.drain(..).for_each(SocketFile::leave);
+        self.begin_drain(deadline)
+    }
+
+    fn begin_drain(self, deadline: Duration) -> Drain {
+        self.clock.set(deadline);
+        // Acceptors first: what they take in still needs loops to run on. Their end stops the loops.
+        for thread in &self.acceptors {
+            thread.waker.stop(Stop::Graceful);
+        }
+        if *lock(&self.accepting) == 0 {
+            for thread in &self.loops {
+                thread.waker.stop(Stop::Graceful);
+            }
+        }
+        Drain::new(self)
+    }
+
+    /// Whether no loop runs any more, once it is so or this time is over.
+    pub(crate) fn has_ended(&self, most: Duration) -> bool {
+        self.waiter.all_ended(most)
+    }
+
+    /// When a stop gives up, and what it waits for.
+    pub(crate) fn clock(&self) -> &StopClock {
+        &self.clock
+    }
+
+    /// Waits for the threads of the loops.
+    pub(crate) fn join(&mut self) {
+        for thread in self.acceptors.iter_mut().chain(&mut self.loops) {
+            thread.finish();
         }
     }
 
@@ -750,13 +783,21 @@ impl Running {
         let name = format!("tidewire-{name}");
         let waiter = self.waiter.clone();
         waiter.begin();
+        let heirs = match &setup.spread {
+            Spread::Loops(wakers) => wakers.clone(),
+            Spread::Here | Spread::Threads(_) => Vec::new(),
+        };
+        let accepting = self.accepting.clone();
+        *lock(&accepting) += usize::from(!heirs.is_empty());
         let spawned = std::thread::Builder::new().name(name.clone()).spawn({
             let waiter = waiter.clone();
+            let relay = Relay { accepting, heirs };
             move || {
                 counters.activity.runs_here();
                 waiter.run(&name, || {
-                    engine::run(engine, setup, theirs, counters, &ready)
+                    engine::run(engine, setup, theirs.clone(), counters, &ready)
                 });
+                relay.pass_on(&theirs);
             }
         });
         let join = match spawned {
@@ -779,10 +820,27 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.leave_files();
         self.stopper().stop_now();
-        for thread in self.acceptors.iter_mut().chain(&mut self.loops) {
-            thread.finish();
+        self.join();
+    }
+}
+
+/// Stops the loops that an acceptor has handed connections to, when it has ended.
+struct Relay {
+    accepting: Arc<Mutex<usize>>,
+    heirs: Vec<Arc<Waker>>,
+}
+
+impl Relay {
+    fn pass_on(self, acceptor: &Waker) {
+        if self.heirs.is_empty() {
+            return;
+        }
+        // Whoever stops later finds under the lock that nobody would pass it on.
+        let mut accepting = lock(&self.accepting);
+        *accepting -= 1;
+        for heir in &self.heirs {
+            heir.stop(acceptor.stopping());
         }
     }
 }

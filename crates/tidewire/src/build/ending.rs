@@ -121,6 +121,20 @@ impl Waiter {
         }
     }
 
+    /// Waits until no loop runs any more, whether they failed or not, for this long at most; whether that is so.
+    pub(crate) fn all_ended(&self, most: Duration) -> bool {
+        let began = Instant::now();
+        let mut standing = lock(&self.0.standing);
+        loop {
+            let left = most.saturating_sub(began.elapsed());
+            if standing.running == 0 || left.is_zero() {
+                return standing.running == 0;
+            }
+            let changed = self.0.changed.wait_timeout(standing, left);
+            standing = changed.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// A loop is about to be started.
     pub(crate) fn begin(&self) {
         lock(&self.0.standing).running += 1;

@@ -101,6 +101,8 @@ pub struct Listen {
     place: Place,
     options: TcpOptions,
     access: Access,
+    /// The file of an inherited Unix socket is removed in the end.
+    owns_file: bool,
 }
 
 /// Who may connect to a Unix socket.
@@ -114,7 +116,7 @@ pub(crate) struct Access {
 /// A listener that was bound.
 pub(crate) struct Bound {
     pub(crate) endpoint: Endpoint,
-    /// One for each loop.
+    /// One for each loop, in turn; there may be more than loops.
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,
@@ -123,7 +125,8 @@ pub(crate) struct Bound {
 #[derive(Debug)]
 enum Place {
     At(Result<Endpoint, EndpointError>),
-    Inherited(OwnedFd),
+    /// Sockets of one place.
+    Inherited(Vec<OwnedFd>),
 }
 
 /// A listener with default options at this place.
@@ -160,6 +163,7 @@ impl Listen {
             place: Place::At(place.try_into().map_err(Into::into)),
             options: TcpOptions::default(),
             access: Access::default(),
+            owns_file: false,
         }
     }
 
@@ -167,11 +171,29 @@ impl Listen {
     /// predecessor or a service manager. The file of a Unix socket is left where it is.
     #[must_use]
     pub fn inherited(listener: impl Into<OwnedFd>) -> Listen {
+        Listen::inherited_group([listener.into()])
+    }
+
+    /// [`inherited`](Listen::inherited), for all sockets of one place: those of loops that accepted for
+    /// themselves. Whatever the number of loops that accept now, each socket has one: a loop takes several where
+    /// there are more sockets, and loops share where there are fewer. Sockets of several places, or none, are an
+    /// error of [`Builder::start`](crate::Builder::start).
+    #[must_use]
+    pub fn inherited_group(listeners: impl IntoIterator<Item = OwnedFd>) -> Listen {
         Listen {
-            place: Place::Inherited(listener.into()),
+            place: Place::Inherited(listeners.into_iter().collect()),
             options: TcpOptions::default(),
             access: Access::default(),
+            owns_file: false,
         }
+    }
+
+    /// The file of an inherited Unix socket is removed at a stop, as if it had been bound here: for whoever takes
+    /// over from a [predecessor](crate::Listening) that made it. Of no effect without a file.
+    #[must_use]
+    pub fn owning_file(mut self) -> Listen {
+        self.owns_file = true;
+        self
     }
 
     /// Access mode of the socket's file, such as `0o660`: who may connect. Default: what the
@@ -200,26 +222,7 @@ impl Listen {
     /// Makes `copies` sockets that share the place, one for each loop that accepts for itself.
     pub(crate) fn bind(&self, copies: usize) -> io::Result<Bound> {
         match &self.place {
-            Place::Inherited(listener) => {
-                self.refuse_access()?;
-                rustix::io::ioctl_fionbio(listener, true)?;
-                let bound = rustix::net::getsockname(listener)?;
-                let endpoint = Endpoint::from_kernel(bound).ok_or_else(|| {
-                    let what = "the inherited socket is neither TCP nor a Unix socket";
-                    io::Error::new(io::ErrorKind::InvalidInput, what)
-                })?;
-                let socket = SockRef::from(listener);
-                self.options.apply(&socket, endpoint.is_tcp())?;
-                if socket.is_listener()? {
-                    // Once more, for the backlog.
-                    socket.listen(self.options.backlog)?;
-                }
-                Ok(Bound {
-                    endpoint,
-                    sockets: duplicate(listener, copies)?,
-                    file: None,
-                })
-            }
+            Place::Inherited(listeners) => self.take_over(listeners, copies),
             Place::At(Err(e)) => Err(e.clone().into()),
             Place::At(Ok(Endpoint::Tcp(addr))) => {
                 self.refuse_access()?;
@@ -233,8 +236,44 @@ impl Listen {
         match &self.place {
             Place::At(Ok(endpoint)) => endpoint.to_string(),
             Place::At(Err(_)) => "what was asked for".into(),
-            Place::Inherited(listener) => format!("inherited {listener:?}"),
+            Place::Inherited(listeners) => format!("inherited {listeners:?}"),
         }
+    }
+
+    fn take_over(&self, listeners: &[OwnedFd], copies: usize) -> io::Result<Bound> {
+        self.refuse_access()?;
+        let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let mut common: Option<Endpoint> = None;
+        for listener in listeners {
+            rustix::io::ioctl_fionbio(listener, true)?;
+            let bound = rustix::net::getsockname(listener)?;
+            let endpoint = Endpoint::from_kernel(bound)
+                .ok_or_else(|| invalid("the inherited socket is neither TCP nor a Unix socket"))?;
+            let socket = SockRef::from(listener);
+            self.options.apply(&socket, endpoint.is_tcp())?;
+            if socket.is_listener()? {
+                // Once more, for the backlog.
+                socket.listen(self.options.backlog)?;
+            }
+            if common.get_or_insert_with(|| endpoint.clone()) != &endpoint {
+                return Err(invalid("the inherited sockets are bound to several places"));
+            }
+        }
+        let endpoint = common.ok_or_else(|| invalid("no socket was inherited"))?;
+        let sockets = listeners
+            .iter()
+            .cycle()
+            .take(copies.max(listeners.len()))
+            .map(OwnedFd::try_clone)
+            .collect::<io::Result<_>>()?;
+        let path = endpoint.path().filter(|_| self.owns_file);
+        // If it has gone there is nothing to remove.
+        let file = path.and_then(|path| SocketFile::adopt(path).ok());
+        Ok(Bound {
+            endpoint,
+            sockets,
+            file,
+        })
     }
 
     fn bind_tcp(&self, mut addr: SocketAddr, copies: usize) -> io::Result<Bound> {

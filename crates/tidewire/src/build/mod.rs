@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod dial;
+pub(crate) mod drain;
 pub(crate) mod ending;
 pub(crate) mod engine;
 pub(crate) mod limits;

@@ -80,6 +80,18 @@ impl SocketFile {
 }
 
 impl SocketFile {
+    /// The file that a predecessor has made and left.
+    pub(crate) fn adopt(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile {
+            path: path.to_owned(),
+            made: Made::of(path)?,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Leaves the file to a successor.
     pub(crate) fn leave(self) {
         let mut this = std::mem::ManuallyDrop::new(self);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::reach::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use crate::reach::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::vocabulary::time::{Clock, Instant};
 
 /// How a stop is to go. Its deadline is only ever moved closer.
@@ -11,6 +11,8 @@ pub(crate) struct StopClock {
     deadline_ns: AtomicU64,
     /// A successor accepts from the same queues: what waits there is its.
     succeeded: AtomicBool,
+    /// Loops that listen.
+    listening: AtomicUsize,
 }
 
 impl Default for StopClock {
@@ -18,6 +20,7 @@ impl Default for StopClock {
         StopClock {
             deadline_ns: AtomicU64::new(u64::MAX),
             succeeded: AtomicBool::new(false),
+            listening: AtomicUsize::new(0),
         }
     }
 }
@@ -33,6 +36,20 @@ impl StopClock {
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline_ns.load(SeqCst))
+    }
+
+    /// A loop begins to listen.
+    pub(crate) fn listens(&self) {
+        self.listening.fetch_add(1, SeqCst);
+    }
+
+    /// It has looked into its queues for the last time.
+    pub(crate) fn has_closed(&self) {
+        self.listening.fetch_sub(1, SeqCst);
+    }
+
+    pub(crate) fn anybody_listens(&self) -> bool {
+        self.listening.load(SeqCst) > 0
     }
 
     /// The listeners were handed over.

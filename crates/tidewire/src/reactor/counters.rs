@@ -138,6 +138,8 @@ counters! {
         dial_failures,
         /// Connections open now.
         open,
+        /// Those of them to which all is said: their output has ended, and they wait for the peer's end.
+        lingering,
         /// Bytes received.
         bytes_in,
         /// Bytes sent.

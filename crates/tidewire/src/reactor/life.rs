@@ -61,6 +61,7 @@ impl Drop for Life {
             for counters in self.counters.services() {
                 let open = counters.open.value();
                 counters.open.sub(open);
+                counters.lingering.set(0);
                 counters.closed[Closed::Panicked.kind()].add(open);
             }
         }

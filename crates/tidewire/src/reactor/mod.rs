@@ -76,7 +76,10 @@ impl<D: Driver> Reactor<D> {
         }
         let mut accepting = Accepting::default();
         let listeners = std::mem::take(&mut setup.listeners).into_iter();
-        let sockets = listeners.map(|l| accepting.add(l)).collect();
+        let sockets: Vec<_> = listeners.map(|l| accepting.add(l)).collect();
+        if !sockets.is_empty() {
+            setup.clock.listens();
+        }
         driver.listen(sockets, setup.spread.batch())?;
         Ok(Reactor {
             core,
@@ -95,6 +98,9 @@ impl<D: Driver> Reactor<D> {
 
     /// Listens to one more.
     pub(crate) fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        if self.accepting.is_empty() {
+            self.setup.clock.listens();
+        }
         let socket = self.accepting.add(listener);
         self.driver.listen(vec![socket], self.setup.spread.batch())
     }

@@ -151,9 +151,17 @@ impl Server {
         self.stop_within(Duration::from_secs(10))
     }
 
-    pub(crate) fn stop_within(mut self, deadline: Duration) -> Counters {
-        let running = self.running.take().expect("stopped once");
-        let counters = running.stop(deadline);
+    pub(crate) fn stop_within(self, deadline: Duration) -> Counters {
+        self.end(|running| running.stop(deadline))
+    }
+
+    /// Leaves who waits to be accepted to a successor, and checks the contracts.
+    pub(crate) fn hand_over(self) -> Counters {
+        self.end(|running| running.hand_over(Duration::from_secs(10)).wait())
+    }
+
+    fn end(mut self, how: impl FnOnce(Running) -> Counters) -> Counters {
+        let counters = how(self.running.take().expect("stopped once"));
         self.record.check();
         assert_eq!(counters.open, 0, "nothing is open after a stop: {counters}");
         assert_eq!(counters.closed_total(), self.record.lock().closed());

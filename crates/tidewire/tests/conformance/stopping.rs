@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use tidewire::{Closed, Dial, Input, Listen, Listening, Next, Placement};
+use tidewire::{Closed, Dial, Input, Listen, Listening, Next, Phase, Placement};
 
 use crate::case::{Case, case};
 use crate::client::{Client, lonely};
@@ -34,6 +34,11 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(nobody_listens_after_a_stop),
         case!(successor_takes_over_who_waits),
         case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
+        case!(listeners_that_nobody_took_change_nothing),
+        case!(successors_differ_in_their_loops),
+        case!(a_drain_shows_what_it_waits_for),
+        case!(a_drain_tells_who_only_lingers),
+        case!(dropping_a_drain_ends_at_once),
     ]
 }
 
@@ -365,12 +370,17 @@ fn nobody_listens_after_a_stop(v: Variant) {
 
 /// The listeners of a server, as its successor inherits them.
 fn inherit(v: Variant, listeners: Vec<Listening>) -> Setup {
-    let mut setup = Setup::on(v);
-    for listener in listeners {
-        assert_eq!(listener.number, 0);
-        setup = setup.listen(Listen::inherited(listener.socket));
-    }
-    setup
+    let owns_file = listeners.iter().any(|listening| listening.owns_file);
+    let sockets = listeners.into_iter().map(|listening| {
+        assert_eq!(listening.number, 0);
+        listening.socket
+    });
+    let listen = Listen::inherited_group(sockets);
+    Setup::on(v).listen(if owns_file {
+        listen.owning_file()
+    } else {
+        listen
+    })
 }
 
 /// Who connects while the old server stops is served by one of the two, whoever comes between the
@@ -398,7 +408,7 @@ fn successor_takes_over_who_waits(v: Variant) {
     waiting.iter_mut().for_each(|c| c.send(b"x"));
     let stopping = std::thread::spawn(move || {
         drop(go);
-        old.stop()
+        old.hand_over()
     });
     drop(first);
     // Those that the old server took in end with it.
@@ -452,7 +462,7 @@ fn successor_takes_over_a_unix_socket(v: Variant) {
     let old = Setup::on(v).listen(Listen::at(&*path)).start(|| Echo);
     let listeners = old.running().listeners().expect("descriptors");
     assert_eq!(listeners[0].endpoint.path(), Some(&*path));
-    old.stop();
+    old.hand_over();
     let mut client = std::os::unix::net::UnixStream::connect(&path).expect("the file is there");
     client.write_all(b"x").expect("written");
     let new = inherit(v, listeners).start(|| Echo);
@@ -461,5 +471,110 @@ fn successor_takes_over_a_unix_socket(v: Variant) {
     assert_eq!(byte, *b"x");
     drop(client);
     new.stop();
-    std::fs::remove_file(&path).expect("an inherited socket's file is left");
+    assert!(!path.exists(), "whoever has it last removes it");
+}
+
+/// A successor that did not come to serve leaves nothing behind: the stop is as any other.
+fn listeners_that_nobody_took_change_nothing(v: Variant) {
+    let path = std::env::temp_dir().join(format!("tidewire-none-{}-{v}.sock", std::process::id()));
+    let server = Setup::on(v)
+        .listen(Listen::at(lonely()))
+        .listen(Listen::at(&*path))
+        .start(|| Echo);
+    let addr = server.addr();
+    drop(server.running().listeners().expect("descriptors"));
+    let mut waiting: Vec<Client> = (0..10).map(|_| Client::connect(addr)).collect();
+    waiting.iter_mut().for_each(|c| c.send(b"in time"));
+    let checks = std::thread::spawn(move || {
+        for client in &mut waiting {
+            client.expect(b"in time");
+            client.expect_end();
+        }
+    });
+    server.stop_within(AMPLE);
+    checks.join().expect("all were served");
+    assert!(!path.exists());
+}
+
+/// With more loops than before, and with fewer.
+fn successors_differ_in_their_loops(v: Variant) {
+    for loops in [1, v.loops + 2] {
+        let old = Setup::on(v).start(|| Echo);
+        let addr = old.addr();
+        let listeners = old.running().listeners().expect("descriptors");
+        let new = inherit(v, listeners)
+            .tune(|b| {
+                b.loops(loops);
+            })
+            .start(|| Echo);
+        old.hand_over();
+        // As many as make it certain that every queue had some.
+        let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(addr)).collect();
+        for client in &mut clients {
+            client.send(b"x");
+        }
+        for client in &mut clients {
+            client.expect(b"x");
+        }
+        drop(clients);
+        new.stop();
+    }
+}
+
+/// What is left can be seen: whom it waits for, and who has been told everything.
+fn a_drain_shows_what_it_waits_for(v: Variant) {
+    let (server, told) = owes(v, |_| {});
+    let mut waits = server.connect();
+    waits.send(b"x");
+    waits.expect(b"x");
+    let (running, record) = server.into_parts();
+    let drain = running.drain(AMPLE);
+    record.until("it is told, and nobody listens", |_| {
+        told.load(SeqCst) && drain.progress().phase == Phase::Finishing
+    });
+    let progress = drain.progress();
+    assert_eq!(progress.open(), 1);
+    assert_eq!(progress.services[0].lingering, 0);
+    assert!(progress.left > SOON && !drain.wait_for(Duration::ZERO));
+    drain.stopper().stop_now();
+    assert!(drain.wait_for(AMPLE));
+    let progress = drain.progress();
+    assert_eq!((progress.phase, progress.open()), (Phase::Over, 0));
+    waits.expect_reset();
+    let counters = drain.wait();
+    assert_eq!(counters.closed_for(Closed::StopDeadline), 1);
+    assert_eq!(counters.lingering, 0);
+    record.check();
+}
+
+/// All is said to this one, and it does not go: nobody has to wait for it who needs what is shared.
+fn a_drain_tells_who_only_lingers(v: Variant) {
+    let server = Setup::on(v).start(|| Echo);
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let (running, record) = server.into_parts();
+    let drain = running.drain(AMPLE);
+    client.expect_end();
+    record.until("it lingers", |_| {
+        drain.progress().services[0].lingering == 1
+    });
+    assert_eq!(drain.progress().open(), 1);
+    drop(client);
+    assert_eq!(drain.wait().lingering, 0);
+    record.check();
+}
+
+/// A drain that nobody waits for ends at once.
+fn dropping_a_drain_ends_at_once(v: Variant) {
+    let (server, _) = owes(v, |_| {});
+    let mut client = server.connect();
+    client.send(b"x");
+    client.expect(b"x");
+    let (running, record) = server.into_parts();
+    let began = Instant::now();
+    drop(running.drain(AMPLE));
+    assert!(began.elapsed() < SOON);
+    client.expect_reset();
+    record.check();
 }

@@ -3,7 +3,7 @@
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
-use crate::reactor::facts::{Flag, Phase};
+use crate::reactor::facts::{Flag, Phase, Writing};
 use crate::reactor::host::Event;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
@@ -95,6 +95,9 @@ impl Core {
         let state = &mut self.states[index as usize];
         state.phase = Phase::Buried(why);
         state.carry = Vec::new();
+        if state.writing == Writing::Shut {
+            self.env.of_service(state.service).lingering.sub(1);
+        }
         if !state.was_opened() {
             return;
         }

@@ -198,8 +198,7 @@ impl Core {
             state.watch_output(self.env.now);
             let on = state.wants_input();
             if state.shut_due() {
-                state.writing = Writing::Shut;
-                io.shut_write(self, index);
+                self.shut(io, index);
             }
             let state = &mut self.states[index as usize];
             let on = Self::count(&mut self.meter, &self.env, state, on);
@@ -212,7 +211,7 @@ impl Core {
                 state.phase = Phase::Lingering(why);
                 state.phase_ends = Some(self.env.now + linger);
                 if state.writing != Writing::Shut {
-                    io.shut_write(self, index);
+                    self.shut(io, index);
                 }
             } else if !state.out.may_send() {
                 // The peer cannot take what is held back.
@@ -238,5 +237,13 @@ impl Core {
             }
             Phase::Dialling | Phase::Buried(_) => {}
         }
+    }
+
+    /// All is said: the peer sees the end of our output.
+    fn shut(&mut self, io: &mut impl Transport, index: u32) {
+        let state = &mut self.states[index as usize];
+        state.writing = Writing::Shut;
+        self.env.of_service(state.service).lingering.add(1);
+        io.shut_write(self, index);
     }
 }

@@ -329,7 +329,12 @@ impl Run {
                 self.wrong(format!("{}: {what}", peer.from));
             }
         }
-        let open = self.machine.counters().open;
+        let counters = self.machine.counters();
+        let open = counters.open;
+        if counters.lingering > open {
+            let n = counters.lingering;
+            self.wrong(format!("{n} linger of {open} that are open"));
+        }
         let notes = self.record.lock();
         // One that waits for ever may have the end of its peer behind bytes that nobody takes.
         let waits = |seen: &&Seen| seen.role == Some(Role::Wait) && seen.is_open();

@@ -1,0 +1,210 @@
+//! Ending in order, with its progress to be seen.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::build::builder::{Running, Stopper};
+use crate::reactor::counters::Counters;
+use crate::vocabulary::time::Clock;
+
+/// How far the end of a server has come.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, Phase};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+/// let drain = running.drain(Duration::from_secs(1));
+/// while drain.progress().phase < Phase::Over {
+///     drain.wait_for(Duration::from_millis(10));
+/// }
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Who was told that it is connected is being taken in; after that nobody is.
+    Closing,
+    /// Protocols were told, or are being told; connections finish what they owe.
+    Finishing,
+    /// The deadline has passed, or the end was asked for at once: what is left is cut.
+    Cutting,
+    /// All loops have ended.
+    Over,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Closing => "closing",
+            Phase::Finishing => "finishing",
+            Phase::Cutting => "cutting",
+            Phase::Over => "over",
+        })
+    }
+}
+
+/// What is left of one service: see [`Progress`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Left {
+    /// The service, as in [`Observer::services`](crate::Observer::services).
+    pub service: Arc<str>,
+    /// Connections that are still open.
+    pub open: u64,
+    /// Those of them to which all is said, and which wait for the peer's end or for [`Limits::linger`](crate::Limits).
+    pub lingering: u64,
+}
+
+/// What a [`Drain`] has left to do. Shown as one line: `phase=finishing connections=2 echo=2 held_bytes=0 left_s=9.5`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, on_input};
+///
+/// let mut builder = Builder::new();
+/// let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+/// builder.name(echo, "echo").engine(EngineChoice::Epoll);
+/// let drain = builder.start()?.drain(Duration::from_secs(1));
+/// let progress = drain.progress();
+/// assert_eq!((&*progress.services[0].service, progress.open()), ("echo", 0));
+/// println!("{progress}");
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How far it has come.
+    pub phase: Phase,
+    /// What is left of each service, in the order in which the builder was given them.
+    pub services: Vec<Left>,
+    /// Bytes that connections hold in queued output and input that is not consumed.
+    pub held: u64,
+    /// Time since it began.
+    pub elapsed: Duration,
+    /// Time until what is left is cut.
+    pub left: Duration,
+}
+
+impl Progress {
+    /// Connections that are still open.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.services.iter().map(|left| left.open).sum()
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "phase={} connections={}", self.phase, self.open())?;
+        for left in self.services.iter().filter(|left| left.open > 0) {
+            write!(f, " {}={}", left.service, left.open)?;
+        }
+        let (held, left) = (self.held, self.left.as_secs_f64());
+        write!(f, " held_bytes={held} left_s={left:.1}")
+    }
+}
+
+/// A server that ends in order: see [`Running::drain`] and [`Running::hand_over`]. Dropping it cuts what is left.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, on_input};
+///
+/// let running = Builder::new()
+///     .engine(EngineChoice::Epoll)
+///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+///     .start()?;
+/// let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
+/// client.write_all(b"x")?;
+///
+/// let drain = running.drain(Duration::from_secs(10));
+/// client.read_exact(&mut [0])?; // what was sent before is answered
+/// drop(client);
+/// while !drain.wait_for(Duration::from_secs(1)) {
+///     println!("{}", drain.progress());
+/// }
+/// assert_eq!(drain.wait().accepted, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it cuts every connection"]
+pub struct Drain {
+    running: Running,
+    began: Instant,
+}
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drain({})", self.progress())
+    }
+}
+
+impl Drain {
+    pub(crate) fn new(running: Running) -> Drain {
+        let began = Instant::now();
+        Drain { running, began }
+    }
+
+    /// How far it has come. Cheap enough to be asked many times a second.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let observer = self.running.observer();
+        let names = observer.services();
+        let mut services: Vec<Left> = names.iter().cloned().map(Left::none).collect();
+        let mut held = 0;
+        for of in observer.loops() {
+            held += of.counters.memory;
+            for (left, counters) in services.iter_mut().zip(&of.services) {
+                left.open += counters.open;
+                left.lingering += counters.lingering;
+            }
+        }
+        let clock = self.running.clock();
+        let now = Clock::System.monotonic();
+        let phase = if self.running.has_ended(Duration::ZERO) {
+            Phase::Over
+        } else if clock.deadline() <= now {
+            Phase::Cutting
+        } else if clock.anybody_listens() {
+            Phase::Closing
+        } else {
+            Phase::Finishing
+        };
+        Progress {
+            phase,
+            services,
+            held,
+            elapsed: self.began.elapsed(),
+            left: clock.deadline().since(now),
+        }
+    }
+
+    /// Waits until it is over, for this long at most; whether it is. With a time of zero, only looks.
+    pub fn wait_for(&self, most: Duration) -> bool {
+        self.running.has_ended(most)
+    }
+
+    /// Waits until it is over. Returns the final counters.
+    pub fn wait(mut self) -> Counters {
+        self.running.join();
+        self.running.counters()
+    }
+
+    /// Lets another thread cut it short.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.running.stopper()
+    }
+}
+
+impl Left {
+    fn none(service: Arc<str>) -> Left {
+        Left {
+            service,
+            open: 0,
+            lingering: 0,
+        }
+    }
+}
