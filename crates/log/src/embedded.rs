@@ -60,6 +60,24 @@ impl EmbeddedLog<RealDisk> {
             .map_err(|error| OpenError::io("starting the log's thread", error))?;
         Ok((log, recovery))
     }
+
+    /// [Closes](EmbeddedLog::close) it, and lets another process have the directory, though this value lives on: what
+    /// is appended from now on is refused, what was committed can be read for as long as the other keeps it.
+    ///
+    /// ```
+    /// use tidewire_log::{EmbeddedLog, Settings};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let (log, _) = EmbeddedLog::start(directory.path(), Settings::default())?;
+    /// assert!(EmbeddedLog::start(directory.path(), Settings::default()).is_err());
+    /// log.release();
+    /// let successor = EmbeddedLog::start(directory.path(), Settings::default())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) {
+        self.close();
+        self.shared.disk.unlock();
+    }
 }
 
 impl<D: Disk> EmbeddedLog<D> {

@@ -22,7 +22,7 @@ pub(super) const LOCK: &str = "LOCK";
 pub struct RealDisk {
     path: PathBuf,
     directory: File,
-    _lock: File,
+    lock: File,
 }
 
 impl RealDisk {
@@ -56,8 +56,14 @@ impl RealDisk {
         Ok(RealDisk {
             path: path.to_owned(),
             directory,
-            _lock: lock,
+            lock,
         })
+    }
+
+    /// Lets another process have the directory as a log. Nothing may be written from here any more.
+    pub(crate) fn unlock(&self) {
+        // Nothing but the value's end can be in the way, and that unlocks too.
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 

@@ -370,3 +370,24 @@ fn the_limit_of_the_logs_size_holds_at_every_moment() {
     }
     assert!(log.range("s").expect("a stream").first > 0);
 }
+
+/// What was committed before stays readable, and nothing that comes later is promised.
+#[test]
+fn a_released_log_is_anothers_to_open() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (old, _) = EmbeddedLog::start(directory.path(), small()).expect("the log");
+    let stream = old.stream("s").expect("a stream");
+    append(&old, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    let again = EmbeddedLog::start(directory.path(), small());
+    assert!(matches!(again, Err(OpenError::Io { .. })), "it is locked");
+    old.release();
+    assert!(append(&old, stream, ProducerId::ANONYMOUS, 4..=4).is_err());
+    let (new, _) = EmbeddedLog::start(directory.path(), small()).expect("unlocked");
+    assert_eq!(ids(&new, "s", 0, 1 << 20), [1, 2, 3]);
+    let stream = new.stream("s").expect("a stream");
+    append(&new, stream, ProducerId::ANONYMOUS, 4..=4).expect("room");
+    assert_eq!(ids(&old, "s", 0, 1 << 20), [1, 2, 3]);
+    // Its end takes nothing away from the other one.
+    drop(old);
+    assert!(EmbeddedLog::start(directory.path(), small()).is_err());
+}
