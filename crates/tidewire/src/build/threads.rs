@@ -14,6 +14,7 @@ use crate::kernel::linux::Linux;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::Reactor;
+use crate::reactor::core::Plan;
 use crate::reactor::life::{Life, Registered};
 use crate::reactor::random::Rng;
 use crate::reactor::setup::LoopSetup;
@@ -168,6 +169,12 @@ impl Carried {
 }
 
 impl Carrier {
+    /// What it hosts, if that is not what its spawner was made with.
+    pub(crate) fn hosting(mut self, plan: Arc<Plan>) -> Carrier {
+        self.setup.plan = plan;
+        self
+    }
+
     /// Its loop, to be made on its own thread.
     pub(crate) fn begin<S: Sys>(
         self,

@@ -21,6 +21,9 @@ mod node;
 mod pair;
 mod pipe;
 mod plain;
+mod process;
+mod seeds;
+mod threads;
 mod trace;
 mod world;
 
@@ -28,6 +31,7 @@ pub use conditions::Conditions;
 pub use node::Shape;
 pub use pair::Pair;
 pub use plain::PlainState;
+pub use seeds::{for_each_seed, seeds, try_seed};
 pub use trace::{Event, What};
 pub use world::{LoopId, Outcome, PlainId, Sim, SimService};
 

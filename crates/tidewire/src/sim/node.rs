@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-#[cfg(test)]
 use crate::build::threads::{Carried, Carrier};
 use crate::driver::completion::{self, Abilities};
 use crate::driver::readiness::epoll::Epoll;
@@ -18,7 +17,6 @@ use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{Listener, LoopSetup};
 use crate::sim::kernel::{Kernel, Parked, Shared, SimQueues, SimSys};
-#[cfg(test)]
 use crate::vocabulary::time::Clock;
 use crate::vocabulary::time::Instant;
 use std::sync::Arc;
@@ -38,6 +36,8 @@ pub enum Shape {
     Readiness,
     /// Loops that wait for completions, as the io_uring engine has them.
     Completion,
+    /// A loop that accepts and dials, and a loop for each connection, as the threads engine has them.
+    Threads,
 }
 
 /// A loop, whatever it is made of.
@@ -104,17 +104,18 @@ enum Where {
 }
 
 /// What lives as long as its loop.
-#[cfg(test)]
 pub(super) enum Held {
     Thread(Carried),
-    Loop { _life: Life },
+    #[cfg(test)]
+    Loop {
+        _life: Life,
+    },
 }
 
 pub(super) struct Node {
     /// Gone once it has ended.
     reactor: Option<Box<dyn Turns>>,
     at: Where,
-    #[cfg(test)]
     held: Option<Held>,
 }
 
@@ -138,14 +139,14 @@ impl Node {
                     .and_then(|driver| Reactor::new(driver, core, setup, waker))
                     .map(|reactor| Box::new(reactor) as Box<dyn Turns>)
             }
-            Shape::Readiness => Epoll::new(SimSys::new(kernel))
+            // What accepts for threads waits as epoll has it.
+            Shape::Readiness | Shape::Threads => Epoll::new(SimSys::new(kernel))
                 .and_then(|poller| Reactor::new(Sockets::new(poller, options), core, setup, waker))
                 .map(|reactor| Box::new(reactor) as Box<dyn Turns>),
         };
         Node {
             reactor: Some(reactor.expect("a kernel that has just started has room")),
             at: Where::Between,
-            #[cfg(test)]
             held: None,
         }
     }
@@ -158,7 +159,6 @@ impl Node {
     }
 
     /// A loop for one connection.
-    #[cfg(test)]
     pub(super) fn thread(
         kernel: &Shared,
         carrier: Carrier,
@@ -232,13 +232,10 @@ impl Node {
             return;
         };
         if let Where::Between = self.at {
-            #[cfg(test)]
             let acceptor = match &self.held {
                 Some(Held::Thread(carried)) => Some(carried.acceptor().clone()),
                 _ => None,
             };
-            #[cfg(not(test))]
-            let acceptor = None;
             if reactor.is_over(acceptor.as_ref()) {
                 self.at = Where::Over;
                 return;
@@ -275,7 +272,6 @@ impl Node {
         if let Some(reactor) = self.reactor.take() {
             reactor.finish();
         }
-        #[cfg(test)]
         drop(self.held.take());
     }
 }

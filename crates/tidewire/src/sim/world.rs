@@ -15,7 +15,7 @@ use crate::kernel::descriptor::Descriptor;
 use crate::memory::budget::Memory;
 use crate::protocol::traits::{Protocol, Service};
 use crate::reach::stop::StopClock;
-use crate::reach::waker::{Command, Stop, Waker};
+use crate::reach::waker::{Command, INBOX, Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::host_of;
@@ -26,6 +26,7 @@ use crate::sim::kernel::{self, Faults, Kernel};
 use crate::sim::net::{Net, Owner, address, near};
 use crate::sim::node::{Node, Shape};
 use crate::sim::plain::{Plain, PlainState};
+use crate::sim::threads::Threads;
 use crate::sim::trace::Event;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 use crate::vocabulary::time::{Clock, Instant};
@@ -110,11 +111,19 @@ enum Actor {
 }
 
 /// A loop, and how it is reached.
-struct Running {
-    node: Node,
+pub(super) struct Running {
+    pub(super) node: Node,
+    /// Those of its connections, if it is one of [`Shape::Threads`].
+    pub(super) threads: Option<Threads>,
     waker: Arc<Waker>,
     counters: Arc<LoopCounters>,
     stop_clock: Arc<StopClock>,
+}
+
+impl Running {
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        std::iter::once(&self.node).chain(self.threads.iter().flat_map(Threads::nodes))
+    }
 }
 
 /// Whose inbox on the network is the kernel's. That of actor `i` is the one after number `i`.
@@ -255,10 +264,17 @@ impl Sim {
             busy_poll: Duration::ZERO,
             clock: stop_clock.clone(),
             registry: Arc::default(),
-            inbox: 0,
+            inbox: INBOX,
             listeners: Vec::new(),
             spread: Spread::Here,
             cpu: None,
+        };
+        let (setup, threads) = match self.shape {
+            Shape::Threads => {
+                let (setup, threads) = Threads::of(setup, &self.kernel);
+                (setup, Some(threads))
+            }
+            _ => (setup, None),
         };
         let core = setup.core(
             waker.clone(),
@@ -271,6 +287,7 @@ impl Sim {
         let actor = self.actors.len();
         self.add(Actor::Loop(Box::new(Running {
             node,
+            threads,
             waker,
             counters,
             stop_clock,
@@ -288,9 +305,13 @@ impl Sim {
             panic!("limits that cannot be meant: {why}");
         }
         let make = host_of(service, limits);
+        let running = self.running(at);
+        if let Some(threads) = &mut running.threads {
+            threads.host(make.clone());
+        }
         SimService {
             at,
-            index: self.running(at).node.host(&make),
+            index: running.node.host(&make),
             of: PhantomData,
         }
     }
@@ -349,7 +370,7 @@ impl Sim {
             .expect("room for a dial");
     }
 
-    /// The service's state on its loop.
+    /// The service's state on its loop; of [`Shape::Threads`], on the loop that accepts.
     pub fn local<S: Service>(
         &mut self,
         service: SimService<S>,
@@ -369,6 +390,9 @@ impl Sim {
             Actor::Loop(running) => {
                 let mut sum = Counters::default();
                 sum.merge(&running.counters.sum());
+                if let Some(threads) = &running.threads {
+                    sum.merge(&threads.counters());
+                }
                 sum
             }
             Actor::Plain(_) => unreachable!("a loop's id names a loop"),
@@ -386,7 +410,7 @@ impl Sim {
 
     /// Whether a stop of this loop is over.
     pub fn stopped(&mut self, at: LoopId) -> bool {
-        self.running(at).node.is_over()
+        self.running(at).nodes().all(Node::is_over)
     }
 
     // ---- Plain peers ----
@@ -597,10 +621,15 @@ impl Sim {
         if runnable.is_empty() {
             return false;
         }
-        let chosen = runnable[self.rng.below(runnable.len() as u64) as usize];
+        let (chosen, which) = runnable[self.rng.below(runnable.len() as u64) as usize];
         match &mut self.actors[chosen] {
             Actor::Loop(running) => {
-                running.node.go_on(&self.kernel, &mut self.rng);
+                match &mut running.threads {
+                    Some(threads) if which > 0 => {
+                        threads.go_on(which - 1, &self.kernel, &mut self.rng);
+                    }
+                    _ => running.node.go_on(&self.kernel, &mut self.rng),
+                }
                 let kernel = self.kernel.borrow();
                 let wrongs = kernel.wrongs();
                 assert!(wrongs.is_empty(), "what no kernel lets pass: {wrongs:?}");
@@ -614,15 +643,32 @@ impl Sim {
         true
     }
 
-    fn runnable(&self) -> Vec<usize> {
+    /// Actors that have something to do; of a loop, it (0) or one of its connections'.
+    fn runnable(&mut self) -> Vec<(usize, usize)> {
+        let time = &self.time;
+        for actor in &mut self.actors {
+            if let Actor::Loop(running) = actor
+                && let Some(threads) = &mut running.threads
+            {
+                threads.start(&self.kernel, time, &mut self.rng);
+            }
+        }
         let kernel = &mut *self.kernel.borrow_mut();
         kernel.catch_up();
         let now = self.time.get();
-        let runnable = |i: &usize| match &self.actors[*i] {
-            Actor::Loop(running) => running.node.goes_on(kernel, now),
-            Actor::Plain(_) => !kernel.net.inboxes[*i + 1].is_empty(),
-        };
-        (0..self.actors.len()).filter(runnable).collect()
+        let mut runnable = Vec::new();
+        for (i, actor) in self.actors.iter().enumerate() {
+            match actor {
+                Actor::Loop(running) => {
+                    let nodes = running.nodes().enumerate();
+                    let on = nodes.filter(|(_, node)| node.goes_on(kernel, now));
+                    runnable.extend(on.map(|(which, _)| (i, which)));
+                }
+                Actor::Plain(_) if !kernel.net.inboxes[i + 1].is_empty() => runnable.push((i, 0)),
+                Actor::Plain(_) => {}
+            }
+        }
+        runnable
     }
 
     fn next_time(&self) -> Option<Instant> {
@@ -655,13 +701,14 @@ impl Sim {
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.actors.iter().filter_map(|actor| match actor {
-            Actor::Loop(running) => Some(&running.node),
+        let running = self.actors.iter().filter_map(|actor| match actor {
+            Actor::Loop(running) => Some(running),
             Actor::Plain(_) => None,
-        })
+        });
+        running.flat_map(|running| running.nodes())
     }
 
-    fn running(&mut self, at: LoopId) -> &mut Running {
+    pub(super) fn running(&mut self, at: LoopId) -> &mut Running {
         match &mut self.actors[at.0] {
             Actor::Loop(running) => running,
             Actor::Plain(_) => unreachable!("a loop's id names a loop"),

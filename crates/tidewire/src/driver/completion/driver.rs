@@ -165,6 +165,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
             }
             self.ring.collect();
         }
+        self.close_unseen();
         let left = self.ring.in_flight();
         if left > 0 {
             tracing::error!(left, "operations of a loop did not end");
@@ -183,6 +184,18 @@ impl<Q: Queues> Sockets<Q> {
         std::mem::swap(&mut self.batch, &mut self.ring.collected);
         if self.batch.len() > 1 && core.anybody_looks_ahead() {
             self.look_ahead(core);
+        }
+    }
+
+    /// Closes what was accepted and nobody has looked at: a loop that has panicked, say, takes nobody in.
+    fn close_unseen(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let collected = std::mem::take(&mut self.ring.collected);
+        for done in batch.into_iter().skip(self.dealt).chain(collected) {
+            if done.token.kind == Kind::Accept && done.result >= 0 {
+                // SAFETY: the accept has made this descriptor, and this is the first to look at its report.
+                drop(unsafe { self.ring.accepted(done) });
+            }
         }
     }
 

@@ -147,6 +147,13 @@ impl Files {
         self.all.get_mut(id.0 as usize)?.as_mut()
     }
 
+    /// An epoll descriptor has gone; what it watched may live on.
+    pub(super) fn unwatched_by(&mut self, epoll: FileId) {
+        for file in self.all.iter_mut().flatten() {
+            file.watchers.retain(|watcher| watcher.epoll != epoll);
+        }
+    }
+
     /// Numbers in use.
     pub(super) fn open_numbers(&self) -> impl Iterator<Item = RawFd> {
         let used = self.numbers.iter().enumerate();

@@ -323,11 +323,18 @@ impl Kernel {
     }
 }
 
-/// A hash of what is to be sent.
+/// A hash of what is to be sent. It is looked at with every send, so eight bytes at a time.
 fn sum(sends: &[Sent]) -> u64 {
     let mut hash = 0u64;
-    for byte in sends.iter().flat_map(|sent| sent.bytes()) {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut mix = |word: u64| {
+        hash = (hash ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
+    for sent in sends {
+        let (words, rest) = sent.bytes().as_chunks::<8>();
+        words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| mix(u64::from(*byte)));
     }
     hash
 }

@@ -463,7 +463,8 @@ impl Kernel {
                     }
                 }
             }
-            What::Event { .. } | What::Epoll(_) => {}
+            What::Epoll(_) => self.files.unwatched_by(id),
+            What::Event { .. } => {}
         }
     }
 

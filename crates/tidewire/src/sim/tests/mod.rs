@@ -7,6 +7,7 @@ mod determinism;
 mod endpoints;
 mod faults;
 mod memory;
+mod process;
 pub(crate) mod services;
 mod streams;
 mod telling;
