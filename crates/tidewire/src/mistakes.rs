@@ -3,94 +3,132 @@
 //! A test of this crate turns one on for its own thread. In every other build [`mistaken`] is the
 //! constant `false`, and nothing is left of the places that ask.
 
-/// A mistake, and where it is planted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mistake {
-    // ---- Completions ----
-    /// A receive buffer is given to the kernel twice.
-    BufferGivenTwice,
-    /// Of a connection that is being closed, the buffer of a late completion is forgotten.
-    BufferForgotten,
-    /// A completion of an earlier connection is taken for one of the new.
-    GenerationIgnored,
-    /// Output is sent although a send is in flight.
-    SendBesideSend,
-    /// The slices of a send are used for another before it has completed.
-    SlicesReused,
-    /// A short send is taken for all that was asked for.
-    ShortSendIgnored,
-    /// A receive that has ended by itself is not armed again.
-    ReceiveNotRearmed,
-    /// An accept that has ended by itself is not armed again.
-    AcceptNotRearmed,
-    /// A wait for wake-ups that has ended by itself is not armed again.
-    WakeNotRearmed,
-    /// A connection that is being closed is forgotten with operations in flight.
-    FreedInFlight,
-    /// Connections that come while accepting is being taken back are dropped.
-    LateAcceptDropped,
-    /// Who found no buffer is not tried again.
-    StarvedCompletionForgotten,
-    /// That there is no buffer is taken for an error of the connection.
-    NoBufferFails,
-    /// An operation that goes on is counted as done.
-    MoreIgnored,
-    /// An attempt to connect that is given up is not taken back.
-    ConnectNotTakenBack,
-    /// A receive that was taken back is not armed again.
-    CancelledReceiveForgotten,
+/// Lists them once, by where they can be made.
+macro_rules! mistakes {
+    ($($place:ident { $(#[doc = $said:literal] $name:ident,)+ })+) => {
+        /// A mistake, and where it is planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Mistake {
+            $($(#[doc = $said] $name,)+)+
+        }
 
-    // ---- Readiness ----
-    /// An edge that comes while nobody reads is forgotten.
-    EdgeLost,
-    /// A short receive means that there is no more, although the end was announced.
-    EndBehindShortReceive,
-    /// That there is room again is not noticed.
-    RoomIgnored,
-    /// Who has used up its turn does not queue for the next.
-    TurnNotQueued,
-    /// An error of a connection that nobody reads is not told.
-    ErrorNotReported,
-    /// An interruption is taken for an error.
-    InterruptFails,
-    /// A level-triggered poller is not told to wait for room.
-    RoomNotAwaited,
-    /// What a level-triggered poller has reported for good is reported for ever.
-    EndReportedForEver,
-    /// What comes with the news that a connection is established is not looked at.
-    NewsOfConnectedIgnored,
+        /// What makes a mistake.
+        #[cfg(test)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Place {
+            $($place,)+
+        }
 
-    // ---- The loop ----
-    /// A wake-up between the last look and the sleep is lost.
-    WakeUpLost,
-    /// A timer fires before its time.
-    TimerEarly,
-    /// A timer survives its connection.
-    TimerSurvives,
-    /// What was consumed of a chunk is offered again.
-    ChunkOfferedTwice,
-    /// Output is cut off by the half-close in front of it.
-    HalfCloseTooEarly,
-    /// A connection is closed as soon as its output is flushed, with input unread.
-    ClosedWithoutLingering,
-    /// A protocol that waits for its output to drain is not called again.
-    DrainForgotten,
-    /// Carried input is not offered again after a pause.
-    ResumeForgotten,
-    /// A connection that failed is not told that it is closed.
-    ClosedNotTold,
-    /// What no loop has room for is dropped.
-    HandOverDropped,
-    /// Accepting is not resumed after a pause.
-    AcceptPausedForEver,
-    /// Who had too much to do in one turn is forgotten.
-    BacklogForgotten,
-    /// What a stop finds too late is not cut.
-    NotCutAtDeadline,
+        #[cfg(test)]
+        impl Mistake {
+            pub(crate) const ALL: &[Mistake] = &[$($(Mistake::$name,)+)+];
+
+            /// Where it can be made.
+            pub(crate) fn place(self) -> Place {
+                match self {
+                    $($(Mistake::$name => Place::$place,)+)+
+                }
+            }
+
+            /// What it is, in words.
+            pub(crate) fn said(self) -> &'static str {
+                match self {
+                    $($(Mistake::$name => $said,)+)+
+                }
+            }
+        }
+    };
+}
+
+mistakes! {
+    Completions {
+        /// A receive buffer is given to the kernel twice.
+        BufferGivenTwice,
+        /// Of a connection that is being closed, the buffer of a late completion is forgotten.
+        BufferForgotten,
+        /// A completion of an earlier connection is taken for one of the new.
+        GenerationIgnored,
+        /// Output is sent although a send is in flight.
+        SendBesideSend,
+        /// The slices of a send are used for another before it has completed.
+        SlicesReused,
+        /// A short send is taken for all that was asked for.
+        ShortSendIgnored,
+        /// A receive that has ended by itself is not armed again.
+        ReceiveNotRearmed,
+        /// An accept that has ended by itself is not armed again.
+        AcceptNotRearmed,
+        /// A wait for wake-ups that has ended by itself is not armed again.
+        WakeNotRearmed,
+        /// A connection that is being closed is forgotten with operations in flight.
+        FreedInFlight,
+        /// Connections that come while accepting is being taken back are dropped.
+        LateAcceptDropped,
+        /// Who found no buffer is not tried again.
+        StarvedCompletionForgotten,
+        /// That there is no buffer is taken for an error of the connection.
+        NoBufferFails,
+        /// An operation that goes on is counted as done.
+        MoreIgnored,
+        /// An attempt to connect that is given up is not taken back.
+        ConnectNotTakenBack,
+        /// A receive that was taken back is not armed again.
+        CancelledReceiveForgotten,
+    }
+    Readiness {
+        /// An edge that comes while nobody reads is forgotten.
+        EdgeLost,
+        /// A short receive means that there is no more, although the end was announced.
+        EndBehindShortReceive,
+        /// That there is room again is not noticed.
+        RoomIgnored,
+        /// Who has used up its turn does not queue for the next.
+        TurnNotQueued,
+        /// An error of a connection that nobody reads is not told.
+        ErrorNotReported,
+        /// An interruption is taken for an error.
+        InterruptFails,
+        /// What comes with the news that a connection is established is not looked at.
+        NewsOfConnectedIgnored,
+    }
+    Levels {
+        /// A level-triggered poller is not told to wait for room.
+        RoomNotAwaited,
+        /// What a level-triggered poller has reported for good is reported for ever.
+        EndReportedForEver,
+    }
+    Loop {
+        /// A wake-up between the last look and the sleep is lost.
+        WakeUpLost,
+        /// A timer fires before its time.
+        TimerEarly,
+        /// A timer survives its connection.
+        TimerSurvives,
+        /// What was consumed of a chunk is offered again.
+        ChunkOfferedTwice,
+        /// Output is cut off by the half-close in front of it.
+        HalfCloseTooEarly,
+        /// A connection is closed as soon as its output is flushed, with input unread.
+        ClosedWithoutLingering,
+        /// A protocol that waits for its output to drain is not called again.
+        DrainForgotten,
+        /// Carried input is not offered again after a pause.
+        ResumeForgotten,
+        /// A connection that failed is not told that it is closed.
+        ClosedNotTold,
+        /// What no loop has room for is dropped.
+        HandOverDropped,
+        /// Accepting is not resumed after a pause.
+        AcceptPausedForEver,
+        /// Who had too much to do in one turn is forgotten.
+        BacklogForgotten,
+        /// What a stop finds too late is not cut.
+        NotCutAtDeadline,
+    }
 }
 
 #[cfg(test)]
-pub(crate) use planted::{ALL, mistaken, planted};
+pub(crate) use planted::{is_any_made, mistaken, planted};
 
 /// Whether this mistake is to be made.
 #[cfg(not(test))]
@@ -105,56 +143,17 @@ mod planted {
 
     use super::Mistake;
 
-    pub(crate) const ALL: [Mistake; 38] = {
-        use super::Mistake::*;
-        [
-            BufferGivenTwice,
-            BufferForgotten,
-            GenerationIgnored,
-            SendBesideSend,
-            SlicesReused,
-            ShortSendIgnored,
-            ReceiveNotRearmed,
-            AcceptNotRearmed,
-            WakeNotRearmed,
-            FreedInFlight,
-            LateAcceptDropped,
-            StarvedCompletionForgotten,
-            NoBufferFails,
-            MoreIgnored,
-            ConnectNotTakenBack,
-            CancelledReceiveForgotten,
-            EdgeLost,
-            EndBehindShortReceive,
-            RoomIgnored,
-            TurnNotQueued,
-            ErrorNotReported,
-            InterruptFails,
-            RoomNotAwaited,
-            EndReportedForEver,
-            NewsOfConnectedIgnored,
-            WakeUpLost,
-            TimerEarly,
-            TimerSurvives,
-            ChunkOfferedTwice,
-            HalfCloseTooEarly,
-            ClosedWithoutLingering,
-            DrainForgotten,
-            ResumeForgotten,
-            ClosedNotTold,
-            HandOverDropped,
-            AcceptPausedForEver,
-            BacklogForgotten,
-            NotCutAtDeadline,
-        ]
-    };
-
     thread_local! {
         static MADE: Cell<Option<Mistake>> = const { Cell::new(None) };
     }
 
     pub(crate) fn mistaken(which: Mistake) -> bool {
         MADE.get() == Some(which)
+    }
+
+    /// Whether this thread is making one.
+    pub(crate) fn is_any_made() -> bool {
+        MADE.get().is_some()
     }
 
     /// Has this thread make a mistake while `f` runs.

@@ -36,11 +36,30 @@ pub(crate) enum Shape {
     Threads,
 }
 
+/// A loop, and its thread as the machine schedules it.
+struct Loop {
+    number: u32,
+    node: Node,
+    /// It is not given a processor before that time, in nanoseconds; what happens meanwhile it finds
+    /// all at once.
+    stalled_until: u64,
+}
+
+impl Loop {
+    fn new(number: u32, node: Node) -> Loop {
+        Loop {
+            number,
+            node,
+            stalled_until: 0,
+        }
+    }
+}
+
 pub(crate) struct Machine {
     pub(crate) kernel: kernel::Shared,
     time: Rc<Cell<u64>>,
     rng: Rng,
-    loops: Vec<(u32, Node)>,
+    loops: Vec<Loop>,
     /// Threads that are to be started.
     starting: Arc<Mutex<Vec<Carrier>>>,
     wakers: Vec<Arc<Waker>>,
@@ -186,7 +205,7 @@ impl Machine {
         };
         let node = Node::new(&self.kernel, shape, setup, waker, core, &mut self.rng);
         let node = node.holding(Held::Loop { _life: life });
-        self.loops.push((number, node));
+        self.loops.push(Loop::new(number, node));
     }
 
     fn clock(&self) -> Clock {
@@ -202,8 +221,13 @@ impl Machine {
     /// When something happens by itself.
     pub(crate) fn next_time(&self) -> Option<Instant> {
         let arrival = self.kernel.borrow().net.next_arrival();
-        let parked = self.loops.iter().filter_map(|(_, node)| node.until());
-        parked.chain(arrival).min()
+        let loops = self.loops.iter().filter(|l| !l.node.is_over());
+        let own = loops.flat_map(|l| {
+            let stalled = (l.stalled_until > self.time.get()).then_some(l.stalled_until);
+            let deadline = l.node.until().filter(|_| stalled.is_none());
+            deadline.into_iter().chain(stalled.map(Instant::from_nanos))
+        });
+        own.chain(arrival).min()
     }
 
     /// Time passes, and what arrives at that time does.
@@ -227,25 +251,37 @@ impl Machine {
         let mut kernel = self.kernel.borrow_mut();
         let now = self.time.get();
         let loops = self.loops.iter().enumerate();
-        let runnable = loops.filter(|(_, (_, node))| node.goes_on(&mut kernel, now));
+        let runnable =
+            loops.filter(|(_, l)| l.stalled_until <= now && l.node.goes_on(&mut kernel, now));
         runnable.map(|(i, _)| i).collect()
     }
 
     fn start_thread(&mut self, carrier: Carrier) {
         let rng = Rng::from_seed(self.rng.next());
         if let Some(node) = Node::thread(&self.kernel, carrier, self.clock(), rng) {
-            self.loops.push((self.loops.len() as u32, node));
+            let number = self.loops.len() as u32;
+            self.loops.push(Loop::new(number, node));
         }
     }
 
     /// Has a loop go on to the next point where it may wait.
     pub(crate) fn go_on(&mut self, which: usize) {
-        let (number, node) = &mut self.loops[which];
+        let Loop { number, node, .. } = &mut self.loops[which];
         self.kernel.borrow_mut().log.turn_of(*number);
         node.go_on(&self.kernel, &mut self.rng);
         if node.is_over() {
             node.end();
         }
+    }
+
+    /// Has a loop that would go on wait for its processor.
+    pub(crate) fn stall(&mut self, which: usize, time: Duration) {
+        self.loops[which].stalled_until = self.time.get() + time.as_nanos() as u64;
+    }
+
+    /// Has all of them wait.
+    pub(crate) fn stall_all(&mut self, time: Duration) {
+        (0..self.loops.len()).for_each(|which| self.stall(which, time));
     }
 
     // ---- Stopping ----
@@ -260,7 +296,7 @@ impl Machine {
     }
 
     pub(crate) fn ended(&self) -> bool {
-        self.loops.iter().all(|(_, node)| node.is_over()) && lock(&self.starting).is_empty()
+        self.loops.iter().all(|l| l.node.is_over()) && lock(&self.starting).is_empty()
     }
 
     pub(crate) fn counters(&self) -> Counters {

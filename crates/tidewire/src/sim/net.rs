@@ -24,7 +24,7 @@ pub(super) struct End {
 }
 
 impl End {
-    fn other(self) -> End {
+    pub(super) fn other(self) -> End {
         End {
             side: 1 - self.side,
             ..self

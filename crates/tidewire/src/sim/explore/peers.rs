@@ -46,18 +46,16 @@ pub(super) struct Peer {
     steps: Vec<(u64, Step)>,
     pub(super) sent: usize,
     looked: usize,
+    /// It has let go of its connection.
+    gone: bool,
+    /// It does nothing before that time.
+    pub(super) late_until: u64,
     /// Sends all, finishes, and reads to the end.
     pub(super) is_clean: bool,
 }
 
 impl Peer {
-    pub(super) fn new(
-        kernel: &mut Kernel,
-        rng: &mut Rng,
-        now: u64,
-        to: &Endpoint,
-        largest: u64,
-    ) -> Peer {
+    pub(super) fn new(kernel: &mut Kernel, rng: &mut Rng, to: &Endpoint, script: &Script) -> Peer {
         let actor = kernel.net.inboxes.len();
         let from = address(actor, 1024);
         let owner = Owner {
@@ -72,24 +70,40 @@ impl Peer {
             plain: Plain::new(end),
             actor,
             from,
-            steps: script(rng, now, is_clean, largest),
+            steps: script.drawn(rng, is_clean),
             sent: 0,
             looked: 0,
+            gone: false,
+            late_until: 0,
             is_clean,
         }
     }
 
-    pub(super) fn has_news(&self, kernel: &Kernel) -> bool {
+    fn has_news(&self, kernel: &Kernel) -> bool {
         !kernel.net.inboxes[self.actor].is_empty()
     }
 
     pub(super) fn hear(&mut self, kernel: &mut Kernel) {
         let notices = std::mem::take(&mut kernel.net.inboxes[self.actor]);
+        if self.gone {
+            return;
+        }
         self.plain.turn(&mut kernel.net, notices);
     }
 
-    pub(super) fn next_step(&self) -> Option<u64> {
-        self.steps.last().map(|(at, _)| *at)
+    /// Whether it would do something now.
+    pub(super) fn goes_on(&self, kernel: &Kernel, now: u64) -> bool {
+        self.late_until <= now && (self.has_news(kernel) || self.step_due(now))
+    }
+
+    pub(super) fn step_due(&self, now: u64) -> bool {
+        self.steps.last().is_some_and(|(at, _)| *at <= now)
+    }
+
+    /// When it would do something by itself.
+    pub(super) fn next_time(&self, now: u64) -> Option<u64> {
+        let late = (self.late_until > now).then_some(self.late_until);
+        late.or(self.steps.last().map(|(at, _)| *at))
     }
 
     pub(super) fn step(&mut self, kernel: &mut Kernel) {
@@ -136,53 +150,67 @@ impl Peer {
 
     /// As a peer that has got its end would: lets go of the connection.
     pub(super) fn let_go(&mut self, kernel: &mut Kernel) {
-        if self.plain.state == PlainState::Ended && self.steps.is_empty() {
-            self.plain.close(&mut kernel.net, false);
-            self.plain.state = PlainState::Ended;
+        if self.plain.state == PlainState::Ended && self.steps.is_empty() && !self.gone {
+            self.gone = true;
+            kernel.net.close(self.plain.end, false);
         }
     }
 }
 
-/// Pieces of up to two to the power of `largest` bytes.
-fn script(rng: &mut Rng, now: u64, is_clean: bool, largest: u64) -> Vec<(u64, Step)> {
-    let mut at = now;
-    let mut steps = Vec::new();
-    let pace = 1u64 << (8 + rng.below(14));
-    for _ in 0..1 + rng.below(5) {
+/// What peers do.
+pub(super) struct Script {
+    /// In nanoseconds.
+    pub(super) begins: u64,
+    /// They send pieces of up to two to this power of bytes.
+    pub(super) largest: u64,
+    /// They may stay for ever.
+    pub(super) may_stay: bool,
+}
+
+impl Script {
+    fn drawn(&self, rng: &mut Rng, is_clean: bool) -> Vec<(u64, Step)> {
+        let (now, largest) = (self.begins, self.largest);
+        let mut at = now;
+        let mut steps = Vec::new();
+        let pace = 1u64 << (8 + rng.below(14));
+        for _ in 0..1 + rng.below(5) {
+            at += rng.below(pace);
+            let most = 1 << rng.below(largest);
+            let n = 1 + rng.below(most) as usize;
+            steps.push((at, Step::Send(n)));
+            if rng.below(4) == 0 {
+                steps.push((at, Step::LookAway));
+                at += rng.below(4 * pace);
+                steps.push((at, Step::Look));
+            }
+        }
         at += rng.below(pace);
-        let most = 1 << rng.below(largest);
-        let n = 1 + rng.below(most) as usize;
-        steps.push((at, Step::Send(n)));
-        if rng.below(4) == 0 {
-            steps.push((at, Step::LookAway));
-            at += rng.below(4 * pace);
-            steps.push((at, Step::Look));
-        }
-    }
-    at += rng.below(pace);
-    if is_clean {
-        steps.push((at, Step::Finish));
-    } else {
-        match rng.below(4) {
-            0 => steps.push((at, Step::Close { reset: true })),
-            1 => steps.push((at, Step::Close { reset: false })),
-            2 => {
-                steps.push((at, Step::Finish));
-                at += rng.below(2 * pace);
-                steps.push((
-                    at,
-                    Step::Close {
-                        reset: rng.below(2) == 0,
-                    },
-                ));
-            }
-            _ => {
-                steps.insert(0, (now, Step::LookAway));
-                at += Duration::from_secs(1).as_nanos() as u64;
-                steps.push((at, Step::Close { reset: true }));
+        if is_clean {
+            steps.push((at, Step::Finish));
+        } else {
+            match rng.below(5) {
+                0 => steps.push((at, Step::Close { reset: true })),
+                // Reads nothing.
+                4 if self.may_stay => steps.insert(0, (now, Step::LookAway)),
+                1 => steps.push((at, Step::Close { reset: false })),
+                2 => {
+                    steps.push((at, Step::Finish));
+                    at += rng.below(2 * pace);
+                    steps.push((
+                        at,
+                        Step::Close {
+                            reset: rng.below(2) == 0,
+                        },
+                    ));
+                }
+                _ => {
+                    steps.insert(0, (now, Step::LookAway));
+                    at += Duration::from_secs(1).as_nanos() as u64;
+                    steps.push((at, Step::Close { reset: true }));
+                }
             }
         }
+        steps.reverse();
+        steps
     }
-    steps.reverse();
-    steps
 }

@@ -31,6 +31,11 @@ impl Seen {
     pub(super) fn is_open(&self) -> bool {
         self.opened > 0 && self.closed.is_empty()
     }
+
+    /// It is one that pauses until its peer has gone, or longer.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.role, Some(Role::Wait | Role::Deaf)) && self.is_open()
+    }
 }
 
 /// Work that another thread does for a connection.
@@ -67,12 +72,6 @@ impl Dialled {
 }
 
 impl Notes {
-    /// Somebody pauses until its peer has gone.
-    pub(super) fn somebody_waits(&self) -> bool {
-        let waits = |seen: &Seen| seen.role == Some(Role::Wait) && seen.is_open();
-        self.accepted.values().any(waits)
-    }
-
     /// Nobody waits for anything.
     pub(super) fn is_at_rest(&self) -> bool {
         self.jobs.is_empty() && self.dialled.values().all(Dialled::has_one_outcome)

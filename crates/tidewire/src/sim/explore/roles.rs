@@ -48,6 +48,12 @@ pub(super) enum Role {
     Panic(usize),
     /// Pauses for ever, until it hears that its peer has gone.
     Wait,
+    /// Takes what it gets, and pauses now and then.
+    Doze,
+    /// Pauses for ever, and does not listen.
+    Deaf,
+    /// Forwards a byte at a time, each when the one before has left; what comes late at once.
+    LockStep,
     /// Finishes at once.
     Goodbye,
 }
@@ -61,7 +67,9 @@ impl Role {
                 | Role::Abort(_)
                 | Role::Finish(_)
                 | Role::Panic(_)
+                | Role::Doze
                 | Role::Wait
+                | Role::Deaf
                 | Role::Goodbye
         )
     }
@@ -69,16 +77,16 @@ impl Role {
     /// How much comes back of what is sent, unless the network fails; `None` where it depends.
     pub(super) fn comes_back(self, sent: usize, unread: usize) -> Option<usize> {
         match self {
-            Role::Abort(_) | Role::Panic(_) => None,
+            Role::Abort(_) | Role::Panic(_) | Role::Deaf => None,
             Role::FallSilent(most) | Role::Finish(most) => Some(sent.min(most)),
-            Role::Wait | Role::Goodbye => Some(0),
+            Role::Doze | Role::Wait | Role::Goodbye => Some(0),
             Role::Frames(size) => Some(sent - unread.min(size - 1)),
             _ => Some(sent),
         }
     }
 
     fn drawn(n: u64, size: usize) -> Role {
-        match n % 36 {
+        match n % 45 {
             0..4 => Role::Forward,
             4..9 => Role::Write,
             9..12 => Role::Keep,
@@ -93,6 +101,9 @@ impl Role {
             29 | 30 => Role::Finish(1 + size),
             31 => Role::Panic(size),
             32 | 33 => Role::Wait,
+            34..36 => Role::Deaf,
+            36..39 => Role::LockStep,
+            39..43 => Role::Doze,
             _ => Role::Goodbye,
         }
     }
@@ -105,10 +116,15 @@ pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
 }
 
+/// What a connection that was dialled hears first.
+const GREETING: &[u8] = b"!";
+
 pub(super) struct Explored {
     pub(super) record: Record,
     /// Roles are drawn from this and the peer's address.
     pub(super) seed: u64,
+    /// Descriptors are few: nobody may keep one for ever.
+    pub(super) is_scarce: bool,
 }
 
 pub(super) enum Conn {
@@ -129,6 +145,8 @@ pub(super) struct Server {
     asked: bool,
     ended: bool,
     is_over: bool,
+    /// Says a word before the peer does.
+    greets: bool,
 }
 
 /// Sends a stream, in pieces, and looks at what comes back.
@@ -140,6 +158,9 @@ pub(super) struct Client {
     back: usize,
     every: Duration,
     piece: usize,
+    /// Says nothing before it is greeted.
+    is_shy: bool,
+    greeted: bool,
     /// May have ended without all of it.
     is_over: bool,
 }
@@ -160,6 +181,8 @@ impl Service for Explored {
                 back: 0,
                 every: Duration::from_micros(1 + (n >> 20) % 2000),
                 piece: 1 + ((n >> 40) % 900) as usize,
+                is_shy: (n >> 60) % 2 == 0,
+                greeted: false,
                 is_over: false,
             })));
         }
@@ -170,8 +193,8 @@ impl Service for Explored {
         let dialled = of
             .tcp()
             .is_some_and(|at| at.ip() == std::net::Ipv4Addr::new(10, 0, 0, 1));
-        if dialled && role == Role::Wait {
-            // What it sends may fill what nobody reads, with its end behind.
+        if (dialled || self.is_scarce) && matches!(role, Role::Wait | Role::Deaf) {
+            // What is dialled may fill what nobody reads, with its end behind.
             role = Role::Write;
         }
         self.record.seen(&of, |seen| seen.role = Some(role));
@@ -187,6 +210,7 @@ impl Service for Explored {
             asked: false,
             ended: false,
             is_over: false,
+            greets: dialled,
         })))
     }
 
@@ -206,6 +230,9 @@ impl Protocol for Conn {
             Conn::Server(server) => {
                 server.open = true;
                 server.record.seen(&server.of, |seen| seen.opened += 1);
+                if server.greets {
+                    cx.link.write(GREETING);
+                }
                 if server.role == Role::Goodbye {
                     server.is_over = true;
                     cx.link.finish();
@@ -357,9 +384,22 @@ impl Server {
                 self.asked = true;
                 Next::Paused
             }
+            Role::LockStep => {
+                let few = self.consumed < 200;
+                cx.link.forward(input, if few { 1 } else { len });
+                Next::AfterDrain
+            }
             Role::Nap => {
                 let n = 1 + (cx.link.random() % len as u64) as usize;
                 cx.link.forward(input, n);
+                self.arm(soon, cx);
+                Next::Paused
+            }
+            Role::Doze => {
+                input.consume(len);
+                if cx.link.random().is_multiple_of(2) {
+                    return Next::More;
+                }
                 self.arm(soon, cx);
                 Next::Paused
             }
@@ -410,7 +450,7 @@ impl Server {
                 }
                 Next::More
             }
-            Role::Wait | Role::Goodbye => {
+            Role::Wait | Role::Deaf | Role::Goodbye => {
                 input.consume(len);
                 Next::Paused
             }
@@ -467,7 +507,7 @@ impl Server {
                 }
                 cx.link.resume();
             }
-            Role::Nap => cx.link.resume(),
+            Role::Nap | Role::Doze => cx.link.resume(),
             Role::Hold => {
                 cx.link.release(self.marks);
             }
@@ -483,7 +523,9 @@ impl Server {
             self.wrong("given a message when it is over");
         }
         self.record.seen(&self.of, |seen| seen.given += 1);
-        cx.link.write(&message.bytes);
+        let (first, rest) = message.bytes.split_at(message.bytes.len() / 2);
+        cx.link.write(first);
+        cx.link.write_shared(bytes::Bytes::copy_from_slice(rest));
         if self.asked {
             self.asked = false;
             cx.link.resume();
@@ -529,7 +571,8 @@ fn write_all(input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
 
 impl Client {
     fn go_on(&mut self, cx: &mut C<'_>) {
-        if self.sent == self.total || cx.link.full() || self.is_over {
+        let waits = self.is_shy && !self.greeted;
+        if waits || self.sent == self.total || cx.link.full() || self.is_over {
             return;
         }
         let n = self.piece.min(self.total - self.sent);
@@ -545,7 +588,15 @@ impl Client {
         }
     }
 
-    fn received(&mut self, input: &mut Input<'_>, _cx: &mut C<'_>) -> Next {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+        if !std::mem::replace(&mut self.greeted, true) {
+            if !input.bytes().starts_with(GREETING) {
+                let token = self.token;
+                self.record.wrong(format!("dial {token}: not greeted"));
+            }
+            input.consume(GREETING.len());
+            self.go_on(cx);
+        }
         for byte in input.bytes() {
             if *byte != byte_at(self.token, self.back) || self.back >= self.sent {
                 let (token, at) = (self.token, self.back);

@@ -9,12 +9,12 @@ use crate::reach::waker::Command;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
-use crate::sim::explore::peers::Peer;
+use crate::sim::explore::peers::{Peer, Script};
 use crate::sim::explore::record::{Job, Record, Seen};
 use crate::sim::explore::roles::{Explored, Role};
 use crate::sim::kernel::Faults;
 use crate::sim::machine::{Machine, Program, Shape};
-use crate::sim::net::address;
+use crate::sim::net::{Status, address};
 use crate::sim::plain::PlainState;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
@@ -40,8 +40,13 @@ pub(super) struct Run {
     largest: u64,
     /// Peers come at once.
     crowd: bool,
+    /// Of so many turns of a loop, one is late: others had the processor. 0 for never.
+    late_one_in: u64,
+    latency_max: Duration,
     /// The network cuts no connection by itself.
     is_reliable: bool,
+    /// Descriptors are few: nobody keeps one for ever.
+    is_scarce: bool,
     /// When the stop begins, if it is not to wait for everybody.
     stop_early: Option<u64>,
     stopping: Option<Instant>,
@@ -86,20 +91,27 @@ impl Run {
             turn_bytes: 1 << rng.below(16),
             ..Limits::default()
         };
+        let faults = Faults::from_seed(seed);
+        let is_scarce = faults.descriptors_max < 100;
         let service = Explored {
             record: record.clone(),
             seed,
+            is_scarce,
         };
         let at = address(0, 1);
         let program = Program {
             shape,
-            loops: 1 + rng.below(3) as usize,
-            shared: rng.below(2) == 0,
+            loops: [1, 2, 2, 3][rng.below(4) as usize],
+            shared: rng.below(3) == 0,
             hosts: vec![host_of(service, limits)],
             at: at.clone(),
-            inbox: 1 + rng.below(4) as usize,
+            inbox: [1, 1, 2, 4][rng.below(4) as usize],
         };
         let mut conditions = Conditions::from_seed(seed);
+        // Small pieces more often: they fill up soon, and cost little.
+        if rng.below(2) == 0 {
+            conditions.chunk = 1 << 10;
+        }
         conditions.refuse_one_in = if rng.below(4) == 0 { 6 } else { 0 };
         conditions.reset_one_in = if rng.below(4) == 0 { 40 } else { 0 };
         let smallest = conditions
@@ -111,19 +123,24 @@ impl Run {
         // As many steps, whatever the sizes of what travels.
         let largest = (7 + u64::from(smallest.ilog2())).min(17);
         let is_reliable = conditions.reset_one_in == 0;
-        let machine = Machine::new(seed, conditions, Faults::from_seed(seed), &program);
+        let latency_max = *conditions.latency.end();
+        let machine = Machine::new(seed, conditions, faults, &program);
         let stop_early = (rng.below(4) == 0).then(|| rng.below(20_000_000));
         Run {
             machine,
             record,
             peers: Vec::new(),
-            to_come: 1 + rng.below(10) as usize,
+            to_come: 1 + rng.below(12) as usize,
             largest,
             crowd: rng.below(2) == 0,
+            late_one_in: [0, 2, 4, 64][rng.below(4) as usize],
+            latency_max,
             is_reliable,
+            is_scarce,
             next_peer: 0,
             dials: 0,
-            dials_to_come: rng.below(5),
+            // One that waits to be accepted here holds the descriptor that it waits for.
+            dials_to_come: if is_scarce { 0 } else { rng.below(5) },
             at,
             stop_early,
             stopping: None,
@@ -153,11 +170,6 @@ impl Run {
     }
 
     fn something_is_wrong(&mut self) -> bool {
-        for at in 0..self.peers.len() {
-            if let Some(what) = self.peers[at].look() {
-                self.wrong(what);
-            }
-        }
         let mut kernel = self.machine.kernel.borrow_mut();
         kernel.catch_up();
         let mut notes = self.record.lock();
@@ -171,7 +183,7 @@ impl Run {
         self.maybe_stop(now);
         let loops = self.machine.runnable();
         let kernel = self.machine.kernel.borrow();
-        let hearing = |p: &Peer| p.has_news(&kernel) || p.next_step().is_some_and(|t| t <= now);
+        let hearing = |p: &Peer| p.goes_on(&kernel, now);
         let peers: Vec<usize> = (0..self.peers.len())
             .filter(|at| hearing(&self.peers[*at]))
             .collect();
@@ -187,7 +199,7 @@ impl Run {
         }
         let mut which = self.rng.below(all as u64) as usize;
         if which < loops.len() {
-            self.machine.go_on(loops[which]);
+            self.turn_of_loop(loops[which]);
             return true;
         }
         which -= loops.len();
@@ -206,20 +218,51 @@ impl Run {
         true
     }
 
+    fn turn_of_loop(&mut self, which: usize) {
+        match self.late() {
+            // Of one, or of the whole machine.
+            Some(time) if self.rng.below(4) == 0 => self.machine.stall_all(time),
+            Some(time) => self.machine.stall(which, time),
+            None => self.machine.go_on(which),
+        }
+    }
+
+    /// For how long somebody is not given the processor, if it is to be so.
+    fn late(&mut self) -> Option<Duration> {
+        let late = self.late_one_in > 0 && self.rng.below(self.late_one_in) == 0;
+        // All that happens meanwhile is found at once.
+        let most = self.latency_max.as_nanos() as u64 * 4;
+        late.then(|| Duration::from_nanos(self.rng.below(most)))
+    }
+
     fn turn_of_peer(&mut self, which: usize, now: u64) {
+        if let Some(time) = self.late() {
+            self.peers[which].late_until = now + time.as_nanos() as u64;
+            return;
+        }
         let mut kernel = self.machine.kernel.borrow_mut();
         let peer = &mut self.peers[which];
         peer.hear(&mut kernel);
-        while peer.next_step().is_some_and(|at| at <= now) {
+        while peer.step_due(now) {
             peer.step(&mut kernel);
         }
         peer.let_go(&mut kernel);
         kernel.catch_up();
+        let wrong = peer.look();
+        drop(kernel);
+        if let Some(what) = wrong {
+            self.wrong(what);
+        }
     }
 
     fn peer_comes(&mut self, now: u64) {
         let mut kernel = self.machine.kernel.borrow_mut();
-        let peer = Peer::new(&mut kernel, &mut self.rng, now, &self.at, self.largest);
+        let script = Script {
+            begins: now,
+            largest: self.largest,
+            may_stay: !self.is_scarce,
+        };
+        let peer = Peer::new(&mut kernel, &mut self.rng, &self.at, &script);
         self.peers.push(peer);
         self.to_come -= 1;
         let most = 1 << self.rng.below(24);
@@ -232,10 +275,14 @@ impl Run {
     fn dial(&mut self) {
         self.dials_to_come -= 1;
         self.dials += 1;
+        // From much shorter than it takes to connect to much longer.
+        let timeout = self.latency_max / 8 * (1 << self.rng.below(10));
+        let pause = Duration::from_nanos(1 << self.rng.below(28));
         let dial = Dial::to(self.at.clone())
             .token(self.dials)
             .attempts(1 + self.rng.below(3) as u32)
-            .timeout(Duration::from_micros(50 << self.rng.below(16)));
+            .timeout(timeout)
+            .backoff(pause, pause * 4);
         let which = self.rng.below(8) as usize;
         let sent = self
             .machine
@@ -262,7 +309,8 @@ impl Run {
     }
 
     fn pass_time(&mut self) -> bool {
-        let peers = self.peers.iter().filter_map(Peer::next_step);
+        let now = self.machine.now().as_nanos();
+        let peers = self.peers.iter().filter_map(|p| p.next_time(now));
         let comes = (self.to_come > 0).then_some(self.next_peer);
         let stop = self.stop_early.filter(|_| self.stopping.is_none());
         let own = peers.chain(comes).chain(stop).map(Instant::from_nanos);
@@ -294,10 +342,10 @@ impl Run {
             self.begin_stop();
         } else if self.to_come == 0
             && self.stop_early.is_none()
-            && self.peers.iter().all(Peer::is_done)
-            && self.machine.counters().open == 0
             && self.dials_to_come == 0
+            && self.peers.iter().all(Peer::is_done)
             && self.record.lock().is_at_rest()
+            && self.machine.counters().open == 0
         {
             self.check_rest();
             self.begin_stop();
@@ -322,8 +370,7 @@ impl Run {
                 continue;
             }
             let notes = self.record.lock();
-            let what =
-                self.left_undone(peer, notes.accepted.get(&peer.from), notes.somebody_waits());
+            let what = self.left_undone(peer, notes.accepted.get(&peer.from));
             drop(notes);
             if let Some(what) = what {
                 self.wrong(format!("{}: {what}", peer.from));
@@ -337,9 +384,9 @@ impl Run {
         }
         let notes = self.record.lock();
         // One that waits for ever may have the end of its peer behind bytes that nobody takes.
-        let waits = |seen: &&Seen| seen.role == Some(Role::Wait) && seen.is_open();
-        let waiting = notes.accepted.values().filter(waits).count();
+        let waiting = notes.accepted.values().filter(|s| s.waits()).count();
         drop(notes);
+        self.check_resets();
         if open > waiting as u64 && self.peers.iter().all(Peer::is_done) {
             self.wrong(format!("{open} are left open, and nobody is there"));
         }
@@ -356,18 +403,31 @@ impl Run {
         }
     }
 
+    /// Whoever's connection was reset has been told, whether it reads or not.
+    fn check_resets(&self) {
+        let kernel = self.machine.kernel.borrow();
+        for peer in &self.peers {
+            let open = self.record.seen(&peer.from, |seen| seen.is_open());
+            if open && matches!(kernel.net.status(peer.plain.end.other()), Status::Broken(_)) {
+                let of = &peer.from;
+                self.wrong(format!("{of}: is reset, and nobody is told"));
+            }
+        }
+    }
+
     /// What a peer that did nothing wrong has missed, if anything.
-    fn left_undone(&self, peer: &Peer, seen: Option<&Seen>, waits: bool) -> Option<String> {
+    fn left_undone(&self, peer: &Peer, seen: Option<&Seen>) -> Option<String> {
         let (state, got) = (peer.plain.state, peer.plain.received.len());
         let Some(seen) = seen.filter(|seen| seen.opened > 0) else {
             return match state {
                 PlainState::Failed(_) => None,
-                // Those who wait for ever may hold all the descriptors that there are.
-                PlainState::Open if waits => None,
                 _ => Some(format!("is {state:?}, and was never served, nor refused")),
             };
         };
         let role = seen.role.expect("drawn when it was accepted");
+        if role == Role::Deaf && seen.is_open() {
+            return None;
+        }
         let Some(all) = role.comes_back(peer.sent, seen.unread) else {
             let going = matches!(state, PlainState::Open | PlainState::Connecting);
             return going.then(|| format!("{role:?}: is {state:?} for ever"));

@@ -1,62 +1,191 @@
 //! Seeds: as many as a test can take, and more by command.
 
-use crate::sim::explore::run::run;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::sim::explore::run::{Outcome, run};
 use crate::sim::machine::Shape;
 
 const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
-/// Seeds that `cargo test` runs; `TIDEWIRE_SEEDS` says another number, `TIDEWIRE_SEED` one alone.
+/// Seeds that `cargo test` runs.
 const SEEDS: u64 = 2_000;
-
-fn number(name: &str) -> Option<u64> {
-    let set = std::env::var(name).ok()?;
-    Some(
-        set.parse()
-            .unwrap_or_else(|_| panic!("{name} is no number: {set:?}")),
-    )
-}
+/// Seeds that a thread takes at a time.
+const BATCH: u64 = 32;
+/// Between two lines of progress.
+const SAID: Duration = Duration::from_secs(10);
 
 /// The shape that a seed is for, unless a test wants another.
 fn shape(seed: u64) -> Shape {
     SHAPES[(seed % 3) as usize]
 }
 
-#[test]
-fn whatever_the_kernel_does() {
-    let one = number("TIDEWIRE_SEED");
-    let first = one.unwrap_or(0);
-    let count = if one.is_some() {
-        1
-    } else {
-        number("TIDEWIRE_SEEDS").unwrap_or(SEEDS)
+/// What is set by this name: a number, or (`7..9`) a range of them.
+fn set(name: &str) -> Option<Range<u64>> {
+    let text = std::env::var(name).ok()?;
+    let number = |n: &str| {
+        let n = n.trim().parse();
+        n.unwrap_or_else(|_| panic!("{name} is neither a number nor a range: {text:?}"))
     };
-    let began = std::time::Instant::now();
-    let mut calls = 0;
-    for seed in first..first + count {
-        let outcome = run(seed, shape(seed), one.is_some());
-        calls += outcome.calls;
-        if !outcome.wrongs.is_empty() {
-            let words = &outcome.words;
-            panic!(
-                "{words}TIDEWIRE_SEED={seed}, {:?}: {:#?}",
-                shape(seed),
-                outcome.wrongs
-            );
+    Some(match text.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(&text),
+    })
+}
+
+/// What is wrong with a run, if anything; a panic is.
+fn wrongs(seed: u64) -> (Vec<String>, u64) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, shape(seed), false)));
+    match outcome {
+        Ok(Outcome { wrongs, calls, .. }) => (wrongs, calls),
+        Err(_) => (vec!["it panics, as is said above".into()], 0),
+    }
+}
+
+/// What is left to do, and what was found.
+struct Search {
+    next: AtomicU64,
+    end: u64,
+    /// The lowest seed that fails, or the highest number.
+    failing: AtomicU64,
+    done: AtomicU64,
+    calls: AtomicU64,
+    threads: AtomicUsize,
+}
+
+impl Search {
+    /// Runs seeds until there are none, or one has failed.
+    fn help(&self) {
+        loop {
+            let first = self.next.fetch_add(BATCH, SeqCst);
+            for seed in first..(first + BATCH).min(self.end) {
+                if seed > self.failing.load(SeqCst) {
+                    return;
+                }
+                let (wrongs, calls) = wrongs(seed);
+                self.calls.fetch_add(calls, SeqCst);
+                self.done.fetch_add(1, SeqCst);
+                if !wrongs.is_empty() {
+                    self.failing.fetch_min(seed, SeqCst);
+                }
+            }
+            if first >= self.end {
+                return;
+            }
         }
     }
-    let rate = count as f64 / began.elapsed().as_secs_f64();
-    println!("{count} seeds, {calls} calls of the kernel, {rate:.0} seeds a second");
+}
+
+fn search(seeds: Range<u64>) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let all = seeds.end.saturating_sub(seeds.start);
+    let search = Search {
+        next: AtomicU64::new(seeds.start),
+        end: seeds.end,
+        failing: AtomicU64::new(u64::MAX),
+        done: AtomicU64::new(0),
+        calls: AtomicU64::new(0),
+        threads: AtomicUsize::new(threads),
+    };
+    let began = Instant::now();
+    let say = || {
+        let done = search.done.load(SeqCst);
+        let (rate, calls) = (
+            done as f64 / began.elapsed().as_secs_f64(),
+            search.calls.load(SeqCst),
+        );
+        println!("{done} of {all} seeds, {calls} calls of the kernel, {rate:.0} seeds a second");
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                search.help();
+                search.threads.fetch_sub(1, SeqCst);
+            });
+        }
+        let mut said = began;
+        while search.threads.load(SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+            if said.elapsed() >= SAID {
+                said = Instant::now();
+                say();
+            }
+        }
+    });
+    say();
+    let failing = search.failing.load(SeqCst);
+    if failing < u64::MAX {
+        let (wrongs, _) = wrongs(failing);
+        let shape = shape(failing);
+        panic!(
+            "seed {failing} ({shape:?}) fails: {wrongs:#?}\nin words: TIDEWIRE_SEED={failing} \
+             cargo test -p tidewire --lib whatever_the_kernel_does -- --nocapture"
+        );
+    }
+}
+
+/// One seed, with everything that happens in words.
+fn tell(seed: u64) {
+    let Outcome { wrongs, words, .. } = run(seed, shape(seed), true);
+    println!("{words}seed {seed}, {:?}: {wrongs:#?}", shape(seed));
+    assert!(wrongs.is_empty());
+}
+
+/// `TIDEWIRE_SEEDS` says how many instead, or which (`5000..7000`); `TIDEWIRE_SEED` one alone, which is
+/// told in words.
+#[test]
+fn whatever_the_kernel_does() {
+    match set("TIDEWIRE_SEED") {
+        Some(one) => tell(one.end),
+        None => search(set("TIDEWIRE_SEEDS").unwrap_or(0..SEEDS)),
+    }
 }
 
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..60 {
-        let (one, other) = (run(seed, shape(seed), false), run(seed, shape(seed), false));
+        let (one, other) = (run(seed, shape(seed), false), run(seed, shape(seed), true));
         assert_eq!(
             (one.hash, one.calls),
             (other.hash, other.calls),
             "seed {seed}"
         );
         assert_ne!(one.hash, run(seed + 3000, shape(seed), false).hash);
+    }
+}
+
+/// The hash is over all that is told in words: these are the calls that drivers make, and what the
+/// kernel has to say.
+#[test]
+fn every_operation_counts_for_the_sameness_of_a_run() {
+    const ALL: &str = "SO_ERROR accept clear close connect linger notify outcome shutdown unread";
+    const READINESS: &str = "epoll_add epoll_del epoll_wait event recv send";
+    const LEVELS: &str = "eventfd poll polled";
+    const COMPLETION: &str = "accept* blocking cancel cancelall cancelfd complete enter give poll \
+                              receive receive* send sendmsg unregister";
+    let told = |which: u64| {
+        let words = (0..100).map(|n| run(3 * n + which, shape(which), true).words);
+        let call = |line: &str| {
+            let (_, told) = line.split_once("  loop ")?.1.split_once("  ")?;
+            Some(told.split(' ').next()?.to_owned())
+        };
+        words
+            .flat_map(|w| w.lines().filter_map(call).collect::<Vec<_>>())
+            .collect::<BTreeSet<_>>()
+    };
+    let shapes = [
+        vec![ALL, READINESS],
+        vec![ALL, COMPLETION],
+        vec![ALL, READINESS, LEVELS],
+    ];
+    for (which, lists) in (0..).zip(shapes) {
+        let all = lists
+            .iter()
+            .flat_map(|l| l.split_whitespace())
+            .map(str::to_owned);
+        assert_eq!(told(which), all.collect(), "{:?}", shape(which));
     }
 }

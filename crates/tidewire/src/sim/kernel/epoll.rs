@@ -163,10 +163,12 @@ impl Kernel {
                 again.push(id);
             }
             if reported != 0 {
+                let token = watcher.token;
                 events.push(libc::epoll_event {
                     events: reported as u32,
-                    u64: watcher.token,
+                    u64: token,
                 });
+                self.record("event", token as RawFd, reported.into());
             }
         }
         self.epoll(epoll).ready.append(&mut again);
@@ -188,10 +190,12 @@ impl Kernel {
             let mut ready = 0;
             for fd in &mut *fds {
                 fd.revents = self.polled(fd.fd, fd.events);
-                ready += i64::from(fd.revents != 0);
+                if fd.revents != 0 {
+                    self.record("polled", fd.fd, fd.revents.into());
+                    ready += 1;
+                }
             }
-            let number = fds.first().map_or(0, |fd| fd.fd);
-            self.record("poll", number, ready);
+            self.record("poll", fds.len() as RawFd, ready);
             if ready > 0 || timeout == Some(Duration::ZERO) || self.interrupted() {
                 return;
             }

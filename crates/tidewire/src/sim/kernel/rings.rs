@@ -61,6 +61,8 @@ pub(super) struct Ring {
     /// Completions that found no room.
     overflow: VecDeque<Done>,
     pub(super) groups: Vec<Group>,
+    /// Waits on what was closed under them: to be taken back before the program waits.
+    orphans: Vec<u64>,
     last: u64,
 }
 
@@ -117,6 +119,7 @@ impl Kernel {
                 break;
             }
         }
+        self.look_for_orphans(ring);
         let there = self.rings[ring].completions.len();
         self.record("enter", ring as RawFd, there as i64);
     }
@@ -314,10 +317,22 @@ impl Kernel {
     pub(super) fn closed_under_operations(&mut self, id: FileId, number: RawFd) {
         for (ring, operation) in self.files.get(id).waits.clone() {
             let used = self.rings[ring].in_flight.get(&operation);
-            if used.is_some_and(|o| !matches!(o.operation, Operation::Poll { .. })) {
-                self.wrong(format!(
+            match used.map(|o| o.operation) {
+                None => {}
+                Some(Operation::Poll { .. }) => self.rings[ring].orphans.push(operation),
+                Some(_) => self.wrong(format!(
                     "{number} is closed with operations in flight on it"
-                ));
+                )),
+            }
+        }
+    }
+
+    /// Nobody would ever hear of these, and what they wait on would stay.
+    fn look_for_orphans(&mut self, ring: usize) {
+        for id in std::mem::take(&mut self.rings[ring].orphans) {
+            let waits = self.rings[ring].in_flight.get(&id);
+            if waits.is_some_and(|o| o.taken_back == TakenBack::No) {
+                self.wrong("a socket is closed, and still waited on".into());
             }
         }
     }

@@ -324,7 +324,9 @@ impl Kernel {
 
     pub(super) fn unread(&mut self, number: RawFd) -> Result<usize, Errno> {
         let end = self.stream(number).ok_or(Errno::BADF)?.end;
-        Ok(self.net.unread(end))
+        let unread = self.net.unread(end);
+        self.record("unread", number, unread as i64);
+        Ok(unread)
     }
 
     /// What poll(2) would say of a file.
@@ -424,6 +426,7 @@ impl Kernel {
     // ---- Ends ----
 
     pub(super) fn reset_on_close(&mut self, number: RawFd) {
+        self.record("linger", number, 0);
         if let Some(stream) = self.stream(number) {
             stream.reset_on_close = true;
         }

@@ -90,7 +90,9 @@ impl Sys for SimSys {
     }
 
     fn set_blocking(&self, fd: &SimFd) -> Result<(), Errno> {
-        if let Some(stream) = enter(&self.0).stream(fd.number) {
+        let mut kernel = enter(&self.0);
+        kernel.record("blocking", fd.number, 0);
+        if let Some(stream) = kernel.stream(fd.number) {
             stream.nonblocking = false;
         }
         Ok(())
