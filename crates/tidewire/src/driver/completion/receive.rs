@@ -394,9 +394,12 @@ impl<Q: Queues> Sockets<Q> {
         if sock.is_closing() {
             return self.close_if_quiet(core, index);
         }
+        if !done.more() {
+            // Taken back, or ended by itself. It may be wanted again, also by one who knows of the end.
+            core.touch(index);
+        }
         if done.result < 0 {
-            // Taken back. It may be wanted again by now.
-            return core.touch(index);
+            return;
         }
         let events = done.result as i16;
         // A Unix socket is hung up as soon as its peer has closed, with all that the peer sent

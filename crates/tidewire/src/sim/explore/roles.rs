@@ -181,7 +181,7 @@ impl Service for Explored {
                 back: 0,
                 every: Duration::from_micros(1 + (n >> 20) % 2000),
                 piece: 1 + ((n >> 40) % 900) as usize,
-                is_shy: (n >> 60) % 2 == 0,
+                is_shy: n >> 63 == 0,
                 greeted: false,
                 is_over: false,
             })));
