@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::World;
+use common::{World, on_every_shape};
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire::sim::{Conditions, PlainState};
 use tidewire::{Closed, Limits};
@@ -44,18 +44,20 @@ fn say(service: &RespService, text: &str) -> Collected {
 
 #[test]
 fn without_a_password_other_hosts_are_denied_and_told_why() {
-    let mut world = world(Settings::default());
-    let mut client = world.client();
-    let said = world.ask(&mut client, "SET k v");
-    assert!(
-        said.starts_with("-DENIED this server has no password"),
-        "{said}"
-    );
-    assert!(said.ends_with("opens it to everybody.|"), "{said}");
-    assert_eq!(said.matches('|').count(), 1, "one line: {said}");
-    assert_ne!(world.sim.state(client.peer), PlainState::Open);
-    assert_eq!(world.service.counters().commands, 0);
-    assert_eq!(world.service.clients(), 0, "it never was one");
+    on_every_shape(|| {
+        let mut world = world(Settings::default());
+        let mut client = world.client();
+        let said = world.ask(&mut client, "SET k v");
+        assert!(
+            said.starts_with("-DENIED this server has no password"),
+            "{said}"
+        );
+        assert!(said.ends_with("opens it to everybody.|"), "{said}");
+        assert_eq!(said.matches('|').count(), 1, "one line: {said}");
+        assert_ne!(world.sim.state(client.peer), PlainState::Open);
+        assert_eq!(world.service.counters().commands, 0);
+        assert_eq!(world.service.clients(), 0, "it never was one");
+    });
 }
 
 #[test]
@@ -115,41 +117,45 @@ fn requests() -> (Vec<u8>, Vec<u8>) {
 
 #[test]
 fn the_binary_port_heeds_what_guards_the_other() {
-    let (requests, answers) = requests();
-    for (settings, let_in) in [
-        (password(), false),
-        (Settings::default(), false),
-        (unprotected(), true),
-    ] {
-        let binary = BinaryService::guarded(&service(settings));
-        let got = chunking::collect(binary.clone(), &requests, &[], true);
-        let expected = if let_in { &answers[..] } else { b"" };
-        assert_eq!(got.output, expected);
-        assert_eq!(binary.counters().writes, u64::from(let_in));
-    }
+    on_every_shape(|| {
+        let (requests, answers) = requests();
+        for (settings, let_in) in [
+            (password(), false),
+            (Settings::default(), false),
+            (unprotected(), true),
+        ] {
+            let binary = BinaryService::guarded(&service(settings));
+            let got = chunking::collect(binary.clone(), &requests, &[], true);
+            let expected = if let_in { &answers[..] } else { b"" };
+            assert_eq!(got.output, expected);
+            assert_eq!(binary.counters().writes, u64::from(let_in));
+        }
+    });
 }
 
 #[test]
 fn a_password_set_later_ends_what_the_binary_port_serves() {
-    let resp = service(unprotected());
-    let binary = BinaryService::guarded(&resp);
-    let (requests, answers) = requests();
-    let mut world = tidewire::sim::Sim::under(1, Conditions::calm());
-    let at = world.serve(binary.clone(), BinaryService::limits());
-    let resp_at = world.serve(resp, Limits::default());
-    let client = world.plain(at);
-    world.send(client, &requests);
-    world.run_for(std::time::Duration::from_millis(20));
-    assert_eq!(world.received(client), answers);
-    let other = world.plain(resp_at);
-    world.send(other, b"CONFIG SET requirepass secret\r\n");
-    world.run_for(std::time::Duration::from_millis(20));
-    assert_eq!(world.received(other), b"+OK\r\n");
-    world.send(client, &requests);
-    world.run_for(std::time::Duration::from_millis(20));
-    assert_eq!(world.received(client), answers, "not a byte more");
-    assert_ne!(world.state(client), PlainState::Open);
-    assert_eq!(binary.counters().writes, 1);
+    on_every_shape(|| {
+        let resp = service(unprotected());
+        let binary = BinaryService::guarded(&resp);
+        let (requests, answers) = requests();
+        let mut world = tidewire::sim::Sim::under(1, Conditions::calm());
+        let at = world.serve(binary.clone(), BinaryService::limits());
+        let resp_at = world.serve(resp, Limits::default());
+        let client = world.plain(at);
+        world.send(client, &requests);
+        world.run_for(std::time::Duration::from_millis(20));
+        assert_eq!(world.received(client), answers);
+        let other = world.plain(resp_at);
+        world.send(other, b"CONFIG SET requirepass secret\r\n");
+        world.run_for(std::time::Duration::from_millis(20));
+        assert_eq!(world.received(other), b"+OK\r\n");
+        world.send(client, &requests);
+        world.run_for(std::time::Duration::from_millis(20));
+        assert_eq!(world.received(client), answers, "not a byte more");
+        assert_ne!(world.state(client), PlainState::Open);
+        assert_eq!(binary.counters().writes, 1);
+    });
 }
 
 #[test]
@@ -195,39 +201,43 @@ fn a_key_may_be_called_like_a_header() {
 
 #[test]
 fn who_came_while_there_was_a_password_is_served_when_there_is_none() {
-    let mut world = world(Settings {
-        password: Some("secret".into()),
-        protected: false,
-        ..Settings::default()
+    on_every_shape(|| {
+        let mut world = world(Settings {
+            password: Some("secret".into()),
+            protected: false,
+            ..Settings::default()
+        });
+        let (mut early, mut admin) = (world.client(), world.client_of(1));
+        world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
+        world.check(&mut admin, "AUTH secret", "+OK|");
+        world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
+        world.check(&mut early, "PING", "+PONG|");
+        // But not from another host that would be turned away if it came now.
+        world.check(&mut admin, "CONFIG SET requirepass other", "+OK|");
+        let mut early = world.client();
+        world.check(&mut admin, "CONFIG SET protected-mode yes", "+OK|");
+        world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
+        world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
+        world.check(&mut early, "RESET", "+RESET|");
+        world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
     });
-    let (mut early, mut admin) = (world.client(), world.client_of(1));
-    world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
-    world.check(&mut admin, "AUTH secret", "+OK|");
-    world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
-    world.check(&mut early, "PING", "+PONG|");
-    // But not from another host that would be turned away if it came now.
-    world.check(&mut admin, "CONFIG SET requirepass other", "+OK|");
-    let mut early = world.client();
-    world.check(&mut admin, "CONFIG SET protected-mode yes", "+OK|");
-    world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
-    world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
-    world.check(&mut early, "RESET", "+RESET|");
-    world.check(&mut early, "PING", "-NOAUTH Authentication required.|");
 }
 
 #[test]
 fn a_password_is_not_in_the_slow_log() {
-    let mut world = world(unprotected());
-    let mut client = world.client();
-    world.check(
-        &mut client,
-        "CONFIG SET slowlog-log-slower-than 0 requirepass secret",
-        "+OK|",
-    );
-    world.check(&mut client, "AUTH secret", "+OK|");
-    world.check(&mut client, "CONFIG set RequirePass secret", "+OK|");
-    world.check(&mut client, "CONFIG SET requirepass  timeout 7", "+OK|");
-    let log = world.ask(&mut client, "SLOWLOG GET 100");
-    assert!(log.contains("(redacted)"), "{log}");
-    assert!(!log.contains("secret"), "{log}");
+    on_every_shape(|| {
+        let mut world = world(unprotected());
+        let mut client = world.client();
+        world.check(
+            &mut client,
+            "CONFIG SET slowlog-log-slower-than 0 requirepass secret",
+            "+OK|",
+        );
+        world.check(&mut client, "AUTH secret", "+OK|");
+        world.check(&mut client, "CONFIG set RequirePass secret", "+OK|");
+        world.check(&mut client, "CONFIG SET requirepass  timeout 7", "+OK|");
+        let log = world.ask(&mut client, "SLOWLOG GET 100");
+        assert!(log.contains("(redacted)"), "{log}");
+        assert!(!log.contains("secret"), "{log}");
+    });
 }

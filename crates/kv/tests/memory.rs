@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::World;
+use common::{World, on_every_shape};
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Policy, Settings, Store};
@@ -201,103 +201,109 @@ fn used(world: &mut World, c: &mut common::Client) -> u64 {
 
 #[test]
 fn transactions_make_room_before_they_begin() {
-    let mut world = World::new();
-    let mut c = world.client();
-    world.check(&mut c, "CONFIG SET maxmemory-policy allkeys-lru", "+OK|");
-    world.check(&mut c, "CONFIG SET maxmemory 1000000", "+OK|");
-    for round in 0..100 {
-        world.check(&mut c, "MULTI", "+OK|");
-        for n in 0..30 {
-            world.check(&mut c, &set(round * 30 + n, 1000), "+QUEUED|");
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut c = world.client();
+        world.check(&mut c, "CONFIG SET maxmemory-policy allkeys-lru", "+OK|");
+        world.check(&mut c, "CONFIG SET maxmemory 1000000", "+OK|");
+        for round in 0..100 {
+            world.check(&mut c, "MULTI", "+OK|");
+            for n in 0..30 {
+                world.check(&mut c, &set(round * 30 + n, 1000), "+QUEUED|");
+            }
+            let done = world.ask(&mut c, "EXEC");
+            assert_eq!(done, format!("*30|{}", "+OK|".repeat(30)));
+            let used = used(&mut world, &mut c);
+            assert!(used < 1_050_000, "{used} bytes in round {round}");
         }
-        let done = world.ask(&mut c, "EXEC");
-        assert_eq!(done, format!("*30|{}", "+OK|".repeat(30)));
-        let used = used(&mut world, &mut c);
-        assert!(used < 1_050_000, "{used} bytes in round {round}");
-    }
-    // More than can ever be there: nothing of it is done.
-    world.ask(&mut c, "MULTI");
-    for n in 0..20 {
-        world.check(&mut c, &set(n, 100_000), "+QUEUED|");
-    }
-    let text = format!("-EXECABORT Transaction discarded because of: {OOM}|");
-    world.check(&mut c, "EXEC", &text);
-    world.check(&mut c, "GET key:19", "$-1|");
-    world.check(&mut c, "PING", "+PONG|");
+        // More than can ever be there: nothing of it is done.
+        world.ask(&mut c, "MULTI");
+        for n in 0..20 {
+            world.check(&mut c, &set(n, 100_000), "+QUEUED|");
+        }
+        let text = format!("-EXECABORT Transaction discarded because of: {OOM}|");
+        world.check(&mut c, "EXEC", &text);
+        world.check(&mut c, "GET key:19", "$-1|");
+        world.check(&mut c, "PING", "+PONG|");
+    });
 }
 
 #[test]
 fn no_transaction_is_half_applied_for_lack_of_memory() {
-    let mut world = World::new();
-    let (mut c, mut other) = (world.client(), world.client_of(1));
-    world.check(&mut c, "SET src value", "+OK|");
-    world.check(&mut c, "SET watched value", "+OK|");
-    // The limit is there when commands are queued.
-    world.check(&mut other, "CONFIG SET maxmemory 1", "+OK|");
-    world.check(&mut c, "WATCH watched", "+OK|");
-    world.check(&mut c, "MULTI", "+OK|");
-    world.check(&mut c, "DEL src", "+QUEUED|");
-    world.check(&mut c, "SET dst value", &format!("-{OOM}|"));
-    let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
-    world.check(&mut c, "EXEC", aborted);
-    world.check(&mut c, "GET src", "$5|value|");
-    // What needs no memory is done.
-    world.check(&mut c, "MULTI", "+OK|");
-    world.check(&mut c, "DEL nothing", "+QUEUED|");
-    world.check(&mut c, "GET src", "+QUEUED|");
-    world.check(&mut c, "EXEC", "*2|:0|$5|value|");
-    // The limit comes in between.
-    world.check(&mut other, "CONFIG SET maxmemory 0", "+OK|");
-    world.check(&mut c, "WATCH watched", "+OK|");
-    world.check(&mut c, "MULTI", "+OK|");
-    world.check(&mut c, "DEL src", "+QUEUED|");
-    world.check(&mut c, "SET dst value", "+QUEUED|");
-    world.check(&mut other, "CONFIG SET maxmemory 1", "+OK|");
-    let text = format!("-EXECABORT Transaction discarded because of: {OOM}|");
-    world.check(&mut c, "EXEC", &text);
-    world.check(&mut c, "GET src", "$5|value|");
-    world.check(&mut c, "GET dst", "$-1|");
-    // Its own commands may set it: then the rest of them is still done.
-    world.check(&mut other, "CONFIG SET maxmemory 0", "+OK|");
-    world.check(&mut c, "MULTI", "+OK|");
-    world.check(&mut c, "CONFIG SET maxmemory 1", "+QUEUED|");
-    world.check(&mut c, "DEL src", "+QUEUED|");
-    world.check(&mut c, "SET dst value", "+QUEUED|");
-    world.check(&mut c, "EXEC", "*3|+OK|:1|+OK|");
+    on_every_shape(|| {
+        let mut world = World::new();
+        let (mut c, mut other) = (world.client(), world.client_of(1));
+        world.check(&mut c, "SET src value", "+OK|");
+        world.check(&mut c, "SET watched value", "+OK|");
+        // The limit is there when commands are queued.
+        world.check(&mut other, "CONFIG SET maxmemory 1", "+OK|");
+        world.check(&mut c, "WATCH watched", "+OK|");
+        world.check(&mut c, "MULTI", "+OK|");
+        world.check(&mut c, "DEL src", "+QUEUED|");
+        world.check(&mut c, "SET dst value", &format!("-{OOM}|"));
+        let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
+        world.check(&mut c, "EXEC", aborted);
+        world.check(&mut c, "GET src", "$5|value|");
+        // What needs no memory is done.
+        world.check(&mut c, "MULTI", "+OK|");
+        world.check(&mut c, "DEL nothing", "+QUEUED|");
+        world.check(&mut c, "GET src", "+QUEUED|");
+        world.check(&mut c, "EXEC", "*2|:0|$5|value|");
+        // The limit comes in between.
+        world.check(&mut other, "CONFIG SET maxmemory 0", "+OK|");
+        world.check(&mut c, "WATCH watched", "+OK|");
+        world.check(&mut c, "MULTI", "+OK|");
+        world.check(&mut c, "DEL src", "+QUEUED|");
+        world.check(&mut c, "SET dst value", "+QUEUED|");
+        world.check(&mut other, "CONFIG SET maxmemory 1", "+OK|");
+        let text = format!("-EXECABORT Transaction discarded because of: {OOM}|");
+        world.check(&mut c, "EXEC", &text);
+        world.check(&mut c, "GET src", "$5|value|");
+        world.check(&mut c, "GET dst", "$-1|");
+        // Its own commands may set it: then the rest of them is still done.
+        world.check(&mut other, "CONFIG SET maxmemory 0", "+OK|");
+        world.check(&mut c, "MULTI", "+OK|");
+        world.check(&mut c, "CONFIG SET maxmemory 1", "+QUEUED|");
+        world.check(&mut c, "DEL src", "+QUEUED|");
+        world.check(&mut c, "SET dst value", "+QUEUED|");
+        world.check(&mut c, "EXEC", "*3|+OK|:1|+OK|");
+    });
 }
 
 #[test]
 fn what_was_unlinked_makes_room_for_what_comes() {
-    let mut world = World::new();
-    let mut c = world.client();
-    for at in (0..50_000).step_by(1000) {
-        let members: Vec<String> = (at..at + 1000).map(|n| format!("member:{n}")).collect();
-        world.ask(&mut c, &format!("SADD big {}", members.join(" ")));
-    }
-    let full = used(&mut world, &mut c);
-    world.check(
-        &mut c,
-        &format!("CONFIG SET maxmemory {}", full - 1000),
-        "+OK|",
-    );
-    world.check(&mut c, "SET k v", &format!("-{OOM}|"));
-    world.check(&mut c, "UNLINK big", ":1|");
-    let info = world.ask(&mut c, "INFO memory");
-    assert!(info.contains("lazyfree_pending_objects:1|"), "{info}");
-    // Nothing may be evicted, but what waits to be freed is.
-    world.check(&mut c, "SET k v", "+OK|");
-    let mut asked = 0;
-    while world
-        .ask(&mut c, "INFO memory")
-        .contains("lazyfree_pending_objects:1|")
-    {
-        asked += 1;
-        assert!(asked < 100);
-    }
-    let info = world.ask(&mut c, "INFO memory");
-    assert!(info.contains("lazyfree_pending_objects:0|"), "{info}");
-    assert!(info.contains("lazyfreed_objects:1|"), "{info}");
-    assert!(used(&mut world, &mut c) < full / 10);
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut c = world.client();
+        for at in (0..50_000).step_by(1000) {
+            let members: Vec<String> = (at..at + 1000).map(|n| format!("member:{n}")).collect();
+            world.ask(&mut c, &format!("SADD big {}", members.join(" ")));
+        }
+        let full = used(&mut world, &mut c);
+        world.check(
+            &mut c,
+            &format!("CONFIG SET maxmemory {}", full - 1000),
+            "+OK|",
+        );
+        world.check(&mut c, "SET k v", &format!("-{OOM}|"));
+        world.check(&mut c, "UNLINK big", ":1|");
+        let info = world.ask(&mut c, "INFO memory");
+        assert!(info.contains("lazyfree_pending_objects:1|"), "{info}");
+        // Nothing may be evicted, but what waits to be freed is.
+        world.check(&mut c, "SET k v", "+OK|");
+        let mut asked = 0;
+        while world
+            .ask(&mut c, "INFO memory")
+            .contains("lazyfree_pending_objects:1|")
+        {
+            asked += 1;
+            assert!(asked < 100);
+        }
+        let info = world.ask(&mut c, "INFO memory");
+        assert!(info.contains("lazyfree_pending_objects:0|"), "{info}");
+        assert!(info.contains("lazyfreed_objects:1|"), "{info}");
+        assert!(used(&mut world, &mut c) < full / 10);
+    });
 }
 
 /// Collections give memory back when they have lost most of what they held.

@@ -2,13 +2,28 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire::sim::{Conditions, PlainId, Shape, Sim};
 use tidewire_kv::hash::HashKey;
 use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::Store;
+
+thread_local! {
+    /// What the loops of a server are made of. Unless it is said, the seed decides.
+    static SHAPE: Cell<Option<Shape>> = const { Cell::new(None) };
+}
+
+/// Runs a test with servers of every shape.
+pub(crate) fn on_every_shape(test: impl Fn()) {
+    for shape in [Shape::Readiness, Shape::Completion, Shape::Threads] {
+        println!("{shape:?}");
+        SHAPE.set(Some(shape));
+        test();
+    }
+}
 
 /// A simulated network with one server; its clients are [`Client`]s.
 pub(crate) struct World {
@@ -48,6 +63,9 @@ impl World {
     /// As the settings say.
     pub(crate) fn guarded(seed: u64, conditions: Conditions, settings: Settings) -> World {
         let mut sim = Sim::under(seed, conditions);
+        if let Some(shape) = SHAPE.get() {
+            sim.shape(shape);
+        }
         let limits = settings.limits();
         let service = RespService::new(
             Arc::new(Store::new(tidewire_kv::store::Settings {

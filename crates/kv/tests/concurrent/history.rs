@@ -23,6 +23,10 @@ pub(crate) enum Ask {
 /// What was answered: a value or its absence; for SET nothing, for DEL and SETNX 1 or 0.
 pub(crate) type Answer = Option<i64>;
 
+/// When an operation ends that was never answered: it may have happened at any time since it began, or never, and
+/// its answer says nothing.
+pub(crate) const UNKNOWN: u64 = u64::MAX;
+
 /// One operation of a client, with the times at which it began and ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
@@ -57,12 +61,13 @@ pub(crate) fn is_linearizable(clients: &[Vec<Op>]) -> bool {
     while let Some((place, held)) = open.pop() {
         let next = |c: usize| clients[c].get(place[c]);
         let pending = || (0..clients.len()).filter_map(|c| Some((c, next(c)?)));
-        let Some(first_end) = pending().map(|(_, op)| op.end).min() else {
+        let first_end = pending().map(|(_, op)| op.end).min().unwrap_or(UNKNOWN);
+        if first_end == UNKNOWN {
             return true;
-        };
+        }
         for (c, op) in pending().filter(|(_, op)| op.begin <= first_end) {
             let (answer, held) = apply(op.ask, held);
-            if answer != op.answer {
+            if answer != op.answer && op.end != UNKNOWN {
                 continue;
             }
             let mut place = place.clone();
@@ -135,6 +140,22 @@ mod tests {
             assert!(race(ask, [1, 0]) && race(ask, [0, 1]));
             assert!(!race(ask, [1, 1]) && !race(ask, [0, 0]));
         }
+    }
+
+    #[test]
+    fn what_was_never_answered_may_have_happened() {
+        let lost = || vec![op(Ask::Set(2), None, 2, UNKNOWN)];
+        let first = vec![op(Ask::Set(1), None, 0, 1)];
+        let reads = |answers: &[i64]| {
+            let reads = answers.iter().zip([4, 6, 8]);
+            reads
+                .map(|(a, at)| op(Ask::Get, Some(*a), at, at + 1))
+                .collect()
+        };
+        let holds = |answers| is_linearizable(&[first.clone(), lost(), reads(answers)]);
+        assert!(holds(&[1, 1, 1]) && holds(&[2, 2, 2]) && holds(&[1, 1, 2]));
+        assert!(!holds(&[1, 2, 1]), "it was read, and is gone");
+        assert!(!holds(&[3, 3, 3]), "nobody wrote that");
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use crate::history::{Answer, Ask, Op, is_linearizable};
-use crate::wire::{Client, Server, Value, everywhere};
+use crate::asks::{KEYS, answer, any, line};
+use crate::history::{Ask, Op, is_linearizable};
+use crate::wire::{Client, Server, everywhere};
 
 const CLIENTS: u64 = 5;
-pub(crate) const KEYS: usize = 3;
 /// Of each client.
 const BATCHES: usize = 60;
 /// Commands sent in one piece at most.
@@ -15,42 +15,6 @@ const BATCH_MAX: usize = 6;
 
 /// Orders what the clients begin and end: a clock that never stands still.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
-
-pub(crate) fn line(ask: Ask, key: usize) -> String {
-    match ask {
-        Ask::Get => format!("GET key:{key}"),
-        Ask::Set(v) => format!("SET key:{key} {v}"),
-        Ask::Swap(v) => format!("SET key:{key} {v} GET"),
-        Ask::SetIfAbsent(v) => format!("SETNX key:{key} {v}"),
-        Ask::Increment => format!("INCR key:{key}"),
-        Ask::Delete => format!("DEL key:{key}"),
-        Ask::Take => format!("GETDEL key:{key}"),
-    }
-}
-
-pub(crate) fn answer(ask: Ask, reply: Value) -> Answer {
-    match (ask, reply) {
-        (Ask::Set(_), reply) => {
-            assert_eq!(reply, Value::ok());
-            None
-        }
-        (_, Value::Null) => None,
-        (_, reply) => Some(reply.number()),
-    }
-}
-
-/// Something to ask; `value` is one that nobody else writes.
-pub(crate) fn any(value: i64, rng: &mut fastrand::Rng) -> Ask {
-    match rng.u8(..10) {
-        0..3 => Ask::Get,
-        3 => Ask::Set(value),
-        4 => Ask::Swap(value),
-        5 => Ask::SetIfAbsent(value),
-        6 | 7 => Ask::Increment,
-        8 => Ask::Delete,
-        _ => Ask::Take,
-    }
-}
 
 /// What one client does; its operations on each key.
 fn run(mut client: Client, number: u64) -> Vec<Vec<Op>> {

@@ -11,6 +11,7 @@ mod common;
 #[path = "../common/wire.rs"]
 mod wire;
 
+mod asks;
 mod atomic;
 mod history;
 mod linear;

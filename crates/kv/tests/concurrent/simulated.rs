@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidewire::sim::{Conditions, Outcome};
 use tidewire_kv::service::Settings;
 
+use crate::asks::{self, KEYS};
 use crate::common::{Client, World};
 use crate::history::{Op, is_linearizable};
-use crate::linear::{self, KEYS};
 use crate::waking::{POPS, element, pushes};
 use crate::wire::Value;
 
@@ -285,9 +285,9 @@ fn linearizability(seed: u64) {
         let who = scene.rng.usize(..clients.len());
         if step < 150 && asked[who].len() - answered[who] < UNDER_WAY {
             // Far apart, so that increments do not make one value of two.
-            let ask = linear::any((step as i64 + 1) * 10_000, &mut scene.rng);
+            let ask = asks::any((step as i64 + 1) * 10_000, &mut scene.rng);
             let key = scene.rng.usize(..KEYS);
-            scene.world.send(&clients[who], &linear::line(ask, key));
+            scene.world.send(&clients[who], &asks::line(ask, key));
             let op = Op {
                 ask,
                 answer: None,
@@ -305,7 +305,7 @@ fn linearizability(seed: u64) {
             let replies = scene.received(client).0;
             for (at, reply) in replies.into_iter().enumerate().skip(answered[who]) {
                 let op = &mut asked[who][at].1;
-                op.answer = linear::answer(op.ask, reply);
+                op.answer = asks::answer(op.ask, reply);
                 op.end = 2 * step + 1;
                 answered[who] = at + 1;
             }

@@ -2,13 +2,18 @@
 //! unit is torn, and replay gives the same store. Every accident comes from a seed; each planted
 //! mistake is found.
 //!
-//! `TIDEWIRE_SEEDS=100000 cargo test -p tidewire-kv --test durable` tries more.
+//! `TIDEWIRE_SEEDS=100000 cargo test -p tidewire-kv --test durable` tries more, `TIDEWIRE_SEED=7` only that one.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "what the tests of real servers have in common waits and connects"
 )]
 
+#[path = "../concurrent/asks.rs"]
+mod asks;
+#[path = "../concurrent/history.rs"]
+#[allow(dead_code, reason = "a part of it is for the other test")]
+mod history;
 #[path = "../common/wire.rs"]
 mod wire;
 
@@ -18,11 +23,4 @@ mod facts;
 mod mistakes;
 mod replay;
 mod scene;
-
-use std::ops::Range;
-
-/// The seeds to try: `usual`, or as many as the environment says.
-pub(crate) fn seeds(usual: u64) -> Range<u64> {
-    let asked = std::env::var("TIDEWIRE_SEEDS").ok();
-    0..asked.and_then(|n| n.parse().ok()).unwrap_or(usual)
-}
+mod served;

@@ -1,41 +1,50 @@
 //! Each of the classic mistakes is found.
 
+use tidewire::sim::try_seed;
 use tidewire_kv::store::Mistakes;
 
 use crate::replay::{same, torn};
 use crate::scene::lives;
+use crate::served::served;
 
 /// Seeds that may be needed to find one.
 const SEEDS: std::ops::Range<u64> = 0..400;
 
 fn is_found(test: fn(u64, Mistakes) -> Result<(), String>, mistakes: Mistakes) {
-    let found = SEEDS.clone().find_map(|seed| test(seed, mistakes).err());
-    let found = found.unwrap_or_else(|| panic!("not found: {mistakes:?}"));
-    println!("{mistakes:?}: {found:.200}");
+    let tried = |seed| try_seed(seed, |seed| test(seed, mistakes)).err();
+    let found = SEEDS.clone().find_map(|seed| Some((seed, tried(seed)?)));
+    let (seed, found) = found.unwrap_or_else(|| panic!("not found: {mistakes:?}"));
+    println!("{mistakes:?}: seed {seed}: {found:.200}");
+}
+
+fn history(seed: u64, mistakes: Mistakes) -> Result<(), String> {
+    served(seed, mistakes).map(drop)
 }
 
 #[test]
 fn a_reply_before_the_commit_is_found() {
-    let reply_early = true;
-    is_found(
-        lives,
-        Mistakes {
-            reply_early,
-            ..Mistakes::default()
-        },
-    );
+    for test in [lives, history] {
+        is_found(
+            test,
+            Mistakes {
+                reply_early: true,
+                ..Mistakes::default()
+            },
+        );
+    }
 }
 
 #[test]
 fn a_dirty_read_is_found() {
-    let read_dirty = true;
-    is_found(
-        lives,
-        Mistakes {
-            read_dirty,
-            ..Mistakes::default()
-        },
-    );
+    for test in [lives, history] {
+        is_found(
+            test,
+            Mistakes {
+                read_dirty: true,
+                ..Mistakes::default()
+            },
+        );
+    }
 }
 
 #[test]

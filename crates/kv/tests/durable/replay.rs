@@ -1,13 +1,13 @@
 //! Commands of all kinds, then a crash when all was committed: replay gives the same store.
 
 use fastrand::Rng;
+use tidewire::sim::for_each_seed;
 use tidewire_kv::commands::{Spec, find};
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{self, Mistakes, NoRoom, Policy};
 use tidewire_log::disk::sim::{SimDisk, Survival};
 
 use crate::disk::{ask, dump, line, open, settings, settle, step};
-use crate::seeds;
 use crate::wire::Value;
 
 /// Where time begins; milliseconds since 1970.
@@ -234,20 +234,12 @@ pub(crate) fn torn(seed: u64, mistakes: Mistakes) -> Result<(), String> {
 
 #[test]
 fn nothing_of_a_transaction_is_there_before_its_end() {
-    for seed in 0..100 {
-        if let Err(what) = torn(seed, Mistakes::default()) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    for_each_seed(100, |seed| torn(seed, Mistakes::default()));
 }
 
 #[test]
 fn replay_gives_the_same_store() {
-    for seed in seeds(3_000) {
-        if let Err(what) = same(seed, Mistakes::default()) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    for_each_seed(3_000, |seed| same(seed, Mistakes::default()));
 }
 
 /// A value of several records, within a log whose records are short.

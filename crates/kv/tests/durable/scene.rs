@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use std::sync::Arc;
-use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire::sim::{Conditions, LoopId, PlainId, Sim, for_each_seed};
 use tidewire_kv::durable::KvLog;
 use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::Mistakes;
@@ -15,7 +15,7 @@ use tidewire_log::disk::sim::{Faults, SimDisk};
 
 use crate::disk::{open, settings, step};
 use crate::facts::{COUNTERS, Facts, LISTS};
-use crate::seeds;
+use crate::served::SHAPES;
 use crate::wire::{Value, command};
 
 /// What a client has asked, and hears of in this order.
@@ -41,6 +41,7 @@ struct Client {
 /// A server until its end.
 struct Life {
     sim: Sim,
+    loops: [LoopId; 2],
     writer: Writer<SimDisk>,
     clients: Vec<Client>,
     log: Arc<KvLog>,
@@ -72,7 +73,12 @@ impl Life {
         let limits = own.limits();
         let log = opened.log;
         let service = RespService::durable(Arc::new(opened.store), own, log.clone());
-        let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
+        sim.shape(SHAPES[rng.usize(..SHAPES.len())]);
+        let loops = [(); 2].map(|()| sim.add_loop());
+        let addrs = loops.map(|at| {
+            let service = sim.service(at, service.clone(), limits.clone());
+            sim.listen(service)
+        });
         let clients = (0..5).map(|at| Client {
             peer: sim.plain(&addrs[at % 2]),
             seen: 0,
@@ -82,6 +88,7 @@ impl Life {
         let clients = clients.collect();
         let mut life = Life {
             sim,
+            loops,
             writer: opened.writer,
             clients,
             log,
@@ -246,6 +253,9 @@ pub(crate) fn lives(seed: u64, mistakes: Mistakes) -> Result<(), String> {
         } else {
             disk.kill()
         };
+        for at in life.loops {
+            life.sim.kill(at);
+        }
         // What has left the server arrives, whatever has become of it.
         life.sim.run_for(Duration::from_secs(10));
         life.hear(&mut facts)?;
@@ -258,9 +268,5 @@ pub(crate) fn lives(seed: u64, mistakes: Mistakes) -> Result<(), String> {
 
 #[test]
 fn what_was_acknowledged_or_seen_is_there_after_any_crash() {
-    for seed in seeds(1_500) {
-        if let Err(what) = lives(seed, Mistakes::default()) {
-            panic!("seed {seed}: {what}");
-        }
-    }
+    for_each_seed(1_500, |seed| lives(seed, Mistakes::default()));
 }
