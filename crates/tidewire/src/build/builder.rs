@@ -391,6 +391,7 @@ impl Builder {
                     socket,
                     service: *service,
                     number: number as u32,
+                    is_private: bound.is_private,
                 });
             }
         }
@@ -611,6 +612,8 @@ impl Running {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn listeners(&self) -> io::Result<Vec<Listening>> {
+        // A stop must do nothing to them from now on that would outlast it.
+        self.clock.share();
         let open = self.listening.iter().filter_map(|(number, socket)| {
             let socket = socket.upgrade()?;
             Some(Linux::look(&socket).try_clone().map(|socket| Listening {

@@ -120,6 +120,8 @@ pub(crate) struct Bound {
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,
+    /// TCP, and of nobody else.
+    pub(crate) is_private: bool,
 }
 
 #[derive(Debug)]
@@ -273,6 +275,7 @@ impl Listen {
             endpoint,
             sockets,
             file,
+            is_private: false,
         })
     }
 
@@ -293,6 +296,7 @@ impl Listen {
             endpoint: addr.into(),
             sockets,
             file: None,
+            is_private: true,
         })
     }
 
@@ -332,6 +336,7 @@ impl Listen {
             endpoint: endpoint.clone(),
             sockets: duplicate(&socket, copies)?,
             file,
+            is_private: false,
         })
     }
 

@@ -61,6 +61,9 @@ pub(crate) trait Sys: Clone + 'static {
 
     /// A connection that waits, left non-blocking, and where it is from, if that is an address.
     fn accept(&self, listener: &Self::Fd) -> Result<(Self::Fd, Option<Endpoint>), Errno>;
+    /// Handshakes begin no more at this TCP listener, for as long as it is open. Whether some may be
+    /// under way, which come to their end.
+    fn begin_no_more(&self, listener: &Self::Fd) -> io::Result<bool>;
     /// Starts to connect; the descriptor becomes writable when the outcome is there.
     fn connect(
         &self,

@@ -14,7 +14,7 @@ use rustix::net::{
 use crate::build::listen::TcpOptions;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
-use crate::kernel::{connect, sys};
+use crate::kernel::{connect, handshakes, sys};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
 
@@ -101,6 +101,10 @@ impl Sys for Linux {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, addr) = acceptfrom_with(listener, flags)?;
         Ok((socket, addr.and_then(Endpoint::from_kernel)))
+    }
+
+    fn begin_no_more(&self, listener: &OwnedFd) -> io::Result<bool> {
+        handshakes::begin_no_more(listener).map(|()| true)
     }
 
     fn connect(

@@ -4,11 +4,12 @@
 //! * [`calls`]: system calls, as a trait; [`linux`] passes them on.
 //! * [`queues`]: a ring, as a trait; [`uring`] is io_uring's.
 //! * [`descriptor`]: what passes between loops.
-//! * [`sys`], [`connect`]: calls that have no safe wrapper, or take more than one.
+//! * [`sys`], [`connect`], [`handshakes`]: calls that have no safe wrapper, or take more than one.
 
 pub(crate) mod calls;
 pub(crate) mod connect;
 pub(crate) mod descriptor;
+pub(crate) mod handshakes;
 pub(crate) mod linux;
 pub(crate) mod queues;
 pub(crate) mod sys;

@@ -44,6 +44,28 @@ pub(crate) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
+/// Has a listener leave handshakes unfinished until data comes (`TCP_DEFER_ACCEPT`, tcp(7)).
+#[cfg(test)]
+pub(crate) fn defer_accept(listener: impl AsFd) -> io::Result<()> {
+    let seconds: libc::c_int = 60;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the value points to an int
+    // of the size given.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// The process at the other end of a Unix socket (`SO_PEERCRED`, unix(7)). The safe wrapper at hand
 /// cannot hold the process number 0, which is what a process of another namespace has.
 pub(crate) fn peer_process(socket: impl AsFd) -> Option<Process> {

@@ -11,6 +11,8 @@ pub(crate) struct StopClock {
     deadline_ns: AtomicU64,
     /// A successor accepts from the same queues: what waits there is its.
     succeeded: AtomicBool,
+    /// Somebody else has the listeners too, or had.
+    shared: AtomicBool,
     /// Loops that listen.
     listening: AtomicUsize,
 }
@@ -20,6 +22,7 @@ impl Default for StopClock {
         StopClock {
             deadline_ns: AtomicU64::new(u64::MAX),
             succeeded: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             listening: AtomicUsize::new(0),
         }
     }
@@ -55,6 +58,15 @@ impl StopClock {
     /// The listeners were handed over.
     pub(crate) fn succeed(&self) {
         self.succeeded.store(true, SeqCst);
+    }
+
+    /// Duplicates of the listeners are given away.
+    pub(crate) fn share(&self) {
+        self.shared.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(SeqCst)
     }
 
     pub(crate) fn is_succeeded(&self) -> bool {

@@ -2,7 +2,7 @@
 //! the kernel refuses for good, or the loops fall behind.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::driver::accept::Accepted;
@@ -136,6 +136,8 @@ impl Pause {
 pub(super) struct Accepting {
     /// Service and number of each listener.
     listeners: Vec<(u16, u32)>,
+    /// Those that are closed for good when this loop closes them.
+    private: Vec<Weak<Descriptor>>,
     pause: Pause,
     /// Taken from the kernel's queue, for threads that are to be started.
     crowd: Vec<(usize, Descriptor, Endpoint)>,
@@ -145,6 +147,9 @@ impl Accepting {
     /// Adds a listener; its socket is the driver's.
     pub(super) fn add(&mut self, listener: Listener) -> Arc<Descriptor> {
         self.listeners.push((listener.service, listener.number));
+        if listener.is_private {
+            self.private.push(Arc::downgrade(&listener.socket));
+        }
         listener.socket
     }
 
@@ -239,6 +244,25 @@ impl<D: Driver> Reactor<D> {
         } else if !self.core.draining() && !mistaken(Mistake::AcceptPausedForEver) {
             self.driver.resume_accepting();
         }
+    }
+
+    /// Lets no handshake begin any more; whether some may be under way. What a successor or a service
+    /// manager has too is left alone: it lives on, and so does its queue.
+    pub(super) fn begin_no_more(&mut self) -> bool {
+        if self.setup.clock.is_shared() {
+            return false;
+        }
+        let sys = self.driver.sys();
+        let private = self.accepting.private.drain(..).filter_map(|s| s.upgrade());
+        let begin_no_more = |socket: Arc<Descriptor>| {
+            sys.begin_no_more(D::Sys::look(&socket)).unwrap_or_else(|e| {
+                tracing::info!(error = %e, "who connects at the last moment of a stop may be reset");
+                true
+            })
+        };
+        private
+            .map(begin_no_more)
+            .fold(false, |any, some| any | some)
     }
 
     /// The last look into the queues, and the end of listening.

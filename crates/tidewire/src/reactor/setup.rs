@@ -21,6 +21,8 @@ pub(crate) struct Listener {
     pub(crate) socket: Arc<Descriptor>,
     pub(crate) service: u16,
     pub(crate) number: u32,
+    /// TCP, and nobody else has it: what is done to it ends with this loop.
+    pub(crate) is_private: bool,
 }
 
 /// Where a loop takes the connections that it accepts.

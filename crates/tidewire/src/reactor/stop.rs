@@ -13,10 +13,21 @@ use crate::vocabulary::time::Instant;
 /// of others may come first, as many as the queue has no room for.
 pub(crate) const QUIET_WAIT: Duration = Duration::from_secs(5);
 
+/// Longest time for which handshakes under way are waited for: a round trip to far away. Whoever
+/// they bring can say what he wants meanwhile.
+const HANDSHAKES: Duration = Duration::from_millis(100);
+/// The same, as a part of the time that the stop may take.
+const HANDSHAKES_SHARE: u32 = 4;
+
 /// How far a stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Running,
+    /// Everything goes on, but no handshake begins any more. Those under way come to their end, until
+    /// then.
+    LastCall {
+        until: Instant,
+    },
     /// What has been accepted is still being reported, but not for longer than this.
     Closing {
         until: Instant,
@@ -35,6 +46,13 @@ impl<D: Driver> Reactor<D> {
 
     fn go_on_stopping(&mut self, stop: Stop) -> bool {
         if self.stage == Stage::Running {
+            let until = self.last_call(stop);
+            self.stage = Stage::LastCall { until };
+        }
+        if let Stage::LastCall { until } = self.stage {
+            if self.core.env.now < until && stop != Stop::Now {
+                return false;
+            }
             self.core.begin_drain(&mut self.driver);
             self.driver.pause_accepting();
             let until = self.core.env.now + QUIET_WAIT;
@@ -58,6 +76,16 @@ impl<D: Driver> Reactor<D> {
             && self.core.is_done()
     }
 
+    /// When the handshakes under way are over.
+    fn last_call(&mut self, stop: Stop) -> Instant {
+        let now = self.core.env.now;
+        if stop == Stop::Now || !self.begin_no_more() {
+            return now;
+        }
+        let left = self.setup.clock.deadline().since(now);
+        now + HANDSHAKES.min(left / HANDSHAKES_SHARE)
+    }
+
     /// Whoever was told that it is connected is served: those whom the last wait brought have been
     /// taken in, now those who wait in the queue.
     fn begin_drain(&mut self) {
@@ -75,7 +103,7 @@ impl<D: Driver> Reactor<D> {
     pub(super) fn next_of_stop(&self) -> Option<Instant> {
         let deadline = self.setup.clock.deadline();
         let next = match self.stage {
-            Stage::Closing { until } => until.min(deadline),
+            Stage::LastCall { until } | Stage::Closing { until } => until.min(deadline),
             Stage::Running | Stage::Draining => deadline,
         };
         (next > self.core.env.now).then_some(next)

@@ -178,6 +178,7 @@ impl Machine {
             socket: Arc::new(Descriptor::Simulated(socket)),
             service: 0,
             number: 0,
+            is_private: at.is_tcp(),
         }]
     }
 

@@ -346,6 +346,7 @@ impl Sim {
             socket,
             service: service.index,
             number,
+            is_private: at.is_tcp(),
         });
     }
 

@@ -1,6 +1,7 @@
 //! Stopping: in order, within a deadline, at once.
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_finishes_idle_connections),
         case!(stop_finishes_streams_that_have_gone_quiet),
         case!(stop_serves_who_waits_to_be_accepted),
+        case!(stop_loses_nobody_who_has_just_connected),
         case!(stop_under_load_loses_no_reply),
         case!(stop_flushes_what_a_slow_peer_is_owed),
         case!(stop_tells_half_closed_connections),
@@ -32,6 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(dropping_ends_at_once),
         case!(stop_gives_up_dialling),
         case!(nobody_listens_after_a_stop),
+        case!(a_stop_leaves_listeners_that_others_have_as_they_were),
         case!(successor_takes_over_who_waits),
         case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
         case!(listeners_that_nobody_took_change_nothing),
@@ -113,6 +116,73 @@ fn stop_serves_who_waits_to_be_accepted(v: Variant) {
         assert!(began.elapsed() < SOON);
         assert_eq!(counters.accepted, 30);
     }
+}
+
+/// What one client has met that connects again and again, with a request each time.
+#[derive(Default)]
+struct Met {
+    served: u64,
+    /// Connected, and no reply came.
+    lost: Vec<std::io::Error>,
+}
+
+fn connect_again_and_again(to: SocketAddr, stopped: &AtomicBool) -> Met {
+    let mut met = Met::default();
+    while !stopped.load(SeqCst) {
+        // Refused, or unheard for as long as somebody listens: it never stood.
+        let Ok(stream) = TcpStream::connect_timeout(&to, Duration::from_millis(250)) else {
+            continue;
+        };
+        let asked = Client::adopt(stream).and_then(|mut client| {
+            client.0.write_all(b"x")?;
+            client.0.read_exact(&mut [0])
+        });
+        match asked {
+            Ok(()) => met.served += 1,
+            Err(e) => met.lost.push(e),
+        }
+    }
+    met
+}
+
+/// Whoever has connected is answered, at whatever moment of the stop it was. `STOPS` says how often
+/// that is tried.
+fn stop_loses_nobody_who_has_just_connected(v: Variant) {
+    let stops = std::env::var("STOPS").map_or(5, |n| n.parse().expect("a number of stops"));
+    let (mut served, mut lost, mut spoilt) = (0, 0, 0);
+    for _ in 0..stops {
+        let server = Setup::on(v)
+            .tune(|b| {
+                b.loops(4 * v.loops);
+            })
+            .listen(Listen::at(lonely()))
+            .start(|| Echo);
+        let (to, stopped) = (server.addr(), Arc::new(AtomicBool::new(false)));
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                let stopped = stopped.clone();
+                std::thread::spawn(move || connect_again_and_again(to, &stopped))
+            })
+            .collect();
+        server.until("a crowd", |c| c.accepted > 200);
+        server.stop_within(AMPLE);
+        stopped.store(true, SeqCst);
+        let mut of_this = 0;
+        for client in clients {
+            let met = client.join().expect("a client");
+            for e in &met.lost {
+                eprintln!("{v}: connected, and then {e}");
+            }
+            served += met.served;
+            of_this += met.lost.len();
+        }
+        lost += of_this;
+        spoilt += usize::from(of_this > 0);
+    }
+    if stops > 5 || lost > 0 {
+        eprintln!("{v}: {spoilt} of {stops} stops lost {lost} connections; {served} were served");
+    }
+    assert_eq!(lost, 0, "connections lost in {spoilt} of {stops} stops");
 }
 
 /// Everything that was received in full before the stop is answered; after that, the end.
@@ -366,6 +436,22 @@ fn nobody_listens_after_a_stop(v: Variant) {
     // Handles outlive the loops harmlessly.
     let _ = handle.try_post(Message::Note(1));
     handle.abort();
+}
+
+/// Whoever has a listener too, because it was given away or taken from somebody, can go on with it.
+fn a_stop_leaves_listeners_that_others_have_as_they_were(v: Variant) {
+    let given = Setup::on(v).start(|| Echo);
+    let to = given.addr();
+    let listeners = given.running().listeners().expect("descriptors");
+    given.stop();
+    drop(Client::connect(to));
+    let mut taken = Setup::on(v);
+    for listening in &listeners {
+        let copy = listening.socket.try_clone().expect("a descriptor");
+        taken = taken.listen(Listen::inherited(copy));
+    }
+    taken.start(|| Echo).stop();
+    drop(Client::connect(to));
 }
 
 /// The listeners of a server, as its successor inherits them.

@@ -83,6 +83,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
             socket: Arc::new(OwnedFd::from(listener).into()),
             service: 0,
             number: 0,
+            is_private: true,
         }],
         spread: Spread::Here,
         cpu: None,
