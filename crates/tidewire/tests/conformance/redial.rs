@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidewire::{
     Closed, Cx, Dial, Input, Listen, LoopHandle, Next, NotDialled, Peer, Protocol, Refusal,
@@ -11,7 +11,7 @@ use tidewire::{
 };
 
 use crate::case::{Case, case};
-use crate::client::{Client, lonely};
+use crate::client::{Client, PATIENCE, lonely};
 use crate::fixture::Setup;
 use crate::probe::{Context, Message, Role};
 use crate::process::eventually;
@@ -217,7 +217,8 @@ fn dials_beyond_the_inbox_come_back(v: Variant) {
         fn received(&mut self, input: &mut Input<'_>, _: &mut Context<'_>) -> Next {
             input.consume(input.len());
             self.0.fetch_add(1, SeqCst);
-            while self.0.load(SeqCst) < 1000 {
+            let began = Instant::now();
+            while self.0.load(SeqCst) < 1000 && began.elapsed() < PATIENCE {
                 std::thread::yield_now();
             }
             Next::More

@@ -1,0 +1,41 @@
+//! docs/contracts.md names tests, and they exist.
+
+use std::fs;
+use std::path::Path;
+
+fn sources(folder: &Path, all: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            all.push_str(&fs::read_to_string(path).expect("a source"));
+        }
+    }
+}
+
+#[test]
+fn the_tests_that_hold_the_contracts_exist() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = fs::read_to_string(crates.join("../docs/contracts.md")).expect("the document");
+    let mut all = String::new();
+    for of in fs::read_dir(&crates).expect("the crates").flatten() {
+        for folder in ["src", "tests"].map(|f| of.path().join(f)) {
+            if folder.is_dir() {
+                sources(&folder, &mut all);
+            }
+        }
+    }
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let held_by = rows.filter_map(|row| row.trim_end_matches(" |").rsplit_once("| "));
+    let names = held_by.flat_map(|(_, names)| names.split('`').skip(1).step_by(2));
+    let mut known = 0;
+    for name in names {
+        assert!(
+            all.contains(&format!("fn {name}(")),
+            "there is no test {name}"
+        );
+        known += 1;
+    }
+    assert!(known > 60, "only {known} names were found");
+}
