@@ -78,6 +78,7 @@
 mod build;
 pub mod codec;
 mod driver;
+pub mod fault;
 mod kernel;
 mod layer;
 mod memory;
@@ -87,6 +88,7 @@ pub mod proxy;
 mod reach;
 mod reactor;
 pub mod sim;
+pub mod trace;
 mod vocabulary;
 
 pub use build::builder::{Builder, Listening, Placement, Running, ServiceId, StartError, Stopper};

@@ -7,9 +7,10 @@ use crate::layer::layered::{LayeredConn, Shared, Within};
 use crate::protocol::input::Input;
 use crate::protocol::link::Link;
 use crate::protocol::traits::{Cx, Service};
-use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
+use crate::vocabulary::time::Instant;
 
 /// Makes the layer of each connection of a [`Layered`](crate::Layered) service: the settings of TLS,
 /// say, where [`Layer`] is one connection's records and keys.
@@ -64,11 +65,22 @@ pub trait Layer: Sized + 'static {
         }
     }
 
-    /// The timer has expired that was set before the inner protocol was accepted. (Afterwards the
-    /// timer is the inner protocol's.) Default: abort.
+    /// When [`expired`](Layer::expired) is to be called once the inner protocol was accepted, whose the connection's
+    /// own timer is then. Asked after every event. Default: never.
+    fn timer(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The timer has expired that was set before the inner protocol was accepted, or [`timer`](Layer::timer)
+    /// afterwards. Default: abort.
     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         at.link()
             .abort_because("the peer took too long to say who it is");
+    }
+
+    /// The connection is gone; `now` is the time. Not called once the layer has handed over.
+    fn closed(self, why: Closed, now: Instant) {
+        let _ = (why, now);
     }
 }
 

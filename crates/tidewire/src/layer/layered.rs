@@ -195,6 +195,12 @@ impl<S: Service, L: Layer> LayeredConn<S, L> {
         self.tell_layer(cx, |layer, at| layer.pump(at));
         if let Within::Layer(inner) = &mut self.within {
             inner.yield_to(cx);
+            let timer = self.layer.as_ref().and_then(Layer::timer);
+            if let Some(at) = timer
+                && cx.link.timer().is_none_or(|set| at < set)
+            {
+                cx.link.set_timer(at);
+            }
         }
         self.let_go(cx);
     }
@@ -284,6 +290,10 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+        let due = |layer: &L| layer.timer().is_some_and(|at| at <= cx.link.now());
+        if matches!(self.within, Within::Layer(_)) && self.layer.as_ref().is_some_and(due) {
+            self.tell_layer(cx, |layer, at| layer.expired(at));
+        }
         pass_on!(
             self,
             cx,
@@ -347,6 +357,9 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
     }
 
     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        if let Some(layer) = self.layer {
+            layer.closed(why, turn.now());
+        }
         match self.within {
             Within::Alone(protocol) => protocol.closed(why, &mut turn.of()),
             Within::Layer(inner) => inner.closed(why, turn),

@@ -27,6 +27,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ use crate::reactor::facts::Phase;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::reactor::state::State;
+use crate::sim::trace::{self, Event, Trace, What};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
@@ -157,14 +159,27 @@ impl<'a> Feed<'a> {
     /// # Panics
     /// If the connection spins: callbacks that go on for ever while no time passes.
     pub fn run<S: Service>(self, service: S) -> Collected {
-        let mut fed = Fed::new(service, &self);
-        if fed.open() {
-            fed.feed(&self);
-        }
+        let fed = self.fed(service, Trace::default());
         Collected {
             output: fed.wire.output,
             closed: fed.wire.closed,
         }
+    }
+
+    fn fed<S: Service>(&self, service: S, trace: Trace) -> Fed {
+        let mut fed = Fed::new(service, self, trace);
+        if fed.open() {
+            fed.feed(self);
+        }
+        fed
+    }
+
+    /// Feeds another one in the same way, and writes what happened; where.
+    fn recorded<S: Service>(&self, service: S) -> Option<PathBuf> {
+        let mut trace = Trace::default();
+        trace.record();
+        let fed = self.fed(service, trace);
+        trace::write("split", &fed.wire.trace)
     }
 }
 
@@ -203,7 +218,8 @@ pub fn splits(seed: u64, len: usize) -> Vec<usize> {
 /// output itself for echo, a set of ids for acknowledgements.
 ///
 /// # Panics
-/// If two meanings differ; the message has the round, the splits and both meanings.
+/// If two meanings differ; the message has the round, the splits and both meanings, and says where to find the
+/// [trace](super) of that round.
 pub fn assert_invisible<S: Service, T: PartialEq + fmt::Debug>(
     mut make: impl FnMut() -> S,
     input: &[u8],
@@ -227,10 +243,14 @@ pub fn assert_invisible<S: Service, T: PartialEq + fmt::Debug>(
             });
         }
         let got = normalise(&feed.clone().run(make()));
-        assert!(
-            got == whole,
-            "the split shows in round {round}: {feed:?}\n  whole: {whole:?}\n  split: {got:?}"
-        );
+        if got != whole {
+            let trace = feed.recorded(make());
+            let trace = trace.map_or(String::new(), |path| path.display().to_string());
+            panic!(
+                "the split shows in round {round}: {feed:?}\n  whole: {whole:?}\n  split: {got:?}\n  what \
+                 happened, in words, and beside it as pcap: {trace}"
+            );
+        }
     }
 }
 
@@ -242,6 +262,26 @@ struct Wire {
     reading: bool,
     shut: bool,
     closed: Option<Closed>,
+    trace: Trace,
+}
+
+impl Wire {
+    fn note(&mut self, at: Instant, what: What, side: u8, len: usize) {
+        self.trace.note(Event {
+            at,
+            what,
+            stream: 0,
+            side,
+            len: len as u64,
+        });
+    }
+
+    /// Bytes go from this side to the other.
+    fn passed(&mut self, at: Instant, side: u8, bytes: &[u8]) {
+        self.trace.contents(0, side, bytes);
+        self.note(at, What::Sent, side, bytes.len());
+        self.note(at, What::Arrived, 1 - side, bytes.len());
+    }
 }
 
 impl Transport for Wire {
@@ -253,6 +293,7 @@ impl Transport for Wire {
             for slice in &slices[..n] {
                 let take = slice.len().min(self.credit);
                 self.output.extend_from_slice(&slice[..take]);
+                self.passed(env.now, 1, &slice[..take]);
                 self.credit -= take;
                 sent += take;
             }
@@ -268,11 +309,18 @@ impl Transport for Wire {
         self.reading = on;
     }
 
-    fn shut_write(&mut self, _core: &mut Core, _index: u32) {
+    fn shut_write(&mut self, core: &mut Core, _index: u32) {
         self.shut = true;
+        self.note(core.env.now, What::EndArrived, 0, 0);
     }
 
-    fn close(&mut self, core: &mut Core, index: u32, _reset: bool) {
+    fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
+        let what = if reset {
+            What::ResetArrived
+        } else {
+            What::Closed
+        };
+        self.note(core.env.now, what, u8::from(!reset), 0);
         if let Phase::Buried(why) = core.states[index as usize].phase {
             self.closed = Some(why);
         }
@@ -297,9 +345,14 @@ struct Fed {
 
 /// The only connection there is.
 const CONN: u32 = 0;
+/// Where it comes from.
+const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
+/// And where to.
+const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
 
 impl Fed {
-    fn new<S: Service>(service: S, feed: &Feed<'_>) -> Fed {
+    fn new<S: Service>(service: S, feed: &Feed<'_>, mut trace: Trace) -> Fed {
+        trace.stream(&PEER.into(), &SERVER.into());
         let time = Rc::new(Cell::new(0));
         let plan = Plan {
             refusals: Arc::default(),
@@ -322,6 +375,7 @@ impl Fed {
                 reading: false,
                 shut: false,
                 closed: None,
+                trace,
             },
             time,
             window: feed.window,
@@ -330,10 +384,14 @@ impl Fed {
     }
 
     fn open(&mut self) -> bool {
-        let from = Peer::new(([10, 0, 0, 1], 40_000), Origin::Accepted(0));
+        let from = Peer::new(PEER, Origin::Accepted(0));
         match self.core.admit(0, from) {
             Ok(index) => {
                 assert_eq!(index, CONN);
+                let now = self.core.env.now;
+                self.wire.note(now, What::Dialled, 0, 0);
+                self.wire.note(now, What::Accepted, 1, 0);
+                self.wire.note(now, What::Connected, 0, 0);
                 self.core.open(CONN);
                 self.run_due();
                 true
@@ -395,6 +453,7 @@ impl Fed {
                 return;
             };
             lease.space()[..chunk.len()].copy_from_slice(chunk);
+            self.wire.passed(self.core.env.now, 0, chunk);
             self.core.received(CONN, &mut lease, chunk.len());
             self.run_due();
             self.grant();
@@ -403,6 +462,7 @@ impl Fed {
 
     fn end_input(&mut self) {
         if self.is_there() {
+            self.wire.note(self.core.env.now, What::EndArrived, 1, 0);
             self.core.input_ended(CONN);
             self.run_due();
         }

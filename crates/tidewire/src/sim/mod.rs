@@ -8,6 +8,14 @@
 //!   carries no meaning.
 //!
 //! A test that fails prints its seed; the same seed gives the same run.
+//!
+//! # A failing seed, told
+//!
+//! [`for_each_seed`] makes the run of a seed that fails once more and writes what happened on its network, in words
+//! (`.txt`) and as a capture for Wireshark or tcpdump (`.pcap`), to the directory that `TIDEWIRE_TRACE` names, by
+//! default `tidewire-trace` in the system's directory for temporary files; the message says where. So does
+//! [`chunking::assert_invisible`]. Other tests that panic do so where `TIDEWIRE_TRACE` is set. In the middle of a test,
+//! [`Sim::record`], then [`Sim::words`] and [`Sim::pcap`].
 
 pub mod chunking;
 mod conditions;
@@ -23,6 +31,7 @@ mod pipe;
 mod plain;
 mod process;
 mod seeds;
+mod story;
 mod threads;
 mod trace;
 mod world;

@@ -209,6 +209,7 @@ impl Net {
             gone: false,
             broken: None,
         };
+        self.trace.stream(&from, &to);
         self.streams.push(Stream {
             from,
             to,
@@ -243,7 +244,7 @@ impl Net {
         for slice in slices {
             let bytes = &slice[..slice.len().min(left)];
             pipe.write(bytes);
-            self.trace.contents(bytes);
+            self.trace.contents(end.stream, end.side, bytes);
             (took, left) = (took + bytes.len(), left - bytes.len());
         }
         let full = pipe.room() == 0;

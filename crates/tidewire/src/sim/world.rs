@@ -27,7 +27,7 @@ use crate::sim::net::{Net, Owner, address, near};
 use crate::sim::node::{Node, Shape};
 use crate::sim::plain::{Plain, PlainState};
 use crate::sim::threads::Threads;
-use crate::sim::trace::Event;
+use crate::sim::trace::{self, Event};
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 use crate::vocabulary::time::{Clock, Instant};
 
@@ -157,10 +157,11 @@ const KERNEL: usize = 0;
 /// assert_eq!(sim.received(peer), b"hello");
 /// ```
 pub struct Sim {
+    pub(super) seed: u64,
     time: Rc<Cell<u64>>,
     rng: Rng,
     actors: Vec<Actor>,
-    kernel: kernel::Shared,
+    pub(super) kernel: kernel::Shared,
     shape: Shape,
     conditions: Conditions,
     listeners: u32,
@@ -192,6 +193,9 @@ impl Sim {
         let net_rng = Rng::from_seed(rng.next());
         let mut net = Net::new(time.clone(), net_rng, conditions.clone());
         net.inboxes.push(VecDeque::new());
+        if trace::is_wanted() {
+            net.trace.record();
+        }
         let kernel_rng = Rng::from_seed(rng.next());
         let shape = match rng.below(2) {
             0 => Shape::Readiness,
@@ -199,6 +203,7 @@ impl Sim {
         };
         Sim {
             kernel: Kernel::new(net, time.clone(), KERNEL, kernel_rng, Faults::none()),
+            seed,
             shape,
             conditions,
             time,
@@ -584,9 +589,10 @@ impl Sim {
         self.kernel.borrow().net.trace.hash()
     }
 
-    /// Keeps the events from now on, the last 65,536 of them, for [`Sim::trace`].
+    /// Keeps the events from now on, the last 65,536 of them, for [`Sim::trace`], and what was said, up to
+    /// 16 MiB, for [`Sim::words`] and [`Sim::pcap`]. Wherever the environment has `TIDEWIRE_TRACE`, from the start.
     pub fn record(&mut self) -> &mut Sim {
-        self.kernel.borrow_mut().net.trace.recording = true;
+        self.kernel.borrow_mut().net.trace.record();
         self
     }
 
