@@ -137,7 +137,7 @@ impl Output {
         self.len == 0
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, bytes: &[u8], blocks: &mut Blocks) {
         match self.last() {
             Some(Segment::Block(b)) if b.room() >= bytes.len() => {
@@ -232,7 +232,7 @@ impl Output {
     }
 
     /// Forgets the first `n` bytes, which the kernel has taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, n: usize, blocks: &mut Blocks) {
         assert!(n <= self.len, "more sent than was queued");
         if n == self.len && self.rest.capacity() == 0 && self.holds.is_none() {
@@ -245,6 +245,7 @@ impl Output {
         self.advance_partly(n, blocks);
     }
 
+    #[inline(never)]
     fn advance_partly(&mut self, n: usize, blocks: &mut Blocks) {
         self.len -= n;
         self.sent += n;
@@ -283,6 +284,7 @@ impl Output {
     }
 
     /// Writes what does not fit the last segment.
+    #[inline(never)]
     fn write_apart(&mut self, bytes: &[u8], blocks: &mut Blocks) {
         if bytes.is_empty() {
             return;

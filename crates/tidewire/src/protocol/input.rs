@@ -98,9 +98,11 @@ impl<'a> Input<'a> {
     }
 
     /// Chunks that are taken count for this account, which may be none yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn for_account(mut self, kept: Option<&Kept>) -> Input<'a> {
-        self.kept = kept.cloned();
+        if let Some(kept) = kept {
+            self.kept = Some(kept.clone());
+        }
         self
     }
 

@@ -147,6 +147,7 @@ impl Link<'_> {
     ///
     /// # Panics
     /// If fewer than `n` bytes are left.
+    #[inline]
     pub fn forward(&mut self, input: &mut Input<'_>, n: usize) {
         match input.take_shared(n) {
             Some(piece) => self.write_piece(piece),

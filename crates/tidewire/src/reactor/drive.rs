@@ -41,6 +41,7 @@ pub(crate) fn offer_carried<C: Callbacks + ?Sized>(
 }
 
 /// Records what `received` asked for.
+#[inline(always)]
 pub(crate) fn after_received(
     state: &mut State,
     env: &mut Env,
