@@ -90,6 +90,7 @@ impl Spawner {
         // Loop 0 is the acceptor.
         let loop_number = u32::try_from(number + 1).unwrap_or(u32::MAX);
         let waker = Arc::new(Waker::of_loop(loop_number).bounded(setup.inbox));
+        let service = command.service();
         // A new inbox has room.
         let _ = waker.send(command);
         {
@@ -99,6 +100,7 @@ impl Spawner {
         }
         let carrier = Carrier {
             setup,
+            service,
             stop,
             waker,
             ended: Ended {
@@ -149,6 +151,9 @@ fn carry(carrier: Carrier) {
 /// What is to carry a command, and has not begun.
 pub(crate) struct Carrier {
     setup: LoopSetup,
+    /// Whose connection it is. No other will come, so no other service is hosted: one that keeps its
+    /// handle would cost this connection a descriptor.
+    service: u16,
     stop: Arc<Descriptor>,
     waker: Arc<Waker>,
     /// Dropped last, when the counters are where they stay.
@@ -183,7 +188,8 @@ impl Carrier {
         rng: Rng,
     ) -> (io::Result<Reactor<Sockets<Poll<S>>>>, Carried) {
         let Carrier {
-            setup,
+            mut setup,
+            service,
             stop,
             waker,
             ended,
@@ -200,6 +206,7 @@ impl Carrier {
             waker: waker.clone(),
             is_passing: true,
         });
+        setup.plan = Arc::new(setup.plan.only(service));
         let core = setup.core(waker.clone(), life.counters.clone(), clock, rng);
         let driver = Sockets::new(Poll::new(sys, stop), setup.dial_options.clone());
         let reactor = Reactor::new(driver, core, setup, waker);

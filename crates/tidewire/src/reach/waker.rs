@@ -40,6 +40,15 @@ pub(crate) enum Command {
     Dial { service: u16, dial: Dial },
 }
 
+impl Command {
+    /// The service that it is for.
+    pub(crate) fn service(&self) -> u16 {
+        match self {
+            Command::Adopt { service, .. } | Command::Dial { service, .. } => *service,
+        }
+    }
+}
+
 /// Why a command was not taken; it comes back.
 #[derive(Debug)]
 pub(crate) enum Unsent {

@@ -7,6 +7,7 @@
 //! * [`stop`]: how it ends.
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
 
+pub(crate) mod absent;
 pub(crate) mod accept;
 pub(crate) mod activity;
 pub(crate) mod busy;

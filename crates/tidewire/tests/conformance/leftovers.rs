@@ -1,9 +1,11 @@
 //! What loops leave behind: no descriptors, no counters that nobody adds up, no silence.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::{
     Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Running, Service, Stopper,
+    on_input,
 };
 
 use crate::case::{Case, case};
@@ -19,6 +21,11 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(handles_do_not_keep_descriptors, alone),
         case!(
             loops_that_cannot_be_set_up_are_counted,
+            on = Variant::is_threads
+        ),
+        case!(
+            handles_of_one_service_cost_others_nothing,
+            alone,
             on = Variant::is_threads
         ),
         case!(a_stop_is_waited_for),
@@ -43,6 +50,53 @@ fn handles_do_not_keep_descriptors(v: Variant) {
         !record.lock().loops.is_empty(),
         "handles are kept all the time"
     );
+}
+
+/// Keeps the handle of each loop that it is hosted on.
+struct Keeper(Arc<Mutex<Vec<LoopHandle<()>>>>);
+
+impl Service for Keeper {
+    type Conn = Never;
+    fn on_loop(&self, at: LoopHandle<()>) {
+        self.0.lock().expect("not poisoned").push(at);
+    }
+    fn accept(&self, _: &Peer, (): &mut ()) -> Result<Never, Refusal> {
+        Ok(Never)
+    }
+}
+
+/// A thread has one service's connection, and hosts no other service: a connection that nobody can
+/// reach costs one descriptor, whatever its neighbours keep.
+fn handles_of_one_service_cost_others_nothing(v: Variant) {
+    const CLIENTS: usize = 20;
+    let mut builder = v.builder();
+    let kept = Arc::<Mutex<Vec<LoopHandle<()>>>>::default();
+    let keeper = builder.service(Keeper(kept.clone()));
+    let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+    builder.listen(echo, Listen::at("127.0.0.1:0"));
+    builder.listen(keeper, Listen::at("127.0.0.1:0"));
+    let running = builder.start().expect("the server starts");
+    let addr = |i: usize| running.addrs()[i].tcp().expect("TCP");
+    let idle = descriptors();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(addr(0))).collect();
+    for client in &mut clients {
+        client.send(b"x");
+        client.expect(b"x");
+    }
+    assert_eq!(
+        descriptors() - idle,
+        2 * CLIENTS,
+        "both ends of each, no more"
+    );
+    let loops = || kept.lock().expect("not poisoned").len();
+    assert_eq!(loops(), 1, "the acceptor's");
+    let reached = Client::connect(addr(1));
+    eventually("a thread that can be woken", || {
+        loops() == 2 && descriptors() - idle == 2 * CLIENTS + 3
+    });
+    drop((clients, reached));
+    eventually("their ends", || descriptors() == idle);
+    running.stop(Duration::from_secs(10));
 }
 
 /// Panics wherever it is asked for the state of a loop, but for the first: a server whose first loop

@@ -23,6 +23,7 @@ use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
 use crate::memory::table::Table;
 use crate::reach::waker::Waker;
+use crate::reactor::absent::absent;
 use crate::reactor::activity::Callback;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive;
@@ -49,6 +50,24 @@ pub(crate) struct Plan {
     pub(crate) buffers: usize,
     pub(crate) refusals: Arc<Refusals>,
     pub(crate) memory: Arc<Memory>,
+}
+
+impl Plan {
+    /// The same for a loop that hosts this service alone.
+    pub(crate) fn only(&self, service: u16) -> Plan {
+        let hosts = self.hosts.iter().enumerate();
+        let host = |(i, make): (usize, &MakeHost)| match i == usize::from(service) {
+            true => make.clone(),
+            false => absent(),
+        };
+        Plan {
+            hosts: hosts.map(host).collect(),
+            chunk: self.chunk,
+            buffers: self.buffers,
+            refusals: self.refusals.clone(),
+            memory: self.memory.clone(),
+        }
+    }
 }
 
 /// What keeps a flood of refusals from flooding the log: one line for each reason a second, over
