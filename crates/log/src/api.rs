@@ -119,6 +119,9 @@ pub struct Progress {
     /// All batches up to this one are committed, in the sense of the [`Policy`], and visible to
     /// readers.
     pub committed: Ticket,
+    /// All batches up to this one are on the disk, whatever the [`Policy`]. With [`Policy::Os`] it moves
+    /// only when somebody asks with [`Log::sync`].
+    pub durable: Ticket,
     /// Why nothing is taken for now ([`Refused::Busy`]), if no room can be reserved though the disk
     /// is not full ([`Refused::DiskFull`]). The log tries again and goes on when it can.
     pub blocked: Option<Failure>,
@@ -313,6 +316,17 @@ pub trait Log: Send + Sync + 'static {
     /// Gives back what was promised and is not needed.
     fn give_back(&self, reserved: usize) {
         let _ = reserved;
+    }
+
+    /// Asks for everything appended so far to be synced soon, also where the [`Policy`] would have it
+    /// wait: [`Progress::durable`] tells when that has happened. A home without a disk does nothing.
+    fn sync(&self) {}
+
+    /// Says that the records of a stream below this position are of no use any more. What holds
+    /// nothing but such records is removed soon; what is not removed yet can be read. It is not
+    /// remembered when the log is opened again. A home that never removes anything does nothing.
+    fn discard(&self, stream: StreamId, before: u64) {
+        let _ = (stream, before);
     }
 
     /// How far the log has come.

@@ -99,6 +99,17 @@ impl<D: Disk> EmbeddedLog<D> {
         ))
     }
 
+    /// Where it is kept. Files of the caller's own may lie beside those of the log, as long as their
+    /// names are none that the log knows (`docs/log-format.md` lists them).
+    pub fn disk(&self) -> &D {
+        &self.shared.disk
+    }
+
+    /// The random number that tells this log from others.
+    pub fn identity(&self) -> u64 {
+        self.shared.identity
+    }
+
     pub(crate) fn shared(&self) -> &Shared<D> {
         &self.shared
     }
@@ -204,6 +215,20 @@ impl<D: Disk> Log for EmbeddedLog<D> {
 
     fn give_back(&self, reserved: usize) {
         self.shared.gather().give_back(reserved);
+    }
+
+    fn sync(&self) {
+        let mut gather = self.shared.gather();
+        gather.sync_asked = true;
+        self.shared.unpark(&mut gather);
+    }
+
+    fn discard(&self, stream: StreamId, before: u64) {
+        let mut gather = self.shared.gather();
+        let of_stream = gather.discarded.entry(stream.0).or_default();
+        *of_stream = before.max(*of_stream);
+        gather.discard_asked = true;
+        self.shared.unpark(&mut gather);
     }
 
     fn progress(&self) -> Progress {

@@ -4,6 +4,7 @@
 //! frames as they came, so appending is one copy under the lock and the writer swaps buffers. The
 //! checksum of the frames is computed before the lock is taken.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::format::{BATCH_HEADER, RECORDS_HEADER, Records, put_cursor, put_producer, put_stream};
@@ -115,6 +116,11 @@ pub(crate) struct Gather {
     pub(crate) refused: bool,
     /// The writer waits for work.
     pub(crate) parked: bool,
+    /// Everything appended is to be synced.
+    pub(crate) sync_asked: bool,
+    /// Below which position of which stream nothing is of use any more, and whether that has changed.
+    pub(crate) discarded: BTreeMap<u32, u64>,
+    pub(crate) discard_asked: bool,
     /// The log is to be closed.
     pub(crate) closing: bool,
     /// The log's own clock as the writer last saw it: for how many microseconds the log has been
@@ -140,6 +146,9 @@ impl Gather {
             is_stuck: false,
             refused: false,
             parked: false,
+            sync_asked: false,
+            discarded: BTreeMap::new(),
+            discard_asked: false,
             closing: false,
             lived_us,
             settled: Ticket(0),
@@ -151,6 +160,16 @@ impl Gather {
     /// The last batch taken.
     pub(crate) fn last_ticket(&self) -> Ticket {
         self.ticket
+    }
+
+    /// Whether somebody has asked for something that is not a batch.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.sync_asked || self.discard_asked || self.wants_more()
+    }
+
+    /// Nobody will do what was asked for.
+    pub(crate) fn ask_nothing(&mut self) {
+        (self.sync_asked, self.discard_asked) = (false, false);
     }
 
     /// Whether groups should be larger than they may be, and nobody has found that there is no room.

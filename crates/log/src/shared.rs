@@ -15,6 +15,8 @@ use crate::{Failure, Progress, Wake};
 pub(crate) struct Shared<D: Disk> {
     pub(crate) disk: D,
     pub(crate) settings: Settings,
+    /// The random number of the log.
+    pub(crate) identity: u64,
     gather: Mutex<Gather>,
     /// Where the writer's thread is parked: there is something to write, or the log closes.
     pub(crate) work: Condvar,
@@ -28,10 +30,17 @@ pub(crate) struct Shared<D: Disk> {
 }
 
 impl<D: Disk> Shared<D> {
-    pub(crate) fn new(disk: D, settings: Settings, gather: Gather, catalog: Catalog) -> Self {
+    pub(crate) fn new(
+        disk: D,
+        settings: Settings,
+        identity: u64,
+        gather: Gather,
+        catalog: Catalog,
+    ) -> Self {
         Shared {
             disk,
             settings,
+            identity,
             gather: Mutex::new(gather),
             work: Condvar::new(),
             catalog: RwLock::new(catalog),

@@ -83,7 +83,7 @@ fn park<D: Disk>(writer: &Writer<D>, wait: Duration) -> bool {
     if gather.closing {
         return false;
     }
-    if gather.group.is_empty() && !gather.wants_more() {
+    if gather.group.is_empty() && !gather.is_asked() {
         gather.parked = true;
         let waited = shared.work.wait_timeout(gather, wait);
         gather = waited.unwrap_or_else(PoisonError::into_inner).0;

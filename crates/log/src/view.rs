@@ -89,7 +89,7 @@ impl<D: Disk> View<D> {
         };
         let gather = Gather::new(loaded.state, &settings, loaded.lived_us);
         View {
-            shared: Shared::new(disk, settings, gather, catalog),
+            shared: Shared::new(disk, settings, loaded.log.unwrap_or(0), gather, catalog),
             streams,
             cursors,
             durable_through: loaded.claims.through,

@@ -186,7 +186,7 @@ pub(crate) fn open<D: Disk>(
         .unwrap_or_else(|| fastrand::u64(..));
     let lived_us = loaded.lived_us.max(said.lived_us);
     let gather = Gather::new(loaded.state, &settings, lived_us);
-    let shared = Arc::new(Shared::new(disk, settings, gather, catalog));
+    let shared = Arc::new(Shared::new(disk, settings, log, gather, catalog));
     let mut writer = Writer::new(Recovered {
         shared,
         log,

@@ -2,11 +2,13 @@
 
 use std::io::{self, IoSlice};
 
-use super::{append, ids, settle, small};
+use super::{append, ids, settle, settle_at, small};
 use crate::disk::real::RealDisk;
 use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
-use crate::{Begin, EmbeddedLog, Log, OpenError, ProducerId, Range, ReadError, Refused, Settings};
+use crate::{
+    Begin, EmbeddedLog, Log, OpenError, Policy, ProducerId, Range, ReadError, Refused, Settings,
+};
 
 #[test]
 fn streams_are_dense_over_reopenings_without_a_close() {
@@ -390,4 +392,64 @@ fn a_released_log_is_anothers_to_open() {
     // Its end takes nothing away from the other one.
     drop(old);
     assert!(EmbeddedLog::start(directory.path(), small()).is_err());
+}
+
+#[test]
+fn what_is_of_no_use_any_more_is_removed_and_nothing_else() {
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), small()).expect("the log");
+    let streams = ["a", "b"].map(|name| log.stream(name).expect("a stream"));
+    for first in (0..4000).step_by(40) {
+        let stream = streams[usize::from(first >= 2000)];
+        append(&log, stream, ProducerId::ANONYMOUS, first..=first + 39).expect("room");
+        settle(&mut writer);
+    }
+    let segments = || disk.names().iter().filter(|n| n.ends_with("seg")).count();
+    let all = segments();
+    assert!(all > 4, "{all}");
+    log.discard(streams[1], 2000);
+    settle(&mut writer);
+    assert_eq!(segments(), all, "the first ones hold records of the other");
+    log.discard(streams[0], 1000);
+    settle(&mut writer);
+    let first = log.range("a").expect("a stream").first;
+    assert!(first > 500 && first <= 1000, "{first}");
+    assert_eq!(
+        ids(&log, "a", first, 5000),
+        (first..2000).collect::<Vec<_>>()
+    );
+    log.discard(streams[0], 2000);
+    settle(&mut writer);
+    assert_eq!(segments(), 1, "the one in use stays");
+    let next = log.range("b").expect("a stream").next;
+    drop((log, writer));
+    let (log, _, recovery) = EmbeddedLog::open(disk.crash(), small()).expect("the log");
+    assert_eq!(recovery.cut, None);
+    assert_eq!(log.range("b").expect("a stream").next, next);
+}
+
+#[test]
+fn a_sync_is_done_when_it_is_asked_for() {
+    for policy in [
+        Policy::Os,
+        Policy::Interval(std::time::Duration::from_secs(900)),
+    ] {
+        let disk = SimDisk::new(1);
+        let settings = Settings { policy, ..small() };
+        let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        let ticket = append(&log, stream, ProducerId::ANONYMOUS, 1..=9).expect("room");
+        settle_at(&mut writer, 1);
+        assert!(log.progress().durable < ticket, "{policy:?}");
+        log.sync();
+        settle_at(&mut writer, 1);
+        assert_eq!(log.progress().durable, ticket, "{policy:?}");
+        let survived = disk.crash_with(crate::disk::sim::Survival::Nothing);
+        let (log, ..) = EmbeddedLog::open(survived, small()).expect("the log");
+        assert_eq!(
+            log.range("s").map(|range| range.next),
+            Some(9),
+            "{policy:?}"
+        );
+    }
 }

@@ -49,6 +49,18 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
+    /// Syncs what was appended until somebody asked for that.
+    pub(super) fn sync_when_asked(&mut self, now: Now) -> Result<bool, Failed> {
+        if !std::mem::take(&mut self.shared.gather().sync_asked) {
+            return Ok(false);
+        }
+        self.write_group(now)?;
+        self.sync(now)?;
+        self.shared.progress().durable = self.written;
+        self.commit();
+        Ok(true)
+    }
+
     fn sync_names(&mut self) -> Result<(), Failed> {
         if !std::mem::take(&mut self.names_changed) {
             return Ok(());
@@ -100,6 +112,9 @@ impl<D: Disk> Writer<D> {
         let mut progress = self.shared.progress();
         progress.written = self.written;
         progress.committed = self.written;
+        if self.shared.settings.policy != Policy::Os {
+            progress.durable = self.written;
+        }
         drop(progress);
         self.shared.watchers.wake();
     }

@@ -147,6 +147,7 @@ impl<D: Disk> Writer<D> {
     /// the disk. A log that has failed does nothing any more.
     pub fn step(&mut self, now: Now) -> Step {
         if self.failed {
+            self.shared.gather().ask_nothing();
             return Step::Idle;
         }
         self.began.get_or_insert(now.monotonic);
@@ -181,7 +182,10 @@ impl<D: Disk> Writer<D> {
             self.commit();
             return Ok(true);
         }
-        if self.write_group(now)? {
+        if self.sync_when_asked(now)? || self.write_group(now)? {
+            return Ok(true);
+        }
+        if self.discard_when_asked(now)? {
             return Ok(true);
         }
         if self.claim_due.is_some_and(|due| now.monotonic >= due) {

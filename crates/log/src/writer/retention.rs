@@ -55,9 +55,19 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
+    /// Removes what callers have said to be of no use, if they have said more since.
+    pub(super) fn discard_when_asked(&mut self, now: Now) -> Result<bool, Failed> {
+        if !std::mem::take(&mut self.shared.gather().discard_asked) {
+            return Ok(false);
+        }
+        self.retain(now)?;
+        Ok(true)
+    }
+
     /// The oldest segment, if it is to be removed, and the one after it.
     fn surplus(&self, now: Now, early: bool) -> Option<(u64, u64)> {
         let settings = &self.shared.settings;
+        let discarded = self.shared.gather().discarded.clone();
         // The mistake is to make room for a segment that has only begun.
         let begun = self
             .active
@@ -79,7 +89,14 @@ impl<D: Disk> Writer<D> {
             let age = age.as_micros() as u64;
             segment.newest_us.saturating_add(age) < now.unix_us
         });
-        (too_large || too_old).then_some((number, next))
+        let is_of_no_use =
+            |stream: u32, end: u64| discarded.get(&stream).is_some_and(|&before| end <= before);
+        let mut extents = segment.index.extents.iter();
+        let mut gaps = segment.gaps.iter();
+        let useless = !discarded.is_empty()
+            && extents.all(|(&stream, extent)| is_of_no_use(stream, extent.next))
+            && gaps.all(|gap| is_of_no_use(gap.stream, gap.next));
+        (too_large || too_old || useless).then_some((number, next))
     }
 }
 
