@@ -28,6 +28,21 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+pub(crate) fn put_number(bytes: &mut Vec<u8>, mut n: usize) {
+    while n > 0x7f {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+}
+
+/// A text with its length in front, as [`put_number`] writes it.
+pub(crate) fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
+    put_number(bytes, text.len());
+    bytes.extend_from_slice(text);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

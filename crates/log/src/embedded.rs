@@ -105,6 +105,17 @@ impl<D: Disk> EmbeddedLog<D> {
         &self.shared.disk
     }
 
+    /// Ends the log as if a write had failed: for who has had an error on its disk that puts what is in
+    /// it in doubt.
+    pub fn fail(&self, why: &str) {
+        self.shared.fail(why.into());
+    }
+
+    /// How long a segment is.
+    pub fn segment_bytes(&self) -> u64 {
+        self.shared.settings.segment_bytes
+    }
+
     /// The random number that tells this log from others.
     pub fn identity(&self) -> u64 {
         self.shared.identity

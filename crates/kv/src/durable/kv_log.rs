@@ -8,6 +8,7 @@ use tidewire_log::{
     Failure, Log, Policy, ProducerId, Refused, Run, Settings, StreamId, Wake, Watch,
 };
 
+use super::snapshot::Snapshots;
 use crate::store::{Effects, Mistakes, NoRoom, RECORD_MAX, Units};
 
 /// Most bytes of a unit, all its records together.
@@ -26,6 +27,12 @@ pub struct KvLog {
     /// Nothing is taken any more: the log has failed, or is not what is in memory.
     failed: AtomicBool,
     refused_full: AtomicU64,
+    /// The position of the next unit.
+    position: AtomicU64,
+    /// Bytes of units since the last snapshot.
+    logged: AtomicU64,
+    segment_bytes: u64,
+    snapshots: Arc<Snapshots>,
     mistakes: Mistakes,
 }
 
@@ -50,8 +57,71 @@ impl KvLog {
             committed: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             refused_full: AtomicU64::new(0),
+            position: AtomicU64::new(0),
+            logged: AtomicU64::new(0),
+            segment_bytes: Settings::default().segment_bytes,
+            snapshots: Arc::default(),
             mistakes: Mistakes::default(),
         }
+    }
+
+    /// With a stream whose next record has this position, and with so many bytes of units since the last
+    /// snapshot.
+    pub(super) fn at(self, position: u64, logged: u64) -> KvLog {
+        KvLog {
+            position: AtomicU64::new(position),
+            logged: AtomicU64::new(logged),
+            ..self
+        }
+    }
+
+    /// With segments of this size, which have to have room beside a snapshot.
+    pub(super) fn with_segments(self, segment_bytes: u64) -> KvLog {
+        KvLog {
+            segment_bytes,
+            ..self
+        }
+    }
+
+    /// Asks for snapshots, and tells of them.
+    #[must_use]
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
+    }
+
+    /// Bytes of units that are not in a snapshot yet.
+    #[must_use]
+    pub fn logged(&self) -> u64 {
+        self.logged.load(Relaxed)
+    }
+
+    /// The position that the next record has.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position.load(Relaxed)
+    }
+
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    pub(super) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// So many bytes of units are in a snapshot that counts.
+    pub(super) fn cut(&self, logged: u64) {
+        self.logged.fetch_sub(logged, Relaxed);
+    }
+
+    /// Asks the log to sync what was appended, whatever its policy; whether that has happened for a ticket.
+    pub fn sync(&self, ticket: u64) -> bool {
+        let is_synced = || self.log.progress().durable.0 >= ticket;
+        if is_synced() {
+            return true;
+        }
+        self.log.sync();
+        is_synced()
     }
 
     /// With mistakes.
@@ -156,7 +226,13 @@ impl Effects for KvLog {
             timestamp_us: units.stamp().saturating_mul(1000),
         };
         match self.log.append_reserved(run, reserved) {
-            Ok(placed) => placed.ticket.0,
+            Ok(placed) => {
+                let next = placed.first + u64::from(units.records());
+                self.position.fetch_max(next, Relaxed);
+                let bytes = units.frames().len() as u64;
+                self.logged.fetch_add(bytes, Relaxed);
+                placed.ticket.0
+            }
             Err(_) => {
                 // It has failed since room was promised. What is in memory will not be in the log, so
                 // nobody may hear of it.

@@ -1,11 +1,12 @@
 //! The store on a durable log: every unit of changes is a record, and the store is built again from
-//! them.
+//! the newest snapshot and the records behind it.
 //!
 //! [`KvLog`] is the hook ([`Effects`](crate::store::Effects)) that the store commits to; [`open`] reads
 //! what is there back into a store first. Formats: `docs/kv-log.md`.
 
 mod kv_log;
 mod replay;
+pub mod snapshot;
 
 pub use kv_log::KvLog;
 #[doc(hidden)]

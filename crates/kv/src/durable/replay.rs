@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidewire_log::{Begin, Credit, Log, ReadError, Refused};
+use tidewire_log::disk::Disk;
+use tidewire_log::{Credit, EmbeddedLog, Log, Range, ReadError, Refused};
 
+use super::snapshot::{Found, SnapshotError, load};
 use super::{KvLog, STREAM};
 use crate::commands::{self, Spec};
 use crate::reply::{Proto, Reply};
@@ -27,6 +29,8 @@ pub struct Replayed {
     pub bytes: u64,
     /// Records at the end of a unit that was never closed; they count for nothing.
     pub unclosed: u64,
+    /// The snapshot that they go on from, once it is read.
+    pub snapshot: Option<Found>,
 }
 
 /// Why a store cannot be built from its log.
@@ -38,11 +42,30 @@ pub enum ReplayError {
     /// It could not be read.
     #[error("reading the log: {0}")]
     Read(#[from] ReadError),
+    /// There is no whole snapshot to begin with.
+    #[error("the snapshot {0}")]
+    Snapshot(#[from] SnapshotError),
     /// The first records are gone, so what they have changed is not known.
-    #[error("the log begins at position {first} and not at 0: what was before is not known")]
+    #[error(
+        "the log begins at position {first} and not at {needed}{}: what was between is not known",
+        if *.needed == 0 { ", and there is no snapshot" } else { ", where the snapshot ends" }
+    )]
     Shortened {
         /// The first that is left.
         first: u64,
+        /// Where it should begin.
+        needed: u64,
+    },
+    /// The end of the log is gone.
+    #[error(
+        "the snapshot is of position {position}, and the log ends at {next}: its end is lost. Put it \
+         back, or move the log away to go on with what the snapshot has"
+    )]
+    Behind {
+        /// Of the snapshot.
+        position: u64,
+        /// Of the next record.
+        next: u64,
     },
     /// A record is none of the store's.
     #[error("the record at position {position} of the stream `{STREAM}`: {what}")]
@@ -67,13 +90,14 @@ pub enum ReplayError {
     },
 }
 
-/// Replays what is in the log into `store`, which is empty, and has the store commit to it from then
-/// on. `now_ms` is milliseconds since 1970; `progress` is called now and then, with the end of the log.
+/// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it, and has
+/// the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is called now and
+/// then: with bytes of the snapshot and how many there are, then with positions of the log and its end.
 ///
 /// # Errors
 /// See [`ReplayError`]; the store is of no use then.
-pub fn open(
-    log: Arc<dyn Log>,
+pub fn open<D: Disk>(
+    log: Arc<EmbeddedLog<D>>,
     store: &mut Store,
     now_ms: u64,
     progress: impl FnMut(&Replayed, u64, u64),
@@ -83,8 +107,8 @@ pub fn open(
 
 /// [`open`] with mistakes.
 #[doc(hidden)]
-pub fn open_with(
-    log: Arc<dyn Log>,
+pub fn open_with<D: Disk>(
+    log: Arc<EmbeddedLog<D>>,
     store: &mut Store,
     now_ms: u64,
     mut progress: impl FnMut(&Replayed, u64, u64),
@@ -92,13 +116,28 @@ pub fn open_with(
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
     let most = store.maxmemory();
     store.set_maxmemory(0);
+    let range = log.range(STREAM).unwrap_or(Range { first: 0, next: 0 });
+    let mut replayed = Replayed::default();
+    let mut reading = |done, of| progress(&replayed, done, of);
+    replayed.snapshot = load(
+        log.disk(),
+        log.identity(),
+        range.first,
+        store,
+        now_ms,
+        &mut reading,
+    )?;
     let late = mistakes.makes(|mistakes| mistakes.replay_late);
     let mut player = Player::new(store, now_ms);
     player.at_ms = if late { now_ms } else { 0 };
-    let replayed = replay(&*log, player, &mut progress)?;
+    replay(&*log, range, player, &mut replayed, &mut progress)?;
     store.set_maxmemory(most);
     let stream = log.stream(STREAM)?;
-    let kv_log = Arc::new(KvLog::new(log, stream).with_mistakes(mistakes));
+    let kv_log = KvLog::new(log.clone(), stream)
+        .at(range.next, replayed.bytes)
+        .with_segments(log.segment_bytes())
+        .with_mistakes(mistakes);
+    let kv_log = Arc::new(kv_log);
     kv_log.update();
     store.set_effects(kv_log.clone());
     Ok((kv_log, replayed))
@@ -106,17 +145,24 @@ pub fn open_with(
 
 fn replay(
     log: &dyn Log,
+    range: Range,
     mut player: Player<'_>,
+    replayed: &mut Replayed,
     progress: &mut dyn FnMut(&Replayed, u64, u64),
-) -> Result<Replayed, ReplayError> {
-    let mut replayed = Replayed::default();
-    let Some(range) = log.range(STREAM) else {
-        return Ok(replayed);
-    };
-    if range.first > 0 {
-        return Err(ReplayError::Shortened { first: range.first });
+) -> Result<(), ReplayError> {
+    let mut position = replayed.snapshot.map_or(0, |found| found.header.position);
+    if range.first > position {
+        return Err(ReplayError::Shortened {
+            first: range.first,
+            needed: position,
+        });
     }
-    let mut position = log.locate(STREAM, Begin::Position(0))?;
+    if range.next < position {
+        return Err(ReplayError::Behind {
+            position,
+            next: range.next,
+        });
+    }
     while position < range.next {
         let read = log.read(STREAM, position, Credit(READ_AT_ONCE))?;
         for run in &read.runs {
@@ -124,15 +170,15 @@ fn replay(
             while let Some((payload, behind)) = split_frame(rest) {
                 replayed.bytes += payload.len() as u64;
                 replayed.records += 1;
-                player.record(payload, at, &mut replayed)?;
+                player.record(payload, at, replayed)?;
                 (rest, at) = (behind, at + 1);
             }
         }
         position = read.next;
-        progress(&replayed, position, range.next);
+        progress(replayed, position, range.next);
     }
     replayed.unclosed = player.unclosed;
-    Ok(replayed)
+    Ok(())
 }
 
 /// Runs units on a store.

@@ -80,6 +80,12 @@ pub struct Mistakes {
     pub replay_late: bool,
     /// Lets messages out before what they follow is committed.
     pub publish_early: bool,
+    /// Does not hand out what stood there before the first change while a snapshot is made.
+    pub forget_before: bool,
+    /// Cuts the log behind a snapshot that is not durable yet.
+    pub cut_early: bool,
+    /// Counts a snapshot before what it holds is committed.
+    pub count_early: bool,
 }
 
 impl Mistakes {

@@ -74,6 +74,7 @@ impl Value {
     fn is_large(&self) -> bool {
         match self {
             Value::Str(s) => s.capacity() / PIECE > LARGE,
+            Value::Shared(s) => s.capacity() / PIECE > LARGE,
             Value::List(x) => x.len() > LARGE && x.bytes() / PIECE > LARGE,
             Value::Hash(x) => x.len() > LARGE,
             Value::Set(x) => x.len() > LARGE,
@@ -83,7 +84,7 @@ impl Value {
 
     fn free_some(&mut self, most: usize) -> usize {
         match self {
-            Value::Str(_) => 0,
+            Value::Str(_) | Value::Shared(_) => 0,
             Value::List(x) => x.free_some(most),
             Value::Hash(x) => x.free_some(most),
             Value::Set(x) => x.free_some(most),
@@ -93,11 +94,11 @@ impl Value {
 }
 
 impl Entry {
-    /// Takes the value out if it is large, so that the entry can be dropped in no time.
+    /// Takes the value out if it is large, so that the entry can be dropped in no time, or if a snapshot
+    /// is still writing it down.
     pub(crate) fn take_large(&mut self) -> Option<Value> {
         let value = self.value_mut()?;
-        value
-            .is_large()
+        (value.is_large() || value.frozen_id().is_some())
             .then(|| std::mem::replace(value, Value::Str(Vec::new())))
     }
 }
@@ -112,6 +113,16 @@ impl Graveyard {
         self.bytes.fetch_add(dead.bytes(), Relaxed);
         self.pending.fetch_add(dead.keys(), Relaxed);
         self.lock().push_back(dead);
+    }
+
+    /// Counts bytes that somebody has to look at before they are [buried](Graveyard::bury).
+    pub(crate) fn hold(&self, bytes: i64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// They were looked at.
+    pub(crate) fn release(&self, bytes: i64) {
+        self.bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Bytes that wait to be freed.

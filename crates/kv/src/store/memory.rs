@@ -30,6 +30,8 @@ const INLINE_MAX: usize = 4096;
 const LONG: u8 = 1;
 const DEADLINE: u8 = 2;
 const BOXED: u8 = 4;
+/// In which of two kinds of epochs it was last written down or changed.
+const EPOCH: u8 = 8;
 
 /// The address within a tagged pointer.
 const ADDR: usize = (1 << 48) - 1;
@@ -291,6 +293,7 @@ impl Entry {
     /// Puts another entry of the same key in the place of this one; clock, deadline and tag stay.
     fn replace(&mut self, mut new: Entry) {
         new.set_clock(self.clock());
+        new.set_epoch(self.epoch());
         new.set_deadline_ms(self.deadline_ms());
         new.set_tag(self.tag());
         *self = new;
@@ -299,10 +302,7 @@ impl Entry {
     /// Lets `change` work on the bytes if the value is a string.
     pub(crate) fn edit_string<R>(&mut self, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         if self.head().is_boxed() {
-            return match self.value_mut() {
-                Some(Value::Str(s)) => Some(change(s)),
-                _ => None,
-            };
+            return self.value_mut()?.string_mut().map(change);
         }
         let ValueRef::Str(s) = self.value() else {
             return None;
@@ -365,6 +365,18 @@ impl Entry {
         if let Some(at) = at {
             self.write(self.head().len, &at.to_le_bytes());
         }
+    }
+
+    /// What [`set_epoch`](Entry::set_epoch) was given last; false at first.
+    #[inline]
+    pub(crate) fn epoch(&self) -> bool {
+        self.slice(0, 1)[0] & EPOCH != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_epoch(&mut self, epoch: bool) {
+        let flags = self.slice(0, 1)[0] & !EPOCH;
+        self.write(0, &[flags | if epoch { EPOCH } else { 0 }]);
     }
 
     #[inline]

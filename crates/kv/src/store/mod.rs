@@ -20,10 +20,13 @@
 mod clock;
 mod dirty;
 mod effect;
+mod epoch;
 mod evict;
 mod expiry;
 mod grave;
 mod guards;
+mod image;
+mod loading;
 mod memory;
 mod pending;
 mod policy;
@@ -35,6 +38,7 @@ mod unit;
 mod value;
 mod view;
 mod waiter;
+mod walk;
 mod watch;
 mod whole;
 
@@ -48,6 +52,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use effect::Mistakes;
 pub use effect::{Effect, Effects, Gone, NoRoom};
 pub use expiry::Swept;
+pub(crate) use loading::Loading;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
 pub(crate) use unit::split_frame;
@@ -55,10 +60,12 @@ pub use unit::{Malformed, RECORD_MAX, Reader, Units};
 pub use value::{Collection, Kind, Value, ValueRef};
 pub use view::{Deadline, View};
 pub use waiter::{Blocked, Deliver, Nothing, Waiter};
+pub(crate) use walk::Walk;
 pub use watch::Watch;
 
 use crate::commands::Spec;
 use crate::hash::HashKey;
+use epoch::Epochs;
 use grave::Graveyard;
 use shard::Shard;
 
@@ -79,6 +86,9 @@ pub struct Settings {
     pub hash_key: HashKey,
     /// Is shown every mutation.
     pub effects: Option<Arc<dyn Effects>>,
+    /// Mistakes to make on purpose.
+    #[doc(hidden)]
+    pub mistakes: Mistakes,
 }
 
 impl Default for Settings {
@@ -90,6 +100,7 @@ impl Default for Settings {
             policy: Policy::NoEviction,
             hash_key: HashKey::random(),
             effects: None,
+            mistakes: Mistakes::default(),
         }
     }
 }
@@ -113,6 +124,7 @@ pub struct Store {
     /// Bytes of memory that the shards have told of, without what is buried.
     used: AtomicI64,
     graveyard: Arc<Graveyard>,
+    epochs: Arc<Epochs>,
     /// Of the last unit that was committed.
     last_ticket: AtomicU64,
 }
@@ -148,7 +160,11 @@ impl Store {
         let hasher = settings.hash_key;
         crate::hash::decide_once(hasher);
         let graveyard = Arc::new(Graveyard::default());
-        let shard = |_| Apart(Mutex::new(Shard::new(databases, hasher, graveyard.clone())));
+        let epochs = Arc::new(Epochs::new(settings.mistakes));
+        let shard = |_| {
+            let (graveyard, epochs) = (graveyard.clone(), epochs.clone());
+            Apart(Mutex::new(Shard::new(databases, hasher, graveyard, epochs)))
+        };
         Store {
             shards: (0..shards).map(shard).collect(),
             databases,
@@ -161,6 +177,7 @@ impl Store {
             expiry_next: AtomicUsize::new(0),
             used: AtomicI64::new(0),
             graveyard,
+            epochs,
             last_ticket: AtomicU64::new(0),
         }
     }
@@ -267,6 +284,16 @@ impl Store {
             sum.expires += shard.expiring[usize::from(db)];
         }
         sum
+    }
+
+    /// The number of keys of all databases. Locks each shard in turn.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        let of = |at| {
+            let shard = self.lock(at);
+            shard.tables.iter().map(|table| table.len() as u64).sum::<u64>()
+        };
+        (0..self.shards.len()).map(of).sum()
     }
 
     /// Begins to watch a key. No runner of the caller may hold locks.

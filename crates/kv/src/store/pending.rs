@@ -64,6 +64,9 @@ impl Guards<'_> {
         else {
             return Ok(());
         };
+        if store.epochs.is_full() {
+            return Err(NoRoom::Busy);
+        }
         let generous = more.max(AT_ONCE);
         let got = match effects.reserve(generous) {
             Err(_) if more < generous => effects.reserve(more).map(|()| more),
@@ -304,6 +307,9 @@ impl Store {
         }
         let bytes = keys.iter().map(|(_, key)| key.len()).sum();
         let bound = Units::bound(keys.len(), bytes);
+        if self.epochs.is_full() {
+            return Err(NoRoom::Busy);
+        }
         effects.reserve(bound)?;
         let mut units = Units::new(now_ms);
         let mut hashes = Vec::new();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::dirty::Dirty;
+use super::epoch::{Epochs, Progress};
 use super::grave::{Dead, Graveyard};
 use super::memory::Entry;
 use super::table::Table;
@@ -39,6 +40,11 @@ pub(crate) struct Shard {
     pub(crate) graveyard: Arc<Graveyard>,
     /// Where active expiry goes on: the database, and the bucket of its table.
     pub(crate) expiry_at: (u16, usize),
+    /// The epoch of entries that are made now.
+    pub(crate) epoch: bool,
+    /// Where each table stands, as long as there are entries of the epoch before.
+    pub(crate) walk: Option<Box<[Progress]>>,
+    pub(crate) epochs: Arc<Epochs>,
 }
 
 /// A watched key: how often it was changed since the first began to watch, and how many watch.
@@ -58,7 +64,12 @@ pub(crate) struct Counts {
 }
 
 impl Shard {
-    pub(crate) fn new(databases: u16, hasher: HashKey, graveyard: Arc<Graveyard>) -> Shard {
+    pub(crate) fn new(
+        databases: u16,
+        hasher: HashKey,
+        graveyard: Arc<Graveyard>,
+        epochs: Arc<Epochs>,
+    ) -> Shard {
         Shard {
             tables: (0..databases).map(|_| Table::new(hasher)).collect(),
             expiring: (0..databases).map(|_| 0).collect(),
@@ -72,6 +83,9 @@ impl Shard {
             buried: 0,
             graveyard,
             expiry_at: (0, 0),
+            epoch: false,
+            walk: None,
+            epochs,
         }
     }
 
@@ -86,7 +100,8 @@ impl Shard {
     }
 
     /// Adds an entry whose key is not there.
-    pub(crate) fn insert(&mut self, db: u16, hash: u64, entry: Entry) {
+    pub(crate) fn insert(&mut self, db: u16, hash: u64, mut entry: Entry) {
+        entry.set_epoch(self.epoch);
         self.weigh(db, weight(&entry));
         self.expiring[usize::from(db)] += usize::from(entry.deadline_ms().is_some());
         let table = &mut self.tables[usize::from(db)];
@@ -99,8 +114,11 @@ impl Shard {
     pub(crate) fn remove(&mut self, db: u16, hash: u64, key: &[u8]) -> Option<Entry> {
         let table = &mut self.tables[usize::from(db)];
         let before = table.bytes();
-        let entry = table.remove(hash, key)?;
+        let mut entry = table.remove(hash, key)?;
         self.used += table.bytes() as i64 - before as i64;
+        if self.is_owed(&entry) {
+            self.hand_out(&mut entry, db);
+        }
         self.weigh(db, -weight(&entry));
         self.expiring[usize::from(db)] -= usize::from(entry.deadline_ms().is_some());
         Some(entry)
@@ -115,10 +133,26 @@ impl Shard {
         true
     }
 
-    /// Has a large value freed later. Its bytes are not this shard's any more.
+    /// Has a large value freed later, when nobody needs it any more. Its bytes are not this shard's any
+    /// more.
     pub(crate) fn bury(&mut self, value: Option<Value>) {
+        let Some(value) = value else {
+            return;
+        };
+        let bytes = value.bytes() as i64;
+        self.buried += bytes;
+        let value = match value.frozen_id() {
+            None => Some(value),
+            Some(id) => {
+                self.graveyard.hold(bytes);
+                let back = self.epochs.adopt(id, value, bytes);
+                if back.is_some() {
+                    self.graveyard.release(bytes);
+                }
+                back
+            }
+        };
         if let Some(value) = value {
-            self.buried += value.bytes() as i64;
             self.graveyard.bury(Dead::Value(value));
         }
     }
@@ -131,12 +165,15 @@ impl Shard {
 
     /// Removes all keys of a database; they are freed later.
     pub(crate) fn clear(&mut self, db: u16) {
+        self.give_frozen_away(db);
         let table = self.table_mut(db).take();
         let weight = std::mem::take(&mut self.weights[usize::from(db)]);
         self.used -= weight + table.bytes() as i64;
         self.buried += weight + table.bytes() as i64;
         self.expiring[usize::from(db)] = 0;
-        if table.len() > 0 {
+        if table.len() > 0
+            && let Some((table, weight)) = self.detach(db, table, weight)
+        {
             self.graveyard.bury(Dead::Table(table, weight));
         }
     }
@@ -151,6 +188,9 @@ impl Shard {
         change: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
         let entry = self.tables[usize::from(db)].find_mut(hash, key)?;
+        if entry.epoch() != self.epoch {
+            Shard::hand_out_of(entry, db, self.epoch, self.walk.as_deref(), &self.epochs);
+        }
         let (weight_before, expired_before) = (weight(entry), entry.deadline_ms().is_some());
         let result = change(entry);
         let heavier = weight(entry) - weight_before;

@@ -96,6 +96,11 @@ impl Table {
         }
     }
 
+    /// The hash of a key of this table.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
+    }
+
     #[inline]
     fn home(&self, hash: u64) -> u32 {
         let hash = hash as usize;
@@ -325,6 +330,26 @@ impl Table {
         }
         let at = self.home(cursor) as usize;
         self.visit(at, &mut |entry| visit(entry));
+        self.after(at, cursor)
+    }
+
+    /// [`scan`](Table::scan) for one who changes entries and leaves their keys as they are.
+    pub(crate) fn scan_mut(&mut self, cursor: u64, visit: &mut dyn FnMut(&mut Entry)) -> u64 {
+        if self.segments.is_empty() {
+            return 0;
+        }
+        let first = self.home(cursor);
+        let mut at = first;
+        while at != NONE {
+            let bucket = self.bucket_mut(at);
+            bucket.slots.iter_mut().flatten().for_each(&mut *visit);
+            at = bucket.next;
+        }
+        self.after(first as usize, cursor)
+    }
+
+    /// The cursor behind the bucket that was scanned.
+    fn after(&self, at: usize, cursor: u64) -> u64 {
         let is_split = at < self.split || at > self.mask;
         let mask = if is_split {
             2 * self.mask + 1

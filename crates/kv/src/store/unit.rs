@@ -4,6 +4,7 @@
 //! and copied once. [docs/kv-log.md](../../../../docs/kv-log.md) draws the bytes.
 
 use super::effect::{Effect, Gone};
+use crate::number::{put_number, put_text};
 
 /// Most bytes of a record's payload; a larger unit is several records.
 pub const RECORD_MAX: usize = 1 << 20;
@@ -117,8 +118,7 @@ impl Units {
         bytes.extend_from_slice(&[COMMAND, db as u8]);
         put_number(bytes, args.len());
         for arg in args {
-            put_number(bytes, arg.len());
-            bytes.extend_from_slice(arg);
+            put_text(bytes, arg);
         }
     }
 
@@ -130,8 +130,7 @@ impl Units {
             Gone::Evicted => EVICTED,
         };
         bytes.extend_from_slice(&[kind, db as u8]);
-        put_number(bytes, key.len());
-        bytes.extend_from_slice(key);
+        put_text(bytes, key);
     }
 
     /// Closes the open unit, if there is one.
@@ -262,16 +261,8 @@ impl Reader {
     }
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn put_number(bytes: &mut Vec<u8>, mut n: usize) {
-    while n > 0x7f {
-        bytes.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    bytes.push(n as u8);
-}
-
-fn take_number(bytes: &mut &[u8]) -> Result<usize, Malformed> {
+/// A number as [`put_number`] writes it.
+pub(super) fn take_number(bytes: &mut &[u8]) -> Result<usize, Malformed> {
     let mut n = 0;
     for shift in (0..63).step_by(7) {
         let (&byte, rest) = bytes
@@ -286,11 +277,12 @@ fn take_number(bytes: &mut &[u8]) -> Result<usize, Malformed> {
     Err(Malformed("a number that is too large"))
 }
 
-fn take<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+/// A text with its length in front.
+pub(super) fn take<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
     let len = take_number(bytes)?;
     let (taken, rest) = bytes
         .split_at_checked(len)
-        .ok_or(Malformed("a text longer than its unit"))?;
+        .ok_or(Malformed("a text longer than what it is in"))?;
     *bytes = rest;
     Ok(taken)
 }

@@ -1,13 +1,18 @@
 //! What a key can hold.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
 use crate::allocator::block;
-use crate::types::{Hash, List, Set, ZSet};
+use crate::types::{Hash, List, Piece, Set, ZSet};
 
 /// The value of a key, owned. Collections are boxed: an entry of the table holds one pointer.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Any bytes.
     Str(Vec<u8>),
+    /// Any bytes, which a snapshot is writing down too.
+    Shared(Arc<Vec<u8>>),
     /// Elements in order.
     List(Box<List>),
     /// Fields and their values.
@@ -71,6 +76,7 @@ impl Value {
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Value::Str(s) => ValueRef::Str(s),
+            Value::Shared(s) => ValueRef::Str(s),
             Value::List(x) => ValueRef::List(x),
             Value::Hash(x) => ValueRef::Hash(x),
             Value::Set(x) => ValueRef::Set(x),
@@ -83,6 +89,8 @@ impl Value {
     pub fn bytes(&self) -> usize {
         match self {
             Value::Str(s) => block(s.capacity()),
+            // As before it was shared.
+            Value::Shared(s) => block(s.capacity()),
             Value::List(x) => x.bytes(),
             Value::Hash(x) => x.bytes(),
             Value::Set(x) => x.bytes(),
@@ -94,11 +102,73 @@ impl Value {
     #[must_use]
     pub fn is_void(&self) -> bool {
         match self {
-            Value::Str(_) => false,
+            Value::Str(_) | Value::Shared(_) => false,
             Value::List(x) => x.is_empty(),
             Value::Hash(x) => x.is_empty(),
             Value::Set(x) => x.is_empty(),
             Value::ZSet(x) => x.is_empty(),
+        }
+    }
+}
+
+impl Value {
+    /// The same string once more, without a copy.
+    pub(super) fn share(&mut self) -> Option<Value> {
+        if let Value::Str(s) = self {
+            *self = Value::Shared(Arc::new(std::mem::take(s)));
+        }
+        matches!(self, Value::Shared(_)).then(|| self.clone())
+    }
+
+    /// Has a collection written down as it is now, whatever becomes of it: what it is, and the blocks of
+    /// a list.
+    pub(super) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) -> (Kind, usize) {
+        let mut blocks = 0;
+        match self {
+            Value::Str(_) | Value::Shared(_) => {}
+            Value::List(x) => {
+                blocks = x.blocks();
+                x.freeze(id, queued);
+            }
+            Value::Hash(x) => x.freeze(id, queued),
+            Value::Set(x) => x.freeze(id, queued),
+            Value::ZSet(x) => x.freeze(id, queued),
+        }
+        (self.as_ref().kind(), blocks)
+    }
+
+    /// By what it is known, if it is being written down as it was.
+    pub(super) fn frozen_id(&self) -> Option<u64> {
+        match self {
+            Value::Str(_) | Value::Shared(_) => None,
+            Value::List(x) => x.frozen_id(),
+            Value::Hash(x) => x.frozen_id(),
+            Value::Set(x) => x.frozen_id(),
+            Value::ZSet(x) => x.frozen_id(),
+        }
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    pub(super) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        match self {
+            Value::Str(_) | Value::Shared(_) => true,
+            Value::List(x) => x.thaw(most, to),
+            Value::Hash(x) => x.thaw(most, to),
+            Value::Set(x) => x.thaw(most, to),
+            Value::ZSet(x) => x.thaw(most, to),
+        }
+    }
+
+    /// Its bytes to change, if it is a string; a copy of them if a snapshot has them too.
+    pub(crate) fn string_mut(&mut self) -> Option<&mut Vec<u8>> {
+        if let Value::Shared(shared) = self {
+            let shared = std::mem::take(shared);
+            let own = Arc::try_unwrap(shared).unwrap_or_else(|shared| shared.to_vec());
+            *self = Value::Str(own);
+        }
+        match self {
+            Value::Str(s) => Some(s),
+            _ => None,
         }
     }
 }

@@ -174,7 +174,7 @@ impl View<'_, '_> {
         };
         let (changed, void, result) = altered.ok_or(Error::WRONG_TYPE)?;
         if void {
-            shard.remove(db, hash, key);
+            shard.discard(db, hash, key);
         }
         if changed || void {
             self.changed(key);
@@ -275,6 +275,10 @@ impl View<'_, '_> {
 
     /// Adds a key that does not exist.
     fn put(&mut self, key: &[u8], value: Value) {
+        if let Some(id) = value.frozen_id() {
+            let epochs = &self.guards.store().epochs;
+            epochs.moved(id, (self.db, Box::from(key)));
+        }
         let mut entry = match value {
             Value::Str(s) => Entry::string_of(key, s),
             value => Entry::new(key, value),

@@ -154,11 +154,13 @@ impl View<'_, '_> {
                 shard.note_change_of_db(db, false, |key| store.hash(key));
             }
             shard.tables.swap(a.into(), b.into());
+            shard.swap_progress(a, b);
             shard.weights.swap(a.into(), b.into());
             shard.expiring.swap(a.into(), b.into());
             let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
             waited.for_each(|place| self.ready.add(place.clone()));
         }
+        store.swap_frozen(a, b);
         self.guards.touch_all();
         self.changes += 1;
     }

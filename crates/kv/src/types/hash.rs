@@ -1,9 +1,14 @@
 //! Hashes: fields and their values. Small ones are packed, others a table.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::frozen::Piece;
 use super::packed::Packed;
 use super::sample::indices;
 use super::table::{Keyed, Table};
 use crate::allocator::block;
+use crate::number::put_text;
 
 /// Most fields of a packed hash.
 const FIELDS: usize = 128;
@@ -38,13 +43,19 @@ impl Keyed for Pair {
     fn heap(&self) -> usize {
         block(self.bytes.len())
     }
+
+    fn put(&self, to: &mut Vec<u8>) {
+        let (field, value) = self.split();
+        put_text(to, field);
+        put_text(to, value);
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Form {
     /// Fields and values in turn.
     Packed(Packed),
-    Table(Table<Pair>),
+    Table(Box<Table<Pair>>),
 }
 
 /// Fields and their values.
@@ -91,7 +102,7 @@ impl Hash {
     pub fn bytes(&self) -> usize {
         let form = match &self.form {
             Form::Packed(packed) => packed.heap(),
-            Form::Table(table) => table.heap(),
+            Form::Table(table) => block(size_of::<Table<Pair>>()) + table.heap(),
         };
         block(size_of::<Hash>()) + form
     }
@@ -101,6 +112,33 @@ impl Hash {
         match &mut self.form {
             Form::Packed(_) => 0,
             Form::Table(table) => table.free_some(most),
+        }
+    }
+
+    /// Whether it is kept in a form that can be [frozen](super::table::Table::freeze).
+    pub(crate) fn is_spread(&self) -> bool {
+        matches!(self.form, Form::Table(_))
+    }
+
+    /// Has it written down as it is now, whatever becomes of it.
+    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        if let Form::Table(table) = &mut self.form {
+            table.freeze(id, queued);
+        }
+    }
+
+    pub(crate) fn frozen_id(&self) -> Option<u64> {
+        match &self.form {
+            Form::Table(table) => table.frozen_id(),
+            _ => None,
+        }
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        match &mut self.form {
+            Form::Table(table) => table.thaw(most, to),
+            _ => true,
         }
     }
 
@@ -144,7 +182,7 @@ impl Hash {
         self.iter().for_each(|(field, value)| {
             table.insert(Pair::new(field, value));
         });
-        self.form = Form::Table(table);
+        self.form = Form::Table(Box::new(table));
     }
 
     /// Takes a field out; its value.

@@ -4,9 +4,13 @@
 //! in the middle is found by counting blocks, not elements.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
+use super::frozen::{Frozen, Piece};
 use super::packed::Packed;
 use crate::allocator::{block, block_of};
+use crate::number::put_text;
 
 /// Most bytes of elements in a block, unless one element alone has more.
 const BLOCK_BYTES: usize = 4096;
@@ -29,10 +33,12 @@ pub enum End {
 }
 
 /// Elements in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct List {
     blocks: VecDeque<Packed>,
-    len: usize,
+    /// It is being written down as it was.
+    frozen: Option<Box<Numbered>>,
+    len: u32,
     /// Of all elements.
     bytes: usize,
     /// Bytes of memory of all blocks.
@@ -41,11 +47,33 @@ pub struct List {
     long: bool,
 }
 
+/// A copy is another list, which nobody writes down.
+impl Clone for List {
+    fn clone(&self) -> List {
+        List {
+            blocks: self.blocks.clone(),
+            frozen: None,
+            ..*self
+        }
+    }
+}
+
+/// A list that is being written down: the number of each block, as they stood when it began.
+#[derive(Debug)]
+struct Numbered {
+    frozen: Frozen,
+    /// Of the blocks there are now; [`NEW`] for those that came later.
+    numbers: VecDeque<u32>,
+}
+
+/// No number.
+const NEW: u32 = u32::MAX;
+
 impl List {
     /// How many elements there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Whether there are none.
@@ -74,7 +102,7 @@ impl List {
             && let Some(block) = self.blocks.pop_back()
         {
             self.heap -= block.heap();
-            self.len -= block.len();
+            self.len -= block.len() as u32;
             freed += block.len();
         }
         freed
@@ -82,6 +110,7 @@ impl List {
 
     /// Changes a block that there is, and keeps count of memory.
     fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Packed) -> R) -> R {
+        self.put_aside(number);
         let block = &mut self.blocks[number];
         self.heap -= block.heap();
         let result = change(block);
@@ -93,12 +122,23 @@ impl List {
     fn add_block(&mut self, number: usize, element: &[u8]) {
         let mut block = Packed::default();
         block.insert(0, element);
+        self.put_block(number, block);
+    }
+
+    fn put_block(&mut self, number: usize, block: Packed) {
         self.heap += block.heap();
         self.blocks.insert(number, block);
+        if let Some(numbered) = &mut self.frozen {
+            numbered.numbers.insert(number, NEW);
+        }
     }
 
     /// Takes a block out.
     fn drop_block(&mut self, number: usize) {
+        self.put_aside(number);
+        if let Some(numbered) = &mut self.frozen {
+            numbered.numbers.remove(number);
+        }
         if let Some(block) = self.blocks.remove(number) {
             self.heap -= block.heap();
         }
@@ -127,7 +167,7 @@ impl List {
 
     /// Takes the element at an end.
     pub fn pop(&mut self, end: End) -> Option<Vec<u8>> {
-        let last = self.len.checked_sub(1)?;
+        let last = self.len().checked_sub(1)?;
         let at = if end == End::Left { 0 } else { last };
         self.remove(at)
     }
@@ -155,8 +195,7 @@ impl List {
         };
         if !has_room(&self.blocks[number], element) && at > 0 {
             let behind = self.change(number, |block| block.split(at));
-            self.heap += behind.heap();
-            self.blocks.insert(number + 1, behind);
+            self.put_block(number + 1, behind);
         }
         if has_room(&self.blocks[number], element) {
             self.change(number, |block| block.insert(at, element));
@@ -175,7 +214,7 @@ impl List {
         }
         self.len -= 1;
         self.bytes -= element.len();
-        if self.bytes + self.len < LISTPACK_BYTES / 2 {
+        if self.bytes + self.len() < LISTPACK_BYTES / 2 {
             self.long = false;
         }
         Some(element)
@@ -183,10 +222,10 @@ impl List {
 
     /// Keeps the elements from `first` to `last`, both included.
     pub fn keep(&mut self, first: usize, last: usize) {
-        while self.len > last + 1 {
-            self.drop_end(End::Right, self.len - last - 1);
+        while self.len() > last + 1 {
+            self.drop_end(End::Right, self.len() - last - 1);
         }
-        let mut front = first.min(self.len);
+        let mut front = first.min(self.len());
         while front > 0 {
             front -= self.drop_end(End::Left, front);
         }
@@ -207,9 +246,9 @@ impl List {
         }
         let (len, bytes) = (block.len(), block.bytes());
         self.drop_block(number);
-        self.len -= len;
+        self.len -= len as u32;
         self.bytes -= bytes;
-        if self.bytes + self.len < LISTPACK_BYTES / 2 {
+        if self.bytes + self.len() < LISTPACK_BYTES / 2 {
             self.long = false;
         }
         len
@@ -231,11 +270,64 @@ impl List {
         blocks.flat_map(|block| (0..block.len()).rev().map(|at| block.get(at)))
     }
 
+    /// How many blocks it has: the numbers of [`Piece`]s are below that when it is frozen.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Has it written down as it is now, whatever becomes of it. Takes a step for each block.
+    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        let blocks = self.blocks.len();
+        self.frozen = Some(Box::new(Numbered {
+            frozen: Frozen::new(id, blocks, queued.clone()),
+            numbers: (0..blocks as u32).collect(),
+        }));
+    }
+
+    pub(crate) fn frozen_id(&self) -> Option<u64> {
+        self.frozen.as_ref().map(|numbered| numbered.frozen.id)
+    }
+
+    /// Puts a block aside that is about to change, if it is still to be written down.
+    #[inline]
+    fn put_aside(&mut self, at: usize) {
+        if let Some(Numbered { frozen, numbers }) = self.frozen.as_deref_mut()
+            && let number = numbers[at]
+            && number != NEW
+            && frozen.is_owed(number as usize)
+        {
+            frozen.put_aside(number as usize, vec![piece(number, &self.blocks[at])]);
+            numbers[at] = NEW;
+        }
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        let Some(Numbered { frozen, numbers }) = self.frozen.as_deref_mut() else {
+            return true;
+        };
+        let mut bytes = frozen.take(to);
+        for (&number, block) in numbers.iter().zip(&self.blocks) {
+            if bytes >= most {
+                return false;
+            }
+            if number != NEW && frozen.is_owed(number as usize) {
+                let piece = piece(number, block);
+                bytes += piece.bytes.len() + 1;
+                to.push(piece);
+                // Those that stay have kept their order.
+                frozen.next = number as usize + 1;
+            }
+        }
+        self.frozen = None;
+        true
+    }
+
     fn find(&self, index: usize) -> Option<(usize, usize)> {
-        if index >= self.len {
+        if index >= self.len() {
             return None;
         }
-        if index * 2 < self.len {
+        if index * 2 < self.len() {
             let mut left = index;
             for (number, block) in self.blocks.iter().enumerate() {
                 if left < block.len() {
@@ -244,7 +336,7 @@ impl List {
                 left -= block.len();
             }
         } else {
-            let mut left = self.len - 1 - index;
+            let mut left = self.len() - 1 - index;
             for (number, block) in self.blocks.iter().enumerate().rev() {
                 if left < block.len() {
                     return Some((number, block.len() - 1 - left));
@@ -256,10 +348,18 @@ impl List {
     }
 
     fn grown(&mut self, element: &[u8]) {
+        assert!(self.len < u32::MAX, "as many elements as a list can hold");
         self.len += 1;
         self.bytes += element.len();
-        self.long |= self.bytes + self.len > LISTPACK_BYTES;
+        self.long |= self.bytes + self.len() > LISTPACK_BYTES;
     }
+}
+
+fn piece(number: u32, block: &Packed) -> Piece {
+    let mut piece = Piece::new(number);
+    block.iter().for_each(|element| put_text(&mut piece.bytes, element));
+    piece.count = block.len();
+    piece
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod big;
 pub mod extended;
+mod frozen;
 pub mod glob;
 mod hash;
 mod list;
@@ -14,6 +15,7 @@ mod set;
 mod table;
 mod zset;
 
+pub(crate) use frozen::Piece;
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;

@@ -1,5 +1,9 @@
 //! Sets: of integers sorted, small ones packed, others a table.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::frozen::Piece;
 use super::packed::Packed;
 use super::sample::indices;
 use super::table::Table;
@@ -18,7 +22,7 @@ enum Form {
     /// Sorted.
     Integers(Vec<i64>),
     Packed(Packed),
-    Table(Table<Box<[u8]>>),
+    Table(Box<Table<Box<[u8]>>>),
 }
 
 /// Members without order.
@@ -68,7 +72,7 @@ impl Set {
         let form = match &self.form {
             Form::Integers(sorted) => block_of::<i64>(sorted.capacity()),
             Form::Packed(packed) => packed.heap(),
-            Form::Table(table) => table.heap(),
+            Form::Table(table) => block(size_of::<Table<Box<[u8]>>>()) + table.heap(),
         };
         block(size_of::<Set>()) + form
     }
@@ -78,6 +82,33 @@ impl Set {
         match &mut self.form {
             Form::Table(table) => table.free_some(most),
             _ => 0,
+        }
+    }
+
+    /// Whether it is kept in a form that can be [frozen](super::table::Table::freeze).
+    pub(crate) fn is_spread(&self) -> bool {
+        matches!(self.form, Form::Table(_))
+    }
+
+    /// Has it written down as it is now, whatever becomes of it.
+    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        if let Form::Table(table) = &mut self.form {
+            table.freeze(id, queued);
+        }
+    }
+
+    pub(crate) fn frozen_id(&self) -> Option<u64> {
+        match &self.form {
+            Form::Table(table) => table.frozen_id(),
+            _ => None,
+        }
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        match &mut self.form {
+            Form::Table(table) => table.thaw(most, to),
+            _ => true,
         }
     }
 
@@ -142,7 +173,7 @@ impl Set {
         self.each(|member| {
             table.add(member);
         });
-        self.form = Form::Table(table);
+        self.form = Form::Table(Box::new(table));
     }
 
     /// Takes a member out; whether it was there.

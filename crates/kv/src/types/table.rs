@@ -10,9 +10,14 @@
 //! a cursor keeps its meaning when the table grows or shrinks between two calls: whatever was there
 //! all the time is returned at least once.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::frozen::{Frozen, Piece, pieces};
 use super::row::Row;
 use crate::allocator::block;
 use crate::hash::of_member;
+use crate::number::put_text;
 
 /// What is found by a key.
 pub(super) trait Keyed {
@@ -20,6 +25,9 @@ pub(super) trait Keyed {
 
     /// Bytes of memory that it owns.
     fn heap(&self) -> usize;
+
+    /// Writes it in the form that it has in an image.
+    fn put(&self, to: &mut Vec<u8>);
 }
 
 impl Keyed for Box<[u8]> {
@@ -30,10 +38,16 @@ impl Keyed for Box<[u8]> {
     fn heap(&self) -> usize {
         block(self.len())
     }
+
+    fn put(&self, to: &mut Vec<u8>) {
+        put_text(to, self);
+    }
 }
 
 /// Buckets of the smallest table, a power of two.
 const SMALLEST: usize = 8;
+/// Elements that are put aside together when one of them changes, see [`Frozen`].
+const GROUP: usize = 16;
 /// No element.
 const NONE: u32 = u32::MAX;
 
@@ -47,13 +61,27 @@ struct Node<E> {
 }
 
 /// Buckets of elements; as many buckets as elements, about. At most 2^32 - 2 elements.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Table<E> {
     /// The first element of each bucket.
     heads: Row<u32>,
     nodes: Row<Node<E>>,
     /// Bytes of memory that the elements own.
     owned: usize,
+    /// It is being written down as it was.
+    frozen: Option<Box<Frozen>>,
+}
+
+/// A copy is another collection, which nobody writes down.
+impl<E: Clone> Clone for Table<E> {
+    fn clone(&self) -> Table<E> {
+        Table {
+            heads: self.heads.clone(),
+            nodes: self.nodes.clone(),
+            owned: self.owned,
+            frozen: None,
+        }
+    }
 }
 
 impl<E> Default for Table<E> {
@@ -62,6 +90,7 @@ impl<E> Default for Table<E> {
             heads: Row::default(),
             nodes: Row::default(),
             owned: 0,
+            frozen: None,
         }
     }
 }
@@ -148,6 +177,7 @@ impl<E: Keyed> Table<E> {
             self.push(hash, element);
             return None;
         };
+        self.keep(at);
         self.owned += element.heap();
         let old = std::mem::replace(&mut self.nodes.get_mut(at as usize).element, element);
         self.owned -= old.heap();
@@ -162,6 +192,8 @@ impl<E: Keyed> Table<E> {
         }
         let at = self.len() as u32;
         assert!(at < NONE - 1, "as many elements as a table can hold");
+        // It may join a group that is not full.
+        self.keep(at);
         let bucket = self.bucket(hash);
         self.owned += element.heap();
         let next = *self.heads.get(bucket);
@@ -176,6 +208,8 @@ impl<E: Keyed> Table<E> {
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<E> {
         let hash = hash(key);
         let (before, at) = self.find(hash, key)?;
+        self.keep(at);
+        self.keep(self.len() as u32 - 1);
         let next = self.node(at).next;
         self.link(self.bucket(hash), before, next);
         // The last of the row takes its place, and whoever leads there is told.
@@ -274,6 +308,65 @@ impl<E: Keyed> Table<E> {
             }
         }
         cursor
+    }
+
+    /// Has it written down as it is now, whatever becomes of it: [`thaw`](Table::thaw) hands that out.
+    pub(super) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        let groups = self.len().div_ceil(GROUP);
+        self.frozen = Some(Box::new(Frozen::new(id, groups, queued.clone())));
+    }
+
+    pub(super) fn frozen_id(&self) -> Option<u64> {
+        self.frozen.as_ref().map(|frozen| frozen.id)
+    }
+
+    /// Puts an element aside that is about to change, if it is still to be written down.
+    #[inline]
+    fn keep(&mut self, at: u32) {
+        if self.frozen.is_some() {
+            self.put_aside(at as usize / GROUP);
+        }
+    }
+
+    #[cold]
+    fn put_aside(&mut self, group: usize) {
+        if let Some(mut frozen) = self.frozen.take() {
+            if frozen.is_owed(group) {
+                frozen.put_aside(group, self.group(group));
+            }
+            self.frozen = Some(frozen);
+        }
+    }
+
+    /// A group of which no element has changed, and to which none was added.
+    fn group(&self, group: usize) -> Vec<Piece> {
+        let last = self.len().min((group + 1) * GROUP);
+        let elements = (group * GROUP..last).map(|at| self.at(at));
+        pieces(0, elements, |element, to| element.put(to))
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    pub(super) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        let Some(mut frozen) = self.frozen.take() else {
+            return true;
+        };
+        let mut bytes = frozen.take(to);
+        while bytes < most && frozen.next < frozen.groups {
+            let group = frozen.next;
+            if frozen.is_owed(group) {
+                let pieces = self.group(group);
+                bytes += pieces.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+                to.extend(pieces);
+            }
+            frozen.next += 1;
+            // Groups that were put aside cost a little, too.
+            bytes += 1;
+        }
+        let is_all = frozen.next == frozen.groups;
+        if !is_all {
+            self.frozen = Some(frozen);
+        }
+        is_all
     }
 
     /// How many elements each bucket has.

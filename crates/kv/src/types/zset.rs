@@ -7,10 +7,13 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
+use super::frozen::Piece;
 use super::sample::indices;
 use super::table::{Keyed, Table};
 use crate::allocator::{block, block_of};
+use crate::number::put_text;
 
 /// Most members of a block: what fits 4 KiB, a size that every allocator has without a rest.
 const BLOCK: usize = 4096 / size_of::<Scored>();
@@ -37,6 +40,11 @@ impl Keyed for Scored {
     fn heap(&self) -> usize {
         0
     }
+
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.score.to_le_bytes());
+        put_text(to, &self.member);
+    }
 }
 
 impl Scored {
@@ -57,7 +65,7 @@ pub struct ZSet {
     /// None is empty.
     blocks: Vec<Vec<Scored>>,
     /// `None` while the set is small.
-    scores: Option<Table<Scored>>,
+    scores: Option<Box<Table<Scored>>>,
     len: usize,
     /// Bytes of memory of all blocks and members.
     heap: usize,
@@ -89,7 +97,8 @@ impl ZSet {
     /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let table = self.scores.as_ref().map_or(0, Table::heap);
+        let table = self.scores.as_ref();
+        let table = table.map_or(0, |table| block(size_of::<Table<Scored>>()) + table.heap());
         let blocks = block_of::<Vec<Scored>>(self.blocks.capacity());
         block(size_of::<ZSet>()) + self.heap + blocks + table
     }
@@ -113,6 +122,28 @@ impl ZSet {
             freed += block.len();
         }
         freed
+    }
+
+    /// Whether it is kept in a form that can be [frozen](Table::freeze).
+    pub(crate) fn is_spread(&self) -> bool {
+        self.scores.is_some()
+    }
+
+    /// Has it written down as it is now, whatever becomes of it.
+    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        if let Some(table) = &mut self.scores {
+            table.freeze(id, queued);
+        }
+    }
+
+    pub(crate) fn frozen_id(&self) -> Option<u64> {
+        self.scores.as_ref().and_then(|table| table.frozen_id())
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        let table = self.scores.as_mut();
+        table.is_none_or(|table| table.thaw(most, to))
     }
 
     /// The score of a member.
@@ -143,7 +174,7 @@ impl ZSet {
             self.iter().for_each(|scored| {
                 table.insert(scored.clone());
             });
-            self.scores = Some(table);
+            self.scores = Some(Box::new(table));
         }
         let scored = Scored {
             score,

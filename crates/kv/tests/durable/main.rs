@@ -24,3 +24,4 @@ mod mistakes;
 mod replay;
 mod scene;
 mod served;
+mod snapshots;

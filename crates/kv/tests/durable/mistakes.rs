@@ -6,6 +6,7 @@ use tidewire_kv::store::Mistakes;
 use crate::replay::{same, torn};
 use crate::scene::lives;
 use crate::served::served;
+use crate::snapshots::{accidents, any_moment};
 
 /// Seeds that may be needed to find one.
 const SEEDS: std::ops::Range<u64> = 0..400;
@@ -78,6 +79,42 @@ fn a_replay_by_the_clock_is_found() {
         same,
         Mistakes {
             replay_late,
+            ..Mistakes::default()
+        },
+    );
+}
+
+#[test]
+fn a_value_that_was_not_handed_out_before_it_changed_is_found() {
+    let forget_before = true;
+    is_found(
+        any_moment,
+        Mistakes {
+            forget_before,
+            ..Mistakes::default()
+        },
+    );
+}
+
+#[test]
+fn a_log_that_is_cut_before_the_snapshot_is_durable_is_found() {
+    let cut_early = true;
+    is_found(
+        accidents,
+        Mistakes {
+            cut_early,
+            ..Mistakes::default()
+        },
+    );
+}
+
+#[test]
+fn a_snapshot_that_counts_before_what_it_holds_is_committed_is_found() {
+    let count_early = true;
+    is_found(
+        accidents,
+        Mistakes {
+            count_early,
             ..Mistakes::default()
         },
     );

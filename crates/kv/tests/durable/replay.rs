@@ -11,10 +11,10 @@ use crate::disk::{ask, dump, line, open, settings, settle, step};
 use crate::wire::Value;
 
 /// Where time begins; milliseconds since 1970.
-const START: u64 = 1_700_000_000_000;
+pub(crate) const START: u64 = 1_700_000_000_000;
 
 /// A command by chance: of all types, on few keys, many of which expire soon.
-fn any(rng: &mut Rng) -> String {
+pub(crate) fn any(rng: &mut Rng) -> String {
     const LINES: &[&str] = &[
         "SET k v",
         "SET k v PX t",
@@ -120,7 +120,7 @@ fn any(rng: &mut Rng) -> String {
         .join(" ")
 }
 
-fn parsed(line: &str) -> (&'static Spec, Vec<&[u8]>) {
+pub(crate) fn parsed(line: &str) -> (&'static Spec, Vec<&[u8]>) {
     let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     (find(args[0]).unwrap_or_else(|| panic!("{line}")), args)
 }

@@ -40,6 +40,9 @@ pub(super) fn settle<D: Disk>(
         if is_claimed && !is_last {
             continue;
         }
+        if is_os && !is_claimed {
+            loaded.unproven.push((found.number, found.view.used));
+        }
         if is_os && !is_last {
             loaded.unsynced.push(found.number);
             continue;
@@ -58,13 +61,7 @@ pub(super) fn settle<D: Disk>(
                 .map_err(|error| OpenError::io(what("clearing the torn tail of"), error))?;
         if !is_claimed && !is_os {
             let trusted = settings.mistakes.makes(|mistakes| mistakes.trust_names);
-            if found.number > claimed && !trusted {
-                rename_anew(disk, found.number)
-                    .map_err(|error| OpenError::io(what("renaming"), error))?;
-            }
-            let from = first_unclaimed(&mut bytes, found.number, claimed)
-                .map_err(|error| OpenError::io(what("reading"), error))?;
-            write_anew(&mut bytes, from, used)
+            prove(disk, &mut bytes, found.number, claimed, used, trusted)
                 .map_err(|error| OpenError::io(what("writing anew the tail of"), error))?;
         }
         if is_cut || !is_os {
@@ -103,6 +100,34 @@ pub(super) fn settle<D: Disk>(
         kept_in,
     });
     Ok((loaded, cut))
+}
+
+/// Has what is behind a batch stand in a segment so that a sync makes it durable, whatever became of
+/// earlier ones: the name, and the bytes up to `used`.
+fn prove<D: Disk>(
+    disk: &D,
+    bytes: &mut Window<D::File>,
+    number: u64,
+    claimed: u64,
+    used: u64,
+    trusts_names: bool,
+) -> io::Result<()> {
+    if number > claimed && !trusts_names {
+        rename_anew(disk, number)?;
+    }
+    let from = first_unclaimed(bytes, number, claimed)?;
+    write_anew(bytes, from, used)
+}
+
+/// [`prove`], later than at the opening: only who wants a sync pays for that.
+pub(crate) fn prove_late<D: Disk>(
+    disk: &D,
+    number: u64,
+    claimed: u64,
+    used: u64,
+) -> io::Result<()> {
+    let mut bytes = Window::open(disk, &segment_name(number))?;
+    prove(disk, &mut bytes, number, claimed, used, false)
 }
 
 /// Gives a segment a name that the log does not look at; its content may be asked for. With the

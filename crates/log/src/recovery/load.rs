@@ -47,6 +47,9 @@ pub(crate) struct Loaded<F> {
     pub(crate) active: Option<Active<F>>,
     pub(crate) durable: u64,
     pub(crate) unsynced: Vec<u64>,
+    /// With [`Policy::Os`](crate::Policy::Os): segments, and up to where they were written in earlier
+    /// openings of which nothing says that it is durable.
+    pub(crate) unproven: Vec<(u64, u64)>,
     pub(crate) claims_file: Option<ClaimsFile<F>>,
 }
 
@@ -436,6 +439,7 @@ impl Load {
             active: None,
             durable: claimed,
             unsynced: Vec::new(),
+            unproven: Vec::new(),
             claims_file: None,
         })
     }

@@ -26,6 +26,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
+pub(crate) use cut::prove_late;
 pub(crate) use load::{Found, Loaded, Manner, contents, load};
 pub(crate) use walk::{Claims, Walked, last_of, scan_claims, take_batch, unread};
 
@@ -197,6 +198,7 @@ pub(crate) fn open<D: Disk>(
         next_batch: loaded.next_batch,
         durable: loaded.durable,
         unsynced: loaded.unsynced,
+        unproven: loaded.unproven,
     });
     writer.claim_recovered()?;
     writer.keep_room(Duration::ZERO);

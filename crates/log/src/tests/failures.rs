@@ -303,3 +303,37 @@ fn what_was_reserved_is_taken_on_a_full_disk_and_counts_until_then() {
     assert_eq!(log.progress().committed, placed.ticket);
     assert_eq!(ids(&log, "s", placed.first, 100), [2]);
 }
+
+#[test]
+fn what_an_earlier_process_failed_to_sync_is_proven_before_a_sync_counts_at_os() {
+    for (sync, sync_directory) in [(Some(1), None), (None, Some(1))] {
+        let os = || Settings {
+            policy: crate::Policy::Os,
+            ..small()
+        };
+        let disk = SimDisk::new(3);
+        let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), os()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+        settle(&mut writer);
+        disk.set_faults(Faults {
+            sync,
+            sync_directory,
+            ..Faults::default()
+        });
+        log.sync();
+        settle(&mut writer);
+        assert!(log.progress().failure.is_some());
+        // The next process finds all in the page cache, and a sync of it succeeds.
+        let disk = disk.kill();
+        let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), os()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        let ticket = append(&log, stream, ProducerId::ANONYMOUS, 4..=6).expect("room");
+        log.sync();
+        settle(&mut writer);
+        assert_eq!(log.progress().durable, ticket);
+        let disk = disk.crash_with(Survival::Nothing);
+        let (log, ..) = EmbeddedLog::open(disk, os()).expect("the log");
+        assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3, 4, 5, 6]);
+    }
+}

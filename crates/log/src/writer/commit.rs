@@ -7,6 +7,7 @@ use super::{Failed, Now, Writer};
 use crate::Policy;
 use crate::disk::{Disk, DiskFile};
 use crate::format::segment_name;
+use crate::recovery::prove_late;
 
 impl<D: Disk> Writer<D> {
     /// Makes everything written durable. After an error nobody knows what is, and asking again
@@ -39,6 +40,9 @@ impl<D: Disk> Writer<D> {
         if let Some(active) = &mut self.active {
             active.unsynced = false;
         }
+        if !self.unproven.is_empty() {
+            return Ok(());
+        }
         self.durable = self.next_batch - 1;
         if self.is_newest_unsaid() {
             // Before anybody is told of what is in it: a segment that is gone must be missed.
@@ -55,10 +59,34 @@ impl<D: Disk> Writer<D> {
             return Ok(false);
         }
         self.write_group(now)?;
+        self.prove()?;
         self.sync(now)?;
         self.shared.progress().durable = self.written;
         self.commit();
         Ok(true)
+    }
+
+    /// Sees to it that a sync proves something about what earlier openings have written, too.
+    fn prove(&mut self) -> Result<(), Failed> {
+        for (number, used) in std::mem::take(&mut self.unproven) {
+            if !self.shared.catalog().segments.contains_key(&number) {
+                // Retention has removed it.
+                continue;
+            }
+            prove_late(&self.shared.disk, number, self.durable, used).map_err(|error| {
+                let name = segment_name(number);
+                Failed(format!("writing anew the tail of {name}: {error}"))
+            })?;
+            let is_active = self.active.as_ref().map(|active| active.number) == Some(number);
+            if !is_active && !self.unsynced.contains(&number) {
+                self.unsynced.push(number);
+            }
+            if let Some(active) = self.active.as_mut().filter(|_| is_active) {
+                active.unsynced = true;
+            }
+            self.names_changed = true;
+        }
+        Ok(())
     }
 
     fn sync_names(&mut self) -> Result<(), Failed> {

@@ -78,6 +78,9 @@ pub struct Writer<D: Disk> {
     written: Ticket,
     /// Finished segments that were not synced, with [`Policy::Os`].
     unsynced: Vec<u64>,
+    /// What earlier openings have written and nothing says that it is durable, with [`Policy::Os`]: the
+    /// segment, and up to where. As long as there is some, a sync proves nothing.
+    unproven: Vec<(u64, u64)>,
     /// Names were changed since the directory was synced.
     names_changed: bool,
     housekeeping_due: Duration,
@@ -96,6 +99,7 @@ pub(crate) struct Recovered<D: Disk> {
     pub(crate) durable: u64,
     /// Finished segments with batches that are not known to be durable.
     pub(crate) unsynced: Vec<u64>,
+    pub(crate) unproven: Vec<(u64, u64)>,
 }
 
 /// A write or a sync failed: what was attempted, and why.
@@ -113,6 +117,7 @@ impl<D: Disk> Writer<D> {
             next_batch,
             durable,
             unsynced,
+            unproven,
         } = recovered;
         let taken = Group::new(&shared.settings);
         Writer {
@@ -133,6 +138,7 @@ impl<D: Disk> Writer<D> {
             sync_due: None,
             written: Ticket(0),
             unsynced,
+            unproven,
             names_changed: false,
             housekeeping_due: Duration::ZERO,
             failed: false,
@@ -146,6 +152,8 @@ impl<D: Disk> Writer<D> {
     /// Does one piece of work: a group of batches, a sync that is due, or housekeeping. Blocks on
     /// the disk. A log that has failed does nothing any more.
     pub fn step(&mut self, now: Now) -> Step {
+        // Somebody else may have found that the disk cannot be trusted.
+        self.failed |= self.shared.progress().failure.is_some();
         if self.failed {
             self.shared.gather().ask_nothing();
             return Step::Idle;

@@ -1,0 +1,348 @@
+//! Reading a snapshot into an empty store.
+
+use std::io;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tidewire_log::disk::{Disk, DiskFile};
+
+use super::format::{BLOCK_HEAD, BlockHead, HEADER, Header, Totals, Wrong, name, position_of};
+use crate::store::{Loading, Malformed, Store};
+
+/// Bytes of a file above which several threads put its items into the store.
+const LARGE: u64 = 8 << 20;
+/// Threads at most, and blocks that wait for each.
+const THREADS: usize = 8;
+const AHEAD: usize = 2;
+/// Bytes of a block that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// A snapshot that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What it says of itself.
+    pub header: Header,
+    /// Keys that were in it.
+    pub keys: u64,
+    /// Bytes of the file.
+    pub size: u64,
+}
+
+/// Why a snapshot cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The system could not read it.
+    #[error("{file}: {source}")]
+    Io {
+        /// Which.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not what was written.
+    #[error("{file}: {wrong}{}", advice(.older))]
+    Damaged {
+        /// Which.
+        file: String,
+        /// Where, and what.
+        wrong: Wrong,
+        /// An older one from which the log goes on, if there is one.
+        older: Option<String>,
+    },
+    /// It belongs to another log.
+    #[error("{file}: it is of the log {found:016x}, and this is {expected:016x}")]
+    Foreign {
+        /// Which.
+        file: String,
+        /// The number of the log here.
+        expected: u64,
+        /// The number that it says.
+        found: u64,
+    },
+    /// It has more databases than there are.
+    #[error("{file}: it is of {found} databases, and there are {expected} now")]
+    Databases {
+        /// Which.
+        file: String,
+        /// How many there are.
+        expected: u16,
+        /// How many it was made with.
+        found: u16,
+    },
+}
+
+fn advice(older: &Option<String>) -> String {
+    match older {
+        Some(older) => format!(
+            ". The log still reaches back to {older}: to start from that, move the damaged file away"
+        ),
+        None => ". Nothing was changed; a copy that `tidewire log backup` made can be restored".into(),
+    }
+}
+
+/// The positions of the snapshots in a directory, the newest first.
+pub(crate) fn positions<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
+    let names = disk.list()?;
+    let mut positions: Vec<u64> = names.iter().filter_map(|name| position_of(name)).collect();
+    positions.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(positions)
+}
+
+/// Reads the newest snapshot, if there is any, into a store that is empty. `reaches` is the first
+/// position that the log has, `progress` is told bytes read, and how many there are.
+pub fn load<D: Disk>(
+    disk: &D,
+    log: u64,
+    reaches: u64,
+    store: &Store,
+    now_ms: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<Found>, SnapshotError> {
+    let all = positions(disk).map_err(|source| SnapshotError::Io {
+        file: "listing the snapshots".into(),
+        source,
+    })?;
+    let Some(&newest) = all.first() else {
+        return Ok(None);
+    };
+    let file = name(newest);
+    let older = all.get(1).filter(|older| **older >= reaches);
+    let failed = |failure| match failure {
+        Failure::Io(source) => SnapshotError::Io {
+            file: file.clone(),
+            source,
+        },
+        Failure::Wrong(wrong) => SnapshotError::Damaged {
+            file: file.clone(),
+            wrong,
+            older: older.copied().map(name),
+        },
+    };
+    let opened = disk.open(&file).map_err(|error| failed(error.into()))?;
+    let mut reader = Reader::open(opened).map_err(failed)?;
+    let header = reader.header;
+    if header.log != log {
+        return Err(SnapshotError::Foreign {
+            file,
+            expected: log,
+            found: header.log,
+        });
+    }
+    if header.databases > store.databases() {
+        return Err(SnapshotError::Databases {
+            file,
+            expected: store.databases(),
+            found: header.databases,
+        });
+    }
+    if header.position != newest {
+        let expected = format!("the position {newest}, as its name says");
+        let wrong = Wrong::new(24, expected, header.position.to_string());
+        return Err(failed(Failure::Wrong(wrong)));
+    }
+    let loading = Loading::new(store, now_ms);
+    let totals = if reader.size > LARGE {
+        in_parallel(&mut reader, &loading, progress)
+    } else {
+        in_order(&mut reader, &loading, progress)
+    };
+    let totals = totals.map_err(failed)?;
+    let at_end = |what| Failure::Wrong(Wrong::new(reader.offset, "whole values", what));
+    loading
+        .finish()
+        .map_err(|Malformed(what)| failed(at_end(what)))?;
+    let keys = store.keys();
+    if keys != totals.keys {
+        let expected = format!("{} keys", totals.keys);
+        let wrong = Wrong::new(reader.offset, expected, keys.to_string());
+        return Err(failed(Failure::Wrong(wrong)));
+    }
+    Ok(Some(Found {
+        header,
+        keys,
+        size: reader.size,
+    }))
+}
+
+enum Failure {
+    Io(io::Error),
+    Wrong(Wrong),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Io(error)
+    }
+}
+
+impl From<Wrong> for Failure {
+    fn from(wrong: Wrong) -> Failure {
+        Failure::Wrong(wrong)
+    }
+}
+
+/// A block, where it stands, and what it holds.
+struct Block {
+    head: BlockHead,
+    offset: u64,
+    payload: Vec<u8>,
+}
+
+impl Block {
+    fn load(&self, loading: &Loading<'_>) -> Result<(), Failure> {
+        self.head.check(&self.payload, self.offset)?;
+        let malformed = |Malformed(what)| Wrong::new(self.offset, "items", what);
+        Ok(loading.items(&self.payload).map_err(malformed)?)
+    }
+}
+
+struct Reader<F> {
+    file: F,
+    header: Header,
+    size: u64,
+    offset: u64,
+    next: u32,
+    /// Bytes of items.
+    bytes: u64,
+}
+
+impl<F: DiskFile> Reader<F> {
+    fn open(file: F) -> Result<Reader<F>, Failure> {
+        let size = file.len()?;
+        let mut reader = Reader {
+            file,
+            header: Header {
+                log: 0,
+                position: 0,
+                began_ms: 0,
+                databases: 0,
+            },
+            size,
+            offset: 0,
+            next: 0,
+            bytes: 0,
+        };
+        reader.header = Header::decode(&reader.exactly::<HEADER>()?)?;
+        Ok(reader)
+    }
+
+    fn exactly<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn fill(&mut self, into: &mut [u8]) -> Result<(), Failure> {
+        if self.file.read_at(into, self.offset)? < into.len() {
+            let expected = format!("{} bytes more", into.len());
+            return Err(Wrong::new(self.offset, expected, "the end of the file").into());
+        }
+        self.offset += into.len() as u64;
+        Ok(())
+    }
+
+    /// The next block, unchecked; the last one says how much there was.
+    fn next(&mut self) -> Result<Result<Block, Totals>, Failure> {
+        let offset = self.offset;
+        let head = BlockHead::decode(&self.exactly::<BLOCK_HEAD>()?, offset)?;
+        if head.number != self.next {
+            let expected = format!("the block {}", self.next);
+            return Err(Wrong::new(offset + 4, expected, head.number.to_string()).into());
+        }
+        self.next += 1;
+        if head.size as u64 > self.size.saturating_sub(self.offset) {
+            let expected = format!("{} bytes more", head.size);
+            return Err(Wrong::new(self.offset, expected, "the end of the file").into());
+        }
+        let mut payload = vec![0; head.size];
+        for piece in payload.chunks_mut(PIECE) {
+            self.fill(piece)?;
+        }
+        if !head.is_end {
+            self.bytes += head.size as u64;
+            return Ok(Ok(Block {
+                head,
+                offset,
+                payload,
+            }));
+        }
+        head.check(&payload, offset)?;
+        let totals = Totals::decode(&payload).filter(|totals| totals.bytes == self.bytes);
+        let totals = totals
+            .ok_or_else(|| Wrong::new(offset, "how much there is in all", "something else"))?;
+        if self.offset != self.size {
+            return Err(Wrong::new(self.offset, "the end of the file", "more").into());
+        }
+        Ok(Err(totals))
+    }
+}
+
+fn in_order<F: DiskFile>(
+    reader: &mut Reader<F>,
+    loading: &Loading<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Totals, Failure> {
+    loop {
+        match reader.next()? {
+            Ok(block) => block.load(loading)?,
+            Err(totals) => return Ok(totals),
+        }
+        progress(reader.offset, reader.size);
+    }
+}
+
+fn in_parallel<F: DiskFile>(
+    reader: &mut Reader<F>,
+    loading: &Loading<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Totals, Failure> {
+    let threads = thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
+    let failure = Arc::new(Mutex::new(None));
+    let put = |why| {
+        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(why);
+    };
+    let (blocks, taken) = sync_channel::<Block>(threads * AHEAD);
+    let taken = Mutex::new(taken);
+    let totals = thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(block) = next else {
+                        return;
+                    };
+                    if let Err(why) = block.load(loading) {
+                        put(why);
+                    }
+                }
+            });
+        }
+        let all = loop {
+            match reader.next() {
+                Ok(Ok(block)) => {
+                    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+                    // Those who take blocks end when there are no more.
+                    if failed || blocks.send(block).is_err() {
+                        break None;
+                    }
+                }
+                Ok(Err(totals)) => break Some(totals),
+                Err(why) => {
+                    put(why);
+                    break None;
+                }
+            }
+            progress(reader.offset, reader.size);
+        };
+        drop(blocks);
+        all
+    });
+    let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+    match (failure.take(), totals) {
+        (Some(why), _) => Err(why),
+        (None, Some(totals)) => Ok(totals),
+        (None, None) => Err(Failure::Io(io::Error::other("a thread that reads has ended"))),
+    }
+}

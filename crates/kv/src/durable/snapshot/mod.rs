@@ -1,0 +1,17 @@
+//! Snapshots: all keys as they were at a position of the log, which is cut behind that.
+//! `docs/kv-snapshot.md` draws the file.
+
+mod file;
+mod format;
+mod keeper;
+mod load;
+mod thread;
+mod told;
+
+pub use format::{Header, Wrong};
+pub use keeper::Keeper;
+#[doc(hidden)]
+pub use load::load;
+pub use load::{Found, SnapshotError};
+pub use thread::Running;
+pub use told::{Snapshots, Status};

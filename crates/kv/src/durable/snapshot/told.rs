@@ -1,0 +1,150 @@
+//! What is asked of snapshots, and what is known of them: what the keeper and the loops share.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is known of the snapshots of a store.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// When the one that is being made was begun, in milliseconds since 1970; 0 if none is.
+    pub began_ms: u64,
+    /// Bytes of it that are written.
+    pub written: u64,
+    /// When the last one that counts was begun, in milliseconds since 1970; 0 if there is none.
+    pub last_ms: u64,
+    /// How long the last one took, whatever became of it.
+    pub last_took: Option<Duration>,
+    /// Bytes of the last one that counts; 0 if there is none.
+    pub size: u64,
+    /// The first record of the log that is not in the last one that counts.
+    pub position: u64,
+    /// How many were made since the start.
+    pub made: u64,
+    /// Why the last try has failed, if it has.
+    pub failure: Option<Arc<str>>,
+    /// Asked for, begun and ended: each number is of somebody who has asked.
+    asked: u64,
+    begun: u64,
+    ended: u64,
+    /// The last one whose snapshot counts.
+    kept: u64,
+    stopping: bool,
+}
+
+impl Status {
+    /// Whether one is being made.
+    #[must_use]
+    pub fn in_progress(&self) -> bool {
+        self.began_ms != 0
+    }
+
+    /// Whether one was asked for that is not begun.
+    #[must_use]
+    pub fn is_scheduled(&self) -> bool {
+        self.asked > self.begun
+    }
+
+    /// What has become of what [`Snapshots::ask`] was answered with; `None` if that is not decided.
+    #[must_use]
+    pub fn outcome(&self, asked: u64) -> Option<bool> {
+        (self.ended >= asked).then_some(self.kept >= asked)
+    }
+}
+
+/// Snapshots of a store: asks for them, and tells of them.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    status: Mutex<Status>,
+    /// There may be something to do for the keeper.
+    pub(super) work: Condvar,
+    /// Bytes of the log from which one is made without being asked for; 0 for never.
+    growth: AtomicU64,
+}
+
+impl Snapshots {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.lock().clone()
+    }
+
+    /// Asks for a snapshot that has everything done so far; for [`Status::outcome`].
+    pub fn ask(&self) -> u64 {
+        let mut status = self.lock();
+        // One that waits serves all who ask.
+        if status.asked == status.begun {
+            status.asked += 1;
+        }
+        self.work.notify_all();
+        status.asked
+    }
+
+    /// Bytes that the log may grow behind a snapshot before the next one is made; 0 for never.
+    #[must_use]
+    pub fn growth(&self) -> u64 {
+        self.growth.load(Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_growth(&self, bytes: u64) {
+        self.growth.store(bytes, Relaxed);
+        self.work.notify_all();
+    }
+
+    /// Wakes whoever makes them.
+    pub(super) fn nudge(&self) {
+        let _status = self.lock();
+        self.work.notify_all();
+    }
+}
+
+impl Status {
+    pub(super) fn begin(&mut self, now_ms: u64) {
+        self.begun = self.asked;
+        self.began_ms = now_ms.max(1);
+        self.written = 0;
+    }
+
+    pub(super) fn end(&mut self, took: Duration, result: Result<Ended, Arc<str>>) {
+        self.ended = self.begun;
+        self.last_took = Some(took);
+        match result {
+            Ok(ended) => {
+                self.kept = self.begun;
+                self.made += 1;
+                self.last_ms = self.began_ms;
+                self.size = ended.size;
+                self.position = ended.position;
+                self.failure = None;
+            }
+            Err(why) => self.failure = Some(why),
+        }
+        self.began_ms = 0;
+    }
+
+    pub(super) fn found(&mut self, began_ms: u64, ended: Ended) {
+        self.last_ms = began_ms;
+        self.size = ended.size;
+        self.position = ended.position;
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+}
+
+/// One that counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) position: u64,
+    pub(super) size: u64,
+}

@@ -1,0 +1,366 @@
+//! A snapshot at any moment equals the store at its ticket, and whatever happens while it is made, at any
+//! step, nothing is lost and nothing is torn.
+
+use fastrand::Rng;
+use tidewire_kv::durable::snapshot::{Found, Keeper, load};
+use tidewire_kv::durable::{open_with, KvLog};
+use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::store::{self, Mistakes, Store};
+use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
+use tidewire_log::{EmbeddedLog, Log, Now, Policy, Writer};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::{dump, settings, small, step};
+use crate::replay::{START, any, parsed};
+use crate::seeds;
+
+/// A server without its network.
+struct Scene {
+    log: Arc<EmbeddedLog<SimDisk>>,
+    kv_log: Arc<KvLog>,
+    writer: Writer<SimDisk>,
+    store: Arc<Store>,
+    keeper: Keeper<SimDisk>,
+    found: Option<Found>,
+}
+
+fn now(ms: u64) -> Now {
+    Now {
+        monotonic: Duration::from_millis(ms - START),
+        unix_us: 1000 * ms,
+    }
+}
+
+fn open(
+    policy: Policy,
+    disk: &SimDisk,
+    settings: store::Settings,
+    mistakes: Mistakes,
+    now_ms: u64,
+) -> Result<Scene, String> {
+    let opened = EmbeddedLog::open(disk.clone(), small(policy));
+    let (log, mut writer, _) = opened.map_err(|error| error.to_string())?;
+    let log = Arc::new(log);
+    let settings = store::Settings {
+        mistakes,
+        ..settings
+    };
+    let mut store = Store::new(settings);
+    let opened = open_with(log.clone(), &mut store, now_ms, |_, _, _| {}, mistakes);
+    let (kv_log, replayed) = opened.map_err(|error| error.to_string())?;
+    for _ in 0..50 {
+        step(&mut writer, now_ms - START);
+    }
+    kv_log.update();
+    let store = Arc::new(store);
+    let found = replayed.snapshot;
+    let keeper = Keeper::new(log.clone(), kv_log.clone(), store.clone(), found);
+    Ok(Scene {
+        log,
+        kv_log,
+        writer,
+        store,
+        keeper,
+        found,
+    })
+}
+
+impl Scene {
+    fn run(&self, now_ms: u64, db: u16, line: &str) {
+        let (spec, args) = parsed(line);
+        let mut runner = self.store.runner(now_ms, now_ms);
+        let _ = runner.run(spec, db, &args, &mut Reply::new(Proto::Resp2));
+    }
+
+    /// Steps of everything until a snapshot that was asked for has ended; whether it counts.
+    fn save(&mut self, now_ms: u64) -> bool {
+        let asked = self.kv_log.snapshots().ask();
+        for at in 0..100_000 {
+            self.keeper.step(now(now_ms + at / 100));
+            step(&mut self.writer, now_ms + at / 100 - START);
+            self.kv_log.update();
+            let outcome = self.kv_log.snapshots().status().outcome(asked);
+            if let Some(counts) = outcome {
+                return counts;
+            }
+        }
+        panic!("the snapshot finds no end");
+    }
+}
+
+/// What makes large values, and what changes them.
+const MAKE: [&str; 6] = ["RPUSH lb", "HSET hb", "SADD sb", "ZADD zb", "SETRANGE b", "RPUSH lc"];
+
+fn make(scene: &Scene, now_ms: u64, rng: &mut Rng) {
+    for which in MAKE {
+        if rng.bool() {
+            continue;
+        }
+        let n = rng.usize(260..2400);
+        let line = match which {
+            "SETRANGE b" => format!("{which} {} x", 200_000 + 100 * n),
+            "HSET hb" => words(which, n / 4, |i| format!("f{i} {}", i % 7)),
+            "ZADD zb" => words(which, n / 4, |i| format!("{} m{i}", i % 50)),
+            "SADD sb" => words(which, n / 3, |i| format!("m{i}")),
+            _ => words(which, n, |i| (i % 1000).to_string()),
+        };
+        scene.run(now_ms, 0, &line);
+    }
+}
+
+fn words(first: &str, n: usize, word: impl Fn(usize) -> String) -> String {
+    let mut line = first.to_owned();
+    for i in 0..n {
+        line.push(' ');
+        line += &word(i);
+    }
+    line
+}
+
+/// A command about something large, or about anything.
+fn any_large(rng: &mut Rng) -> String {
+    let n = rng.usize(..700);
+    let to = ["x", "lb", "lc", "hb", "zb", "k1"][rng.usize(..6)];
+    let of = ["lb", "hb", "sb", "zb", "b", "lc", "x"][rng.usize(..7)];
+    match rng.u8(..34) {
+        0 => format!("LPUSH lb a{n} b{n}"),
+        1 => format!("RPUSH lb a{n}"),
+        2 => format!("LPOP lb {}", 1 + n % 200),
+        3 => format!("RPOP lb {}", 1 + n % 200),
+        4 => format!("LSET lb {} v{n}", 3 * n),
+        5 => format!("LINSERT lb BEFORE {n} i{n}"),
+        6 => format!("LREM lb 0 {n}"),
+        7 => format!("LTRIM lb {} -{}", n / 3, 1 + n / 4),
+        8 => format!("RPOPLPUSH lb lc"),
+        9 | 10 => format!("HSET hb f{n} changed g{n} new"),
+        11 => words("HDEL hb", 60, |i| format!("f{}", n + i)),
+        12 => format!("HINCRBY hb f{n} 3"),
+        13 | 14 => format!("SADD sb m{n} n{n}"),
+        15 => words("SREM sb", 60, |i| format!("m{}", n + i)),
+        16 => format!("SPOP sb {}", 1 + n % 50),
+        17 | 18 => format!("ZADD zb {n} m{n} 1 o{n}"),
+        19 => words("ZREM zb", 60, |i| format!("m{}", n + i)),
+        20 => format!("ZPOPMIN zb {}", 1 + n % 90),
+        21 => format!("ZINCRBY zb 2 m{n}"),
+        22 => format!("APPEND b tail{n}"),
+        23 => format!("SETRANGE b {n} here"),
+        24 => format!("RENAME {of} {to}"),
+        25 => format!("COPY {of} {to} REPLACE"),
+        26 => format!("MOVE {of} 1"),
+        27 => format!("DEL {of}"),
+        28 => format!("SET {of} v"),
+        29 => format!("PEXPIRE {of} {}", 1 + n % 30),
+        30 if n < 30 => "FLUSHDB".into(),
+        31 if n < 120 => "SWAPDB 0 1".into(),
+        32 if n < 60 => "FLUSHALL".into(),
+        _ => any(rng),
+    }
+}
+
+/// What a snapshot alone has.
+fn alone(disk: &SimDisk, log: u64, seed: u64) -> Result<(Store, u64), String> {
+    let store = Store::new(settings(seed));
+    let found = load(&disk.fork(), log, 0, &store, START, &mut |_, _| {});
+    let found = found.map_err(|error| error.to_string())?;
+    let found = found.ok_or("there is no snapshot")?;
+    Ok((store, found.header.position))
+}
+
+/// Changes while snapshots are made; every one is what the store was when it began, and what is
+/// recovered is what was there. What is wrong, if anything.
+pub(crate) fn any_moment(seed: u64, mistakes: Mistakes) -> Result<(), String> {
+    let rng = &mut Rng::with_seed(seed);
+    let disk = SimDisk::new(seed);
+    let mut now_ms = START;
+    let mut scene = open(Policy::Sync, &disk, settings(seed), mistakes, START)?;
+    make(&scene, now_ms, rng);
+    let mut moments: Vec<(u64, Vec<String>)> = Vec::new();
+    let mut checked = 0;
+    for _ in 0..rng.usize(60..400) {
+        match rng.u8(..24) {
+            0 => now_ms += rng.u64(..6),
+            1 => make(&scene, now_ms, rng),
+            2 => {
+                scene.kv_log.snapshots().ask();
+            }
+            3 => drop(scene.store.expire(now_ms)),
+            4..9 => drop(step(&mut scene.writer, now_ms - START)),
+            9..16 => {
+                let was_busy = scene.keeper.is_busy();
+                let asked = scene.kv_log.snapshots().status().is_scheduled();
+                if !was_busy && asked {
+                    // It will begin now.
+                    moments.push((scene.kv_log.position(), dump(&scene.store, 0)));
+                }
+                scene.keeper.step(now(now_ms));
+                let status = scene.kv_log.snapshots().status();
+                if status.made > checked {
+                    checked = status.made;
+                    check(&scene, &disk, &moments, seed)?;
+                }
+            }
+            _ => {
+                let db = u16::from(rng.u8(..8) == 0);
+                scene.run(now_ms, db, &any_large(rng));
+            }
+        }
+        scene.kv_log.update();
+    }
+    if !scene.save(now_ms) {
+        return Err(format!("{:?}", scene.kv_log.snapshots().status().failure));
+    }
+    check(&scene, &disk, &[(scene.kv_log.position(), dump(&scene.store, 0))], seed)?;
+    // Entries are of one epoch again, and the next snapshot is as good.
+    if !scene.save(now_ms) {
+        return Err("the second has failed".into());
+    }
+    check(&scene, &disk, &[(scene.kv_log.position(), dump(&scene.store, 0))], seed)?;
+    for _ in 0..rng.usize(..40) {
+        scene.run(now_ms, 0, &any_large(rng));
+    }
+    for _ in 0..50 {
+        step(&mut scene.writer, now_ms - START);
+    }
+    let before = dump(&scene.store, now_ms);
+    let again = open(
+        Policy::Sync,
+        &disk.crash_with(Survival::Nothing),
+        settings(seed + 1),
+        Mistakes::default(),
+        now_ms,
+    )?;
+    if again.found.is_none() {
+        return Err("the snapshot was not used".into());
+    }
+    differs(&before, &dump(&again.store, now_ms), "recovered")
+}
+
+fn check(
+    scene: &Scene,
+    disk: &SimDisk,
+    moments: &[(u64, Vec<String>)],
+    seed: u64,
+) -> Result<(), String> {
+    let (store, position) = alone(disk, scene.log.identity(), seed + 7)?;
+    let moment = moments.iter().rev().find(|(at, _)| *at == position);
+    let (_, expected) = moment.ok_or(format!("no snapshot began at {position}"))?;
+    differs(expected, &dump(&store, 0), "in the snapshot")
+}
+
+fn differs(expected: &[String], found: &[String], what: &str) -> Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    let lost = expected.iter().filter(|x| !found.contains(x));
+    let made = found.iter().filter(|x| !expected.contains(x));
+    let short = |all: Vec<&String>| -> Vec<String> {
+        all.iter().map(|text| format!("{text:.300}")).collect()
+    };
+    Err(format!(
+        "{:#?} was {what} {:#?}",
+        short(lost.collect()),
+        short(made.collect())
+    ))
+}
+
+#[test]
+fn a_snapshot_at_any_moment_is_the_store_at_its_ticket() {
+    for seed in seeds(100) {
+        if let Err(what) = any_moment(seed, Mistakes::default()) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+/// Lives with snapshots, each of which ends by an accident at any step; what was committed is there.
+pub(crate) fn accidents(seed: u64, mistakes: Mistakes) -> Result<(), String> {
+    let rng = &mut Rng::with_seed(seed);
+    let policy = match rng.u8(..4) {
+        0 => Policy::Os,
+        1 => Policy::Interval(Duration::from_millis(20)),
+        _ => Policy::Sync,
+    };
+    let mut disk = SimDisk::new(rng.u64(..));
+    let mut now_ms = START;
+    // What the store was behind each position that anybody may be taken back to.
+    let mut states: Vec<(u64, Vec<String>)> = vec![(0, Vec::new())];
+    let mut least = 0;
+    for life in 0..4 {
+        let opened = open(policy, &disk, settings(seed + life), mistakes, now_ms);
+        let mut scene = opened.map_err(|what| format!("life {life}: {what}"))?;
+        let found = scene.kv_log.position();
+        let state = states.iter().rev().find(|(at, _)| *at == found);
+        let (_, expected) = state.ok_or(format!("life {life}: nothing ended at {found}"))?;
+        differs(expected, &dump(&scene.store, 0), "recovered")?;
+        if found < least {
+            return Err(format!("{least} was committed, and {found} is there"));
+        }
+        states.retain(|(at, _)| *at <= found);
+        match rng.u8(..8) {
+            0..4 => disk.set_faults(Faults {
+                power: Some(rng.u64(1..120)),
+                ..Faults::default()
+            }),
+            4 => disk.set_faults(Faults {
+                sync: Some(rng.u64(1..30)),
+                ..Faults::default()
+            }),
+            5 => disk.set_faults(Faults {
+                sync_directory: Some(rng.u64(1..6)),
+                ..Faults::default()
+            }),
+            _ => {}
+        }
+        if rng.u8(..4) == 0 {
+            disk.set_capacity(disk.used() + rng.u64(0..600_000));
+        }
+        make(&scene, now_ms, rng);
+        states.push((scene.kv_log.position(), dump(&scene.store, 0)));
+        for _ in 0..rng.usize(20..200) {
+            now_ms += rng.u64(..4);
+            match rng.u8(..16) {
+                0 => drop(scene.kv_log.snapshots().ask()),
+                1..6 => drop(step(&mut scene.writer, now_ms - START)),
+                6..11 => drop(scene.keeper.step(now(now_ms))),
+                _ => {
+                    // One unit, so that every position has its state.
+                    scene.run(now_ms, 0, &any_large(rng));
+                    states.push((scene.kv_log.position(), dump(&scene.store, 0)));
+                }
+            }
+            scene.kv_log.update();
+            if !disk.has_power() {
+                break;
+            }
+        }
+        let progress = scene.log.progress();
+        least = scene_least(&scene, progress.durable.0);
+        disk = if rng.bool() {
+            disk.crash()
+        } else {
+            disk.kill()
+        };
+        disk.set_capacity(u64::MAX);
+    }
+    Ok(())
+}
+
+/// The position of the last unit that has this ticket or an earlier one: known only for all of them.
+fn scene_least(scene: &Scene, durable: u64) -> u64 {
+    if durable >= scene.store.last_ticket() && scene.store.last_ticket() > 0 {
+        scene.kv_log.position()
+    } else {
+        0
+    }
+}
+
+#[test]
+fn whatever_happens_while_a_snapshot_is_made_nothing_is_lost() {
+    for seed in seeds(120) {
+        if let Err(what) = accidents(seed, Mistakes::default()) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
