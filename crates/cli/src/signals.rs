@@ -50,9 +50,9 @@ pub(crate) struct Alarm(UnixStream);
 
 impl Alarm {
     /// Has whoever waits look what has happened.
-    pub(crate) fn ring(mut self) {
+    pub(crate) fn ring(&self) {
         // Whoever waited may have gone.
-        let _ = self.0.write_all(&[0]);
+        let _ = (&self.0).write_all(&[0]);
     }
 }
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use tidewire_kv::durable::{self, snapshot};
 use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
 use tidewire_log::tools;
-use tidewire_log::{EmbeddedLog, Settings};
+use tidewire_log::{EmbeddedLog, Settings, View};
 
 use super::{Place, Shown, size};
 use crate::exit::Failure;
@@ -19,7 +20,7 @@ Examples:
   tidewire log backup --data /var/lib/tidewire /backup/today
 
 The copy holds everything that was acknowledged when the command began, is read again, and is a log like \
-any other: check, info and read --data work on it. It appears under its name when it is whole.";
+any other: check, info and read --data work on it. Of a key-value store (--data DIR/kv) it has the snapshot, too. It appears under its name when it is whole.";
 
 /// What is shown below the options of `restore`.
 const RESTORE: &str = "\
@@ -28,6 +29,9 @@ Example:
 
 The copy is read and must be whole, and so must be what was restored. There must be no log in --data yet. \
 Producers go on from what the copy knows of them: what came later is to be sent again.";
+
+/// How often copying is begun anew because a snapshot was made meanwhile.
+const TRIES: u32 = 5;
 
 /// What to copy where.
 #[derive(Debug, clap::Args)]
@@ -66,20 +70,27 @@ fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
         return Err(Failure::usage(format!("{shown} is not an empty directory")).into());
     }
-    // One that was broken off.
-    match fs::remove_dir_all(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(format!("cannot remove {}: {e}", partial.display())).into());
+    let mut tries = TRIES;
+    let (backup, snapshot) = loop {
+        // One that was broken off, or that is of two moments.
+        match fs::remove_dir_all(&partial) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(format!("cannot remove {}: {e}", partial.display())).into());
+            }
+            _ => {}
         }
-        _ => {}
-    }
-    let into = RealDisk::open(&partial).map_err(|e| failed(e.to_string()))?;
-    let backup = tools::backup(&source, &into).map_err(|e| {
-        // Nobody is to take a part for the whole.
-        let _ = fs::remove_dir_all(&partial);
-        failed(e.to_string())
-    })?;
-    drop(into);
+        tries -= 1;
+        match copy(&source, &partial) {
+            Ok(Some(copied)) => break copied,
+            Ok(None) if tries > 0 => {}
+            Ok(None) => return Err(failed("the log changes all the time".into()).into()),
+            Err(why) => {
+                // Nobody is to take a part for the whole.
+                let _ = fs::remove_dir_all(&partial);
+                return Err(failed(why).into());
+            }
+        }
+    };
     // Opening it makes indexes and the file of claims; closing it says that its end is its end.
     let (log, _) =
         EmbeddedLog::start(&partial, Settings::default()).map_err(|e| failed(e.to_string()))?;
@@ -98,7 +109,36 @@ fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
         backup.segments,
         size(backup.bytes)
     )?;
+    if let Some((position, bytes)) = snapshot {
+        writeln!(
+            out,
+            "{:<11} of position {position}, {}",
+            "snapshot",
+            size(bytes)
+        )?;
+    }
     Ok(None)
+}
+
+/// What was copied of a log, and the position and bytes of the snapshot beside it.
+type Copied = (tools::Backup, Option<(u64, u64)>);
+
+/// Copies a log, and the snapshot that it goes on from if it is of a key-value store; `None` if a newer
+/// one has taken its place meanwhile.
+fn copy(source: &ReadOnlyDisk, partial: &Path) -> Result<Option<Copied>, String> {
+    let into = RealDisk::open(partial).map_err(|e| e.to_string())?;
+    // First: what is removed behind it later is known by what the log begins with.
+    let snapshot = match snapshot::copy(source, &into) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        copied => copied.map_err(|e| e.to_string())?,
+    };
+    let backup = tools::backup(source, &into).map_err(|e| e.to_string())?;
+    drop(into);
+    let view = View::open(partial).map_err(|e| e.to_string())?;
+    let first = view.range(durable::STREAM).map_or(0, |range| range.first);
+    let reaches = snapshot.map_or(0, |(position, _)| position);
+    let is_kv = view.range(durable::STREAM).is_some();
+    Ok((!is_kv || first <= reaches).then_some((backup, snapshot)))
 }
 
 /// Where it is until it is whole.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde::de::{self, Deserializer};
 use tidewire::{Builder, EngineChoice, Limits, Listen};
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::kv as metrics;
-use tidewire_kv::durable::{self, KvLog};
+use tidewire_kv::durable::{self, KvLog, snapshot};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
 use tidewire_log::Policy as Commits;
@@ -50,6 +50,15 @@ pub(crate) struct KvOptions {
     /// directory kv of --data [default: none]
     #[arg(id = "kv-durability", long = "durability", value_name = "LEVEL")]
     pub(crate) durability: Option<Durability>,
+
+    /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
+    /// never less than the last snapshot is long. 0 is never: SAVE and BGSAVE make one [default: 256MiB]
+    #[arg(
+        id = "kv-snapshot-growth",
+        long = "kv-snapshot-growth",
+        value_name = "SIZE"
+    )]
+    pub(crate) snapshot_growth: Option<Size>,
 
     /// A file whose one line clients must say with AUTH or HELLO first; the environment's
     /// TIDEWIRE_KV_PASSWORD does too [default: none, and only this host is served]
@@ -192,6 +201,7 @@ impl KvOptions {
             policy: self.policy.or(base.policy),
             databases: self.databases.or(base.databases),
             durability: self.durability.or(base.durability),
+            snapshot_growth: self.snapshot_growth.or(base.snapshot_growth),
             password_file: secret.0,
             password: secret.1,
             shards: self.shards.or(base.shards),
@@ -240,23 +250,31 @@ impl<'de> Deserialize<'de> for Durability {
 /// Between two lines about how far the recovery has come.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// Builds the store again from its log, to which it commits from then on.
-fn recover(store: &mut Store, log: &OpenLog) -> Result<Arc<KvLog>, Failure> {
+/// What the log may grow before a snapshot is made.
+const GROWTH: u64 = 256 << 20;
+
+/// Builds the store again from its snapshot and log, to which it commits from then on.
+fn recover(store: &mut Store, log: &OpenLog) -> Result<(Arc<KvLog>, durable::Replayed), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.unwrap_or_default().as_millis() as u64;
     let began = Instant::now();
     let mut told = began;
-    let progress = |_: &durable::Replayed, position: u64, end: u64| {
+    let progress = |replayed: &durable::Replayed, done: u64, of: u64| {
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
-            tracing::info!(position, end, "recovering the key-value store");
+            let from = if replayed.units == 0 && replayed.snapshot.is_none() {
+                "snapshot"
+            } else {
+                "log"
+            };
+            tracing::info!(from, done, of, "recovering the key-value store");
         }
     };
     let directory = log.directory.display();
-    let opened = durable::open(log.shared(), store, now_ms, progress);
+    let opened = durable::open(log.embedded(), store, now_ms, progress);
     let (kv_log, replayed) = opened.map_err(|error| {
         Failure::usage(format!(
-            "cannot recover the key-value store from the log in {directory}: {error}"
+            "cannot recover the key-value store from {directory}: {error}"
         ))
     })?;
     let keys: usize = (0..store.databases())
@@ -265,18 +283,21 @@ fn recover(store: &mut Store, log: &OpenLog) -> Result<Arc<KvLog>, Failure> {
     tracing::info!(
         %directory,
         keys,
+        snapshot_keys = replayed.snapshot.map_or(0, |found| found.keys),
         units = replayed.units,
         bytes = replayed.bytes,
         unclosed = replayed.unclosed,
         seconds = began.elapsed().as_secs_f64(),
         "key-value store recovered"
     );
-    Ok(kv_log)
+    Ok((kv_log, replayed))
 }
 
 /// The store and the services on it.
 pub(crate) struct Kv {
     log: Option<Arc<KvLog>>,
+    /// Makes snapshots; taken when the server stops.
+    keeper: Mutex<Option<snapshot::Running>>,
     resp: (RespService, Door<RespService>),
     binary: (BinaryService, Door<BinaryService>),
 }
@@ -291,8 +312,26 @@ impl Kv {
     ) -> Result<Kv, Failure> {
         let options = &settings.kv;
         let mut store = Store::new(options.store(settings)?);
-        let log = log.map(|log| recover(&mut store, log)).transpose()?;
+        let recovered = log.map(|log| recover(&mut store, log)).transpose()?;
         let store = Arc::new(store);
+        let keeper = match (&recovered, log) {
+            (Some((kv_log, replayed)), Some(log)) => {
+                let growth = options.snapshot_growth.map_or(GROWTH, |size| size.0);
+                kv_log.snapshots().set_growth(growth);
+                let keeper = snapshot::Keeper::new(
+                    log.embedded(),
+                    kv_log.clone(),
+                    store.clone(),
+                    replayed.snapshot,
+                );
+                let started = snapshot::Running::start(keeper).map_err(|error| {
+                    Failure::usage(format!("cannot start the thread of snapshots: {error}"))
+                })?;
+                Some(started)
+            }
+            _ => None,
+        };
+        let log = recovered.map(|(log, _)| log);
         let own = options.services(settings)?;
         let limits = own.limits();
         let resp_limits = Limits {
@@ -329,6 +368,7 @@ impl Kv {
         );
         Ok(Kv {
             log,
+            keeper: Mutex::new(keeper),
             resp: (resp, resp_door),
             binary: (binary, binary_door),
         })
@@ -351,6 +391,17 @@ impl Kv {
         if kind == Kind::Kv(KvMode::Resp) {
             self.resp.0.listens_at(at);
         }
+    }
+
+    /// Has SHUTDOWN call `stop`.
+    pub(crate) fn on_shutdown(&self, stop: impl Fn() + Send + Sync + 'static) {
+        self.resp.0.on_shutdown(stop);
+    }
+
+    /// Ends the making of snapshots, before the log is closed.
+    pub(crate) fn stop_snapshots(&self) {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(keeper.take());
     }
 
     /// Changes refused so far because there was no room on the disk of the log.

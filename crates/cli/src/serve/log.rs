@@ -74,6 +74,10 @@ impl OpenLog {
         self.log.clone()
     }
 
+    pub(crate) fn embedded(&self) -> Arc<EmbeddedLog> {
+        self.log.clone()
+    }
+
     pub(crate) fn policy(&self) -> PolicyName {
         PolicyName(self.log.policy())
     }

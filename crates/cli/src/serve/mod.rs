@@ -23,7 +23,7 @@ mod shown;
 mod tls;
 
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use tidewire::{Builder, Counters, EngineChoice, LoopFailed, Running, StartError};
@@ -78,6 +78,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     fronts.warn();
     let loops = running.waiter();
     let theirs = loops.clone();
+    let alarm = Arc::new(alarm);
+    let (rung, once) = (alarm.clone(), Once::new());
+    // Once: a second one would be a second signal.
+    services.on_shutdown(move || once.call_once(|| rung.ring()));
     watch(move || theirs.wait().is_err(), alarm);
     tracing::info!(
         engine = %running.engine(),
@@ -96,6 +100,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     panel.set_stage(Stage::Draining);
     stop(running, signals, settings.stop_deadline);
     services.log();
+    services.let_go_of_logs();
     logs.close()?;
     if services.has_failed() {
         return Err(Failure::wrong(
@@ -131,7 +136,7 @@ fn show_on(
 }
 
 /// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
-fn watch(fails: impl FnOnce() -> bool + Send + 'static, alarm: Alarm) {
+fn watch(fails: impl FnOnce() -> bool + Send + 'static, alarm: Arc<Alarm>) {
     // Not joined: it ends with the loops.
     std::thread::spawn(move || {
         if fails() {
@@ -332,10 +337,10 @@ mod tests {
     #[test]
     fn a_loop_that_fails_ends_the_wait_and_a_stop_does_not() {
         let (mut signals, alarm) = Signals::with_alarm().unwrap();
-        watch(|| true, alarm);
+        watch(|| true, Arc::new(alarm));
         assert_eq!(signals.wait(None), 1);
         let (mut signals, alarm) = Signals::with_alarm().unwrap();
-        watch(|| false, alarm);
+        watch(|| false, Arc::new(alarm));
         assert_eq!(signals.wait(Some(Duration::from_millis(50))), 0);
     }
 }

@@ -121,6 +121,20 @@ impl Services {
         }
     }
 
+    /// Has clients that may ask for the end call `stop`.
+    pub(crate) fn on_shutdown(&self, stop: impl Fn() + Send + Sync + 'static) {
+        if let Some(kv) = &self.kv {
+            kv.on_shutdown(stop);
+        }
+    }
+
+    /// Ends what works on the logs, before they are closed.
+    pub(crate) fn let_go_of_logs(&self) {
+        if let Some(kv) = &self.kv {
+            kv.stop_snapshots();
+        }
+    }
+
     /// Refusals so far because there was no room on the disk of a log.
     pub(crate) fn refused_by_full_disk(&self) -> u64 {
         let ingest = self.ingest.as_ref();

@@ -114,14 +114,19 @@ impl KvLog {
         self.logged.fetch_sub(logged, Relaxed);
     }
 
-    /// Asks the log to sync what was appended, whatever its policy; whether that has happened for a ticket.
+    /// Whether what was appended up to a ticket is on the disk, whatever the policy.
+    #[must_use]
+    pub fn is_synced(&self, ticket: u64) -> bool {
+        self.log.progress().durable.0 >= ticket
+    }
+
+    /// [`is_synced`](KvLog::is_synced); if not, the log is asked to see to that.
     pub fn sync(&self, ticket: u64) -> bool {
-        let is_synced = || self.log.progress().durable.0 >= ticket;
-        if is_synced() {
-            return true;
+        let is_synced = self.is_synced(ticket);
+        if !is_synced {
+            self.log.sync();
         }
-        self.log.sync();
-        is_synced()
+        is_synced
     }
 
     /// With mistakes.

@@ -67,6 +67,22 @@ const LIVE: &[Live] = &[
         write: None,
     },
     Live {
+        name: "auto-aof-rewrite-min-size",
+        read: |s| {
+            let durable = s.durable.as_ref();
+            durable
+                .map_or(0, |durable| durable.log.snapshots().growth())
+                .to_string()
+        },
+        write: Some(|s, value, take| {
+            let bytes = memory(value).ok_or("argument must be a memory value")?;
+            if let Some(durable) = s.durable.as_ref().filter(|_| take) {
+                durable.log.snapshots().set_growth(bytes);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "databases",
         read: |s| s.databases().to_string(),
         write: None,

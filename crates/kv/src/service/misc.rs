@@ -1,6 +1,5 @@
 //! The smaller commands about the server: TIME, WAIT, DEBUG, SLOWLOG, LATENCY, ACL.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::call::{Call, Flow};
@@ -12,13 +11,6 @@ pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
     call.reply.array(2);
     call.reply.bulk(wall.as_secs().to_string().as_bytes());
     call.reply.bulk(wall.subsec_micros().to_string().as_bytes());
-    Flow::Done
-}
-
-/// There is nothing to save: the time of the start, as for a server that has never saved.
-pub(super) fn lastsave(call: &mut Call<'_, '_>) -> Flow {
-    let started = call.shared.started_wall_ms.load(Relaxed);
-    call.reply.integer((started / 1000) as i64);
     Flow::Done
 }
 

@@ -26,6 +26,7 @@ mod pubsub;
 mod pubsub_commands;
 mod resp_service;
 mod run;
+mod saving;
 mod session;
 mod settings;
 mod shared;

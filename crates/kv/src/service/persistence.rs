@@ -4,6 +4,7 @@ use tidewire_log::Policy;
 
 use super::call::{Call, Flow};
 use super::info::line;
+use super::saving;
 use crate::number::parse_integer;
 
 /// Waits until what this client has written is on the disk.
@@ -31,16 +32,17 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
             );
             return Flow::Done;
         }
-        Some(durable) if durable.log.policy() == Policy::Os && local > 0 => {
-            call.reply.error(
-                "ERR WAITAOF cannot be used with durability os: nothing says when that has synced",
-            );
-            return Flow::Done;
-        }
         None => false,
         Some(durable) => {
             let written = call.session.written;
-            let synced = written <= durable.log.committed() || written <= durable.log.update();
+            let synced = match durable.log.policy() {
+                Policy::Sync => {
+                    written <= durable.log.committed() || written <= durable.log.update()
+                }
+                // Whoever waits does not wait until one is due.
+                _ if local > 0 => durable.log.sync(written),
+                _ => durable.log.is_synced(written),
+            };
             if !synced && local > 0 && durable.log.has_failed() {
                 call.session.waits_since_ms = 0;
                 call.reply
@@ -69,21 +71,54 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
 
 /// Writes the section of INFO.
 pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
+    let now_ms = call.cx.link.wall().as_millis() as u64;
+    let last_ms = saving::last_save_ms(call);
     let durable = call.shared.durable.as_ref();
     let failed = durable.is_some_and(|durable| durable.log.has_failed());
+    let status = durable.map(|durable| durable.log.snapshots().status());
+    let status = status.unwrap_or_default();
+    let position = durable.map_or(0, |durable| durable.log.position());
+    let ok = |ok: bool| if ok { "ok" } else { "err" };
+    let seconds = |time: Option<u64>| time.map_or(-1, |ms| (ms / 1000) as i64);
+    let current = status
+        .in_progress()
+        .then(|| now_ms.saturating_sub(status.began_ms));
+    let last = status.last_took.map(|took| took.as_millis() as u64);
+    let busy = u8::from(status.in_progress());
+    let saved = ok(status.failure.is_none());
     line(text, "loading", 0);
     line(text, "async_loading", 0);
-    line(text, "rdb_changes_since_last_save", 0);
-    line(text, "rdb_bgsave_in_progress", 0);
-    line(text, "rdb_last_bgsave_status", "ok");
+    line(
+        text,
+        "rdb_changes_since_last_save",
+        position.saturating_sub(status.position),
+    );
+    line(text, "rdb_bgsave_in_progress", busy);
+    line(text, "rdb_last_save_time", last_ms / 1000);
+    line(text, "rdb_last_bgsave_status", saved);
+    line(text, "rdb_last_bgsave_time_sec", seconds(last));
+    line(text, "rdb_current_bgsave_time_sec", seconds(current));
+    line(text, "rdb_saves", status.made);
+    line(text, "rdb_last_cow_size", 0);
     line(text, "aof_enabled", u8::from(durable.is_some()));
-    line(text, "aof_rewrite_in_progress", 0);
-    let status = if failed { "err" } else { "ok" };
-    line(text, "aof_last_write_status", status);
+    line(text, "aof_rewrite_in_progress", busy);
+    line(
+        text,
+        "aof_rewrite_scheduled",
+        u8::from(status.is_scheduled()),
+    );
+    line(text, "aof_last_rewrite_time_sec", seconds(last));
+    line(text, "aof_current_rewrite_time_sec", seconds(current));
+    line(text, "aof_last_bgrewrite_status", saved);
+    line(text, "aof_rewrites", status.made);
+    line(text, "aof_last_write_status", ok(!failed));
+    line(text, "aof_last_cow_size", 0);
     let Some(durable) = durable else {
         return line(text, "durability", "none");
     };
     let log = &durable.log;
+    line(text, "aof_current_size", status.size + log.logged());
+    line(text, "aof_base_size", status.size);
     match log.policy() {
         Policy::Sync => line(text, "durability", "sync"),
         Policy::Interval(time) => line(text, "durability", format!("interval:{time:?}")),
@@ -92,4 +127,15 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let (last, committed) = (call.shared.store.last_ticket(), log.update());
     line(text, "log_units_pending", last.saturating_sub(committed));
     line(text, "log_refused_disk_full", log.refused_full());
+    line(text, "log_bytes_since_snapshot", log.logged());
+    line(text, "snapshot_bytes", status.size);
+    line(text, "snapshot_written", status.written);
+    line(text, "snapshot_handed_out", call.shared.store.handed_out());
+    if let Some(why) = &status.failure {
+        line(
+            text,
+            "snapshot_last_failure",
+            why.replace(['\r', '\n'], " "),
+        );
+    }
 }

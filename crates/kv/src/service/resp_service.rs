@@ -73,6 +73,12 @@ impl RespService {
         self.shared.set_local_addr(at.into());
     }
 
+    /// Has SHUTDOWN call `stop`, which is to end the server in order and must not block. Without it clients
+    /// cannot end the server. The first call counts.
+    pub fn on_shutdown(&self, stop: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.stop.set(Arc::new(stop));
+    }
+
     /// Does what is due at this time since the epoch although no command asks for it: removes some of
     /// the keys that have expired, frees some of what was removed and is large, and measures the rate
     /// of commands. Returns after what time to do it again, at most 100 ms; the work of one call is

@@ -48,7 +48,12 @@ pub(crate) struct Shared {
     pub(crate) rate: Rate,
     /// Forty random hexadecimal digits that name this run.
     pub(crate) run_id: OnceLock<String>,
+    /// Ends the server, if clients may do that.
+    pub(crate) stop: OnceLock<Stop>,
 }
+
+/// What ends a server.
+pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 
 impl Shared {
     pub(crate) fn new(store: Arc<Store>, settings: Settings, log: Option<Arc<KvLog>>) -> Shared {
@@ -69,6 +74,7 @@ impl Shared {
             started_wall_ms: AtomicU64::new(0),
             rate: Rate::default(),
             run_id: OnceLock::new(),
+            stop: OnceLock::new(),
         }
     }
 

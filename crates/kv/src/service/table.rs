@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
-use super::{client, command, config, hello, info, misc, multi, persistence, pubsub_commands};
+use super::{
+    client, command, config, hello, info, misc, multi, persistence, pubsub_commands, saving,
+};
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 
@@ -74,7 +76,11 @@ const SESSION: &[SessionSpec] = session! {
     "spublish" 3 Usual &[], pubsub_commands::spublish;
     "pubsub" -2 Usual pubsub_commands::SUBCOMMANDS, pubsub_commands::pubsub;
     "time" 1 Usual &[], misc::time;
-    "lastsave" 1 Usual &[], misc::lastsave;
+    "lastsave" 1 Usual &[], saving::lastsave;
+    "save" 1 Usual &[], saving::save;
+    "bgsave" -1 Usual &[], saving::bgsave;
+    "bgrewriteaof" 1 Usual &[], saving::bgrewriteaof;
+    "shutdown" -1 Usual &[], saving::shutdown;
     "wait" 3 Usual &[], misc::wait;
     "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;

@@ -29,7 +29,9 @@ impl Head<'_> {
     fn put(self, kind: u8, to: &mut Vec<u8>) {
         to.extend_from_slice(&[kind, self.db as u8]);
         // Far above what a time in milliseconds can be, so that 0 is free to say that there is none.
-        let deadline = self.deadline_ms.map_or(0, |at| at.min(1 << 62) as usize + 1);
+        let deadline = self
+            .deadline_ms
+            .map_or(0, |at| at.min(1 << 62) as usize + 1);
         put_number(to, deadline);
         put_text(to, self.key);
     }

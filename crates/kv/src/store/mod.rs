@@ -291,7 +291,11 @@ impl Store {
     pub fn keys(&self) -> u64 {
         let of = |at| {
             let shard = self.lock(at);
-            shard.tables.iter().map(|table| table.len() as u64).sum::<u64>()
+            shard
+                .tables
+                .iter()
+                .map(|table| table.len() as u64)
+                .sum::<u64>()
         };
         (0..self.shards.len()).map(of).sum()
     }

@@ -129,13 +129,7 @@ impl Store {
     }
 
     /// Writes some of a collection that is in a table.
-    fn write_frozen(
-        &self,
-        id: u64,
-        known: &Frozen,
-        pieces: &mut Vec<Piece>,
-        to: &mut Vec<u8>,
-    ) {
+    fn write_frozen(&self, id: u64, known: &Frozen, pieces: &mut Vec<Piece>, to: &mut Vec<u8>) {
         let (db, key) = &known.place;
         let hash = self.hash(key);
         let mut shard = self.lock(self.shard_of(hash));

@@ -357,7 +357,9 @@ impl List {
 
 fn piece(number: u32, block: &Packed) -> Piece {
     let mut piece = Piece::new(number);
-    block.iter().for_each(|element| put_text(&mut piece.bytes, element));
+    block
+        .iter()
+        .for_each(|element| put_text(&mut piece.bytes, element));
     piece.count = block.len();
     piece
 }

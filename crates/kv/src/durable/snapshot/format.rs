@@ -198,11 +198,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    pub(crate) fn new(
-        offset: u64,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> Wrong {
+    pub(crate) fn new(offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Wrong {
         Wrong {
             offset,
             expected: expected.into(),
@@ -267,7 +263,12 @@ mod tests {
     #[test]
     fn names_say_the_position() {
         assert_eq!(position_of(&name(42)), Some(42));
-        for other in [PART, "snapshot-42", "snapshot-0000000000000000004x", "claims"] {
+        for other in [
+            PART,
+            "snapshot-42",
+            "snapshot-0000000000000000004x",
+            "claims",
+        ] {
             assert_eq!(position_of(other), None, "{other}");
         }
     }

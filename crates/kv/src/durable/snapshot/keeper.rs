@@ -294,11 +294,15 @@ impl<D: Disk> Keeper<D> {
         let progress = self.log.progress();
         if progress.failure.is_some() || self.kv_log.has_failed() {
             self.discard();
-            let why = Failed("the log has failed, so what is in memory may not be what counts".into());
+            let why =
+                Failed("the log has failed, so what is in memory may not be what counts".into());
             self.end(begun.at, now, Err(why));
             return Step::Worked;
         }
-        let early = self.kv_log.mistakes().makes(|mistakes| mistakes.count_early);
+        let early = self
+            .kv_log
+            .mistakes()
+            .makes(|mistakes| mistakes.count_early);
         if progress.durable < Ticket(begun.ticket) && !early {
             self.state = State::Waiting { begun, size };
             return Step::WaitUntil(now.monotonic + LOOK);
@@ -354,13 +358,11 @@ impl<D: Disk> Keeper<D> {
     fn end(&mut self, began: Duration, now: Now, result: Result<Ended, Failed>) {
         let took = now.monotonic.saturating_sub(began);
         let mut status = self.told.lock();
-        let keys_ms = now.unix_us / 1000;
         match &result {
             Ok(ended) => tracing::info!(
                 position = ended.position,
                 bytes = ended.size,
                 seconds = took.as_secs_f64(),
-                at_ms = keys_ms,
                 "snapshot made"
             ),
             Err(Failed(why)) => {
@@ -368,6 +370,7 @@ impl<D: Disk> Keeper<D> {
                 tracing::error!(%why, "the snapshot has failed; the log goes on, and nothing is lost");
             }
         }
-        status.end(took, result.map_err(|Failed(why)| why.into()));
+        let result = result.map_err(|Failed(why)| why.into());
+        status.end(took, now.unix_us / 1000, result);
     }
 }

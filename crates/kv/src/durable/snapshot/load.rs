@@ -77,7 +77,9 @@ fn advice(older: &Option<String>) -> String {
         Some(older) => format!(
             ". The log still reaches back to {older}: to start from that, move the damaged file away"
         ),
-        None => ". Nothing was changed; a copy that `tidewire log backup` made can be restored".into(),
+        None => {
+            ". Nothing was changed; a copy that `tidewire log backup` made can be restored".into()
+        }
     }
 }
 
@@ -322,7 +324,10 @@ fn in_parallel<F: DiskFile>(
         let all = loop {
             match reader.next() {
                 Ok(Ok(block)) => {
-                    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+                    let failed = failure
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .is_some();
                     // Those who take blocks end when there are no more.
                     if failed || blocks.send(block).is_err() {
                         break None;
@@ -343,6 +348,8 @@ fn in_parallel<F: DiskFile>(
     match (failure.take(), totals) {
         (Some(why), _) => Err(why),
         (None, Some(totals)) => Ok(totals),
-        (None, None) => Err(Failure::Io(io::Error::other("a thread that reads has ended"))),
+        (None, None) => Err(Failure::Io(io::Error::other(
+            "a thread that reads has ended",
+        ))),
     }
 }

@@ -1,6 +1,7 @@
 //! Snapshots: all keys as they were at a position of the log, which is cut behind that.
 //! `docs/kv-snapshot.md` draws the file.
 
+mod copy;
 mod file;
 mod format;
 mod keeper;
@@ -8,6 +9,7 @@ mod load;
 mod thread;
 mod told;
 
+pub use copy::copy;
 pub use format::{Header, Wrong};
 pub use keeper::Keeper;
 #[doc(hidden)]

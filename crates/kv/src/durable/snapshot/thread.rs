@@ -84,6 +84,10 @@ fn drive<D: Disk>(mut keeper: Keeper<D>) {
             Step::WaitUntil(time) => time.saturating_sub(start.elapsed()).min(LOOK),
         };
         // Woken early is no harm.
-        drop(told.work.wait_timeout(status, wait).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            told.work
+                .wait_timeout(status, wait)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 }

@@ -11,7 +11,8 @@ pub struct Status {
     pub began_ms: u64,
     /// Bytes of it that are written.
     pub written: u64,
-    /// When the last one that counts was begun, in milliseconds since 1970; 0 if there is none.
+    /// When the last one began to count, in milliseconds since 1970; if it was found at the start, when it
+    /// was begun; 0 if there is none.
     pub last_ms: u64,
     /// How long the last one took, whatever became of it.
     pub last_took: Option<Duration>,
@@ -110,14 +111,14 @@ impl Status {
         self.written = 0;
     }
 
-    pub(super) fn end(&mut self, took: Duration, result: Result<Ended, Arc<str>>) {
+    pub(super) fn end(&mut self, took: Duration, now_ms: u64, result: Result<Ended, Arc<str>>) {
         self.ended = self.begun;
         self.last_took = Some(took);
         match result {
             Ok(ended) => {
                 self.kept = self.begun;
                 self.made += 1;
-                self.last_ms = self.began_ms;
+                self.last_ms = now_ms;
                 self.size = ended.size;
                 self.position = ended.position;
                 self.failure = None;

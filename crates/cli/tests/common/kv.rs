@@ -1,0 +1,85 @@
+//! A client of the key-value server that speaks in plain words.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::common::PATIENCE;
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Line(String),
+    Int(i64),
+    Bulk(Option<String>),
+    Array(Vec<Reply>),
+}
+
+pub(crate) struct Client(BufReader<TcpStream>);
+
+impl Client {
+    pub(crate) fn connect(addr: SocketAddr) -> io::Result<Client> {
+        let socket = TcpStream::connect(addr)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        Ok(Client(BufReader::new(socket)))
+    }
+
+    pub(crate) fn send(&mut self, lines: &[String]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            write!(bytes, "*{}\r\n", words.len())?;
+            for word in words {
+                write!(bytes, "${}\r\n{word}\r\n", word.len())?;
+            }
+        }
+        self.0.get_mut().write_all(&bytes)
+    }
+
+    pub(crate) fn reply(&mut self) -> io::Result<Reply> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let text = line[1..].trim_end().to_owned();
+        let number = || text.parse::<i64>().map_err(io::Error::other);
+        Ok(match line.as_bytes()[0] {
+            b':' => Reply::Int(number()?),
+            b'$' => match usize::try_from(number()?) {
+                Err(_) => Reply::Bulk(None),
+                Ok(len) => {
+                    let mut bytes = vec![0; len + 2];
+                    self.0.read_exact(&mut bytes)?;
+                    bytes.truncate(len);
+                    Reply::Bulk(Some(String::from_utf8(bytes).map_err(io::Error::other)?))
+                }
+            },
+            b'*' => {
+                let elements = (0..number()?.max(0)).map(|_| self.reply());
+                Reply::Array(elements.collect::<io::Result<_>>()?)
+            }
+            _ => Reply::Line(text),
+        })
+    }
+
+    pub(crate) fn ask(&mut self, line: &str) -> io::Result<Reply> {
+        self.send(&[line.to_owned()])?;
+        self.reply()
+    }
+
+    pub(crate) fn list(&mut self, key: &str) -> io::Result<Vec<String>> {
+        match self.ask(&format!("LRANGE {key} 0 -1"))? {
+            Reply::Array(elements) => Ok(elements.into_iter().map(text).collect()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn text(reply: Reply) -> String {
+    match reply {
+        Reply::Bulk(Some(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
