@@ -117,7 +117,11 @@ impl KvLog {
     /// Whether what was appended up to a ticket is on the disk, whatever the policy.
     #[must_use]
     pub fn is_synced(&self, ticket: u64) -> bool {
-        self.log.progress().durable.0 >= ticket
+        let progress = self.log.progress();
+        if progress.failure.is_some() {
+            self.failed.store(true, SeqCst);
+        }
+        progress.durable.0 >= ticket
     }
 
     /// [`is_synced`](KvLog::is_synced); if not, the log is asked to see to that.

@@ -44,7 +44,7 @@ pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
             Flow::Done
         }
         Some(Err(why)) => {
-            call.reply.error(&format!("ERR {why}"));
+            call.reply.error(format!("ERR {why}"));
             Flow::Done
         }
     }

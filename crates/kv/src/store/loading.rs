@@ -10,6 +10,7 @@ use super::Store;
 use super::clock;
 use super::image::{Head, Part, each};
 use super::memory::Entry;
+use super::shard::Place;
 use super::unit::Malformed;
 use super::value::{Collection, Value};
 use crate::types::{End, Hash, List, Set, ZSet};
@@ -18,7 +19,7 @@ use crate::types::{End, Hash, List, Set, ZSet};
 pub(crate) struct Loading<'s> {
     store: &'s Store,
     clock: u32,
-    apart: Mutex<BTreeMap<(u16, Box<[u8]>), Apart>>,
+    apart: Mutex<BTreeMap<Place, Apart>>,
 }
 
 /// A value of which not all is there.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_kv::commands::find;
+use tidewire_kv::durable::snapshot::{Found, Keeper};
 use tidewire_kv::durable::{KvLog, open_with};
 use tidewire_kv::hash::HashKey;
 use tidewire_kv::reply::{Proto, Reply};
@@ -18,6 +19,17 @@ pub(crate) struct Opened {
     pub(crate) store: Store,
     pub(crate) log: Arc<KvLog>,
     pub(crate) writer: Writer<SimDisk>,
+    pub(crate) embedded: Arc<EmbeddedLog<SimDisk>>,
+    pub(crate) found: Option<Found>,
+}
+
+impl Opened {
+    /// What makes its snapshots; takes the store from here on.
+    pub(crate) fn keep(self) -> (Arc<Store>, Arc<KvLog>, Writer<SimDisk>, Keeper<SimDisk>) {
+        let store = Arc::new(self.store);
+        let keeper = Keeper::new(self.embedded, self.log.clone(), store.clone(), self.found);
+        (store, self.log, self.writer, keeper)
+    }
 }
 
 /// Settings under which everything happens soon.
@@ -52,12 +64,23 @@ pub(crate) fn open_at(
 ) -> Result<Opened, String> {
     let opened = EmbeddedLog::open(disk.clone(), small(policy));
     let (log, mut writer, _) = opened.map_err(|error| error.to_string())?;
+    let embedded = Arc::new(log);
+    let settings = store::Settings {
+        mistakes,
+        ..settings
+    };
     let mut store = Store::new(settings);
-    let opened = open_with(Arc::new(log), &mut store, now_ms, |_, _, _| {}, mistakes);
-    let (log, _) = opened.map_err(|error| error.to_string())?;
+    let opened = open_with(embedded.clone(), &mut store, now_ms, |_, _, _| {}, mistakes);
+    let (log, replayed) = opened.map_err(|error| error.to_string())?;
     settle(&mut writer, 0);
     log.update();
-    Ok(Opened { store, log, writer })
+    Ok(Opened {
+        store,
+        log,
+        writer,
+        embedded,
+        found: replayed.snapshot,
+    })
 }
 
 /// The same order of keys for the same seed.
@@ -70,7 +93,7 @@ pub(crate) fn settings(seed: u64) -> store::Settings {
     }
 }
 
-fn now(ms: u64) -> Now {
+pub(crate) fn now(ms: u64) -> Now {
     Now {
         monotonic: Duration::from_millis(ms),
         unix_us: 1000 * ms,

@@ -8,12 +8,13 @@ use fastrand::Rng;
 use std::sync::Arc;
 use tidewire::sim::{Conditions, LoopId, PlainId, Sim, for_each_seed};
 use tidewire_kv::durable::KvLog;
+use tidewire_kv::durable::snapshot::Keeper;
 use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::Mistakes;
 use tidewire_log::Writer;
 use tidewire_log::disk::sim::{Faults, SimDisk};
 
-use crate::disk::{open, settings, step};
+use crate::disk::{now, open, settings, step};
 use crate::facts::{COUNTERS, Facts, LISTS};
 use crate::served::SHAPES;
 use crate::wire::{Value, command};
@@ -43,6 +44,7 @@ struct Life {
     sim: Sim,
     loops: [LoopId; 2],
     writer: Writer<SimDisk>,
+    keeper: Keeper<SimDisk>,
     clients: Vec<Client>,
     log: Arc<KvLog>,
 }
@@ -71,8 +73,8 @@ impl Life {
             ..Settings::default()
         };
         let limits = own.limits();
-        let log = opened.log;
-        let service = RespService::durable(Arc::new(opened.store), own, log.clone());
+        let (store, log, writer, keeper) = opened.keep();
+        let service = RespService::durable(store, own, log.clone());
         sim.shape(SHAPES[rng.usize(..SHAPES.len())]);
         let loops = [(); 2].map(|()| sim.add_loop());
         let addrs = loops.map(|at| {
@@ -89,7 +91,8 @@ impl Life {
         let mut life = Life {
             sim,
             loops,
-            writer: opened.writer,
+            writer,
+            keeper,
             clients,
             log,
         };
@@ -242,6 +245,13 @@ pub(crate) fn lives(seed: u64, mistakes: Mistakes) -> Result<(), String> {
             let ms = life.sim.now().as_nanos() / 1_000_000;
             for _ in 0..rng.usize(..4) {
                 step(&mut life.writer, ms);
+            }
+            // Snapshots are made all the time, and the log is cut behind them.
+            if rng.u8(..8) == 0 {
+                life.log.snapshots().ask();
+            }
+            for _ in 0..rng.usize(..3) {
+                life.keeper.step(now(ms));
             }
             life.hear(&mut facts)?;
             if !disk.has_power() {

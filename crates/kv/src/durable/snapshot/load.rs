@@ -294,6 +294,10 @@ fn in_order<F: DiskFile>(
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a start reads before there are loops, and blocks on the disk"
+)]
 fn in_parallel<F: DiskFile>(
     reader: &mut Reader<F>,
     loading: &Loading<'_>,

@@ -1,6 +1,11 @@
 //! The thread that drives the keeper in production: it brings the clocks, and waits when there is
 //! nothing to do.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it brings the clocks, and is a thread because it blocks on the disk"
+)]
+
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
