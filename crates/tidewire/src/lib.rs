@@ -75,6 +75,7 @@
 //! * [`Service`], [`Handle`], [`LoopHandle`]: shared state, and reaching across.
 //! * [`Builder`] and [`Limits`]: engines, loops, listeners, and what everything may use.
 
+pub mod admission;
 mod build;
 pub mod codec;
 mod driver;
@@ -119,6 +120,7 @@ pub use reactor::throttle::Throttle;
 pub use vocabulary::closed::{Closed, Refusal};
 pub use vocabulary::conn_id::ConnId;
 pub use vocabulary::endpoint::{Endpoint, EndpointError};
+pub use vocabulary::network::{Network, NetworkError};
 pub use vocabulary::next::Next;
 pub use vocabulary::peer::{Identity, Origin, Peer, Process};
 pub use vocabulary::time::Instant;

@@ -9,6 +9,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::admission::Admission;
+use crate::admission::door::Gate;
 use crate::build::dial::{Dial, NotDialled};
 use crate::build::drain::Drain;
 use crate::build::ending::{LoopFailed, Waiter};
@@ -29,9 +31,9 @@ use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
-use crate::reactor::host::{MakeHost, host_of};
+use crate::reactor::host::{Hosted, host_of, name_of};
 use crate::reactor::life::{Registered, Registry};
-use crate::reactor::setup::{self, LoopSetup, Spread};
+use crate::reactor::setup::{self, Fleet, LoopSetup, Spread, Turn};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
@@ -56,6 +58,9 @@ pub enum Placement {
     Shared,
     /// One more loop accepts and hands connections to the others in turn.
     Acceptor,
+    /// One more loop accepts and hands each connection to one of the loops that carry fewest: for connections
+    /// that live long, or of which some live much longer than others.
+    LeastConnections,
 }
 
 /// A service that a builder knows.
@@ -158,7 +163,9 @@ pub struct Builder {
     dial_options: TcpOptions,
     /// The first of the settings that cannot be meant.
     refused: Option<String>,
-    hosts: Vec<MakeHost>,
+    hosts: Vec<Hosted>,
+    /// Of all services, or of one.
+    admissions: Vec<(Option<u16>, Admission)>,
     names: Vec<Arc<str>>,
     watch: Option<Duration>,
     listens: Vec<(u16, Listen)>,
@@ -197,6 +204,7 @@ impl Builder {
             dial_options: TcpOptions::default(),
             refused: None,
             hosts: Vec::new(),
+            admissions: Vec::new(),
             names: Vec::new(),
             watch: None,
             listens: Vec::new(),
@@ -333,9 +341,76 @@ impl Builder {
         self
     }
 
+    /// Lets in only whom these rules let in, over all services together. May be called several times; a
+    /// connection passes all rules.
+    ///
+    /// ```
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let rules = Rules {
+    ///     per_address: Some(100),
+    ///     rate: Some("1000/s".parse()?),
+    ///     deny: vec!["192.0.2.0/24".parse()?],
+    ///     ..Rules::default()
+    /// };
+    /// let mut builder = Builder::new();
+    /// builder.admission(Admission::new(rules)).engine(EngineChoice::Epoll);
+    /// let running = builder.serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input))).start()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn admission(&mut self, admission: Admission) -> &mut Builder {
+        self.add_admission(None, admission)
+    }
+
+    /// The same for one service.
+    pub fn admission_of<S: Service>(
+        &mut self,
+        service: ServiceId<S>,
+        admission: Admission,
+    ) -> &mut Builder {
+        self.add_admission(Some(service.index), admission)
+    }
+
+    fn add_admission(&mut self, service: Option<u16>, admission: Admission) -> &mut Builder {
+        self.check_admission(&admission);
+        self.admissions.push((service, admission));
+        self
+    }
+
+    fn check_admission(&mut self, admission: &Admission) {
+        if let Err(why) = admission.rules().check() {
+            self.refused.get_or_insert(why);
+        }
+    }
+
+    /// The services, with what stands in their way: rules of their listeners, their own, those of all.
+    fn behind_doors(&self) -> Vec<Hosted> {
+        let gates_of = |service: u16| -> Vec<Gate> {
+            let listens = self.listens.iter().enumerate();
+            let own = listens.filter(|(_, (of, _))| *of == service);
+            let own = own.filter_map(|(number, (_, listen))| {
+                Some((Some(number as u32), listen.gate()?.clone()))
+            });
+            let of = |wanted: Option<u16>| {
+                let admissions = self.admissions.iter().filter(move |(of, _)| *of == wanted);
+                admissions.map(|(_, admission)| (None, admission.clone()))
+            };
+            own.chain(of(Some(service))).chain(of(None)).collect()
+        };
+        let hosts = self.hosts.iter().zip(&self.names).zip(0..);
+        hosts
+            .map(|((hosted, name), service)| hosted.behind(name.clone(), gates_of(service)))
+            .collect()
+    }
+
     /// Adds a listener for a service. Returns its number, from 0.
     pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: impl Into<Listen>) -> u32 {
-        self.listens.push((service.index, listen.into()));
+        let listen = listen.into();
+        if let Some(gate) = listen.gate() {
+            self.check_admission(&gate.clone());
+        }
+        self.listens.push((service.index, listen));
         self.listens.len() as u32 - 1
     }
 
@@ -371,7 +446,7 @@ impl Builder {
                 engine: Engine::Uring,
                 reason,
             })?;
-        let handing_over = self.placement == Placement::Acceptor || engine == Engine::Threads;
+        let handing_over = self.placement != Placement::Shared || engine == Engine::Threads;
         let copies = if handing_over { 1 } else { self.loops };
         let (mut addrs, mut files, mut listening) = (Vec::new(), Vec::new(), Vec::new());
         let mut sockets: Vec<Vec<setup::Listener>> = (0..copies).map(|_| Vec::new()).collect();
@@ -398,7 +473,7 @@ impl Builder {
         let plan = Arc::new(Plan {
             refusals: Arc::default(),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
-            hosts: self.hosts.clone(),
+            hosts: self.behind_doors(),
             chunk: self.chunk,
             buffers: if engine == Engine::Threads {
                 4
@@ -471,10 +546,16 @@ impl Builder {
                 .push(running.spawn(engine, format!("loop-{i}"), i, setup)?);
         }
         if handing_over {
-            let wakers = running.loops.iter().map(|l| l.waker.clone()).collect();
+            let fleet = Fleet {
+                loops: running.loops.iter().map(|l| l.waker.clone()).collect(),
+                turn: match self.placement {
+                    Placement::LeastConnections => Turn::LeastConnections,
+                    Placement::Acceptor | Placement::Shared => Turn::Next,
+                },
+            };
             let setup = LoopSetup {
                 listeners: sockets.pop().unwrap_or_default(),
-                spread: Spread::Loops(wakers),
+                spread: Spread::Loops(fleet),
                 ..setup
             };
             running
@@ -483,13 +564,6 @@ impl Builder {
         }
         Ok(running)
     }
-}
-
-/// A type's name without where it stands: `Echo`.
-fn name_of<S>() -> &'static str {
-    let name = std::any::type_name::<S>();
-    let whole = name.split('<').next().unwrap_or(name);
-    whole.rsplit("::").next().unwrap_or(whole)
 }
 
 /// A listening socket of a running server, handed over by [`Running::listeners`].
@@ -787,7 +861,7 @@ impl Running {
         let waiter = self.waiter.clone();
         waiter.begin();
         let heirs = match &setup.spread {
-            Spread::Loops(wakers) => wakers.clone(),
+            Spread::Loops(fleet) => fleet.loops.clone(),
             Spread::Here | Spread::Threads(_) => Vec::new(),
         };
         let accepting = self.accepting.clone();

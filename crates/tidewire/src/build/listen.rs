@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use crate::admission::Admission;
 use crate::build::socket_file::SocketFile;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 
@@ -103,6 +104,7 @@ pub struct Listen {
     access: Access,
     /// The file of an inherited Unix socket is removed in the end.
     owns_file: bool,
+    admission: Option<Admission>,
 }
 
 /// Who may connect to a Unix socket.
@@ -166,6 +168,7 @@ impl Listen {
             options: TcpOptions::default(),
             access: Access::default(),
             owns_file: false,
+            admission: None,
         }
     }
 
@@ -187,6 +190,7 @@ impl Listen {
             options: TcpOptions::default(),
             access: Access::default(),
             owns_file: false,
+            admission: None,
         }
     }
 
@@ -212,6 +216,18 @@ impl Listen {
     pub fn owner(mut self, uid: Option<u32>, gid: Option<u32>) -> Listen {
         (self.access.uid, self.access.gid) = (uid, gid);
         self
+    }
+
+    /// Lets in only whom these rules let in, beside those of the service and of all services. Default: everybody.
+    #[must_use]
+    pub fn admission(mut self, admission: Admission) -> Listen {
+        self.admission = Some(admission);
+        self
+    }
+
+    /// The rules of this listener.
+    pub(crate) fn gate(&self) -> Option<&Admission> {
+        self.admission.as_ref()
     }
 
     /// Sets the socket options.

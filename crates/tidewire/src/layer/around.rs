@@ -24,6 +24,21 @@ pub trait Wrap: Send + Sync + 'static {
     /// # Errors
     /// A [`Refusal`] resets the connection and is counted.
     fn wrap(&self, from: &Peer) -> Result<Option<Self::Layer>, Refusal>;
+
+    /// Whether this peer hears what the inner service says as it is, also before the layer has read anything: so
+    /// that one who is turned away can be told in the service's words
+    /// ([`Service::refusal_reply`](crate::Service::refusal_reply)). Default: no, so that he is reset.
+    fn is_transparent(&self, from: &Peer) -> bool {
+        let _ = from;
+        false
+    }
+
+    /// Whether this peer is a proxy that will say for whom it speaks: see
+    /// [`Service::speaks_for_others`](crate::Service::speaks_for_others). Default: it is not.
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        let _ = from;
+        false
+    }
 }
 
 /// A layer around a protocol, for one connection: it reads the first bytes, says who the peer is by
@@ -119,7 +134,13 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// # Panics
     /// If it was accepted already.
     pub fn accept(&mut self, peer: Peer) -> Result<(), Refusal> {
-        let protocol = self.made_for(peer)?;
+        let protocol = match self.made_for(&peer) {
+            Ok(protocol) => protocol,
+            Err(why) => {
+                self.cx.link.refuse(why, &peer, None);
+                return Err(why);
+            }
+        };
         *self.within = Within::Layer(Inner::new(protocol, self.shared.limits.clone()));
         if let Within::Layer(inner) = self.within {
             inner.open(self.cx);
@@ -132,12 +153,20 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// Input that the layer leaves unconsumed is offered to it.
     ///
     /// # Errors
-    /// As [`accept`](Around::accept).
+    /// As [`accept`](Around::accept), but the peer hears the words of the inner service if it has any
+    /// ([`Service::refusal_reply`](crate::Service::refusal_reply)).
     ///
     /// # Panics
     /// As [`accept`](Around::accept).
     pub fn hand_over(&mut self, peer: Peer) -> Result<(), Refusal> {
-        *self.within = Within::Alone(self.made_for(peer)?);
+        match self.made_for(&peer) {
+            Ok(protocol) => *self.within = Within::Alone(protocol),
+            Err(why) => {
+                let words = self.shared.service.refusal_reply(why, &peer);
+                self.cx.link.refuse(why, &peer, words.as_deref());
+                return Err(why);
+            }
+        }
         self.cx.link.clear_timer();
         Ok(())
     }
@@ -190,18 +219,9 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
         }
     }
 
-    fn made_for(&mut self, peer: Peer) -> Result<S::Conn, Refusal> {
+    fn made_for(&mut self, peer: &Peer) -> Result<S::Conn, Refusal> {
         assert!(!self.is_accepted(), "a connection is accepted once");
-        match self.shared.service.accept(&peer, self.cx.local) {
-            Ok(protocol) => {
-                self.cx.link.state.peer = peer;
-                Ok(protocol)
-            }
-            Err(why) => {
-                self.cx.link.state.peer = peer;
-                self.cx.link.refuse(why);
-                Err(why)
-            }
-        }
+        self.cx.link.meet(peer)?;
+        self.shared.service.accept(peer, self.cx.local)
     }
 }

@@ -1,6 +1,7 @@
 //! A service around a service: [`Layered`] puts a layer around each connection, and passes on
 //! everything else.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -409,6 +410,16 @@ impl<W: Wrap, S: Service> Service for Layered<W, S> {
             shared: self.shared.clone(),
             origin: from.origin,
         })
+    }
+
+    /// In the words of the service inside, where the layer lets them pass.
+    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+        let passes = self.wrap.is_transparent(from);
+        passes.then(|| self.shared.service.refusal_reply(why, from))?
+    }
+
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        self.wrap.speaks_for_others(from) || self.shared.service.speaks_for_others(from)
     }
 
     fn woken(&self, local: &mut <S::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {

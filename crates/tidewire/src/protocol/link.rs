@@ -441,11 +441,27 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
-    /// Turns the connection away after it was accepted: counted as a refusal, and reset.
-    pub(crate) fn refuse(&mut self, why: Refusal) {
-        let counters = self.env.of_service(self.state.service);
-        counters.refused[why.kind()].add(1);
-        self.state.kill(Closed::Refused(why));
+    /// Who is at the other end is known better now. Of one whom a proxy names, the address is counted, unless
+    /// another layer stands around this one.
+    pub(crate) fn meet(&mut self, peer: &Peer) -> Result<(), Refusal> {
+        if !self.state.flags.has(Flag::Embedded) {
+            let door = self.env.door(self.state.service);
+            door.count_named(&self.state.peer, peer, self.env.now)?;
+        }
+        self.state.peer = peer.clone();
+        Ok(())
+    }
+
+    /// Turns the connection away after it was accepted: counted as a refusal; told in these words, or reset.
+    pub(crate) fn refuse(&mut self, why: Refusal, peer: &Peer, words: Option<&[u8]>) {
+        self.env.refuse(self.state.service, why, peer);
+        match words {
+            Some(words) => {
+                self.write(words);
+                self.state.finish(Closed::Refused(why));
+            }
+            None => self.state.kill(Closed::Refused(why)),
+        }
         self.env.touch(self.state);
     }
 

@@ -1,6 +1,7 @@
 //! The two traits that everything is written against: a [`Protocol`] is one connection, a
 //! [`Service`] makes them.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -364,12 +365,62 @@ pub trait Service: Send + Sync + 'static {
     /// Makes the protocol for a new connection, accepted or dialled, or turns it away.
     ///
     /// # Errors
-    /// A [`Refusal`] resets the connection and is counted.
+    /// A [`Refusal`] ends the connection ([`refusal_reply`](Service::refusal_reply)) and is counted.
     fn accept(
         &self,
         from: &Peer,
         local: &mut <Self::Conn as Protocol>::Local,
     ) -> Result<Self::Conn, Refusal>;
+
+    /// What an accepted connection is told that is turned away, by this service, by a limit or by
+    /// [rules](crate::admission): the words of the protocol for "try again later", in a few hundred bytes. They are
+    /// sent if the kernel takes them at once, and our side is closed behind them. `None`, the default, resets the
+    /// connection, which costs least.
+    ///
+    /// Called off the loop's connections, mostly before anything is known of `from` but its address.
+    ///
+    /// ```
+    /// use std::borrow::Cow;
+    /// # use tidewire::*;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = (); type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next { cx.link.forward_all(i) } }
+    ///
+    /// struct Polite;
+    ///
+    /// impl Service for Polite {
+    ///     type Conn = Conn;
+    ///
+    ///     fn on_loop(&self, _: LoopHandle<()>) {}
+    ///
+    ///     fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> {
+    ///         Ok(Conn)
+    ///     }
+    ///
+    ///     fn refusal_reply(&self, why: Refusal, _: &Peer) -> Option<Cow<'static, [u8]>> {
+    ///         why.is_temporary().then_some(Cow::Borrowed(b"full, come back later\n"))
+    ///     }
+    /// }
+    ///
+    /// # use tidewire::sim::Sim;
+    /// let mut sim = Sim::new(1);
+    /// let addr = sim.serve(Polite, Limits { connections: 1, ..Limits::default() });
+    /// let (_first, second) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.run_for(std::time::Duration::from_secs(1));
+    /// assert_eq!(sim.received(second), b"full, come back later\n");
+    /// ```
+    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+        let _ = (why, from);
+        None
+    }
+
+    /// Whether this is a proxy, which will say for whom it speaks: then its own address is not counted by
+    /// [rules](crate::admission), but that of the client which it names. Default: nobody is; the
+    /// [PROXY protocol](crate::proxy)'s layer knows its proxies.
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        let _ = from;
+        false
+    }
 
     /// Somebody signalled this service on this loop, with [`LoopHandle::signal`] or
     /// [`Cx::wake_service`]; many signals may have become one call.
@@ -455,6 +506,14 @@ impl<S: Service> Service for Arc<S> {
         local: &mut <S::Conn as Protocol>::Local,
     ) -> Result<S::Conn, Refusal> {
         (**self).accept(from, local)
+    }
+
+    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+        (**self).refusal_reply(why, from)
+    }
+
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        (**self).speaks_for_others(from)
     }
 
     fn woken(&self, local: &mut <S::Conn as Protocol>::Local, all: &mut Conns<'_, S::Conn>) {

@@ -30,14 +30,11 @@
 //! sim.send(balancer, b"PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n, hello");
 //! sim.run_for(Duration::from_secs(1));
 //! assert_eq!(sim.received(balancer), b"192.0.2.7:5000, hello");
-//! # Ok::<(), tidewire::proxy::NetworkError>(())
+//! # Ok::<(), tidewire::NetworkError>(())
 //! ```
 
 mod header;
 
-use std::fmt;
-use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +43,7 @@ use crate::protocol::input::Input;
 use crate::protocol::traits::Service;
 use crate::reactor::throttle::Throttle;
 use crate::vocabulary::closed::Refusal;
-use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::network::Network;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::{Origin, Peer};
 use header::{Parsed, Said};
@@ -69,21 +66,6 @@ enum Others {
     Served,
     Refused,
 }
-
-/// Peers that are trusted to speak for others: `10.0.0.0/8`, `::1`, or `unix` for all Unix sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network(Members);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Members {
-    Ip { first: IpAddr, bits: u8 },
-    Unix,
-}
-
-/// Text that names no network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no network: write it like 10.0.0.0/8, 192.0.2.1, fd00::/8 or unix")]
-pub struct NetworkError(String);
 
 impl Proxy {
     /// Requires a header from peers in these networks, within 5 s. Others are served without one.
@@ -113,70 +95,6 @@ impl Proxy {
     }
 }
 
-impl Network {
-    /// Whether the peer at `endpoint` belongs to it. An IPv4 address in IPv6's clothes is IPv4.
-    #[must_use]
-    pub fn contains(&self, endpoint: &Endpoint) -> bool {
-        match (self.0, endpoint.ip().map(|ip| ip.to_canonical())) {
-            (Members::Unix, None) => true,
-            (Members::Ip { first, bits }, Some(ip)) => {
-                let shift = |width: u32| width - u32::from(bits);
-                match (first, ip) {
-                    (IpAddr::V4(a), IpAddr::V4(b)) => {
-                        (a.to_bits() ^ b.to_bits())
-                            .checked_shr(shift(32))
-                            .unwrap_or(0)
-                            == 0
-                    }
-                    (IpAddr::V6(a), IpAddr::V6(b)) => {
-                        (a.to_bits() ^ b.to_bits())
-                            .checked_shr(shift(128))
-                            .unwrap_or(0)
-                            == 0
-                    }
-                    _ => false,
-                }
-            }
-            _ => false,
-        }
-    }
-}
-
-/// As it is read.
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Members::Ip { first, bits } => write!(f, "{first}/{bits}"),
-            Members::Unix => f.write_str("unix"),
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = NetworkError;
-
-    fn from_str(text: &str) -> Result<Network, NetworkError> {
-        let wrong = || NetworkError(text.to_owned());
-        if text == "unix" {
-            return Ok(Network(Members::Unix));
-        }
-        let (ip, bits) = match text.split_once('/') {
-            Some((ip, bits)) => (ip, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
-            None => (text, None),
-        };
-        let first: IpAddr = ip.parse().map_err(|_| wrong())?;
-        let width = |ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 };
-        // An IPv4 address in IPv6's clothes is IPv4, here as in `contains`.
-        let (most, plain) = (width(first), first.to_canonical());
-        let bits = bits.unwrap_or(most);
-        if bits > most || bits < most - width(plain) {
-            return Err(wrong());
-        }
-        let (first, bits) = (plain, bits - (most - width(plain)));
-        Ok(Network(Members::Ip { first, bits }))
-    }
-}
-
 impl Wrap for Proxy {
     type Layer = Header;
 
@@ -192,6 +110,15 @@ impl Wrap for Proxy {
             Others::Refused if accepted => Err(Refusal::ByService("not a listed proxy")),
             _ => Ok(None),
         }
+    }
+
+    /// A header goes one way only.
+    fn is_transparent(&self, _: &Peer) -> bool {
+        true
+    }
+
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        matches!(self.wrap(from), Ok(Some(_)))
     }
 }
 

@@ -132,45 +132,6 @@ fn a_proxy_does_not_make_its_clients_local() {
     }
 }
 
-#[test]
-fn networks() {
-    for (network, member, inside) in [
-        ("10.0.0.0/8", "10.255.0.1:1", true),
-        ("10.0.0.0/8", "11.0.0.1:1", false),
-        ("10.0.0.0/8", "[::ffff:10.1.2.3]:1", true),
-        ("::ffff:10.0.0.0/104", "10.1.2.3:1", true),
-        ("::ffff:10.0.0.0/104", "[::ffff:11.1.2.3]:1", false),
-        ("::ffff:10.1.2.3", "10.1.2.3:1", true),
-        ("0.0.0.0/0", "203.0.113.1:1", true),
-        ("0.0.0.0/0", "[::1]:1", false),
-        ("::/0", "[::1]:1", true),
-        ("fd00::/8", "[fd12::1]:1", true),
-        ("192.0.2.1", "192.0.2.1:9", true),
-        ("192.0.2.1", "192.0.2.2:9", false),
-        ("unix", "unix:", true),
-        ("unix", "127.0.0.1:1", false),
-        ("127.0.0.1", "unix:/x", false),
-    ] {
-        let network: Network = network.parse().unwrap();
-        assert_eq!(
-            network.contains(&member.parse().unwrap()),
-            inside,
-            "{network:?} {member}"
-        );
-    }
-    for wrong in [
-        "",
-        "10.0.0.0/33",
-        "::ffff:10.0.0.0/95",
-        "::/129",
-        "10/8",
-        "localhost",
-        "10.0.0.0/x",
-    ] {
-        assert!(wrong.parse::<Network>().is_err(), "{wrong}");
-    }
-}
-
 fn sums(bodies: &[Vec<u8>]) -> Vec<u8> {
     let frame = |b: &Vec<u8>| [&(b.len() as u32).to_le_bytes(), &b[..]].concat();
     bodies.iter().flat_map(frame).collect()

@@ -11,13 +11,14 @@
 
 use std::sync::Arc;
 
+use crate::admission::door::Permit;
 use crate::build::dial::Dial;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reach::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU64,
-    Ordering::{Acquire, Release, SeqCst},
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use crate::reach::sync::{Mutex, lock};
 use crate::vocabulary::endpoint::Endpoint;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
         listener: u32,
         service: u16,
         peer: Endpoint,
+        permit: Permit,
     },
     /// Connect for the service of this index.
     Dial { service: u16, dial: Dial },
@@ -83,6 +85,9 @@ pub(crate) struct Waker {
     filled: AtomicBool,
     /// Dials refused because the inbox was full, and not yet counted by the loop.
     refused: AtomicU64,
+    /// Connections that the loop carries, or is being given: what placement goes by. Changed when they come
+    /// and go, and by nothing in between.
+    carried: AtomicUsize,
 }
 
 enum Inbox {
@@ -115,7 +120,21 @@ impl Waker {
             inbox_max: INBOX,
             filled: AtomicBool::new(false),
             refused: AtomicU64::new(0),
+            carried: AtomicUsize::new(0),
         }
+    }
+
+    pub(crate) fn carries_more(&self) {
+        self.carried.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn carries_less(&self) {
+        self.carried.fetch_sub(1, Relaxed);
+    }
+
+    /// Connections that the loop carries or is being given.
+    pub(crate) fn carried(&self) -> usize {
+        self.carried.load(Relaxed)
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -190,6 +209,9 @@ impl Waker {
                 return Err(Unsent::NoRoom(Box::new(command)));
             }
             Inbox::Open(commands) => {
+                if matches!(command, Command::Adopt { .. }) {
+                    self.carries_more();
+                }
                 commands.push(command);
                 None
             }

@@ -10,16 +10,21 @@ use crate::memory::table::Table;
 use crate::protocol::input::Input;
 use crate::reactor::drive::Callbacks;
 use crate::reactor::env::Env;
-use crate::reactor::host::{Event, Host, MakeHost};
+use crate::reactor::host::{Event, Host, Hosted};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::next::Next;
 
 struct Absent(Arc<Limits>);
 
-/// Stands where a service would.
-pub(crate) fn absent() -> MakeHost {
-    Arc::new(|_, _| Box::new(Absent(Arc::default())))
+impl Hosted {
+    /// Stands where this service would.
+    pub(crate) fn absent(&self) -> Hosted {
+        Hosted {
+            make: Arc::new(|_, _| Box::new(Absent(Arc::default()))),
+            door: self.door.clone(),
+        }
+    }
 }
 
 impl Callbacks for Absent {

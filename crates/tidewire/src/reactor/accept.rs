@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::admission::door::Permit;
 use crate::driver::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
@@ -12,9 +13,12 @@ use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::Reactor;
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::env::Env;
+use crate::reactor::parting::Parting;
 use crate::reactor::setup::{Listener, Spread};
 use crate::reactor::throttle::Throttle;
+use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
 /// Connections taken from one listener in one turn.
@@ -131,19 +135,40 @@ impl Pause {
     }
 }
 
+/// Somebody who was accepted and let in, on the way to the loop that will carry the connection.
+pub(super) struct Newcomer<F> {
+    pub(super) socket: F,
+    pub(super) listener: u32,
+    pub(super) service: u16,
+    pub(super) peer: Endpoint,
+    pub(super) permit: Permit,
+}
+
 /// What a loop accepts.
-#[derive(Default)]
-pub(super) struct Accepting {
+pub(super) struct Accepting<F> {
     /// Service and number of each listener.
     listeners: Vec<(u16, u32)>,
     /// Those that are closed for good when this loop closes them.
     private: Vec<Weak<Descriptor>>,
     pause: Pause,
     /// Taken from the kernel's queue, for threads that are to be started.
-    crowd: Vec<(usize, Descriptor, Endpoint)>,
+    crowd: Vec<Newcomer<F>>,
+    pub(super) parting: Parting<F>,
 }
 
-impl Accepting {
+impl<F> Default for Accepting<F> {
+    fn default() -> Accepting<F> {
+        Accepting {
+            listeners: Vec::new(),
+            private: Vec::new(),
+            pause: Pause::default(),
+            crowd: Vec::new(),
+            parting: Parting::default(),
+        }
+    }
+}
+
+impl<F> Accepting<F> {
     /// Adds a listener; its socket is the driver's.
     pub(super) fn add(&mut self, listener: Listener) -> Arc<Descriptor> {
         self.listeners.push((listener.service, listener.number));
@@ -164,9 +189,10 @@ impl Accepting {
         (number, service)
     }
 
-    /// When to look again whether accepting may go on.
-    pub(super) fn paused_until(&self) -> Option<Instant> {
-        self.pause.until()
+    /// When to look again whether accepting may go on, or who is to be closed.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let (pause, parting) = (self.pause.until(), self.parting.next());
+        [pause, parting].into_iter().flatten().min()
     }
 }
 
@@ -186,12 +212,7 @@ impl<D: Driver> Reactor<D> {
         match accepted {
             Accepted::Connection(socket, peer) => {
                 self.accepting.pause.succeeded();
-                if matches!(self.setup.spread, Spread::Threads(_)) {
-                    let socket = D::Sys::hand_over(socket);
-                    self.accepting.crowd.push((which, socket, peer));
-                } else {
-                    self.take_in(which, socket, peer);
-                }
+                self.look_at(which, socket, peer);
             }
             Accepted::None => {}
             Accepted::Gone(e) => {
@@ -208,12 +229,60 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
+    /// Lets somebody in, here, where being turned away costs neither a thread nor a place in an inbox.
+    fn look_at(&mut self, which: usize, socket: Fd<D>, peer: Endpoint) {
+        let (listener, service) = self.accepting.listener(which);
+        let env = &self.core.env;
+        match env.door(service).admit(listener, &peer, env.now) {
+            Ok(permit) => {
+                let newcomer = Newcomer {
+                    socket,
+                    listener,
+                    service,
+                    peer,
+                    permit,
+                };
+                match self.setup.spread {
+                    Spread::Threads(_) => self.accepting.crowd.push(newcomer),
+                    Spread::Here | Spread::Loops(_) => self.take_in(newcomer),
+                }
+            }
+            Err(why) => {
+                let peer = Peer::new(peer, Origin::Accepted(listener));
+                self.turn_away(service, socket, &peer, why);
+            }
+        }
+    }
+
+    /// Turns an accepted connection away: in the service's words if it has any, else by a reset.
+    #[cold]
+    pub(super) fn turn_away(&mut self, service: u16, socket: Fd<D>, peer: &Peer, why: Refusal) {
+        self.core.refuse_accepted(service, why, peer);
+        let sys = self.driver.sys();
+        match self.core.env.door(service).reply(why, peer) {
+            Some(words) => {
+                let now = self.core.env.now;
+                self.accepting.parting.tell(sys, socket, &words, now);
+            }
+            None => sys.reset_on_close(&socket),
+        }
+    }
+
+    /// Closes the sockets of those who were turned away and have had time to hear of it.
+    #[inline]
+    pub(super) fn part(&mut self) {
+        let now = self.core.env.now;
+        if self.accepting.parting.next().is_some_and(|due| due <= now) {
+            self.accepting.parting.close_due(self.driver.sys(), now);
+        }
+    }
+
     /// Takes in those who came together.
     #[inline]
     pub(super) fn crowd_over(&mut self) {
         if !self.accepting.crowd.is_empty() {
-            for (which, socket, peer) in std::mem::take(&mut self.accepting.crowd) {
-                self.pass_on(which, socket, peer);
+            for newcomer in std::mem::take(&mut self.accepting.crowd) {
+                self.take_in(newcomer);
             }
         }
     }
@@ -221,6 +290,9 @@ impl<D: Driver> Reactor<D> {
     pub(super) fn pause_accepting(&mut self, why: Why) {
         if self.accepting.pause.begin(&self.core.env, &why) {
             self.driver.pause_accepting();
+            if matches!(why, Why::Kernel(_)) {
+                self.accepting.parting.close_all(self.driver.sys());
+            }
         }
         // What was closed before does not end the pause.
         self.driver.take_closed();
@@ -277,6 +349,7 @@ impl<D: Driver> Reactor<D> {
         if !self.accepting.is_empty() {
             self.setup.clock.has_closed();
         }
+        self.accepting.parting.close_all(self.driver.sys());
         if self.hand_over.is_done() {
             self.accepting.pause.end();
         }

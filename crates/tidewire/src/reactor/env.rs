@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::admission::door::Door;
 use crate::build::dial::Dial;
 use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
@@ -11,6 +12,7 @@ use crate::reactor::activity::Callback;
 use crate::reactor::counters::{LoopCounters, ServiceCounters};
 use crate::reactor::facts::Flag;
 use crate::reactor::random::Rng;
+use crate::reactor::refusals::Refusals;
 use crate::reactor::state::State;
 use crate::vocabulary::time::{Clock, Instant};
 
@@ -30,6 +32,9 @@ pub(crate) struct Env {
     pub(crate) counters: Arc<LoopCounters>,
     /// Of each service, a part of `counters`.
     pub(crate) services: Vec<Arc<ServiceCounters>>,
+    /// Of each service, what lets its connections in.
+    pub(crate) doors: Vec<Arc<Door>>,
+    pub(crate) refusals: Arc<Refusals>,
     /// `woken` was asked for by a callback of this loop.
     pub(crate) self_signalled: bool,
     /// Connections have told each other something that is not yet delivered.
@@ -44,6 +49,11 @@ impl Env {
     #[inline]
     pub(crate) fn of_service(&self, service: u16) -> &ServiceCounters {
         &self.services[usize::from(service)]
+    }
+
+    #[inline]
+    pub(crate) fn door(&self, service: u16) -> &Arc<Door> {
+        &self.doors[usize::from(service)]
     }
 
     /// A callback of a service is about to be called.

@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::kernel::calls::Sys;
-use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::{Command, Unsent, Waker};
 use crate::reactor::Reactor;
-use crate::reactor::accept::Why;
+use crate::reactor::accept::{Newcomer, Why};
 use crate::reactor::driver::{Driver, Fd};
-use crate::reactor::setup::Spread;
+use crate::reactor::setup::{Fleet, Spread, Turn};
 use crate::vocabulary::closed::Refusal;
-use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::{Origin, Peer};
 
 /// What is handed to other loops.
 #[derive(Default)]
@@ -30,27 +29,30 @@ impl HandOver {
 }
 
 impl<D: Driver> Reactor<D> {
-    /// Takes in a connection accepted at the listener of this number.
-    pub(super) fn take_in(&mut self, which: usize, socket: Fd<D>, peer: Endpoint) {
+    /// Takes in a connection that was let in, or has another loop or a new thread take it.
+    pub(super) fn take_in(&mut self, newcomer: Newcomer<Fd<D>>) {
         if matches!(self.setup.spread, Spread::Here) {
-            let (listener, service) = self.accepting.listener(which);
-            return self.adopt(socket, listener, service, peer);
+            self.waker.carries_more();
+            return self.adopt(newcomer);
         }
-        self.pass_on(which, D::Sys::hand_over(socket), peer);
-    }
-
-    /// Has another loop or a new thread take it.
-    pub(super) fn pass_on(&mut self, which: usize, socket: Descriptor, peer: Endpoint) {
-        let (listener, service) = self.accepting.listener(which);
-        let refused = peer.clone();
-        let command = Command::Adopt {
+        let Newcomer {
             socket,
             listener,
             service,
             peer,
+            permit,
+        } = newcomer;
+        let refused = peer.clone();
+        let command = Command::Adopt {
+            socket: D::Sys::hand_over(socket),
+            listener,
+            service,
+            peer,
+            permit,
         };
         if let Spread::Threads(spawner) = &self.setup.spread {
             if let Err(e) = spawner.spawn(command, &self.waker) {
+                let refused = Peer::new(refused, Origin::Accepted(listener));
                 self.core
                     .refuse_accepted(service, Refusal::NoThread, &refused);
                 self.pause_accepting(Why::Kernel(e));
@@ -63,13 +65,17 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Hands what waits to the loops in turn, past those that are full; false if all of them are.
+    /// Hands what waits to the loops, past those that are full; false if all of them are.
     pub(super) fn hand_over(&mut self) -> bool {
-        let Spread::Loops(loops) = &self.setup.spread else {
+        let Spread::Loops(Fleet { loops, turn }) = &self.setup.spread else {
             return true;
         };
         let HandOver { last, waiting } = &mut self.hand_over;
         while let Some(command) = waiting.pop_front() {
+            if *turn == Turn::LeastConnections {
+                // The one before it is the last that was served.
+                *last = before_least(loops, *last);
+            }
             match offer(loops, last, command) {
                 Ok(()) => {}
                 Err(Unsent::NoRoom(command)) => {
@@ -83,12 +89,14 @@ impl<D: Driver> Reactor<D> {
                         socket,
                         peer,
                         service,
+                        listener,
                         ..
                     } = *command
                     else {
                         unreachable!("only sockets are handed over")
                     };
                     socket.reset_on_close();
+                    let peer = Peer::new(peer, Origin::Accepted(listener));
                     self.core.refuse_accepted(service, Refusal::NoLoop, &peer);
                 }
             }
@@ -97,7 +105,15 @@ impl<D: Driver> Reactor<D> {
     }
 }
 
-/// Offers a command to each loop, once. `NoRoom` if one of them has none.
+/// The number of the loop before the one that carries the fewest connections; of those that carry as few,
+/// before the one that has waited longest.
+fn before_least(loops: &[Arc<Waker>], last: usize) -> usize {
+    let places = (1..=loops.len()).map(|i| (last + i) % loops.len());
+    let least = places.min_by_key(|at| loops[*at].carried()).unwrap_or(0);
+    (least + loops.len() - 1) % loops.len()
+}
+
+/// Offers a command to each loop, once, from the one behind the last on. `NoRoom` if one of them has none.
 fn offer(loops: &[Arc<Waker>], last: &mut usize, mut command: Command) -> Result<(), Unsent> {
     let mut crowded = false;
     for _ in 0..loops.len() {

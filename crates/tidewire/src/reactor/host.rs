@@ -5,8 +5,8 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::admission::door::{Door, Gate};
 use crate::build::limits::Limits;
 use crate::memory::table::Table;
 use crate::protocol::input::Input;
@@ -80,27 +80,50 @@ pub(crate) trait Host: Callbacks {
 /// Makes a service's host on a loop, on the loop's own thread. The number is the service's on that loop.
 pub(crate) type MakeHost = Arc<dyn Fn(u16, &Arc<Waker>) -> Box<dyn Host> + Send + Sync>;
 
-/// What makes the hosts of this service, one for each loop.
-pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> MakeHost {
+/// A service as loops are given it.
+#[derive(Clone)]
+pub(crate) struct Hosted {
+    pub(crate) make: MakeHost,
+    pub(crate) door: Arc<Door>,
+}
+
+/// What makes the hosts of this service, one for each loop, and its door, which has no rules yet.
+pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
     let (service, limits) = (Arc::new(service), Arc::new(limits));
-    // Connections on all loops.
-    let open = Arc::new(AtomicUsize::new(0));
-    Arc::new(move |index, waker| {
+    let door = Door::new(name_of::<S>().into(), service.clone(), limits.connections);
+    let make: MakeHost = Arc::new(move |index, waker| {
         let mail = Arc::new(Mail::new(waker.clone(), index));
         let local = service.on_loop(LoopHandle::new(mail.clone()));
         Box::new(HostOf {
             index,
             service: service.clone(),
             limits: limits.clone(),
-            open: Share {
-                open: open.clone(),
-                mine: 0,
-            },
             slots: Table::new(),
             local,
             home: Home::new(mail),
         })
-    })
+    });
+    Hosted {
+        make,
+        door: Arc::new(door),
+    }
+}
+
+impl Hosted {
+    /// The same under another name, with rules, and a count of its own.
+    pub(crate) fn behind(&self, name: Arc<str>, gates: Vec<Gate>) -> Hosted {
+        Hosted {
+            make: self.make.clone(),
+            door: Arc::new(self.door.again(name, gates)),
+        }
+    }
+}
+
+/// A type's name without where it stands: `Echo`.
+pub(crate) fn name_of<S>() -> &'static str {
+    let name = std::any::type_name::<S>();
+    let whole = name.split('<').next().unwrap_or(name);
+    whole.rsplit("::").next().unwrap_or(whole)
 }
 
 struct HostOf<S: Service> {
@@ -108,41 +131,10 @@ struct HostOf<S: Service> {
     index: u16,
     service: Arc<S>,
     limits: Arc<Limits>,
-    open: Share,
     /// Each connection's index in the loop's table, and its protocol.
     slots: Table<(u32, S::Conn)>,
     local: <S::Conn as Protocol>::Local,
     home: Home<<S::Conn as Protocol>::Message>,
-}
-
-/// This loop's part of a service's open connections. It goes with the loop even if that fails: the
-/// limit must not count its connections for ever.
-struct Share {
-    open: Arc<AtomicUsize>,
-    mine: usize,
-}
-
-impl Share {
-    /// Adds a connection, if fewer than `most` are open.
-    fn take(&mut self, most: usize) -> bool {
-        if self.open.fetch_add(1, Relaxed) >= most {
-            self.open.fetch_sub(1, Relaxed);
-            return false;
-        }
-        self.mine += 1;
-        true
-    }
-
-    fn give(&mut self) {
-        self.open.fetch_sub(1, Relaxed);
-        self.mine -= 1;
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.open.fetch_sub(self.mine, Relaxed);
-    }
 }
 
 /// Runs a callback; a panic in it ends the connection and nothing else.
@@ -222,29 +214,18 @@ impl<S: Service> Host for HostOf<S> {
     }
 
     fn accept(&mut self, state: &mut State) -> Result<(), Refusal> {
-        if !self.open.take(self.limits.connections) {
-            return Err(Refusal::ConnectionLimit);
-        }
         let made = catch_unwind(AssertUnwindSafe(|| {
             self.service.accept(&state.peer, &mut self.local)
         }))
         .unwrap_or(Err(Refusal::Panicked));
-        match made {
-            Ok(protocol) => {
-                state.slot = self.slots.insert((state.id.index, protocol)) as u32;
-                Ok(())
-            }
-            Err(why) => {
-                self.open.give();
-                Err(why)
-            }
-        }
+        let protocol = made?;
+        state.slot = self.slots.insert((state.id.index, protocol)) as u32;
+        Ok(())
     }
 
     fn closed(&mut self, state: &State, why: Closed, env: &mut Env) {
         let removed = self.slots.remove(state.slot as usize);
         let (_, protocol) = removed.expect("a connection is closed once");
-        self.open.give();
         let mut turn = Turn {
             local: &mut self.local,
             env,

@@ -4,9 +4,9 @@ use crate::driver::accept;
 use crate::kernel::calls::Sys;
 use crate::reach::waker::Command;
 use crate::reactor::Reactor;
+use crate::reactor::accept::Newcomer;
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::setup::Spread;
-use crate::vocabulary::endpoint::Endpoint;
 
 impl<D: Driver> Reactor<D> {
     /// Mail and commands.
@@ -28,7 +28,14 @@ impl<D: Driver> Reactor<D> {
                     listener,
                     service,
                     peer,
-                } => self.adopt(D::Sys::own(socket), listener, service, peer),
+                    permit,
+                } => self.adopt(Newcomer {
+                    socket: D::Sys::own(socket),
+                    listener,
+                    service,
+                    peer,
+                    permit,
+                }),
                 Command::Dial { service, dial } => match &self.setup.spread {
                     Spread::Threads(spawner) => {
                         let token = dial.token;
@@ -45,11 +52,21 @@ impl<D: Driver> Reactor<D> {
     }
 
     /// Takes in an accepted connection for good.
-    pub(super) fn adopt(&mut self, socket: Fd<D>, listener: u32, service: u16, peer: Endpoint) {
-        let sys = self.driver.sys();
-        let peer = accept::peer(sys, &socket, peer, listener);
-        let Ok(index) = self.core.admit(service, peer) else {
-            return sys.reset_on_close(&socket);
+    pub(super) fn adopt(&mut self, newcomer: Newcomer<Fd<D>>) {
+        let Newcomer {
+            socket,
+            listener,
+            service,
+            peer,
+            permit,
+        } = newcomer;
+        let peer = accept::peer(self.driver.sys(), &socket, peer, listener);
+        let index = match self.core.admit(service, peer.clone(), permit) {
+            Ok(index) => index,
+            Err(why) => {
+                self.waker.carries_less();
+                return self.turn_away(service, socket, &peer, why);
+            }
         };
         let adopted = self.driver.adopt(&self.core, index, socket);
         self.core.open(index);

@@ -22,7 +22,9 @@ mod hand_over;
 pub(crate) mod host;
 mod inbox;
 pub(crate) mod life;
+mod parting;
 pub(crate) mod random;
+pub(crate) mod refusals;
 pub(crate) mod setup;
 pub(crate) mod state;
 pub(crate) mod stop;
@@ -41,13 +43,13 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::accept::Accepting;
 use crate::reactor::busy::BusyPoll;
 use crate::reactor::core::Core;
-use crate::reactor::driver::Driver;
+use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::hand_over::HandOver;
 use crate::reactor::setup::{Listener, LoopSetup};
 use crate::reactor::stop::Stage;
 
 /// One loop.
-pub(crate) struct Reactor<D> {
+pub(crate) struct Reactor<D: Driver> {
     pub(crate) core: Core,
     pub(crate) driver: D,
     setup: LoopSetup,
@@ -57,7 +59,7 @@ pub(crate) struct Reactor<D> {
     /// The wait may have lasted.
     slept: bool,
     busy: BusyPoll,
-    accepting: Accepting,
+    accepting: Accepting<Fd<D>>,
     hand_over: HandOver,
     stage: Stage,
     /// What those were told who took over what was accepted.
@@ -110,7 +112,7 @@ impl<D: Driver> Reactor<D> {
     pub(crate) fn has_more_to_do(&self) -> bool {
         !self.core.states.is_empty()
             || self.waker.stopping() != Stop::No
-            || self.accepting.paused_until().is_some()
+            || self.accepting.next().is_some()
     }
 
     /// Runs until stopped.

@@ -25,13 +25,29 @@ pub(crate) struct Listener {
     pub(crate) is_private: bool,
 }
 
+/// Loops that carry what another one accepts.
+#[derive(Clone)]
+pub(crate) struct Fleet {
+    pub(crate) loops: Vec<Arc<Waker>>,
+    pub(crate) turn: Turn,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// One after the other.
+    Next,
+    /// Of those that carry fewest.
+    LeastConnections,
+}
+
 /// Where a loop takes the connections that it accepts.
 #[derive(Clone)]
 pub(crate) enum Spread {
     /// It keeps them.
     Here,
-    /// To these loops, in turn.
-    Loops(Vec<Arc<Waker>>),
+    /// To these loops.
+    Loops(Fleet),
     /// To a new thread each.
     Threads(Spawner),
 }
@@ -90,7 +106,10 @@ impl LoopSetup {
                 };
                 let mut core = Core::new(&plan, waker, counters, clock, rng);
                 // It counts what it turns away for them.
-                self.plan.hosts.iter().for_each(|_| core.count_service());
+                self.plan
+                    .hosts
+                    .iter()
+                    .for_each(|hosted| core.know_service(hosted));
                 core
             }
         }

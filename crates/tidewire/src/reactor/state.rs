@@ -120,6 +120,11 @@ impl State {
         self.flags.has(Flag::Opened)
     }
 
+    /// Whether it counts among the open connections of its service.
+    pub(crate) fn counts(&self) -> bool {
+        self.was_opened() && !matches!(self.phase, Phase::Buried(_))
+    }
+
     /// Whether all that the peer sent before its end has been received.
     #[inline]
     pub(crate) fn input_ended(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::reactor::random::Rng;
 use crate::reactor::setup::{LoopSetup, Spread};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
-use crate::vocabulary::time::Clock;
+use crate::vocabulary::time::{Clock, Instant};
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 
 /// The core of a loop without services.
@@ -81,11 +81,14 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         client.write_all(b"hello").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let (socket, peer) = listener.accept().unwrap();
+        let hosted = host_of(EchoService, Limits::default());
+        let permit = hosted.door.admit(0, &peer.into(), Instant::default());
+        let permit = permit.unwrap();
         let setup = LoopSetup {
             plan: Arc::new(Plan {
                 refusals: Arc::default(),
                 memory: Arc::default(),
-                hosts: vec![host_of(EchoService, Limits::default())],
+                hosts: vec![hosted],
                 chunk: 4 << 10,
                 buffers: 4,
             }),
@@ -105,6 +108,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
             listener: 0,
             service: 0,
             peer: peer.into(),
+            permit,
         };
         waker.send(adopt).unwrap();
         waker.stop(Stop::Graceful);

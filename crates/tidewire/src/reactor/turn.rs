@@ -27,6 +27,7 @@ impl<D: Driver> Reactor<D> {
         self.obey();
         self.core.expire(&mut self.driver);
         self.resume_accepting();
+        self.part();
         self.driver.receive(&mut self.core);
         self.core.settle_all(&mut self.driver);
         self.driver.resupply(&mut self.core);

@@ -72,7 +72,7 @@ impl<D: Driver> Reactor<D> {
             return Some(Duration::ZERO);
         }
         let stop = (self.waker.stopping() != Stop::No).then(|| self.next_of_stop());
-        let pause = self.accepting.paused_until();
+        let pause = self.accepting.next();
         let extra: Option<Instant> = [stop.flatten(), pause].into_iter().flatten().min();
         sleep_for(&self.core, extra)
     }

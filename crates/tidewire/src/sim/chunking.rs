@@ -385,7 +385,12 @@ impl Fed {
 
     fn open(&mut self) -> bool {
         let from = Peer::new(PEER, Origin::Accepted(0));
-        match self.core.admit(0, from) {
+        let permit = self
+            .core
+            .env
+            .door(0)
+            .admit(0, &from.endpoint, self.core.env.now);
+        match permit.and_then(|permit| self.core.admit(0, from, permit)) {
             Ok(index) => {
                 assert_eq!(index, CONN);
                 let now = self.core.env.now;

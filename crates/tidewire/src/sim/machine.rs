@@ -14,10 +14,10 @@ use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
-use crate::reactor::host::MakeHost;
+use crate::reactor::host::Hosted;
 use crate::reactor::life::{Life, Registered, Registry};
 use crate::reactor::random::Rng;
-use crate::reactor::setup::{Listener, LoopSetup, Spread};
+use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::conditions::Conditions;
 use crate::sim::kernel::{self, Faults, Kernel, SimSys};
 use crate::sim::net::Net;
@@ -76,7 +76,8 @@ pub(crate) struct Program {
     /// (`shared`) accept for themselves.
     pub(crate) loops: usize,
     pub(crate) shared: bool,
-    pub(crate) hosts: Vec<MakeHost>,
+    pub(crate) turn: Turn,
+    pub(crate) hosts: Vec<Hosted>,
     /// Where the first service is reached.
     pub(crate) at: Endpoint,
     pub(crate) inbox: usize,
@@ -165,7 +166,10 @@ impl Machine {
         if !one {
             let acceptor = LoopSetup {
                 listeners: self.listeners(&program.at),
-                spread: Spread::Loops(wakers),
+                spread: Spread::Loops(Fleet {
+                    loops: wakers,
+                    turn: program.turn,
+                }),
                 ..setup
             };
             self.add(program.shape, acceptor, waker(program.loops));

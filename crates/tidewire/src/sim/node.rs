@@ -11,7 +11,7 @@ use crate::reach::waker::Waker;
 use crate::reactor::Reactor;
 use crate::reactor::core::Core;
 use crate::reactor::driver::Driver;
-use crate::reactor::host::MakeHost;
+use crate::reactor::host::Hosted;
 #[cfg(test)]
 use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
@@ -174,9 +174,9 @@ impl Node {
     }
 
     /// Adds a service; its index.
-    pub(super) fn host(&mut self, make: &MakeHost) -> u16 {
+    pub(super) fn host(&mut self, hosted: &Hosted) -> u16 {
         self.disturb();
-        self.core_mut().host(make)
+        self.core_mut().host(hosted)
     }
 
     pub(super) fn core_mut(&mut self) -> &mut Core {

@@ -9,7 +9,7 @@ use crate::kernel::calls::Sys;
 use crate::reach::sync::{Mutex, lock};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::Counters;
-use crate::reactor::host::MakeHost;
+use crate::reactor::host::Hosted;
 use crate::reactor::life::Registry;
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{LoopSetup, Spread};
@@ -24,7 +24,7 @@ pub(super) struct Threads {
     registry: Arc<Mutex<Registry>>,
     /// What each is started with. A simulation gets its services after its loops.
     plan: Arc<Plan>,
-    hosts: Vec<MakeHost>,
+    hosts: Vec<Hosted>,
 }
 
 impl Threads {
@@ -51,8 +51,8 @@ impl Threads {
         (LoopSetup { spread, ..setup }, threads)
     }
 
-    pub(super) fn host(&mut self, make: MakeHost) {
-        self.hosts.push(make);
+    pub(super) fn host(&mut self, hosted: Hosted) {
+        self.hosts.push(hosted);
         self.plan = Arc::new(Plan {
             hosts: self.hosts.clone(),
             chunk: self.plan.chunk,

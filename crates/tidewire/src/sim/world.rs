@@ -9,6 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::admission::Admission;
+use crate::admission::door::Gate;
 use crate::build::dial::{Dial, NotDialled};
 use crate::build::limits::Limits;
 use crate::kernel::descriptor::Descriptor;
@@ -167,6 +169,7 @@ pub struct Sim {
     listeners: u32,
     steps_max: u64,
     memory: Arc<Memory>,
+    gates: Vec<Gate>,
 }
 
 impl fmt::Debug for Sim {
@@ -212,6 +215,7 @@ impl Sim {
             listeners: 0,
             steps_max: STEPS_MAX,
             memory: Arc::new(Memory::new(usize::MAX)),
+            gates: Vec::new(),
         }
     }
 
@@ -226,6 +230,13 @@ impl Sim {
     /// [`Builder::memory`](crate::Builder::memory) says. Without it there is no limit.
     pub fn memory(&mut self, bytes: usize) -> &mut Sim {
         self.memory = Arc::new(Memory::new(bytes));
+        self
+    }
+
+    /// Has services that are added from now on let in only whom these rules let in, as
+    /// [`Builder::admission`](crate::Builder::admission) does.
+    pub fn admission(&mut self, admission: Admission) -> &mut Sim {
+        self.gates.push((None, admission));
         self
     }
 
@@ -309,14 +320,15 @@ impl Sim {
         if let Err(why) = limits.check() {
             panic!("limits that cannot be meant: {why}");
         }
-        let make = host_of(service, limits);
+        let hosted = host_of(service, limits);
+        let hosted = hosted.behind(hosted.door.service().into(), self.gates.clone());
         let running = self.running(at);
         if let Some(threads) = &mut running.threads {
-            threads.host(make.clone());
+            threads.host(hosted.clone());
         }
         SimService {
             at,
-            index: running.node.host(&make),
+            index: running.node.host(&hosted),
             of: PhantomData,
         }
     }

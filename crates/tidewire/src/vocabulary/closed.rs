@@ -155,7 +155,8 @@ impl fmt::Display for Closed {
     }
 }
 
-/// Why an accepted connection was turned away before it was opened. The peer sees a reset.
+/// Why an accepted connection was turned away before it was opened. The peer sees a reset, or hears the
+/// service's own words ([`Service::refusal_reply`](crate::Service::refusal_reply)).
 ///
 /// ```
 /// use tidewire::{LoopHandle, OnInputConn, Peer, Refusal, Service};
@@ -202,10 +203,20 @@ pub enum Refusal {
     /// All connections together hold nearly as much memory as they may: see
     /// [`Builder::memory`](crate::Builder::memory).
     MemoryLimit,
+    /// As many connections of its address are open as [rules](crate::admission::Rules) allow.
+    AddressLimit,
+    /// As many connections of its network are open as rules allow.
+    PrefixLimit,
+    /// More connections come than rules allow.
+    AcceptRate,
+    /// More connections come from its address than rules allow.
+    AddressRate,
+    /// It is in a network that is not let in, or in none of those that are.
+    Denied,
 }
 
 impl Refusal {
-    pub(crate) const KINDS: usize = 8;
+    pub(crate) const KINDS: usize = 13;
     pub(crate) const NAMES: [&'static str; Refusal::KINDS] = [
         "connection_limit",
         "by_service",
@@ -215,7 +226,26 @@ impl Refusal {
         "protected",
         "no_loop",
         "memory_limit",
+        "address_limit",
+        "prefix_limit",
+        "accept_rate",
+        "address_rate",
+        "denied",
     ];
+
+    /// Whether the same client may be let in later: somebody has to go first, or time to pass.
+    #[must_use]
+    pub const fn is_temporary(self) -> bool {
+        matches!(
+            self,
+            Refusal::ConnectionLimit
+                | Refusal::MemoryLimit
+                | Refusal::AddressLimit
+                | Refusal::PrefixLimit
+                | Refusal::AcceptRate
+                | Refusal::AddressRate
+        )
+    }
 
     pub(crate) const fn kind(self) -> usize {
         match self {
@@ -227,6 +257,11 @@ impl Refusal {
             Refusal::Protected => 5,
             Refusal::NoLoop => 6,
             Refusal::MemoryLimit => 7,
+            Refusal::AddressLimit => 8,
+            Refusal::PrefixLimit => 9,
+            Refusal::AcceptRate => 10,
+            Refusal::AddressRate => 11,
+            Refusal::Denied => 12,
         }
     }
 }

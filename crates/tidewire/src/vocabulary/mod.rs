@@ -3,6 +3,7 @@
 pub(crate) mod closed;
 pub(crate) mod conn_id;
 pub(crate) mod endpoint;
+pub(crate) mod network;
 pub(crate) mod next;
 pub(crate) mod peer;
 pub(crate) mod time;

@@ -17,6 +17,7 @@ mod roles;
 mod variant;
 
 mod accepting;
+mod admission;
 mod ahead;
 mod chaos;
 mod crowd;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         dialling::cases(),
         redial::cases(),
         accepting::cases(),
+        admission::cases(),
         ahead::cases(),
         transfer::cases(),
         unix::cases(),

@@ -64,7 +64,7 @@ impl Drop for Place {
     }
 }
 
-fn connect(to: &Endpoint) -> UnixStream {
+pub(crate) fn connect(to: &Endpoint) -> UnixStream {
     let stream = match to {
         Endpoint::Unix(path) => UnixStream::connect(path),
         Endpoint::Abstract(name) => {

@@ -47,6 +47,14 @@ fn poison() -> Command {
         listener: 0,
         service: 999,
         peer: Endpoint::from(([127, 0, 0, 1], 1)),
+        permit: host_of(EchoService(Loops::default()), Limits::default())
+            .door
+            .admit(
+                0,
+                &Endpoint::from(([127, 0, 0, 1], 1)),
+                crate::Instant::default(),
+            )
+            .unwrap(),
     }
 }
 

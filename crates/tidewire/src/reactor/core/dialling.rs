@@ -63,14 +63,20 @@ impl Core {
         let Origin::Dialled(token) = state.peer.origin else {
             unreachable!("only what was dialled is connected")
         };
-        match self.establish(index) {
+        let door = self.env.door(service).clone();
+        let established = door.enter().and_then(|()| {
+            let established = self.establish(index);
+            established.inspect_err(|_| door.gone(&self.states[index as usize].peer))
+        });
+        match established {
             Ok(()) => {
                 self.env.of_service(service).dialled.add(1);
+                self.waker.carries_more();
                 self.open(index);
             }
             Err(why) => {
-                let peer = self.states[index as usize].peer.endpoint.clone();
-                self.refuse(service, why, &peer);
+                let peer = self.states[index as usize].peer.clone();
+                self.env.refuse(service, why, &peer);
                 self.states[index as usize].kill(Closed::Aborted);
                 self.touch(index);
                 let refused = io::Error::other(format!("established, but refused: {why}"));

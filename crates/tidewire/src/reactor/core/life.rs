@@ -1,5 +1,6 @@
 //! Connections come and go.
 
+use crate::admission::door::Permit;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
@@ -8,35 +9,30 @@ use crate::reactor::host::Event;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
-use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 
 impl Core {
-    /// Takes in an accepted connection; its index, or why it is refused.
-    pub(crate) fn admit(&mut self, service: u16, peer: Peer) -> Result<u32, Refusal> {
-        self.env.of_service(service).accepted.add(1);
+    /// Takes in an accepted connection that was let in; its index, or why it is refused after all.
+    pub(crate) fn admit(
+        &mut self,
+        service: u16,
+        peer: Peer,
+        permit: Permit,
+    ) -> Result<u32, Refusal> {
         let index = self.insert(service, peer);
         if let Err(why) = self.establish(index) {
-            let peer = self.states[index as usize].peer.endpoint.clone();
-            self.refuse(service, why, &peer);
             self.free(index);
             return Err(why);
         }
+        self.env.of_service(service).accepted.add(1);
+        permit.keep();
         Ok(index)
     }
 
     /// Counts and logs a connection that was accepted and cannot be taken in.
-    pub(crate) fn refuse_accepted(&mut self, service: u16, why: Refusal, peer: &Endpoint) {
+    pub(crate) fn refuse_accepted(&mut self, service: u16, why: Refusal, peer: &Peer) {
         self.env.of_service(service).accepted.add(1);
-        self.refuse(service, why, peer);
-    }
-
-    /// Counts and logs a refusal.
-    pub(super) fn refuse(&mut self, service: u16, why: Refusal, peer: &Endpoint) {
-        self.env.of_service(service).refused[why.kind()].add(1);
-        if let Some(held_back) = self.refusals.0[why.kind()].pass(self.env.now) {
-            tracing::warn!(%peer, reason = %why, held_back, "connection refused");
-        }
+        self.env.refuse(service, why, peer);
     }
 
     /// Calls `opened`. Apart from `admit` so that the engine can set up its side in between.
@@ -101,6 +97,8 @@ impl Core {
         if !state.was_opened() {
             return;
         }
+        self.env.door(state.service).gone(&state.peer);
+        self.waker.carries_less();
         let counters = self.env.of_service(state.service);
         counters.open.sub(1);
         counters.closed[why.kind()].add(1);

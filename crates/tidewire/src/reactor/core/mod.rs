@@ -23,17 +23,16 @@ use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
 use crate::memory::table::Table;
 use crate::reach::waker::Waker;
-use crate::reactor::absent::absent;
 use crate::reactor::activity::Callback;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive;
 use crate::reactor::env::Env;
-use crate::reactor::host::{Event, Host, MakeHost};
+use crate::reactor::host::{Event, Host, Hosted};
 use crate::reactor::random::Rng;
+use crate::reactor::refusals::Refusals;
 use crate::reactor::state::State;
 use crate::reactor::throttle::Throttle;
 use crate::reactor::wheel::Wheel;
-use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::time::Clock;
 
 pub(crate) use deadlines::sleep_for;
@@ -45,7 +44,7 @@ pub const LOOK_AHEAD_MAX: usize = 16;
 /// What the builder decides for every loop.
 pub(crate) struct Plan {
     /// Of the services, in the order of their numbers.
-    pub(crate) hosts: Vec<MakeHost>,
+    pub(crate) hosts: Vec<Hosted>,
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
     pub(crate) refusals: Arc<Refusals>,
@@ -56,9 +55,9 @@ impl Plan {
     /// The same for a loop that hosts this service alone.
     pub(crate) fn only(&self, service: u16) -> Plan {
         let hosts = self.hosts.iter().enumerate();
-        let host = |(i, make): (usize, &MakeHost)| match i == usize::from(service) {
-            true => make.clone(),
-            false => absent(),
+        let host = |(i, hosted): (usize, &Hosted)| match i == usize::from(service) {
+            true => hosted.clone(),
+            false => hosted.absent(),
         };
         Plan {
             hosts: hosts.map(host).collect(),
@@ -67,16 +66,6 @@ impl Plan {
             refusals: self.refusals.clone(),
             memory: self.memory.clone(),
         }
-    }
-}
-
-/// What keeps a flood of refusals from flooding the log: one line for each reason a second, over
-/// all loops.
-pub(crate) struct Refusals([Throttle; Refusal::KINDS]);
-
-impl Default for Refusals {
-    fn default() -> Refusals {
-        Refusals([const { Throttle::new(Duration::from_secs(1)) }; Refusal::KINDS])
     }
 }
 
@@ -100,7 +89,6 @@ pub(crate) struct Core {
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
     cuts: Throttle,
-    refusals: Arc<Refusals>,
     meter: Meter,
 }
 
@@ -126,6 +114,8 @@ impl Core {
                 backlog: Vec::new(),
                 counters,
                 services: Vec::new(),
+                doors: Vec::new(),
+                refusals: plan.refusals.clone(),
                 self_signalled: false,
                 told: false,
                 dials: Vec::new(),
@@ -143,20 +133,19 @@ impl Core {
             draining: false,
             last_looks: 0,
             cuts: Throttle::new(Duration::from_secs(1)),
-            refusals: plan.refusals.clone(),
             meter: Meter::new(plan.memory.clone()),
         };
-        for make in &plan.hosts {
-            core.host(make);
+        for hosted in &plan.hosts {
+            core.host(hosted);
         }
         core
     }
 
     /// Adds a service to a loop that runs already; its index.
-    pub(crate) fn host(&mut self, make: &MakeHost) -> u16 {
+    pub(crate) fn host(&mut self, hosted: &Hosted) -> u16 {
         let index = u16::try_from(self.hosts.len()).expect("at most 65,536 services");
-        let host = make(index, &self.waker);
-        self.count_service();
+        let host = (hosted.make)(index, &self.waker);
+        self.know_service(hosted);
         self.limits.push(host.limits().clone());
         self.dialling.push(0);
         self.looks_ahead |= host.looks_ahead();
@@ -164,10 +153,11 @@ impl Core {
         index
     }
 
-    /// Has the counters of one more service.
-    pub(crate) fn count_service(&mut self) {
+    /// Has the counters and the door of one more service.
+    pub(crate) fn know_service(&mut self, hosted: &Hosted) {
         let counters = self.env.counters.service();
         self.env.services.push(counters);
+        self.env.doors.push(hosted.door.clone());
     }
 
     /// The state on this loop of the service with this index.
@@ -213,6 +203,10 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.env.counters.memory.set(0);
+        // If the loop has failed, its connections must not count for ever.
+        for (_, state) in self.states.iter().filter(|(_, state)| state.counts()) {
+            self.env.door(state.service).gone(&state.peer);
+        }
         for (service, host) in self.hosts.drain(..).enumerate() {
             self.env.enter(service as u16, Callback::LoopEnded);
             host.ended();

@@ -8,6 +8,7 @@ use crate::build::limits::Limits;
 use crate::reach::waker::Command;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::setup::Turn;
 use crate::sim::conditions::Conditions;
 use crate::sim::explore::peers::{Peer, Script};
 use crate::sim::explore::record::{Job, Record, Seen};
@@ -103,6 +104,10 @@ impl Run {
             shape,
             loops: [1, 2, 2, 3][rng.below(4) as usize],
             shared: rng.below(3) == 0,
+            turn: match seed % 4 {
+                0 => Turn::LeastConnections,
+                _ => Turn::Next,
+            },
             hosts: vec![host_of(service, limits)],
             at: at.clone(),
             inbox: [1, 1, 2, 4][rng.below(4) as usize],

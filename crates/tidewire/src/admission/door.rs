@@ -1,0 +1,209 @@
+//! The door of a service: its own limit on connections, the rules that stand in the way of its listeners, and
+//! what it says to those who are turned away.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::admission::{Admission, Part};
+use crate::protocol::traits::Service;
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::peer::{Origin, Peer};
+use crate::vocabulary::time::Instant;
+
+/// What a service knows of connections that are not yet, or never, its own.
+pub(crate) trait Face: Send + Sync {
+    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>>;
+    fn speaks_for_others(&self, from: &Peer) -> bool;
+}
+
+impl<S: Service> Face for S {
+    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+        Service::refusal_reply(self, why, from)
+    }
+
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        Service::speaks_for_others(self, from)
+    }
+}
+
+/// Rules, and the listener that they are for; all of a service's if there is none.
+pub(crate) type Gate = (Option<u32>, Admission);
+
+/// Shared by all loops of a service.
+pub(crate) struct Door {
+    name: Arc<str>,
+    face: Arc<dyn Face>,
+    /// Connections that may be open at once, and that are: accepted ones from when they are, dialled ones from when
+    /// they stand.
+    most: usize,
+    open: AtomicUsize,
+    /// The listeners' first, those of all services last.
+    gates: Vec<Gate>,
+}
+
+impl Door {
+    /// Without rules.
+    pub(crate) fn new(name: Arc<str>, face: Arc<dyn Face>, most: usize) -> Door {
+        Door {
+            name,
+            face,
+            most,
+            open: AtomicUsize::new(0),
+            gates: Vec::new(),
+        }
+    }
+
+    /// Another one of the same service. The listeners' gates come first.
+    pub(crate) fn again(&self, name: Arc<str>, gates: Vec<Gate>) -> Door {
+        Door {
+            gates,
+            ..Door::new(name, self.face.clone(), self.most)
+        }
+    }
+
+    /// Lets a connection in that was accepted at this listener.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        listener: u32,
+        from: &Endpoint,
+        now: Instant,
+    ) -> Result<Permit, Refusal> {
+        let from = Peer::new(from.clone(), Origin::Accepted(listener));
+        // First, because who is denied is to learn nothing else.
+        self.look_up(&from, &from.endpoint)?;
+        self.enter()?;
+        if !self.gates.is_empty()
+            && let Err(why) = self.pass(self.part(&from), &from, &from.endpoint, now)
+        {
+            self.open.fetch_sub(1, Relaxed);
+            return Err(why);
+        }
+        Ok(Permit {
+            door: Some(self.clone()),
+            from,
+        })
+    }
+
+    /// Counts a connection, if it may be.
+    pub(crate) fn enter(&self) -> Result<(), Refusal> {
+        if self.open.fetch_add(1, Relaxed) >= self.most {
+            self.open.fetch_sub(1, Relaxed);
+            return Err(Refusal::ConnectionLimit);
+        }
+        Ok(())
+    }
+
+    /// The service's name, for logs.
+    pub(crate) fn service(&self) -> &str {
+        &self.name
+    }
+
+    /// What who is turned away hears.
+    pub(crate) fn reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+        let reply = || self.face.refusal_reply(why, from);
+        catch_unwind(AssertUnwindSafe(reply)).unwrap_or(None)
+    }
+
+    /// Counts the client that a proxy has named. `known` is what was known of the connection before.
+    pub(crate) fn count_named(
+        &self,
+        known: &Peer,
+        told: &Peer,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let (before, after) = (known.original(), told.original());
+        if before == after {
+            return Ok(());
+        }
+        if let Some(named) = after {
+            self.look_up(known, named)?;
+            self.pass(Part::Named, known, named, now)?;
+        }
+        if let Some(named) = before {
+            self.leave(Part::Named, known, named);
+        }
+        Ok(())
+    }
+
+    /// A connection that was counted is gone.
+    pub(crate) fn gone(&self, peer: &Peer) {
+        self.open.fetch_sub(1, Relaxed);
+        if matches!(peer.origin, Origin::Accepted(_)) && !self.gates.is_empty() {
+            self.leave(self.part(peer), peer, &peer.endpoint);
+            if let Some(named) = peer.original() {
+                self.leave(Part::Named, peer, named);
+            }
+        }
+    }
+
+    /// A proxy's own address says nothing of those for whom it speaks.
+    fn part(&self, from: &Peer) -> Part {
+        match self.face.speaks_for_others(from) {
+            true => Part::Nameless,
+            false => Part::Whole,
+        }
+    }
+
+    fn of_listener<'a>(&'a self, peer: &Peer) -> impl Iterator<Item = &'a Admission> + use<'a> {
+        let origin = peer.origin;
+        let stands = move |gate: &&Gate| match (gate.0, origin) {
+            (Some(listener), origin) => origin == Origin::Accepted(listener),
+            (None, _) => true,
+        };
+        self.gates.iter().filter(stands).map(|(_, rules)| rules)
+    }
+
+    fn look_up(&self, peer: &Peer, from: &Endpoint) -> Result<(), Refusal> {
+        match self.of_listener(peer).all(|gate| gate.allows(from)) {
+            true => Ok(()),
+            false => Err(Refusal::Denied),
+        }
+    }
+
+    fn pass(&self, part: Part, peer: &Peer, from: &Endpoint, now: Instant) -> Result<(), Refusal> {
+        for (passed, gate) in self.of_listener(peer).enumerate() {
+            if let Err(why) = gate.count(part, from, now) {
+                let before = self.of_listener(peer).take(passed);
+                before.for_each(|gate| gate.discount(part, from, true));
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&self, part: Part, peer: &Peer, from: &Endpoint) {
+        for gate in self.of_listener(peer) {
+            gate.discount(part, from, false);
+        }
+    }
+}
+
+/// The place of a connection that was let in, until a loop has it. Given back when dropped.
+pub(crate) struct Permit {
+    door: Option<Arc<Door>>,
+    from: Peer,
+}
+
+impl Permit {
+    /// The loop that has the connection gives the place back, by [`Door::gone`].
+    pub(crate) fn keep(mut self) {
+        self.door = None;
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Permit({})", self.from.endpoint)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(door) = self.door.take() {
+            door.gone(&self.from);
+        }
+    }
+}

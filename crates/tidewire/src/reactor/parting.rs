@@ -1,0 +1,74 @@
+//! Those who were turned away with a word, until they have had time to read it.
+//!
+//! A socket that is closed with input unread resets its connection, and a reset can overtake what was said. So
+//! it is kept for a moment with our side closed: nobody waits for it, and it costs a descriptor and nothing else.
+//! Few are kept; in a flood each so has less time, and at the worst none.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::kernel::calls::Sys;
+use crate::vocabulary::time::Instant;
+
+/// How long they are kept.
+const TIME: Duration = Duration::from_secs(1);
+/// How many are, on one loop.
+const MOST: usize = 64;
+/// Most that is taken of what one has sent, so that the end is an orderly one; bytes.
+const TAKEN: usize = 16 << 10;
+
+/// Sockets of one loop, oldest first.
+pub(super) struct Parting<F>(VecDeque<(Instant, F)>);
+
+impl<F> Default for Parting<F> {
+    fn default() -> Parting<F> {
+        Parting(VecDeque::new())
+    }
+}
+
+impl<F> Parting<F> {
+    /// Says something, if the kernel takes it at once, and closes our side.
+    pub(super) fn tell<S: Sys<Fd = F>>(&mut self, sys: &S, socket: F, words: &[u8], now: Instant) {
+        let told = sys.send(&socket, words) == Ok(words.len());
+        if !told || sys.shut_write(&socket).is_err() {
+            return sys.reset_on_close(&socket);
+        }
+        if self.0.len() >= MOST
+            && let Some((_, oldest)) = self.0.pop_front()
+        {
+            close(sys, &oldest);
+        }
+        self.0.push_back((now + TIME, socket));
+    }
+
+    /// Closes those whose time is over.
+    pub(super) fn close_due(&mut self, sys: &impl Sys<Fd = F>, now: Instant) {
+        while self.next().is_some_and(|due| due <= now)
+            && let Some((_, socket)) = self.0.pop_front()
+        {
+            close(sys, &socket);
+        }
+    }
+
+    /// Closes all.
+    pub(super) fn close_all(&mut self, sys: &impl Sys<Fd = F>) {
+        for (_, socket) in self.0.drain(..) {
+            close(sys, &socket);
+        }
+    }
+
+    /// When the next is to be closed.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.front().map(|(until, _)| *until)
+    }
+}
+
+/// Takes what has come. The socket is closed when it is dropped.
+fn close<S: Sys>(sys: &S, socket: &S::Fd) {
+    let mut bytes = [0; 4096];
+    for _ in 0..TAKEN / bytes.len() {
+        if !matches!(sys.recv(socket, &mut bytes), Ok(n) if n == bytes.len()) {
+            return;
+        }
+    }
+}
