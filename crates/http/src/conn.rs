@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use tidewire::{Closed, Cx, Input, Instant, Link, Next, Protocol, Turn};
-use tidewire_pool::Pool;
+use tidewire_pool::{Lane, Pool};
 
 use crate::body::{self, Body, Piece};
 use crate::exchange::{Data, Exchange};
@@ -86,6 +86,8 @@ struct Exchanging {
 struct Owed {
     asked: Asked,
     body: Option<Body>,
+    /// Of an answer that is computed: work of a connection that has gone is not begun.
+    _lane: Option<Lane<()>>,
 }
 
 struct Unwanted {
@@ -308,7 +310,7 @@ impl<H: Handler> HttpConn<H> {
             let why = Fault::new(503, "too many answers are owed");
             return self.turn_away(why, asked, body, cx);
         };
-        let number = self.wait_for_answer(asked, body);
+        let number = self.wait_for_answer(asked, body, None);
         start(Later {
             permit: Some(permit),
             number,
@@ -324,21 +326,27 @@ impl<H: Handler> HttpConn<H> {
         body: Option<Body>,
         cx: &mut Cx<'_, Self>,
     ) -> Step {
-        let Ok(place) = pool.reserve(&cx.handle()) else {
+        let mut lane = Lane::new(1);
+        let Ok(place) = lane.reserve(&pool, &cx.handle()) else {
             let why = Fault::new(503, "the workers are busy");
             return self.turn_away(why, asked, body, cx);
         };
-        let number = self.wait_for_answer(asked, body);
-        place.run(work, move |answer| Message {
+        let number = self.number.wrapping_add(1);
+        lane.run(place, work, move |_, answer| Message {
             number,
             answer: answer.ok(),
         });
+        self.wait_for_answer(asked, body, Some(lane));
         Step::Return(Next::Paused)
     }
 
     /// The number of the answer that is owed now.
-    fn wait_for_answer(&mut self, asked: Asked, body: Option<Body>) -> u32 {
-        self.stage = Stage::Later(Box::new(Owed { asked, body }));
+    fn wait_for_answer(&mut self, asked: Asked, body: Option<Body>, lane: Option<Lane<()>>) -> u32 {
+        self.stage = Stage::Later(Box::new(Owed {
+            asked,
+            body,
+            _lane: lane,
+        }));
         self.number = self.number.wrapping_add(1);
         self.number
     }
@@ -520,13 +528,9 @@ impl<H: Handler> HttpConn<H> {
         cx.local.counts.refused(fault.status);
         log(fault, cx);
         match &self.stage {
-            // A part of the reply is written. That the rest is missing shows, unless it ends with the
-            // connection.
-            Stage::Exchange(it) if it.progress == Progress::Body(wire::Length::Closing) => {
-                return cx.link.abort_because(fault.reason);
-            }
+            // A part of the reply is written.
             Stage::Exchange(it) if it.progress != Progress::Unstarted => {
-                return cx.link.finish_because(fault.reason);
+                return self.end_early(fault.reason, cx);
             }
             Stage::Gather(gather) => cx.local.shared.gathered_no_more(gather.content.len()),
             _ => {}
@@ -545,6 +549,17 @@ impl<H: Handler> HttpConn<H> {
         }
         let _ = response.error(fault.status, fault.reason);
         cx.link.finish_because(fault.reason);
+    }
+
+    /// Ends the connection before it was done. That the rest of a reply is missing shows, unless it was to end
+    /// with the connection: then that ends by a reset.
+    fn end_early(&self, reason: &'static str, cx: &mut Cx<'_, Self>) {
+        match &self.stage {
+            Stage::Exchange(it) if it.progress == Progress::Body(wire::Length::Closing) => {
+                cx.link.abort_because(reason);
+            }
+            _ => cx.link.finish_because(reason),
+        }
     }
 
     fn expire(&mut self, cx: &mut Cx<'_, Self>) {
@@ -641,7 +656,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
             Stage::Later(_) => {}
             Stage::Exchange(it) if it.told_end => {}
             Stage::Gather(_) | Stage::Discard(_) | Stage::Exchange(_) => {
-                cx.link.finish_because("a body that was cut short");
+                self.end_early("a body that was cut short", cx);
             }
         }
     }
@@ -654,9 +669,11 @@ impl<H: Handler> Protocol for HttpConn<H> {
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        // Whoever owes the answer decides how long it takes.
-        if !matches!(self.stage, Stage::Later(_)) {
-            cx.link.finish();
+        match self.stage {
+            // Whoever owes the answer decides how long it takes.
+            Stage::Later(_) => {}
+            Stage::Exchange(_) => self.end_early("nothing moved in the middle of an exchange", cx),
+            Stage::Head | Stage::Gather(_) | Stage::Discard(_) => cx.link.finish(),
         }
     }
 
@@ -669,7 +686,9 @@ impl<H: Handler> Protocol for HttpConn<H> {
             self.stage = stage;
             return;
         };
-        let Owed { mut asked, body } = *owed;
+        let Owed {
+            mut asked, body, ..
+        } = *owed;
         asked.keep &= !self.draining;
         let mut outcome = Outcome::Sent;
         let wire = &mut cx.local.wire;

@@ -1,5 +1,6 @@
 //! The service: a handler and its settings, for all loops.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -64,6 +65,11 @@ impl<H> Shared<H> {
         self.gathered.fetch_sub(n, Relaxed);
     }
 }
+
+/// For connections that are turned away. (A Date may be left out of a 503: RFC 9110, section 6.6.1.)
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 43\r\n\
+    Retry-After: 5\r\nConnection: close\r\n\r\nno room for more connections at the moment\n";
 
 /// The service's state on one loop. Of no use to others.
 pub struct HttpLocal<H> {
@@ -131,6 +137,10 @@ impl<H: Handler> Service for Http<H> {
         Ok(HttpConn::new())
     }
 
+    fn refusal_reply(&self, why: Refusal, _: &Peer) -> Option<Cow<'static, [u8]>> {
+        why.is_temporary().then_some(Cow::Borrowed(FULL))
+    }
+
     fn loop_ended(&self, local: HttpLocal<H>) {
         self.shared.totals.end(&local.counts);
     }
@@ -153,5 +163,17 @@ impl<H> fmt::Debug for Http<H> {
 impl<H> fmt::Debug for HttpLocal<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HttpLocal({:?})", self.counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FULL;
+
+    #[test]
+    fn the_words_of_a_refusal_are_as_long_as_they_say() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
     }
 }

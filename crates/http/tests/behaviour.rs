@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::sim::chunking::{self, Collected, Feed};
+use tidewire::sim::{PlainState, Sim};
 use tidewire::{Closed, Limits};
 use tidewire_http::demo::Burns;
 use tidewire_http::testing::{Got, replies};
@@ -114,6 +115,81 @@ fn a_client_of_http_1_0_gets_no_chunks() {
     let got = &all(&new, &[])[0];
     assert_eq!((got.text(), got.trailer("x")), ("a part", Some("y")));
     assert!(got.whole && new.closed.is_none());
+}
+
+/// Such a reply ends with its connection: an orderly end in the middle of it would be taken for the whole.
+#[test]
+fn a_reply_of_unknown_length_that_is_not_whole_ends_by_a_reset() {
+    /// Says a part, and then nothing more.
+    struct Stuck;
+    impl Exchange for Stuck {
+        fn room(&mut self, reply: &mut Reply<'_>) {
+            reply.write(b"a part");
+        }
+    }
+    let app = || Http::new(Router::new().get("/", |_, response| response.stream(None, Stuck)));
+    let limits = Limits {
+        idle: Some(Duration::from_secs(5)),
+        ..app().limits()
+    };
+    let ended = |request: &str| {
+        let got = Feed::new(request.as_bytes())
+            .limits(limits.clone())
+            .half_close(false)
+            .after(Duration::from_secs(20))
+            .run(app());
+        assert!(got.output.ends_with(b"a part") || request.contains("1.1"));
+        got.closed
+    };
+    let why = "nothing moved in the middle of an exchange";
+    // The one sees that the last chunk is missing; the other would see nothing.
+    assert_eq!(ended(&get("/", "")), Some(Closed::ByProtocol(why)));
+    assert_eq!(
+        ended("GET / HTTP/1.0\r\n\r\n"),
+        Some(Closed::ByProtocol(why))
+    );
+    let mut sim = Sim::new(5);
+    let at = sim.serve(app(), limits.clone());
+    let (old, new) = (sim.plain(&at), sim.plain(&at));
+    sim.send(old, b"GET / HTTP/1.0\r\n\r\n");
+    sim.send(new, get("/", "").as_bytes());
+    sim.run_for(Duration::from_secs(60));
+    assert!(
+        matches!(sim.state(old), PlainState::Failed(_)),
+        "{:?}",
+        sim.state(old)
+    );
+    assert!(
+        !matches!(sim.state(new), PlainState::Failed(_)),
+        "{:?}",
+        sim.state(new)
+    );
+}
+
+#[test]
+fn work_of_a_client_that_has_gone_is_not_begun() {
+    let pool = Pool::by_hand(8);
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let (workers, seen) = (pool.clone(), done.clone());
+    let app = Http::new(Router::new().get("/{who}", move |request, response| {
+        let (who, seen) = (request.path().to_owned(), seen.clone());
+        response.pooled(&workers, move || {
+            seen.lock().unwrap().push(who);
+            Answer::new(204)
+        })
+    }));
+    let mut sim = Sim::new(5);
+    let at = sim.serve(app, Limits::default());
+    let (gone, there) = (sim.plain(&at), sim.plain(&at));
+    sim.send(gone, get("/gone", "").as_bytes());
+    sim.send(there, get("/there", "").as_bytes());
+    sim.run_for(Duration::from_secs(1));
+    sim.close(gone, true);
+    sim.run_for(Duration::from_secs(1));
+    while pool.step(0) {}
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(*done.lock().unwrap(), ["/there"]);
+    assert!(sim.received(there).starts_with(b"HTTP/1.1 204"));
 }
 
 #[test]
