@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Running, addr, stderr};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
+use common::{PATIENCE, Running, addr, resident, stderr};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tidewire_ingest::client::{Persistence, Producer, Producing};
 
 /// As many as are meant, if the descriptors of this process allow it.
@@ -21,13 +21,6 @@ fn crowd() -> usize {
     setrlimit(Resource::Nofile, both).unwrap();
     let room = limit.unwrap_or(u64::MAX).saturating_sub(200) / 4;
     1000.min(usize::try_from(room).unwrap_or(usize::MAX))
-}
-
-fn resident(pid: Pid) -> usize {
-    let path = format!("/proc/{}/statm", pid.as_raw_nonzero());
-    let statm = std::fs::read_to_string(path).unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * rustix::param::page_size()
 }
 
 /// Serves somebody else meanwhile.

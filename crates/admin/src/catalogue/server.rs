@@ -20,7 +20,7 @@ metrics! {
     DIAL_FAILURES = Counter "tidewire_dial_failures_total" ["service", "loop"];
     /// Connections open now.
     CONNECTIONS_OPEN = Gauge "tidewire_connections_open" ["service", "loop"];
-    /// Connections turned away, by the reason.
+    /// Connections turned away, by the reason: `connection_limit` (as many are open as may), `address_limit`, `prefix_limit` (of its address, of its network), `accept_rate`, `address_rate` (too many in a time), `denied` (by --allow and --deny), `memory_limit`, `protected` (other hosts, without a secret), `by_service`, `stopping`, `no_thread`, `no_loop`, `panicked`.
     CONNECTIONS_REFUSED = Counter "tidewire_connections_refused_total" ["service", "reason"];
     /// Connections closed, by the reason.
     CONNECTIONS_CLOSED = Counter "tidewire_connections_closed_total" ["service", "reason"];

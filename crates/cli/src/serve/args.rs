@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::de::{self, Deserialize, Deserializer};
-use tidewire::proxy::Network;
+use tidewire::Network;
 use tidewire::{EngineChoice, Placement};
 
 use super::admin::AdminOptions;
+use super::admission::AdmissionOptions;
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::Named;
 use super::kv::KvOptions;
@@ -35,8 +36,9 @@ pub(crate) struct Args {
     /// Reads settings from this TOML file: the same names as the flags without their dashes in
     /// front, the services as `services = [...]`; those of the durable log in a section `[log]`, of
     /// ingest in `[ingest]`, of ack in `[ack]`, of the key-value store in `[kv]`, without `kv-`, of
-    /// TLS in `[tls]`, without `tls-`. A `[[listen]]` may be a table: service, at, tls, tls-cert,
-    /// tls-key, tls-client-ca, proxy-from. Flags win.
+    /// TLS in `[tls]`, without `tls-`, of admission in `[admission]`. A `[[listen]]` may be a table:
+    /// service, at, mode, owner, tls, tls-cert, tls-key, tls-client-ca, proxy-from, and what `[admission]`
+    /// has, for this listener. Flags win.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -63,8 +65,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<usize>,
 
-    /// How connections come to loops: shared (each accepts for itself) or acceptor (one more loop
-    /// accepts and hands them out in turn) [default: shared]
+    /// How connections come to loops: shared (each accepts for itself), acceptor (one more loop accepts
+    /// and hands them out in turn) or least-connections (it hands them to who carries fewest)
+    /// [default: shared]
     #[arg(long, value_name = "HOW")]
     pub(crate) placement: Option<PlacementName>,
 
@@ -73,7 +76,8 @@ pub(crate) struct Options {
     pub(crate) bind: Option<IpAddr>,
 
     /// Listens for a service at IP:PORT, PORT on the --bind address, or a Unix socket (unix:/PATH or
-    /// unix:@NAME), instead of its default ports; may be repeated. Port 0 takes any free port. tls: or
+    /// unix:@NAME), instead of its default ports; may be repeated. A path may have ?mode=0660&owner=USER:GROUP
+    /// behind it, which say who may connect. Port 0 takes any free port. tls: or
     /// plain: in front of ADDR says what is spoken there
     #[arg(long, value_name = "SERVICE[/MODE]=ADDR")]
     pub(crate) listen: Vec<ListenAt>,
@@ -141,10 +145,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_payload: Option<u32>,
 
-    /// Connections open at once for each service; more are reset [default: 1000000]
-    #[arg(long, value_name = "N")]
-    pub(crate) max_connections: Option<usize>,
-
     /// Memory that all connections together may hold in queued output, carried input and chunks of
     /// input that are kept. When it runs short, those that hold much are not read from, then new ones are
     /// refused, then those that hold most are closed [default: half of the machine's memory, or of the control group's]
@@ -183,6 +183,10 @@ pub(crate) struct Options {
     /// Logs the counters this often [default: only at the end]
     #[arg(long, value_name = "SECS")]
     pub(crate) stats_interval: Option<Span>,
+
+    /// Who is let in; in the file the table `[admission]`.
+    #[command(flatten, next_help_heading = "Admission")]
+    pub(crate) admission: AdmissionOptions,
 
     /// TLS; in the file the table `[tls]`.
     #[command(flatten, next_help_heading = "TLS")]
@@ -223,6 +227,8 @@ pub(crate) enum PlacementName {
     Shared,
     /// One more loop accepts.
     Acceptor,
+    /// It gives to who has least.
+    LeastConnections,
 }
 
 impl From<PlacementName> for Placement {
@@ -230,6 +236,7 @@ impl From<PlacementName> for Placement {
         match name {
             PlacementName::Shared => Placement::Shared,
             PlacementName::Acceptor => Placement::Acceptor,
+            PlacementName::LeastConnections => Placement::LeastConnections,
         }
     }
 }
@@ -282,6 +289,7 @@ impl Options {
             open: list(self.open, base.open),
             proxy_from: self.proxy_from.or(base.proxy_from),
             handshake: self.handshake.or(base.handshake),
+            admission: self.admission.over(base.admission),
             tls: self.tls.over(base.tls),
             cpus: list(self.cpus, base.cpus),
             busy_poll: self.busy_poll.or(base.busy_poll),
@@ -291,7 +299,6 @@ impl Options {
             write_stall: self.write_stall.or(base.write_stall),
             lifetime: self.lifetime.or(base.lifetime),
             max_payload: self.max_payload.or(base.max_payload),
-            max_connections: self.max_connections.or(base.max_connections),
             memory: self.memory.or(base.memory),
             linger: self.linger.or(base.linger),
             congestion: self.congestion.or(base.congestion),

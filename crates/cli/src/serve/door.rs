@@ -1,5 +1,6 @@
 //! A service with what stands in front of its listeners.
 
+use tidewire::admission::Admission;
 use tidewire::{Builder, Layered, Limits, Listen, Service, ServiceId};
 
 use super::endpoint::{Endpoint, Kind, Named};
@@ -25,18 +26,17 @@ impl<S: Service> Door<S> {
         service: S,
         limits: Limits,
     ) -> Door<S> {
-        let name = Named(vec![kind]).to_string();
         let mut own = settings.endpoints.iter().filter(|e| e.kind == kind);
         if own.all(|endpoint| endpoint.front.is_bare()) {
             let id = builder.service_with(service, limits);
-            builder.name(id, &name);
+            introduce(builder, settings, kind, id);
             return Door::Bare(id);
         }
         let tls = TlsFront(fronts.clone());
         let inner = Layered::with_limits(tls, service, limits.clone());
         let outer = Layered::with_limits(ProxyFront(fronts.clone()), inner, limits.clone());
         let id = builder.service_with(outer, limits);
-        builder.name(id, &name);
+        introduce(builder, settings, kind, id);
         Door::Layered(id)
     }
 
@@ -58,5 +58,19 @@ impl<S: Service> Door<S> {
                 fronts.put(listener, &endpoint.front)
             }
         }
+    }
+}
+
+/// Names a service, and puts the rules of its own in its way.
+fn introduce<S: Service>(
+    builder: &mut Builder,
+    settings: &Settings,
+    kind: Kind,
+    service: ServiceId<S>,
+) {
+    builder.name(service, &Named(vec![kind]).to_string());
+    let rules = settings.admission.rules_of(kind);
+    if !rules.is_empty() {
+        builder.admission_of(service, Admission::new(rules));
     }
 }

@@ -336,7 +336,7 @@ impl Kv {
         let limits = own.limits();
         let resp_limits = Limits {
             idle: limits.idle,
-            ..settings.limits(limits)
+            ..settings.limits(Kind::Kv(KvMode::Resp), limits)
         };
         let resp = match &log {
             None => RespService::new(store.clone(), own),
@@ -364,7 +364,7 @@ impl Kv {
             fronts,
             Kind::Kv(KvMode::Binary),
             binary.clone(),
-            settings.limits(BinaryService::limits()),
+            settings.limits(Kind::Kv(KvMode::Binary), BinaryService::limits()),
         );
         Ok(Kv {
             log,

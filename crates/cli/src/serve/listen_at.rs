@@ -6,9 +6,12 @@ use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use tidewire::proxy::Network;
+use tidewire::Network;
+use tidewire::admission::Rate;
 
+use super::admission::{self, ListenerRules};
 use super::endpoint::{Kind, Named};
+use super::socket_access::SocketAccess;
 use super::tls::{TlsOptions, networks};
 
 /// `SERVICE[/MODE]=[tls:|plain:]ADDR`, where `ADDR` is `IP:PORT`, only a port, or a Unix socket:
@@ -37,6 +40,9 @@ pub(crate) struct Shield {
     /// A certificate of its own.
     pub(crate) files: TlsOptions,
     pub(crate) proxy_from: Option<Vec<Network>>,
+    /// Of the file of a Unix socket.
+    pub(crate) access: SocketAccess,
+    pub(crate) rules: ListenerRules,
 }
 
 impl FromStr for ListenAt {
@@ -64,6 +70,7 @@ impl ListenAt {
             Some(("plain", addr)) => (Some(false), addr),
             _ => (None, addr),
         };
+        let (addr, access) = SocketAccess::split(addr)?;
         let place = match addr.parse::<u16>() {
             Ok(port) => Place::Port(port),
             Err(_) => Place::At(
@@ -73,6 +80,7 @@ impl ListenAt {
         };
         let shield = Shield {
             tls,
+            access,
             ..Shield::default()
         };
         Ok(ListenAt {
@@ -89,12 +97,26 @@ impl ListenAt {
 struct Table {
     service: String,
     at: String,
+    mode: Option<String>,
+    owner: Option<String>,
     tls: Option<bool>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     tls_client_ca: Option<PathBuf>,
     #[serde(default, deserialize_with = "networks")]
     proxy_from: Option<Vec<Network>>,
+    // One by one, because `flatten` would let unknown keys pass.
+    max_connections: Option<usize>,
+    max_per_address: Option<u32>,
+    max_per_prefix: Option<u32>,
+    #[serde(default, deserialize_with = "admission::rate")]
+    accept_rate: Option<Rate>,
+    #[serde(default, deserialize_with = "admission::rate")]
+    accept_rate_per_address: Option<Rate>,
+    #[serde(default, deserialize_with = "admission::networks")]
+    allow: Vec<Network>,
+    #[serde(default, deserialize_with = "admission::networks")]
+    deny: Vec<Network>,
 }
 
 impl TryFrom<Table> for ListenAt {
@@ -121,6 +143,25 @@ impl TryFrom<Table> for ListenAt {
             shield.tls = Some(true);
         }
         shield.proxy_from = table.proxy_from;
+        if let Some(mode) = &table.mode {
+            shield.access.set_mode(mode)?;
+        }
+        if let Some(owner) = &table.owner {
+            shield.access.set_owner(owner)?;
+        }
+        let has_file = matches!(&listen.place, Place::At(at) if at.path().is_some());
+        if shield.access.is_some() && !has_file {
+            return Err("only a Unix socket with a path has a mode and an owner".into());
+        }
+        shield.rules = ListenerRules {
+            max_connections: table.max_connections,
+            max_per_address: table.max_per_address,
+            max_per_prefix: table.max_per_prefix,
+            accept_rate: table.accept_rate,
+            accept_rate_per_address: table.accept_rate_per_address,
+            allow: table.allow,
+            deny: table.deny,
+        };
         Ok(listen)
     }
 }
@@ -196,6 +237,10 @@ mod tests {
             "[[listen]]\nservice = 'echo'\nat = 'plain:7'\ntls = true",
             "[[listen]]\nservice = 'echo'\nat = '7'\ntls = false\ntls-cert = 'c'",
             "[[listen]]\nservice = 'echo'\nat = '7'\nproxy-from = ['everybody']",
+            "[[listen]]\nservice = 'echo'\nat = '7'\nmode = '0660'",
+            "[[listen]]\nservice = 'echo'\nat = 'unix:/x'\nmode = 'rw'",
+            "[[listen]]\nservice = 'echo'\nat = '7'\ndeny = 'everybody'",
+            "[[listen]]\nservice = 'echo'\nat = '7'\nmax-conections = 7",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

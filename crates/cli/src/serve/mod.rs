@@ -5,6 +5,7 @@
 //! run until a signal asks for the end ([`crate::signals`]).
 
 mod admin;
+mod admission;
 mod args;
 mod blocked;
 mod counted;
@@ -20,12 +21,14 @@ mod open;
 mod services;
 mod settings;
 mod shown;
+mod socket_access;
 mod tls;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
+use tidewire::admission::Admission;
 use tidewire::{Builder, Counters, EngineChoice, LoopFailed, Running, StartError};
 use tidewire_admin::{Admin, Listener, Panel, Stage};
 
@@ -234,6 +237,10 @@ fn start(
     }
     if let Some(threshold) = settings.stall_threshold {
         builder.watch(threshold);
+    }
+    let all = settings.admission.rules_of_all();
+    if !all.is_empty() {
+        builder.admission(Admission::new(all));
     }
     let services = Services::add(&mut builder, settings, fronts, logs)?;
     let running = builder.start().map_err(|e| cannot_start(&e))?;

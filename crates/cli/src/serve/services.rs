@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::{Builder, Limits, Listen, TcpOptions};
+use tidewire::admission::Admission;
+use tidewire::{Builder, Limits, Listen};
 use tidewire_admin::Snapshot;
 use tidewire_echo::{Discard, Echo};
 use tidewire_http::demo::{self, Burns};
@@ -59,9 +60,9 @@ impl Services {
         let mut kv: Option<Kv> = None;
         let mut http: Option<(Http<Router>, Door<Http<Router>>)> = None;
         for endpoint in &settings.endpoints {
-            let listen = listen(endpoint, &settings.tcp);
-            let limits = || settings.limits(Limits::default());
+            let listen = listen(endpoint, settings);
             let kind = endpoint.kind;
+            let limits = || settings.limits(kind, Limits::default());
             match endpoint.kind {
                 Kind::Echo => {
                     let add = || Door::add(builder, settings, fronts, kind, Echo, limits());
@@ -189,8 +190,14 @@ impl Services {
     }
 }
 
-fn listen(endpoint: &Endpoint, tcp: &TcpOptions) -> Listen {
-    Listen::at(&endpoint.place).options(tcp.clone())
+fn listen(endpoint: &Endpoint, settings: &Settings) -> Listen {
+    let listen = Listen::at(&endpoint.place).options(settings.tcp.clone());
+    let listen = endpoint.shield.access.of(listen);
+    let rules = settings.admission.rules_at(&endpoint.shield.rules);
+    match rules.is_empty() {
+        true => listen,
+        false => listen.admission(Admission::new(rules)),
+    }
 }
 
 impl Acks {
@@ -207,7 +214,7 @@ impl Acks {
             classic.payload_max = most;
         }
         classic.protected = settings.ack_level != Level::None && !settings.is_open(Kind::Ack(mode));
-        let limits = settings.limits(classic.limits());
+        let limits = settings.limits(kind, classic.limits());
         if settings.ack_level == Level::None {
             let service = Arc::new(ClassicService::new(classic, Counted::default()));
             let door = Door::add(builder, settings, fronts, kind, service.clone(), limits);
@@ -263,7 +270,7 @@ fn add_http(
     let service = Http::with(own, demo::router(pool, burns));
     let limits = Limits {
         request: None,
-        ..settings.limits(service.limits())
+        ..settings.limits(Kind::Http, service.limits())
     };
     let door = Door::add(
         builder,
@@ -284,7 +291,7 @@ fn add_ingest(
 ) -> (Arc<IngestService>, Door<Arc<IngestService>>) {
     let log = log.expect("ingest needs the log").shared();
     let service = Arc::new(IngestService::new(log, settings.ingest.clone()));
-    let limits = settings.limits(settings.ingest.limits());
+    let limits = settings.limits(Kind::Ingest, settings.ingest.limits());
     let door = Door::add(
         builder,
         settings,

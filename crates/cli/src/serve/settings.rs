@@ -9,6 +9,7 @@ use tidewire_ingest::{Level, native};
 use tidewire_log::Policy;
 
 use super::admin::AdminOptions;
+use super::admission::AdmissionOptions;
 use super::args::{Args, Options};
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
@@ -37,7 +38,6 @@ pub(crate) struct Settings {
     pub(crate) memory: Option<usize>,
     pub(crate) tcp: TcpOptions,
     /// Absent, here and below, is what the service says.
-    pub(super) connections: Option<usize>,
     pub(super) linger: Option<Duration>,
     /// Zero is never.
     pub(super) idle: Option<Span>,
@@ -52,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) stop_deadline: Duration,
     /// When a loop counts as stuck; loops are not watched without it.
     pub(crate) stall_threshold: Option<Duration>,
+    pub(crate) admission: AdmissionOptions,
     pub(crate) admin: AdminOptions,
     pub(crate) stats_interval: Option<Duration>,
     pub(crate) durable: LogOptions,
@@ -111,7 +112,6 @@ impl Settings {
                 congestion: options.congestion,
                 ..TcpOptions::default()
             },
-            connections: options.max_connections,
             linger: options.linger.map(|span| span.0),
             idle: options.idle,
             first_byte: options.first_byte,
@@ -127,6 +127,7 @@ impl Settings {
             stall_threshold: options
                 .stall_threshold
                 .map_or(Some(STALL), |span| span.limit()),
+            admission: options.admission,
             admin: options.admin,
             stats_interval: options.stats_interval.and_then(|span| span.limit()),
             on_log_failure: options.durable.on_failure.unwrap_or_default(),
@@ -172,10 +173,10 @@ impl Settings {
     }
 
     /// A service's own limits, changed where the settings say so.
-    pub(crate) fn limits(&self, own: Limits) -> Limits {
+    pub(crate) fn limits(&self, kind: Kind, own: Limits) -> Limits {
         let or = |set: Option<Span>, own: Option<Duration>| set.map_or(own, Span::limit);
         Limits {
-            connections: self.connections.unwrap_or(own.connections),
+            connections: self.admission.connections(kind).unwrap_or(own.connections),
             linger: self.linger.unwrap_or(own.linger),
             idle: self.idle(own.idle),
             first_byte: or(self.first_byte, own.first_byte),

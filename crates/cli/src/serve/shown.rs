@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidewire::{Limits, Placement};
 
+use super::admission::shown;
 use super::endpoint::Named;
 use super::kv::Durability;
 use super::settings::Settings;
@@ -19,14 +21,22 @@ impl Settings {
                 "tls": endpoint.front.tls.is_some(),
                 "proxy-from": endpoint.front.proxy_from.iter().map(ToString::to_string).collect::<Vec<_>>(),
                 "open": self.is_open(endpoint.kind),
+                "access": endpoint.shield.access.is_some().then(|| endpoint.shield.access.to_string()),
+                "max-connections": self.limits(endpoint.kind, Limits::default()).connections,
+                "admission": shown(&self.admission.rules_at(&endpoint.shield.rules)),
+                "admission-of-service": shown(&self.admission.rules_of(endpoint.kind)),
             })).collect::<Vec<_>>(),
             "engine": self.engine.to_string(),
             "workers": self.workers,
-            "placement": format!("{:?}", self.placement).to_lowercase(),
+            "placement": match self.placement {
+                Placement::Shared => "shared",
+                Placement::Acceptor => "acceptor",
+                Placement::LeastConnections => "least-connections",
+            },
             "cpus": self.cpus,
             "busy-poll": self.busy_poll.as_micros() as u64,
             "memory": self.memory,
-            "max-connections": self.connections,
+            "admission": shown(&self.admission.rules_of_all()),
             "idle": self.idle.map(|span| span.0.as_secs_f64()),
             "first-byte": self.first_byte.map(|span| span.0.as_secs_f64()),
             "whole-request": self.whole_request.map(|span| span.0.as_secs_f64()),

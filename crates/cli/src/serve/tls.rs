@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer};
-use tidewire::proxy::{Header, Network, Proxy};
-use tidewire::{Origin, Peer, Refusal, Wrap};
+use tidewire::proxy::{Header, Proxy};
+use tidewire::{Network, Origin, Peer, Refusal, Wrap};
 use tidewire_tls::{Certificate, Records, Roots, Server, TlsServer};
 
 use super::endpoint::Endpoint;
@@ -262,6 +262,14 @@ impl Wrap for TlsFront {
         let tls = self.0.of(from, |standing| standing.tls.clone());
         tls.map_or(Ok(None), |tls| tls.wrap(from))
     }
+
+    /// Who is turned away before his handshake hears nothing: to say it would cost one.
+    fn is_transparent(&self, from: &Peer) -> bool {
+        let speaks = self
+            .0
+            .of(from, |standing| standing.tls.as_ref().map(|_| ()));
+        speaks.is_none()
+    }
 }
 
 /// The PROXY protocol where the listener says so.
@@ -276,6 +284,15 @@ impl Wrap for ProxyFront {
             .0
             .of(from, |standing| Some(standing.proxy.as_ref()?.wrap(from)));
         header.unwrap_or(Ok(None))
+    }
+
+    fn is_transparent(&self, _: &Peer) -> bool {
+        true
+    }
+
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        let is_proxy = |standing: &Standing| Some(standing.proxy.as_ref()?.speaks_for_others(from));
+        self.0.of(from, is_proxy).unwrap_or(false)
     }
 }
 

@@ -143,6 +143,14 @@ pub(crate) fn addr(line: &str) -> SocketAddr {
         .unwrap()
 }
 
+/// Memory of a process that is resident; bytes.
+pub(crate) fn resident(pid: Pid) -> usize {
+    let path = format!("/proc/{}/statm", pid.as_raw_nonzero());
+    let statm = std::fs::read_to_string(path).unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size()
+}
+
 /// The engines that work on this machine; says which do not.
 pub(crate) fn engines() -> Vec<&'static str> {
     let works = |engine: &&str| {

@@ -5,6 +5,7 @@
 //! loop is woken once, takes what is committed off the front, and each connection gets one
 //! acknowledgement however many of its batches were in the group.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use tidewire::{Alarm, Bell, ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
 use tidewire_log::{Log, Ticket, Watch};
 
+use super::codec::{self, Reason, ServerFrame};
 use super::conn::{IngestConn, Message};
 use super::counters::{Counters, LoopTally, Tally};
 use super::memory::Memory;
@@ -147,6 +149,8 @@ impl IngestLocal {
 
 /// Room for what is owed that a loop keeps when nothing is.
 const OWED_KEPT: usize = 4096;
+/// When who was turned away should come again.
+const RETRY_AFTER_MS: u32 = 2000;
 
 impl Service for IngestService {
     type Conn = IngestConn;
@@ -166,6 +170,23 @@ impl Service for IngestService {
 
     fn accept(&self, _: &Peer, _: &mut IngestLocal) -> Result<IngestConn, Refusal> {
         Ok(IngestConn::new(self.shared.clone()))
+    }
+
+    /// In place of a welcome, as if it answered a hello.
+    fn refusal_reply(&self, why: Refusal, _: &Peer) -> Option<Cow<'static, [u8]>> {
+        if !why.is_temporary() {
+            return None;
+        }
+        let refusal = ServerFrame::Refusal(codec::Refusal {
+            id: 0,
+            reason: Reason::OverQuota,
+            retry_after_ms: RETRY_AFTER_MS,
+            text: "no more connections are taken at the moment",
+            closes: true,
+        });
+        let mut frame = Vec::new();
+        refusal.encode(&mut frame);
+        Some(frame.into())
     }
 
     fn woken(&self, local: &mut IngestLocal, all: &mut Conns<'_, IngestConn>) {

@@ -1,5 +1,6 @@
 //! The service that speaks Redis's protocol.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -170,6 +171,21 @@ impl Service for RespService {
         } else {
             RespConn::new(!config.needs_password())
         })
+    }
+
+    /// The first is what clients of Redis know.
+    fn refusal_reply(&self, why: Refusal, _: &Peer) -> Option<Cow<'static, [u8]>> {
+        let words: &[u8] = match why {
+            Refusal::ConnectionLimit | Refusal::AddressLimit | Refusal::PrefixLimit => {
+                b"-ERR max number of clients reached\r\n"
+            }
+            Refusal::AcceptRate | Refusal::AddressRate => {
+                b"-ERR too many connections in a short time, try again later\r\n"
+            }
+            Refusal::MemoryLimit => b"-ERR no memory for more connections, try again later\r\n",
+            _ => return None,
+        };
+        Some(Cow::Borrowed(words))
     }
 
     fn woken(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {

@@ -1,0 +1,365 @@
+//! Who is let in, and how many: the settings as flags, as the table `[admission]` of the file, and of one listener.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde_json::{Value, json};
+use tidewire::Network;
+use tidewire::admission::{Rate, Rules};
+
+use super::endpoint::{Kind, Named};
+
+/// `[SCOPE=]VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scoped<T> {
+    scope: Scope,
+    value: T,
+}
+
+/// Whom a setting is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Every service, by itself.
+    Each,
+    /// All services together: `all=`.
+    All,
+    /// `kv/resp=`, or all that `kv=` names, each by itself.
+    Of(Named),
+}
+
+/// Networks with commas in between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Networks(Vec<Network>);
+
+/// Settings of admission; in the file the table `[admission]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct AdmissionOptions {
+    /// Connections open at once for each service; more are refused. Here and below, SERVICE= in front is
+    /// for that service, all= for all of them together; may be repeated [default: 1000000]
+    #[arg(long, value_name = "[SCOPE=]N")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) max_connections: Vec<Scoped<usize>>,
+
+    /// Connections open at once of one address; in IPv6, of one network of 64 bits [default: no limit]
+    #[arg(long, value_name = "[SCOPE=]N")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) max_per_address: Vec<Scoped<u32>>,
+
+    /// Connections open at once of one network: of 256 IPv4 addresses, or a site of IPv6 (48 bits)
+    /// [default: no limit]
+    #[arg(long, value_name = "[SCOPE=]N")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) max_per_prefix: Vec<Scoped<u32>>,
+
+    /// Connections that may come in a time, such as 1000 (a second), 600/m, or 100/s:20 for at most 20
+    /// at once; faster ones are refused [default: no limit]
+    #[arg(long, value_name = "[SCOPE=]RATE")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) accept_rate: Vec<Scoped<Rate>>,
+
+    /// The same for each address [default: no limit]
+    #[arg(long, value_name = "[SCOPE=]RATE")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) accept_rate_per_address: Vec<Scoped<Rate>>,
+
+    /// Networks, such as 10.0.0.0/8,192.0.2.7,unix: if there are any, others are refused. Of all that an
+    /// address is in, here and of --deny, the smallest decides [default: everybody]
+    #[arg(long, value_name = "[SCOPE=]NETWORKS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) allow: Vec<Scoped<Networks>>,
+
+    /// Networks whose connections are refused [default: none]
+    #[arg(long, value_name = "[SCOPE=]NETWORKS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) deny: Vec<Scoped<Networks>>,
+
+    /// Bits of an IPv6 address that count as one address [default: 64]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) address_v6: Option<u8>,
+
+    /// Bits of an IPv4 address that are its network [default: 24]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) prefix_v4: Option<u8>,
+
+    /// Bits of an IPv6 address that are its network [default: 48]
+    #[arg(long, value_name = "BITS")]
+    pub(crate) prefix_v6: Option<u8>,
+}
+
+/// Rules of one listener: keys of its table in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListenerRules {
+    pub(super) max_connections: Option<usize>,
+    pub(super) max_per_address: Option<u32>,
+    pub(super) max_per_prefix: Option<u32>,
+    pub(super) accept_rate: Option<Rate>,
+    pub(super) accept_rate_per_address: Option<Rate>,
+    pub(super) allow: Vec<Network>,
+    pub(super) deny: Vec<Network>,
+}
+
+impl AdmissionOptions {
+    /// These, and where one is absent, that of `base`.
+    pub(crate) fn over(self, base: AdmissionOptions) -> AdmissionOptions {
+        fn list<T>(over: Vec<T>, base: Vec<T>) -> Vec<T> {
+            if over.is_empty() { base } else { over }
+        }
+        AdmissionOptions {
+            max_connections: list(self.max_connections, base.max_connections),
+            max_per_address: list(self.max_per_address, base.max_per_address),
+            max_per_prefix: list(self.max_per_prefix, base.max_per_prefix),
+            accept_rate: list(self.accept_rate, base.accept_rate),
+            accept_rate_per_address: list(
+                self.accept_rate_per_address,
+                base.accept_rate_per_address,
+            ),
+            allow: list(self.allow, base.allow),
+            deny: list(self.deny, base.deny),
+            address_v6: self.address_v6.or(base.address_v6),
+            prefix_v4: self.prefix_v4.or(base.prefix_v4),
+            prefix_v6: self.prefix_v6.or(base.prefix_v6),
+        }
+    }
+
+    /// Connections of a service that may be open at once, if that is said.
+    pub(crate) fn connections(&self, kind: Kind) -> Option<usize> {
+        of(&self.max_connections, kind)
+    }
+
+    /// The rules of a service, beside the number of its connections.
+    pub(crate) fn rules_of(&self, kind: Kind) -> Rules {
+        Rules {
+            per_address: of(&self.max_per_address, kind),
+            per_prefix: of(&self.max_per_prefix, kind),
+            rate: of(&self.accept_rate, kind),
+            rate_per_address: of(&self.accept_rate_per_address, kind),
+            allow: networks_of(&self.allow, kind),
+            deny: networks_of(&self.deny, kind),
+            ..self.bits()
+        }
+    }
+
+    /// The rules of all services together.
+    pub(crate) fn rules_of_all(&self) -> Rules {
+        Rules {
+            connections: of_all(&self.max_connections),
+            per_address: of_all(&self.max_per_address),
+            per_prefix: of_all(&self.max_per_prefix),
+            rate: of_all(&self.accept_rate),
+            rate_per_address: of_all(&self.accept_rate_per_address),
+            ..self.bits()
+        }
+    }
+
+    /// The rules of one listener.
+    pub(crate) fn rules_at(&self, listener: &ListenerRules) -> Rules {
+        Rules {
+            connections: listener.max_connections,
+            per_address: listener.max_per_address,
+            per_prefix: listener.max_per_prefix,
+            rate: listener.accept_rate,
+            rate_per_address: listener.accept_rate_per_address,
+            allow: listener.allow.clone(),
+            deny: listener.deny.clone(),
+            ..self.bits()
+        }
+    }
+
+    fn bits(&self) -> Rules {
+        let own = Rules::default();
+        Rules {
+            address_v6: self.address_v6.unwrap_or(own.address_v6),
+            prefix_v4: self.prefix_v4.unwrap_or(own.prefix_v4),
+            prefix_v6: self.prefix_v6.unwrap_or(own.prefix_v6),
+            ..own
+        }
+    }
+}
+
+/// What the setting that says most of this service says; of several that say as much, the last.
+fn of<T: Copy>(all: &[Scoped<T>], kind: Kind) -> Option<T> {
+    let places = all.iter().filter_map(|scoped| match &scoped.scope {
+        Scope::Each => Some((0, scoped.value)),
+        Scope::Of(named) if named.0.contains(&kind) => {
+            Some((1 + usize::from(named.0.len() == 1), scoped.value))
+        }
+        Scope::All | Scope::Of(_) => None,
+    });
+    places.max_by_key(|(said, _)| *said).map(|(_, value)| value)
+}
+
+fn of_all<T: Copy>(all: &[Scoped<T>]) -> Option<T> {
+    let mut all = all.iter().filter(|scoped| scoped.scope == Scope::All);
+    all.next_back().map(|scoped| scoped.value)
+}
+
+/// Lists add up: what is said of all is said of each.
+fn networks_of(all: &[Scoped<Networks>], kind: Kind) -> Vec<Network> {
+    let own = all.iter().filter(|scoped| match &scoped.scope {
+        Scope::Each | Scope::All => true,
+        Scope::Of(named) => named.0.contains(&kind),
+    });
+    own.flat_map(|scoped| scoped.value.0.iter().copied())
+        .collect()
+}
+
+impl<T: FromStr<Err: fmt::Display>> FromStr for Scoped<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Scoped<T>, String> {
+        let (scope, value) = match text.split_once('=') {
+            None => (Scope::Each, text),
+            Some(("all", value)) => (Scope::All, value),
+            Some((named, value)) => (Scope::Of(named.parse()?), value),
+        };
+        let value = value.parse().map_err(|e| format!("{value:?}: {e}"))?;
+        Ok(Scoped { scope, value })
+    }
+}
+
+impl FromStr for Networks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Networks, String> {
+        let all = text.split(',').map(|network| network.trim().parse());
+        let all: Result<Vec<Network>, _> = all.collect();
+        all.map(Networks)
+            .map_err(|e: tidewire::NetworkError| e.to_string())
+    }
+}
+
+/// One value, or a list of them; each a text or a number.
+fn several<'de, D: Deserializer<'de>, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+{
+    struct Several;
+    impl<'de> Visitor<'de> for Several {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number, [SCOPE=]VALUE, or a list of those")
+        }
+        fn visit_i64<E: de::Error>(self, n: i64) -> Result<Vec<String>, E> {
+            Ok(vec![n.to_string()])
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<String>, E> {
+            Ok(vec![text.to_owned()])
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, all: A) -> Result<Vec<String>, A::Error> {
+            let all = Vec::<One>::deserialize(SeqAccessDeserializer::new(all))?;
+            Ok(all.into_iter().map(One::text).collect())
+        }
+    }
+    let all = from.deserialize_any(Several)?;
+    let all: Result<Vec<T>, _> = all.iter().map(|text| text.parse()).collect();
+    all.map_err(de::Error::custom)
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum One {
+    Number(u64),
+    Text(String),
+}
+
+impl One {
+    fn text(self) -> String {
+        match self {
+            One::Number(n) => n.to_string(),
+            One::Text(text) => text,
+        }
+    }
+}
+
+pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+    let text = One::deserialize(from)?.text();
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Network>, D::Error> {
+    let all: Vec<Networks> = several(from)?;
+    Ok(all.into_iter().flat_map(|networks| networks.0).collect())
+}
+
+/// Rules as `/config` shows them; nothing where nothing is limited.
+pub(super) fn shown(rules: &Rules) -> Value {
+    if rules.is_empty() {
+        return Value::Null;
+    }
+    let rate = |rate: &Option<Rate>| rate.map(|rate| rate.to_string());
+    let list = |all: &[Network]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    json!({
+        "max-connections": rules.connections,
+        "max-per-address": rules.per_address,
+        "max-per-prefix": rules.per_prefix,
+        "accept-rate": rate(&rules.rate),
+        "accept-rate-per-address": rate(&rules.rate_per_address),
+        "allow": list(&rules.allow),
+        "deny": list(&rules.deny),
+        "address-v6": rules.address_v6,
+        "prefix-v4": rules.prefix_v4,
+        "prefix-v6": rules.prefix_v6,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::endpoint::KvMode;
+
+    fn options(text: &str) -> Result<AdmissionOptions, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    #[test]
+    fn what_says_most_of_a_service_counts() {
+        let text = "max-connections = [100, 'kv=50', 'kv/resp=20', 'all=1000', 'echo=7', 'echo=8']\n\
+                    max-per-address = 5\naccept-rate = ['all=1000', 'kv=600/m:10']\n\
+                    deny = ['192.0.2.0/24,192.0.3.0/24', 'kv=10.0.0.0/8', 'all=::1']\n";
+        let options = options(text).unwrap();
+        let (resp, binary) = (Kind::Kv(KvMode::Resp), Kind::Kv(KvMode::Binary));
+        let most = [resp, binary, Kind::Echo, Kind::Http].map(|kind| options.connections(kind));
+        assert_eq!(most, [Some(20), Some(50), Some(8), Some(100)]);
+        let (own, all) = (options.rules_of(resp), options.rules_of_all());
+        assert_eq!((own.connections, all.connections), (None, Some(1000)));
+        assert_eq!((own.per_address, all.per_address), (Some(5), None));
+        assert_eq!(own.rate, Some("600/m:10".parse().unwrap()));
+        assert_eq!(all.rate, Some("1000".parse().unwrap()));
+        assert_eq!(
+            (own.deny.len(), options.rules_of(Kind::Echo).deny.len()),
+            (4, 3)
+        );
+        assert!(all.deny.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, said) in [
+            ("max-connections = 'gopher=1'", "gopher"),
+            ("max-connections = 'many'", "many"),
+            ("max-connections = -1", "-1"),
+            ("accept-rate = '1/fortnight'", "no rate"),
+            ("deny = ['10.0.0.0/8', 'here']", "no network"),
+            ("max-per-adress = 1", "max-per-adress"),
+        ] {
+            let e = options(text).unwrap_err().to_string();
+            assert!(e.contains(said), "{text}: {e}");
+        }
+        assert!("kv=".parse::<Scoped<u32>>().is_err());
+    }
+
+    #[test]
+    fn flags_win() {
+        let flags = options("max-connections = 3").unwrap();
+        let file = options("max-connections = ['kv=9']\nprefix-v4 = 16").unwrap();
+        let both = flags.over(file);
+        assert_eq!(both.connections(Kind::Kv(KvMode::Resp)), Some(3));
+        assert_eq!(both.rules_of_all().prefix_v4, 16);
+        assert!(AdmissionOptions::default().rules_of(Kind::Echo).is_empty());
+    }
+}
