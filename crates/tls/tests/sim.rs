@@ -5,11 +5,13 @@ mod common;
 use std::time::Duration;
 
 use common::{Authority, Habit, Happened, Talk};
-use tidewire::sim::{Conditions, Outcome, PlainState, Sim};
+use tidewire::sim::{Conditions, Outcome, PlainState, Shape, Sim, for_each_seed, seeds};
 use tidewire::{Closed, Counters, Dial, Layered, Limits, Refusal};
 use tidewire_tls::{Certificates, Client, Server, TlsClient, TlsServer};
 
 const NAME: &str = "it.example";
+
+const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
 struct Ends {
     outcome: Outcome,
@@ -19,10 +21,16 @@ struct Ends {
 }
 
 /// One connection under these conditions, until nothing is left to happen.
-fn meet(
+fn meet(sim: Sim, server: (Server, Talk), client: (Client, Talk)) -> Ends {
+    meet_until(sim, server, client, None)
+}
+
+/// [`meet`]; the server dies after so many steps.
+fn meet_until(
     mut sim: Sim,
     (tls, service): (Server, Talk),
     (client_tls, client): (Client, Talk),
+    death: Option<u64>,
 ) -> Ends {
     let (server_log, client_log) = (service.log.clone(), client.log.clone());
     let limits = || Limits {
@@ -47,6 +55,12 @@ fn meet(
         limits(),
     );
     sim.dial(client, Dial::to(addr).token(1));
+    if let Some(death) = death {
+        for _ in 0..death {
+            sim.step();
+        }
+        sim.kill(server_at);
+    }
     let outcome = sim.run_until_idle(Duration::from_secs(3600));
     Ends {
         outcome,
@@ -67,14 +81,12 @@ fn usual(authority: &Authority) -> (Server, Client) {
 fn an_echo_survives_every_network() {
     let authority = Authority::new();
     let said: Vec<u8> = (0..60_000u32).map(|i| (i % 251) as u8).collect();
-    for seed in 0..40 {
+    for seed in seeds(60) {
         let (server, client) = usual(&authority);
         let talk = Talk::says(said.clone());
-        let ends = meet(
-            Sim::new(seed),
-            (server, Talk::new(Habit::Echo)),
-            (client, talk),
-        );
+        let mut sim = Sim::new(seed);
+        sim.shape(SHAPES[(seed % 3) as usize]);
+        let ends = meet(sim, (server, Talk::new(Habit::Echo)), (client, talk));
         assert_eq!(ends.outcome, Outcome::Idle, "seed {seed}");
         if Conditions::from_seed(seed).refuse_one_in != 0 && !ends.client.failed.is_empty() {
             continue; // the network refused
@@ -89,6 +101,44 @@ fn an_echo_survives_every_network() {
         assert_eq!(ends.client.closed, ["finished"], "seed {seed}");
         assert_eq!(ends.server.closed, ["finished"], "seed {seed}");
     }
+}
+
+/// A server that dies in the middle is no server that has said all: the client is told so, and has the beginning of
+/// what it would have heard.
+#[test]
+fn a_server_that_dies_has_not_said_its_farewell() {
+    let authority = Authority::new();
+    let said: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+    let (client_tls, server_tls) = {
+        let (server, client) = usual(&authority);
+        (client, server)
+    };
+    for_each_seed(300, |seed| {
+        let mut conditions = Conditions::from_seed(seed);
+        conditions.segment_max = conditions.segment_max.max(200);
+        conditions.receive_max = conditions.receive_max.max(200);
+        conditions.accept_max = conditions.accept_max.max(200);
+        let mut sim = Sim::under(seed, conditions);
+        sim.shape(SHAPES[(seed % 3) as usize]);
+        let ends = meet_until(
+            sim,
+            (server_tls.clone(), Talk::new(Habit::Echo)),
+            (client_tls.clone(), Talk::says(said.clone())),
+            Some(seed * 3),
+        );
+        let (got, closed) = (&ends.client.got, &ends.client.closed);
+        if !said.starts_with(got) {
+            return Err(format!("{} bytes that nobody said", got.len()));
+        }
+        let finished = closed.iter().any(|why| why == "finished");
+        if finished && *got != said {
+            return Err(format!("{} bytes pass for all: {closed:?}", got.len()));
+        }
+        match closed.len() + ends.client.failed.len() {
+            0 => Err(format!("it is never told: {:?}", ends.outcome)),
+            _ => Ok(()),
+        }
+    });
 }
 
 #[test]
