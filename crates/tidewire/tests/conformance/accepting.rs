@@ -12,7 +12,7 @@ use tidewire::{
     Endpoint, Engine, EngineChoice, Input, Listen, Next, Origin, Refusal, StartError, TcpOptions,
 };
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::Client;
 use crate::fixture::Setup;
 use crate::probe::{Context, Probes, Role};
@@ -22,26 +22,29 @@ use crate::roles::{Echo, Receives, Rng, echo};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(
-            acceptor_waits_for_loops_that_are_behind,
-            on = |v| v.placement == tidewire::Placement::Acceptor
-        ),
-        case!(service_refuses),
-        case!(connection_limit_refuses_and_recovers),
-        case!(several_services_and_listeners),
-        case!(ipv6),
-        case!(inherited_listener),
-        case!(peer_that_has_reset_before_it_is_accepted_has_its_address),
-        case!(inherited_listener_that_is_shut_down),
-        case!(port_in_use_is_an_error),
-        case!(tcp_options_are_applied_or_refused),
-        case!(engine_in_use_is_told, on = |v| v.is_plain()),
-        case!(connections_are_spread_over_loops, on = |v| v.loops > 1),
-        case!(loops_can_be_pinned),
-        case!(connect_and_close_storm),
-        case!(busy_polling_serves_and_counts),
-    ]
+    real(
+        "is about listeners and threads of this machine",
+        vec![
+            case!(
+                acceptor_waits_for_loops_that_are_behind,
+                on = |v| v.placement == tidewire::Placement::Acceptor
+            ),
+            case!(service_refuses),
+            case!(connection_limit_refuses_and_recovers),
+            case!(several_services_and_listeners),
+            case!(ipv6),
+            case!(inherited_listener),
+            case!(peer_that_has_reset_before_it_is_accepted_has_its_address),
+            case!(inherited_listener_that_is_shut_down),
+            case!(port_in_use_is_an_error),
+            case!(tcp_options_are_applied_or_refused),
+            case!(engine_in_use_is_told, on = |v| v.is_plain()),
+            case!(connections_are_spread_over_loops, on = |v| v.loops > 1),
+            case!(loops_can_be_pinned),
+            case!(connect_and_close_storm),
+            case!(busy_polling_serves_and_counts),
+        ],
+    )
 }
 
 fn service_refuses(v: Variant) {
@@ -410,7 +413,7 @@ fn acceptor_waits_for_loops_that_are_behind(v: Variant) {
 fn peer_that_has_reset_before_it_is_accepted_has_its_address(v: Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let client = Client::connect(listener.local_addr().expect("bound"));
-    let from = client.0.local_addr().expect("bound");
+    let from = client.socket().local_addr().expect("bound");
     client.reset();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let theirs = seen.clone();

@@ -10,28 +10,31 @@ use tidewire::{
     Running, Service,
 };
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::{Client, PATIENCE};
 use crate::record::ON_PURPOSE;
 use crate::roles::{Rng, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(
-            what_comes_together_is_announced_before_any_of_it,
-            on = |v| v.is_one_loop()
-        ),
-        case!(streams_are_whole_when_they_are_announced),
-        case!(
-            connection_that_goes_after_it_was_announced,
-            on = |v| v.is_one_loop()
-        ),
-        case!(
-            panic_while_looking_ahead_ends_one_connection,
-            on = |v| v.is_one_loop()
-        ),
-    ]
+    real(
+        "starts a builder of its own",
+        vec![
+            case!(
+                what_comes_together_is_announced_before_any_of_it,
+                on = |v| v.is_one_loop()
+            ),
+            case!(streams_are_whole_when_they_are_announced),
+            case!(
+                connection_that_goes_after_it_was_announced,
+                on = |v| v.is_one_loop()
+            ),
+            case!(
+                panic_while_looking_ahead_ends_one_connection,
+                on = |v| v.is_one_loop()
+            ),
+        ],
+    )
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 
 use crate::child;
 use crate::variant::Variant;
+use crate::world;
 
 /// How much of the machine a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,25 @@ pub(crate) struct Case {
     pub(crate) weight: Weight,
     /// On which variants it makes sense.
     pub(crate) on: fn(Variant) -> bool,
+    /// Why it needs this machine's kernel, if it does: it does not run on simulated ones.
+    pub(crate) real: Option<&'static str>,
+}
+
+impl Case {
+    /// Why it cannot run on a simulated kernel.
+    fn why_real(&self) -> Option<&'static str> {
+        let alone = (self.weight == Weight::Alone).then_some("changes or measures its process");
+        self.real.or(alone)
+    }
+}
+
+/// Cases that all need this machine's kernel, and why.
+pub(crate) fn real(why: &'static str, cases: Vec<Case>) -> Vec<Case> {
+    let real = |case: Case| Case {
+        real: case.real.or(Some(why)),
+        ..case
+    };
+    cases.into_iter().map(real).collect()
 }
 
 /// A light case on every variant, named like its function.
@@ -34,6 +54,19 @@ macro_rules! case {
             run: $run,
             weight: $crate::case::Weight::Light,
             on: |_| true,
+            real: None,
+        }
+    };
+    ($run:ident, real = $why:literal) => {
+        $crate::case::Case {
+            real: Some($why),
+            ..$crate::case::case!($run)
+        }
+    };
+    ($run:ident, real = $why:literal, on = $on:expr) => {
+        $crate::case::Case {
+            on: $on,
+            ..$crate::case::case!($run, real = $why)
         }
     };
     ($run:ident, on = $on:expr) => {
@@ -66,6 +99,10 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
         for case in cases.iter().filter(|c| (c.on)(variant)) {
             let (run, weight) = (case.run, case.weight);
             let name = format!("{variant}/{}", case.name);
+            if variant.is_simulated() {
+                trials.push(on_simulated_kernel(name, case, variant));
+                continue;
+            }
             let trial = Trial::test(name.clone(), move || match weight {
                 Weight::Light => {
                     let _beside = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
@@ -84,6 +121,58 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
             list.push(trial.with_ignored_flag(!works));
         }
     }
+    for &(variant, _) in variants.iter().filter(|(v, _)| v.is_simulated()) {
+        trials.push(sameness(cases, variant));
+    }
     trials.append(&mut alone);
     trials
+}
+
+/// Seeds that each case is tried with on a simulated kernel.
+const SEEDS: u64 = 2;
+
+/// Cases of several threads that are run twice.
+const TWICE: [&str; 3] = [
+    "stop_finishes_idle_connections",
+    "replies_in_order_under_random_fragmentation",
+    "stop_of_half_closed_connections",
+];
+
+/// Whatever the threads of a case do, the same seed is the same run.
+fn sameness(cases: &[Case], variant: Variant) -> Trial {
+    let twice = cases.iter().filter(|case| TWICE.contains(&case.name));
+    let twice: Vec<fn(Variant)> = twice.map(|case| case.run).collect();
+    Trial::test(
+        format!("{variant}/the_same_seed_is_the_same_run"),
+        move || {
+            assert_eq!(twice.len(), TWICE.len());
+            for run in &twice {
+                let hash = |seed| {
+                    let sim = variant.sim(seed).expect("a simulated variant");
+                    world::simulated(sim, || run(variant))
+                };
+                assert_eq!(hash(7), hash(7));
+                assert_ne!(hash(7), hash(8));
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Listed as ignored, with the reason, if it needs a real one.
+fn on_simulated_kernel(name: String, case: &Case, variant: Variant) -> Trial {
+    let run = case.run;
+    let trial = Trial::test(name, move || {
+        for seed in 0..SEEDS {
+            let sim = variant.sim(seed).expect("a simulated variant");
+            world::simulated(sim, || run(variant));
+        }
+        Ok(())
+    });
+    match case.why_real() {
+        Some(why) => trial
+            .with_kind(format!("real kernels only: {why}"))
+            .with_ignored_flag(true),
+        None => trial,
+    }
 }

@@ -15,12 +15,16 @@ use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
 use crate::roles::{Rng, noise};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(anything_at_any_time),
         case!(anything_at_any_time_out_of_reach),
-        case!(anything_with_busy_polling),
+        case!(
+            anything_with_busy_polling,
+            real = "a simulated loop never polls busily"
+        ),
         case!(anything_with_few_small_buffers),
         case!(anything_while_stopping),
     ]
@@ -120,25 +124,23 @@ impl Role for Fickle {
 fn visit(client: Client, seed: u64) {
     let mut client = client;
     let mut rng = Rng(seed);
-    let wait = Some(Duration::from_millis(5));
-    client.0.set_read_timeout(wait).expect("an option");
-    client.0.set_write_timeout(wait).expect("an option");
+    client.patience(Duration::from_millis(5));
     let mut buffer = vec![0; 50_000];
     for _ in 0..rng.between(1, 30) {
         match rng.between(0, 11) {
             0..=3 => {
-                let _ = client.0.write_all(&noise(seed, rng.between(1, 2000)));
+                let _ = client.write_all(&noise(seed, rng.between(1, 2000)));
             }
             4 => {
-                let _ = client.0.write_all(&noise(seed, rng.between(1, 100_000)));
+                let _ = client.write_all(&noise(seed, rng.between(1, 100_000)));
             }
             5..=7 => {
                 let most = rng.between(1, buffer.len());
-                let _ = client.0.read_exact(&mut buffer[..most]);
+                let _ = client.read_exact(&mut buffer[..most]);
             }
-            8 => std::thread::sleep(Duration::from_micros(rng.next() % 3000)),
+            8 => world::sleep(Duration::from_micros(rng.next() % 3000)),
             9 if rng.between(0, 4) == 0 => {
-                let _ = client.0.shutdown(std::net::Shutdown::Write);
+                client.try_finish();
             }
             10 if rng.between(0, 4) == 0 => return client.reset(),
             _ => {}
@@ -165,7 +167,7 @@ fn visits(server: &Server, visitors: u64, each: u64) {
     let addr = server.addr();
     let threads: Vec<_> = (0..visitors)
         .map(|visitor| {
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 for i in 0..each {
                     // May be refused or reset while a stop is under way.
                     if let Ok(client) = Client::try_connect(addr) {
@@ -187,7 +189,7 @@ fn anything_at_any_time(v: Variant) {
         .start(fickle());
     let over = Arc::new(AtomicBool::new(false));
     let (record, stop) = (server.record.clone(), over.clone());
-    let poster = std::thread::spawn(move || {
+    let poster = world::spawn(move || {
         let mut rng = Rng(99);
         while !stop.load(SeqCst) {
             let handle = {
@@ -208,7 +210,7 @@ fn anything_at_any_time(v: Variant) {
                     _ => drop(handle.try_post(Message::Note(0))),
                 }
             }
-            std::thread::sleep(Duration::from_micros(rng.next() % 400));
+            world::sleep(Duration::from_micros(rng.next() % 400));
         }
     });
     visits(&server, 6, 25);
@@ -238,9 +240,7 @@ fn anything_with_busy_polling(v: Variant) {
 }
 
 fn anything_with_few_small_buffers(v: Variant) {
-    endures(setup(v).small_buffers().tune(|b| {
-        b.buffers(2).chunk(1024);
-    }));
+    endures(setup(v).small_buffers().buffers(2).chunk(1024));
 }
 
 fn anything_while_stopping(v: Variant) {
@@ -249,7 +249,7 @@ fn anything_while_stopping(v: Variant) {
         let addr = server.addr();
         let visitors: Vec<_> = (0..6u64)
             .map(|visitor| {
-                std::thread::spawn(move || {
+                world::spawn(move || {
                     for i in 0..8 {
                         if let Ok(client) = Client::try_connect(addr) {
                             visit(client, visitor * 100 + i);

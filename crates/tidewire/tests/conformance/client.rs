@@ -1,4 +1,5 @@
-//! The other end: plain blocking sockets that give up instead of hanging.
+//! The other end: a blocking connection that gives up instead of hanging, by a real socket or on a
+//! simulated network.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -6,6 +7,9 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use socket2::SockRef;
+
+use crate::stream::Stream;
+use crate::world;
 
 /// Longest wait for anything; a case that meets it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,7 +24,12 @@ pub(crate) fn lonely() -> SocketAddr {
 }
 
 /// A blocking connection to the server under test.
-pub(crate) struct Client(pub(crate) TcpStream);
+pub(crate) struct Client(Socket);
+
+enum Socket {
+    Real(TcpStream),
+    Simulated(Stream),
+}
 
 impl Client {
     pub(crate) fn connect(to: SocketAddr) -> Client {
@@ -28,7 +37,10 @@ impl Client {
     }
 
     pub(crate) fn try_connect(to: SocketAddr) -> io::Result<Client> {
-        Client::adopt(TcpStream::connect_timeout(&to, PATIENCE)?)
+        match world::is_simulated() {
+            true => Ok(Client(Socket::Simulated(Stream::connect(to)?))),
+            false => Client::adopt(TcpStream::connect_timeout(&to, PATIENCE)?),
+        }
     }
 
     /// Fails unless the server resets the connection, perhaps before this end knows that it has one.
@@ -40,25 +52,55 @@ impl Client {
     }
 
     pub(crate) fn adopt(stream: TcpStream) -> io::Result<Client> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Client(stream))
+        let mut client = Client(Socket::Real(stream));
+        client.patience(PATIENCE);
+        Ok(client)
+    }
+
+    /// The socket, in cases that are about real ones.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match &self.0 {
+            Socket::Real(stream) => stream,
+            Socket::Simulated(_) => panic!("the case is about a real socket"),
+        }
+    }
+
+    /// How long reads and writes wait from now on.
+    pub(crate) fn patience(&mut self, most: Duration) {
+        match &mut self.0 {
+            Socket::Real(stream) => {
+                stream.set_nonblocking(most.is_zero()).expect("an option");
+                if !most.is_zero() {
+                    stream.set_read_timeout(Some(most)).expect("an option");
+                    stream.set_write_timeout(Some(most)).expect("an option");
+                }
+            }
+            Socket::Simulated(stream) => stream.patience = most,
+        }
+    }
+
+    /// A small receive buffer of the kernel's.
+    pub(crate) fn small_buffer(&self, bytes: usize) {
+        if let Socket::Real(stream) = &self.0 {
+            let set = SockRef::from(stream).set_recv_buffer_size(bytes);
+            set.expect("an option");
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).expect("the server takes input");
+        self.write_all(bytes).expect("the server takes input");
     }
 
     /// Whether the connection still takes them.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
-        self.0.write_all(bytes).is_ok()
+        self.write_all(bytes).is_ok()
     }
 
     /// Exactly `n` bytes.
     pub(crate) fn take(&mut self, n: usize) -> Vec<u8> {
         let mut got = vec![0; n];
-        self.0.read_exact(&mut got).expect("the server answers");
+        self.read_exact(&mut got).expect("the server answers");
         got
     }
 
@@ -76,7 +118,7 @@ impl Client {
     /// Everything up to the end of the stream.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut got = Vec::new();
-        self.0.read_to_end(&mut got).expect("an orderly end");
+        self.read_to_end(&mut got).expect("an orderly end");
         got
     }
 
@@ -90,7 +132,7 @@ impl Client {
     pub(crate) fn expect_reset(&mut self) {
         let mut buffer = [0; 4096];
         loop {
-            match self.0.read(&mut buffer) {
+            match self.read(&mut buffer) {
                 Ok(0) => panic!("an orderly end instead of a reset"),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return,
@@ -101,17 +143,56 @@ impl Client {
 
     /// Ends this side's sending.
     pub(crate) fn finish(&self) {
-        self.0.shutdown(Shutdown::Write).expect("still connected");
+        match &self.0 {
+            Socket::Real(stream) => stream.shutdown(Shutdown::Write).expect("still connected"),
+            Socket::Simulated(stream) => stream.finish(),
+        }
+    }
+
+    /// Ends this side's sending, if it still can.
+    pub(crate) fn try_finish(&self) {
+        match &self.0 {
+            Socket::Real(stream) => drop(stream.shutdown(Shutdown::Write)),
+            Socket::Simulated(stream) => stream.finish(),
+        }
     }
 
     /// Cuts the connection.
     pub(crate) fn reset(self) {
-        SockRef::from(&self.0)
-            .set_linger(Some(Duration::ZERO))
-            .expect("a socket option");
+        match self.0 {
+            Socket::Real(stream) => SockRef::from(&stream)
+                .set_linger(Some(Duration::ZERO))
+                .expect("a socket option"),
+            Socket::Simulated(stream) => stream.reset(),
+        }
     }
 
     pub(crate) fn second(&self) -> Client {
-        Client(self.0.try_clone().expect("a descriptor"))
+        Client(match &self.0 {
+            Socket::Real(stream) => Socket::Real(stream.try_clone().expect("a descriptor")),
+            Socket::Simulated(stream) => Socket::Simulated(stream.clone()),
+        })
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Socket::Real(stream) => stream.read(into),
+            Socket::Simulated(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Socket::Real(stream) => stream.write(bytes),
+            Socket::Simulated(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -83,14 +83,14 @@ fn peers_that_never_read_cost_bounded_memory(v: Variant) {
     let before = resident("self");
     let mut stuck: Vec<Client> = (0..PEERS).map(|_| server.connect()).collect();
     for client in &mut stuck {
-        client.0.set_nonblocking(true).expect("an option");
+        client.patience(Duration::ZERO);
     }
     // Until nobody's kernel buffers take any more.
     let mut quiet = 0;
     while quiet < 10 {
         let mut sent = 0;
         for client in &mut stuck {
-            while let Ok(n) = client.0.write(&piece) {
+            while let Ok(n) = client.write(&piece) {
                 sent += n;
             }
         }

@@ -1,7 +1,7 @@
 //! What a peer owes by when: the first byte, the rest of a request, the taking of output; how long a
 //! connection may live. To the tick it is tried in the simulator.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire::{Closed, Input, Next};
 
@@ -12,6 +12,7 @@ use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Receives};
 use crate::variant::Variant;
+use crate::world::{self, Moment};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -63,10 +64,10 @@ fn a_request_that_drips_is_cut(v: Variant) {
     client.expect(b"line\n");
     client.send(b"but then");
     let mut dripping = client.second();
-    let dripper = std::thread::spawn(move || {
+    let dripper = world::spawn(move || {
         // Never silent for long, and never at an end: sending fails when the server has cut it.
         while dripping.try_send(b"x") {
-            std::thread::sleep(Duration::from_millis(5));
+            world::sleep(Duration::from_millis(5));
         }
     });
     assert_eq!(server.record.why_closed(0), Closed::RequestLate);
@@ -89,9 +90,9 @@ fn output_that_nobody_takes_ends_it_whatever_the_peer_says(v: Variant) {
     let mut client = server.connect();
     client.send(b"?");
     let mut talking = client.second();
-    let talker = std::thread::spawn(move || {
+    let talker = world::spawn(move || {
         while talking.try_send(b"x") {
-            std::thread::sleep(Duration::from_millis(5));
+            world::sleep(Duration::from_millis(5));
         }
     });
     assert_eq!(server.record.why_closed(0), Closed::Stalled);
@@ -139,16 +140,16 @@ fn many_that_drip_are_cut_and_others_are_served(v: Variant) {
     let mut dripping: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
     let mut good = server.connect();
     let late = |counters: &tidewire::Counters| counters.closed_for(Closed::RequestLate);
-    let until = Instant::now() + PATIENCE;
+    let began = Moment::now();
     while late(&server.counters()) < MANY as u64 {
-        assert!(Instant::now() < until, "who drips is never cut");
+        assert!(began.elapsed() < PATIENCE, "who drips is never cut");
         for client in &mut dripping {
             client.try_send(b"x");
         }
         good.send(b"hello\n");
         good.expect(b"line\n");
         // A hundred bytes a second earn nobody a second more.
-        std::thread::sleep(Duration::from_millis(10));
+        world::sleep(Duration::from_millis(10));
     }
     drop((dripping, good));
     server.stop();

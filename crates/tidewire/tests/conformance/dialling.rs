@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 use tidewire::{Closed, Dial, Input, Listen, Next, Origin, Refusal};
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::{Client, lonely};
 use crate::fixture::Setup;
 use crate::probe::{Context, Role};
@@ -16,20 +16,23 @@ use crate::roles::{Echo, Sink, echo};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(dial_succeeds),
-        case!(dialled_peer_that_speaks_first_is_heard),
-        case!(dialled_peer_that_leaves_at_once),
-        case!(dial_refused_is_tried_as_often_as_asked),
-        case!(dial_succeeds_once_somebody_listens),
-        case!(dial_that_nobody_answers_times_out),
-        case!(dial_from_a_given_address),
-        case!(dial_that_reaches_itself_has_failed),
-        case!(dial_of_ipv6),
-        case!(dial_through_a_loop_handle),
-        case!(dialled_connection_refused_by_the_service),
-        case!(dialled_and_accepted_on_the_same_loops),
-    ]
+    real(
+        "its peers are listeners of this machine",
+        vec![
+            case!(dial_succeeds),
+            case!(dialled_peer_that_speaks_first_is_heard),
+            case!(dialled_peer_that_leaves_at_once),
+            case!(dial_refused_is_tried_as_often_as_asked),
+            case!(dial_succeeds_once_somebody_listens),
+            case!(dial_that_nobody_answers_times_out),
+            case!(dial_from_a_given_address),
+            case!(dial_that_reaches_itself_has_failed),
+            case!(dial_of_ipv6),
+            case!(dial_through_a_loop_handle),
+            case!(dialled_connection_refused_by_the_service),
+            case!(dialled_and_accepted_on_the_same_loops),
+        ],
+    )
 }
 
 fn listener() -> (TcpListener, SocketAddr) {

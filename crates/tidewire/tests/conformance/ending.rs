@@ -10,6 +10,7 @@ use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Receives, Sink, echo, noise};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -72,7 +73,7 @@ fn traffic_keeps_idle_away(v: Variant) {
     // Longer than the limit altogether, though never for as long as it at a time.
     for _ in 0..13 {
         client.send(b"x");
-        std::thread::sleep(Duration::from_millis(100));
+        world::sleep(Duration::from_millis(100));
     }
     assert!(!server.record.lock().has(0, &Event::Idle));
     drop(client);
@@ -104,12 +105,12 @@ fn half_close_with_replies_outstanding(v: Variant) {
     let mut client = server.connect();
     let sent = noise(5, 8 << 20);
     let (mut writer, bytes) = (client.second(), sent.clone());
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         writer.send(&bytes);
         writer.finish();
     });
     // Not reading until the server has to hold replies back.
-    std::thread::sleep(Duration::from_millis(50));
+    world::sleep(Duration::from_millis(50));
     assert!(client.rest() == sent);
     sender.join().expect("the sender");
     drop(client);

@@ -12,7 +12,9 @@ use tidewire::{
 use crate::client::Client;
 use crate::probe::{OnLoop, Probe, Probes, Role, Woken};
 use crate::record::Record;
+use crate::simulated::{OnSimulated, Simulated};
 use crate::variant::Variant;
+use crate::world;
 
 /// A server to be.
 pub(crate) struct Setup {
@@ -21,6 +23,7 @@ pub(crate) struct Setup {
     listens: Vec<Listen>,
     woken: Option<Woken>,
     keep_handles: bool,
+    on_simulated: OnSimulated,
 }
 
 impl Setup {
@@ -31,7 +34,26 @@ impl Setup {
             listens: Vec::new(),
             woken: None,
             keep_handles: false,
+            on_simulated: OnSimulated::default(),
         }
+    }
+
+    pub(crate) fn chunk(mut self, bytes: usize) -> Setup {
+        self.builder.chunk(bytes);
+        self.on_simulated.chunk = Some(bytes);
+        self
+    }
+
+    pub(crate) fn buffers(mut self, n: usize) -> Setup {
+        self.builder.buffers(n);
+        self.on_simulated.buffers = Some(n);
+        self
+    }
+
+    pub(crate) fn memory(mut self, bytes: usize) -> Setup {
+        self.builder.memory(bytes);
+        self.on_simulated.memory = Some(bytes);
+        self
     }
 
     pub(crate) fn limits(mut self, set: impl FnOnce(&mut Limits)) -> Setup {
@@ -39,6 +61,7 @@ impl Setup {
         self
     }
 
+    /// Sets what only loops on this machine have.
     pub(crate) fn tune(mut self, set: impl FnOnce(&mut Builder)) -> Setup {
         set(&mut self.builder);
         self
@@ -51,7 +74,8 @@ impl Setup {
     }
 
     /// Small kernel buffers on the server's side, so that full pipes need little data.
-    pub(crate) fn small_buffers(self) -> Setup {
+    pub(crate) fn small_buffers(mut self) -> Setup {
+        self.on_simulated.kernel_buffers = Some(32 << 10);
         let options = TcpOptions {
             send_buffer: Some(32 << 10),
             receive_buffer: Some(32 << 10),
@@ -84,15 +108,38 @@ impl Setup {
         make: impl Fn(&Peer) -> Result<Box<dyn Role>, Refusal> + Send + Sync + 'static,
     ) -> Server {
         let record = Arc::new(Record::default());
-        let mut builder = self.builder;
         let probes = Probes {
             record: record.clone(),
             make: Box::new(make),
             woken: self.woken,
             keep_handles: self.keep_handles,
         };
-        let service = builder.service_with(probes, self.limits);
-        let mut listens = self.listens;
+        let loops = match world::is_simulated() {
+            true => Loops::Simulated(self.on_simulated.start(probes, self.limits)),
+            false => {
+                let real = Real::start(self.builder, probes, self.limits, self.listens);
+                Loops::Real(Box::new(real))
+            }
+        };
+        let loops = Some(loops);
+        Server { loops, record }
+    }
+}
+
+/// Loops of this machine.
+pub(crate) struct Real {
+    running: Running,
+    service: ServiceId<Probes>,
+}
+
+impl Real {
+    fn start(
+        mut builder: Builder,
+        probes: Probes,
+        limits: Limits,
+        mut listens: Vec<Listen>,
+    ) -> Real {
+        let service = builder.service_with(probes, limits);
         if listens.is_empty() {
             listens.push(Listen::at(([127, 0, 0, 1], 0)));
         }
@@ -100,28 +147,44 @@ impl Setup {
             builder.listen(service, listen);
         }
         let running = builder.start().expect("the server starts");
-        Server {
-            running: Some(running),
-            service,
-            record,
-        }
+        Real { running, service }
     }
+}
+
+enum Loops {
+    Real(Box<Real>),
+    Simulated(Simulated),
 }
 
 /// A server under test. Dropping it stops it at once; [`Server::stop`] also checks the contracts.
 pub(crate) struct Server {
-    running: Option<Running>,
-    service: ServiceId<Probes>,
+    loops: Option<Loops>,
     pub(crate) record: Arc<Record>,
 }
 
 impl Server {
+    fn loops(&self) -> &Loops {
+        self.loops.as_ref().expect("they run until it is stopped")
+    }
+
+    fn real(&self) -> &Real {
+        match self.loops() {
+            Loops::Real(real) => real,
+            Loops::Simulated(_) => panic!("the case is about loops of this machine"),
+        }
+    }
+
+    /// The loops, in cases that are about those of this machine.
     pub(crate) fn running(&self) -> &Running {
-        self.running.as_ref().expect("runs until it is stopped")
+        &self.real().running
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.running().addrs()[0].tcp().expect("a TCP listener")
+        match self.loops() {
+            Loops::Real(real) => real.running.addrs()[0].tcp(),
+            Loops::Simulated(simulated) => simulated.addr.tcp(),
+        }
+        .expect("a TCP listener")
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -129,16 +192,24 @@ impl Server {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.running().counters()
+        match self.loops() {
+            Loops::Real(real) => real.running.counters(),
+            Loops::Simulated(simulated) => simulated.counters(),
+        }
     }
 
     pub(crate) fn dial(&self, dial: Dial) {
-        let dialled = self.running().dial(self.service, dial);
-        dialled.expect("room for a dial");
+        match self.loops() {
+            Loops::Real(real) => {
+                let dialled = real.running.dial(real.service, dial);
+                dialled.expect("room for a dial");
+            }
+            Loops::Simulated(simulated) => simulated.dial(dial),
+        }
     }
 
     pub(crate) fn try_dial(&self, dial: Dial) -> Result<(), NotDialled> {
-        self.running().dial(self.service, dial)
+        self.running().dial(self.real().service, dial)
     }
 
     /// Waits until a counter is as wanted.
@@ -152,16 +223,22 @@ impl Server {
     }
 
     pub(crate) fn stop_within(self, deadline: Duration) -> Counters {
-        self.end(|running| running.stop(deadline))
+        self.end(|loops| match loops {
+            Loops::Real(real) => real.running.stop(deadline),
+            Loops::Simulated(simulated) => simulated.stop(deadline),
+        })
     }
 
     /// Leaves who waits to be accepted to a successor, and checks the contracts.
     pub(crate) fn hand_over(self) -> Counters {
-        self.end(|running| running.hand_over(Duration::from_secs(10)).wait())
+        self.end(|loops| match loops {
+            Loops::Real(real) => real.running.hand_over(Duration::from_secs(10)).wait(),
+            Loops::Simulated(_) => panic!("the case is about sockets of this machine"),
+        })
     }
 
-    fn end(mut self, how: impl FnOnce(Running) -> Counters) -> Counters {
-        let counters = how(self.running.take().expect("stopped once"));
+    fn end(mut self, how: impl FnOnce(Loops) -> Counters) -> Counters {
+        let counters = how(self.loops.take().expect("stopped once"));
         self.record.check();
         assert_eq!(counters.open, 0, "nothing is open after a stop: {counters}");
         assert_eq!(counters.closed_total(), self.record.lock().closed());
@@ -175,9 +252,9 @@ impl Server {
 
     /// A graceful stop without the checks, to be followed by some of the case's own.
     pub(crate) fn into_parts(mut self) -> (Running, Arc<Record>) {
-        (
-            self.running.take().expect("stopped once"),
-            self.record.clone(),
-        )
+        match self.loops.take() {
+            Some(Loops::Real(real)) => (real.running, self.record.clone()),
+            _ => panic!("the case is about loops of this machine"),
+        }
     }
 }

@@ -13,16 +13,26 @@ use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Amplify, Echo, Publishes, Receives, echo};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(bytes_behind_an_urgent_mark_arrive),
+        case!(
+            bytes_behind_an_urgent_mark_arrive,
+            real = "urgent bytes are TCP's"
+        ),
         case!(bytes_after_pause_are_kept_and_shown_by_resume),
         case!(resume_shows_carried_bytes_without_new_ones),
         case!(paused_connection_notices_a_reset),
-        case!(paused_connection_notices_a_reset_behind_data),
+        case!(
+            paused_connection_notices_a_reset_behind_data,
+            real = "sleeps in a callback, while its peer goes on"
+        ),
         case!(paused_connection_is_told_of_the_end),
-        case!(paused_connection_is_told_of_an_end_behind_data),
+        case!(
+            paused_connection_is_told_of_an_end_behind_data,
+            real = "sleeps in a callback, while its peer goes on"
+        ),
         case!(paused_from_the_start),
         case!(paused_connection_is_not_idle),
         case!(finish_of_a_paused_connection),
@@ -71,7 +81,7 @@ fn bytes_after_pause_are_kept_and_shown_by_resume(v: Variant) {
     client.expect(b"[one]");
     client.send(b"two");
     client.send(b"three");
-    std::thread::sleep(Duration::from_millis(20));
+    world::sleep(Duration::from_millis(20));
     assert_eq!(server.record.calls(), 1, "paused means quiet");
     resume(&server, 0);
     client.expect(b"[twothree]");
@@ -122,11 +132,11 @@ struct SlowToPause;
 impl Role for SlowToPause {
     fn opened(&mut self, _: &mut Context<'_>) {
         // What the peer does next is there when the loop looks for the first time.
-        std::thread::sleep(Duration::from_millis(20));
+        world::sleep(Duration::from_millis(20));
     }
     fn received(&mut self, input: &mut Input<'_>, _: &mut Context<'_>) -> Next {
         input.consume(input.len());
-        std::thread::sleep(Duration::from_millis(20));
+        world::sleep(Duration::from_millis(20));
         Next::Paused
     }
 }
@@ -206,7 +216,7 @@ fn paused_connection_is_not_idle(v: Variant) {
     let mut client = server.connect();
     client.send(b"x");
     client.expect(b"[x]");
-    std::thread::sleep(Duration::from_millis(100));
+    world::sleep(Duration::from_millis(100));
     assert!(!server.record.lock().has(0, &Event::Idle));
     resume(&server, 0);
     client.expect_end();
@@ -252,7 +262,7 @@ fn at_least_is_honoured(v: Variant) {
         .until("the first call", |_| server.record.calls() == 1);
     for byte in b"23456789" {
         client.send(&[*byte]);
-        std::thread::sleep(Duration::from_millis(2));
+        world::sleep(Duration::from_millis(2));
     }
     assert_eq!(server.record.calls(), 1, "nine bytes are not ten");
     client.send(b"0");
@@ -404,7 +414,7 @@ fn carried_limit_closes(v: Variant) {
     server.record.until("the end", |r| r.has(0, &seen));
     let mut beyond = server.connect();
     // The reset may come while it still sends.
-    let _ = beyond.0.write_all(&[1; 100_001]);
+    let _ = beyond.write_all(&[1; 100_001]);
     expect_reset_or_broken(beyond);
     assert_eq!(server.record.why_closed(1), Closed::CarriedLimit);
     server.stop();
@@ -413,8 +423,8 @@ fn carried_limit_closes(v: Variant) {
 fn expect_reset_or_broken(client: Client) {
     let mut client = client;
     loop {
-        match client.0.write_all(&[0; 10]) {
-            Ok(()) => std::thread::sleep(Duration::from_millis(1)),
+        match client.write_all(&[0; 10]) {
+            Ok(()) => world::sleep(Duration::from_millis(1)),
             Err(e) => {
                 let kind = e.kind();
                 let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
@@ -445,7 +455,7 @@ fn requests_are_paced_not_closed(v: Variant) {
         .start(|| Amplify(1000));
     let mut client = server.connect();
     let mut writer = client.second();
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         writer.send(&[9; REQUESTS]);
         writer.finish();
     });
@@ -466,7 +476,7 @@ fn one_byte_writes(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     let mut client = server.connect();
     let mut writer = client.second();
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         for i in 0..5000u32 {
             writer.send(&[i as u8]);
         }
@@ -502,7 +512,7 @@ fn bytes_behind_an_urgent_mark_arrive(v: Variant) {
         .record
         .until("a busy loop", |_| server.record.calls() == 1);
     client.send(b"ab");
-    let socket = socket2::SockRef::from(&client.0);
+    let socket = socket2::SockRef::from(client.socket());
     assert_eq!(socket.send_out_of_band(b"c").expect("urgent"), 1);
     client.send(b"de");
     busy.send(()).expect("it waits");

@@ -11,6 +11,7 @@ use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::roles::noise;
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -312,7 +313,7 @@ fn stop_of_half_closed_connections(v: Variant) {
     let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(said_all);
     clients.iter_mut().for_each(|c| c.send(b"still here"));
-    let leaver = std::thread::spawn(move || {
+    let leaver = world::spawn(move || {
         for client in clients {
             client.finish();
         }

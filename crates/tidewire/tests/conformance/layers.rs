@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire::proxy::Proxy;
 use tidewire::{Closed, Layered, Limits, Listen, Peer, Refusal, Running};
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::Client;
 use crate::probe::Probes;
 use crate::record::{Event, Record};
@@ -14,11 +14,14 @@ use crate::roles::{Echo, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(a_layer_says_who_the_peer_is_before_the_service_is_asked),
-        case!(a_refusal_inside_a_layer_resets_and_is_counted),
-        case!(a_layer_that_waits_ends_with_the_stop_and_with_its_deadline),
-    ]
+    real(
+        "starts a builder of its own",
+        vec![
+            case!(a_layer_says_who_the_peer_is_before_the_service_is_asked),
+            case!(a_refusal_inside_a_layer_resets_and_is_counted),
+            case!(a_layer_that_waits_ends_with_the_stop_and_with_its_deadline),
+        ],
+    )
 }
 
 const HEADER: &[u8] = b"PROXY TCP4 198.51.100.9 192.0.2.1 5 6\r\n";

@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(handles_do_not_keep_descriptors, alone),
         case!(
             loops_that_cannot_be_set_up_are_counted,
+            real = "starts a builder of its own",
             on = Variant::is_threads
         ),
         case!(
@@ -28,7 +29,10 @@ pub(crate) fn cases() -> Vec<Case> {
             alone,
             on = Variant::is_threads
         ),
-        case!(a_stop_is_waited_for),
+        case!(
+            a_stop_is_waited_for,
+            real = "waits for loops of this machine"
+        ),
     ]
 }
 

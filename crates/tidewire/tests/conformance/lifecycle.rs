@@ -11,6 +11,7 @@ use crate::probe::{Context, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Receives, Sink, noise};
 use crate::variant::Variant;
+use crate::world::{self, Moment};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -254,10 +255,10 @@ fn linger_limit_ends_a_peer_that_sends_and_does_not_read(v: Variant) {
             })
         });
     let client = server.connect();
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         let mut client = client;
-        while std::io::Write::write_all(&mut client.0, b"more").is_ok() {
-            std::thread::sleep(Duration::from_millis(1));
+        while std::io::Write::write_all(&mut client, b"more").is_ok() {
+            world::sleep(Duration::from_millis(1));
         }
     });
     assert_eq!(server.record.why_closed(0), Closed::LingerExpired);
@@ -281,14 +282,13 @@ fn finish_gives_a_slow_reader_all_there_is(v: Variant) {
             })
         });
     let mut client = server.connect();
-    let socket = socket2::SockRef::from(&client.0);
-    socket.set_recv_buffer_size(32 << 10).expect("an option");
+    client.small_buffer(32 << 10);
     client.send(b"?");
-    let began = std::time::Instant::now();
+    let began = Moment::now();
     let mut got = 0;
     while began.elapsed() < linger * 5 / 2 {
         got += client.take(16 << 10).len();
-        std::thread::sleep(Duration::from_millis(25));
+        world::sleep(Duration::from_millis(25));
         assert!(got < ALL, "the reader is too fast for this test");
     }
     got += client.rest().len();

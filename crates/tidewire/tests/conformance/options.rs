@@ -65,7 +65,7 @@ fn tcp_options_reach_both_kinds_of_connections(v: Variant) {
         server.dial(Dial::to(there));
         let (dialled, _) = listener.accept().expect("dialled");
         server.until("both open", |c| c.open == 2);
-        for peer in [client.0.local_addr().expect("bound"), there] {
+        for peer in [client.socket().local_addr().expect("bound"), there] {
             let Some(theirs) = socket_towards(peer) else {
                 return eprintln!("not allowed to look at the descriptors of this process");
             };

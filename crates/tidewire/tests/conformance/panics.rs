@@ -9,6 +9,7 @@ use crate::probe::{Context, Message, OnLoop, Probe, Role};
 use crate::record::ON_PURPOSE;
 use crate::roles::echo;
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -200,7 +201,7 @@ fn panic_in_draining(v: Variant) {
     other.send(b"x");
     other.expect(b"x");
     // It closes as soon as it sees the end; the server waits for that.
-    let end = std::thread::spawn(move || other.expect_end());
+    let end = world::spawn(move || other.expect_end());
     let counters = server.stop();
     victim.expect_reset();
     end.join().expect("an orderly end");
@@ -308,7 +309,7 @@ fn half_written(v: Variant, woken: fn(&mut OnLoop, &mut Conns<'_, Probe>)) {
     loops.iter().for_each(|l| l.signal());
     server.until("the panic", |c| c.closed_for(Closed::Panicked) == 1);
     let mut all = Vec::new();
-    let cut = std::io::Read::read_to_end(&mut victim.0, &mut all);
+    let cut = std::io::Read::read_to_end(&mut victim, &mut all);
     assert!(cut.is_err(), "an orderly end instead of a reset");
     assert!(all.iter().all(|&b| b == b'.'), "half of a write was sent");
     for client in &mut clients {

@@ -11,23 +11,26 @@ use tidewire::{
     Protocol, Refusal, Running, Service, TELLS_MAX, Turn,
 };
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::{Client, PATIENCE, lonely};
 use crate::roles::noise;
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(chunks_go_through_a_partner_in_order),
-        case!(message_for_a_partner_that_is_gone_comes_back),
-        case!(tells_are_bounded),
-        case!(partners_that_never_stop_let_others_live),
-        case!(dial_from_opened_received_expired_and_closed),
-        case!(dial_that_fails_tells_whoever_asked),
-        case!(dial_in_the_last_closed_is_made),
-        case!(service_timer_goes_on_and_dials),
-        case!(loop_ends_once_after_its_connections),
-    ]
+    real(
+        "its peers are listeners of this machine",
+        vec![
+            case!(chunks_go_through_a_partner_in_order),
+            case!(message_for_a_partner_that_is_gone_comes_back),
+            case!(tells_are_bounded),
+            case!(partners_that_never_stop_let_others_live),
+            case!(dial_from_opened_received_expired_and_closed),
+            case!(dial_that_fails_tells_whoever_asked),
+            case!(dial_in_the_last_closed_is_made),
+            case!(service_timer_goes_on_and_dials),
+            case!(loop_ends_once_after_its_connections),
+        ],
+    )
 }
 
 /// What happened, for the case to see.

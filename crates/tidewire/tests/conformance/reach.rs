@@ -12,17 +12,24 @@ use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Sink, echo};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(posts_arrive_in_order),
         case!(posts_from_many_threads_all_arrive),
-        case!(best_effort_says_full_and_reserved_is_not_refused),
+        case!(
+            best_effort_says_full_and_reserved_is_not_refused,
+            real = "holds up its loop from another thread"
+        ),
         case!(post_to_a_gone_connection_is_dropped_and_counted),
         case!(post_to_the_next_connection_of_the_same_place_is_not_misdelivered),
         case!(finish_by_handle),
         case!(abort_by_handle),
-        case!(signals_coalesce_and_none_is_lost),
+        case!(
+            signals_coalesce_and_none_is_lost,
+            real = "holds up its loop from another thread"
+        ),
         case!(signal_storm_from_several_threads),
         case!(broadcast_through_the_loop, on = |v| !v.is_threads()),
         case!(posts_pace_with_a_sleeping_loop),
@@ -63,7 +70,7 @@ fn posts_from_many_threads_all_arrive(v: Variant) {
     let posters: Vec<_> = (0..4u64)
         .map(|poster| {
             let handles = handles.clone();
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 for n in 0..EACH {
                     let handle = &handles[(n % 2) as usize];
                     let permit = handle.reserve().expect("far fewer than may be reserved");
@@ -236,7 +243,7 @@ fn signal_storm_from_several_threads(v: Variant) {
             .map(|_| {
                 let at = server.record.lock().loops[0].clone();
                 let mark = mark.clone();
-                std::thread::spawn(move || {
+                world::spawn(move || {
                     for _ in 0..200 {
                         mark.fetch_add(1, SeqCst);
                         at.signal();

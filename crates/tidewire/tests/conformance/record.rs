@@ -8,6 +8,7 @@ use tidewire::{Closed, Handle, LoopHandle, Origin, Peer};
 
 use crate::client::PATIENCE;
 use crate::probe::Message;
+use crate::world;
 
 /// A callback other than `received`, which is only counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,16 +110,18 @@ impl Record {
 
     /// Waits until `done` says so; fails the case if it never does.
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut(&Inner) -> bool) {
+        if world::is_simulated() {
+            if !world::wait_here(PATIENCE, || done(&self.lock())) {
+                self.in_vain(what, &self.lock());
+            }
+            return;
+        }
         let deadline = Instant::now() + PATIENCE;
         let mut inner = self.lock();
         while !done(&inner) {
-            assert!(
-                Instant::now() < deadline,
-                "waited in vain for: {what}; {} opened, {} closed, last events {:?}",
-                inner.opened,
-                inner.closed,
-                inner.events.iter().rev().take(20).collect::<Vec<_>>(),
-            );
+            if Instant::now() >= deadline {
+                self.in_vain(what, &inner);
+            }
             // Also looks at conditions that nobody announces, such as counters.
             let step = Duration::from_millis(20);
             let (again, _) = self
@@ -127,6 +130,15 @@ impl Record {
                 .unwrap_or_else(PoisonError::into_inner);
             inner = again;
         }
+    }
+
+    fn in_vain(&self, what: &str, inner: &Inner) -> ! {
+        panic!(
+            "waited in vain for: {what}; {} opened, {} closed, last events {:?}",
+            inner.opened,
+            inner.closed,
+            inner.events.iter().rev().take(20).collect::<Vec<_>>(),
+        );
     }
 
     /// Waits for the end of connection `conn` and says why it ended.

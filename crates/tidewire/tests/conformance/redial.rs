@@ -10,7 +10,7 @@ use tidewire::{
     Running, Service, Turn,
 };
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::{Client, PATIENCE, lonely};
 use crate::fixture::Setup;
 use crate::probe::{Context, Message, Role};
@@ -19,18 +19,21 @@ use crate::roles::Echo;
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(dial_asked_for_in_closed_is_made),
-        case!(dial_asked_for_in_closed_of_a_stop_is_told_of),
-        case!(stop_ends_though_every_failed_dial_is_made_again),
-        case!(dial_left_to_a_loop_that_has_ended, on = Variant::is_threads),
-        case!(dial_refused_by_the_connection_limit),
-        case!(
-            dials_beyond_their_limit_fail_at_once,
-            on = |v| !v.is_threads()
-        ),
-        case!(dials_beyond_the_inbox_come_back, on = |v| !v.is_threads()),
-    ]
+    real(
+        "its peers are listeners of this machine",
+        vec![
+            case!(dial_asked_for_in_closed_is_made),
+            case!(dial_asked_for_in_closed_of_a_stop_is_told_of),
+            case!(stop_ends_though_every_failed_dial_is_made_again),
+            case!(dial_left_to_a_loop_that_has_ended, on = Variant::is_threads),
+            case!(dial_refused_by_the_connection_limit),
+            case!(
+                dials_beyond_their_limit_fail_at_once,
+                on = |v| !v.is_threads()
+            ),
+            case!(dials_beyond_the_inbox_come_back, on = |v| !v.is_threads()),
+        ],
+    )
 }
 
 /// Dials again whenever a connection ends or a dial fails.

@@ -4,17 +4,18 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire::{Closed, Dial, Input, Listen, Listening, Next, Phase, Placement};
 
 use crate::case::{Case, case};
-use crate::client::{Client, lonely};
+use crate::client::{Client, PATIENCE, lonely};
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Echo, echo, noise};
 use crate::variant::Variant;
+use crate::world::{self, Moment};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -22,7 +23,10 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_finishes_idle_connections),
         case!(stop_finishes_streams_that_have_gone_quiet),
         case!(stop_serves_who_waits_to_be_accepted),
-        case!(stop_loses_nobody_who_has_just_connected),
+        case!(
+            stop_loses_nobody_who_has_just_connected,
+            real = "connects while the loops of this machine stop"
+        ),
         case!(stop_under_load_loses_no_reply),
         case!(stop_flushes_what_a_slow_peer_is_owed),
         case!(stop_tells_half_closed_connections),
@@ -30,18 +34,49 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_lets_a_protocol_finish_later),
         case!(stop_does_not_wait_for_a_flood),
         case!(stop_deadline_cuts),
-        case!(second_stop_ends_at_once),
-        case!(dropping_ends_at_once),
-        case!(stop_gives_up_dialling),
-        case!(nobody_listens_after_a_stop),
-        case!(a_stop_leaves_listeners_that_others_have_as_they_were),
-        case!(successor_takes_over_who_waits),
-        case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
-        case!(listeners_that_nobody_took_change_nothing),
-        case!(successors_differ_in_their_loops),
-        case!(a_drain_shows_what_it_waits_for),
-        case!(a_drain_tells_who_only_lingers),
-        case!(dropping_a_drain_ends_at_once),
+        case!(second_stop_ends_at_once, real = "stops from two threads"),
+        case!(dropping_ends_at_once, real = "drops loops of this machine"),
+        case!(
+            stop_gives_up_dialling,
+            real = "its peer is a listener of this machine"
+        ),
+        case!(
+            nobody_listens_after_a_stop,
+            real = "its listener is of this machine"
+        ),
+        case!(
+            a_stop_leaves_listeners_that_others_have_as_they_were,
+            real = "hands over sockets of this machine"
+        ),
+        case!(
+            successor_takes_over_who_waits,
+            real = "hands over sockets of this machine"
+        ),
+        case!(
+            successor_takes_over_a_unix_socket,
+            real = "hands over sockets of this machine",
+            on = |v| v.is_plain()
+        ),
+        case!(
+            listeners_that_nobody_took_change_nothing,
+            real = "hands over sockets of this machine"
+        ),
+        case!(
+            successors_differ_in_their_loops,
+            real = "hands over sockets of this machine"
+        ),
+        case!(
+            a_drain_shows_what_it_waits_for,
+            real = "watches loops of this machine"
+        ),
+        case!(
+            a_drain_tells_who_only_lingers,
+            real = "watches loops of this machine"
+        ),
+        case!(
+            dropping_a_drain_ends_at_once,
+            real = "watches loops of this machine"
+        ),
     ]
 }
 
@@ -52,7 +87,7 @@ const AMPLE: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(15);
 
 fn stop_without_connections(v: Variant) {
-    let began = Instant::now();
+    let began = Moment::now();
     Setup::on(v).start(|| Echo).stop_within(AMPLE);
     assert!(began.elapsed() < SOON);
 }
@@ -66,10 +101,10 @@ fn stop_finishes_idle_connections(v: Variant) {
     }
     let ends: Vec<_> = clients
         .into_iter()
-        .map(|mut c| std::thread::spawn(move || c.expect_end()))
+        .map(|mut c| world::spawn(move || c.expect_end()))
         .collect();
     let record = server.record.clone();
-    let began = Instant::now();
+    let began = Moment::now();
     let counters = server.stop_within(AMPLE);
     assert!(began.elapsed() < SOON);
     for end in ends {
@@ -88,8 +123,8 @@ fn stop_finishes_streams_that_have_gone_quiet(v: Variant) {
         client.send(piece);
         client.expect(piece);
     }
-    let end = std::thread::spawn(move || client.expect_end());
-    let began = Instant::now();
+    let end = world::spawn(move || client.expect_end());
+    let began = Moment::now();
     let counters = server.stop_within(AMPLE);
     assert!(began.elapsed() < SOON);
     end.join().expect("an orderly end");
@@ -104,13 +139,13 @@ fn stop_serves_who_waits_to_be_accepted(v: Variant) {
         for client in &mut clients {
             client.send(b"in time");
         }
-        let checks = std::thread::spawn(move || {
+        let checks = world::spawn(move || {
             for client in &mut clients {
                 client.expect(b"in time");
                 client.expect_end();
             }
         });
-        let began = Instant::now();
+        let began = Moment::now();
         let counters = server.stop_within(AMPLE);
         checks.join().expect("all were served");
         assert!(began.elapsed() < SOON);
@@ -134,8 +169,8 @@ fn connect_again_and_again(to: SocketAddr, stopped: &AtomicBool) -> Met {
             continue;
         };
         let asked = Client::adopt(stream).and_then(|mut client| {
-            client.0.write_all(b"x")?;
-            client.0.read_exact(&mut [0])
+            client.write_all(b"x")?;
+            client.read_exact(&mut [0])
         });
         match asked {
             Ok(()) => met.served += 1,
@@ -192,7 +227,7 @@ fn stop_under_load_loses_no_reply(v: Variant) {
     let loads: Vec<_> = (0..8u64)
         .map(|i| {
             let mut client = server.connect();
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 let request = noise(i, REQUEST);
                 let (mut sent, mut back) = (0, Vec::new());
                 let mut buffer = vec![0; 65536];
@@ -200,12 +235,12 @@ fn stop_under_load_loses_no_reply(v: Variant) {
                 loop {
                     if sent * REQUEST - back.len() < 50 * REQUEST {
                         // A write may fail once the server has ended and gone.
-                        if client.0.write_all(&request).is_ok() {
+                        if client.write_all(&request).is_ok() {
                             sent += 1;
                             continue;
                         }
                     }
-                    match client.0.read(&mut buffer) {
+                    match client.read(&mut buffer) {
                         Ok(0) => break,
                         Ok(n) => back.extend_from_slice(&buffer[..n]),
                         Err(e) => panic!("{e} after {} bytes", back.len()),
@@ -236,13 +271,13 @@ fn stop_flushes_what_a_slow_peer_is_owed(v: Variant) {
     let mut writer = client.second();
     let sent = noise(6, 12 << 20);
     let bytes = sent.clone();
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         // The stop may cut it short.
-        let _ = writer.0.write_all(&bytes);
+        let _ = writer.write_all(&bytes);
     });
     server.until("a full pipe", |c| c.output_pauses > 0);
-    let reader = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
+    let reader = world::spawn(move || {
+        world::sleep(Duration::from_millis(100));
         client.rest()
     });
     let record = server.record.clone();
@@ -300,8 +335,8 @@ fn stop_tells_half_closed_connections(v: Variant) {
     let mut client = server.connect();
     client.finish();
     client.expect(b"wait");
-    let end = std::thread::spawn(move || client.expect_end());
-    let began = Instant::now();
+    let end = world::spawn(move || client.expect_end());
+    let began = Moment::now();
     server.stop_within(AMPLE);
     assert!(told.load(SeqCst) && began.elapsed() < SOON);
     end.join().expect("an orderly end");
@@ -313,8 +348,8 @@ fn stop_tells_paused_connections(v: Variant) {
     client.send(b"p");
     client.expect(b"p");
     client.send(b"unseen");
-    let end = std::thread::spawn(move || client.expect_end());
-    let began = Instant::now();
+    let end = world::spawn(move || client.expect_end());
+    let began = Moment::now();
     server.stop_within(AMPLE);
     assert!(told.load(SeqCst) && began.elapsed() < SOON);
     end.join().expect("an orderly end");
@@ -325,7 +360,7 @@ fn stop_lets_a_protocol_finish_later(v: Variant) {
     let mut client = server.connect();
     client.send(b"x");
     client.expect(b"x");
-    let end = std::thread::spawn(move || {
+    let end = world::spawn(move || {
         client.expect(b"paid");
         client.expect_end();
     });
@@ -342,15 +377,15 @@ fn stop_does_not_wait_for_a_flood(v: Variant) {
         .map(|_| {
             let mut client = server.connect();
             let over = over.clone();
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 let piece = vec![1; 1 << 20];
-                while !over.load(SeqCst) && client.0.write_all(&piece).is_ok() {}
+                while !over.load(SeqCst) && client.write_all(&piece).is_ok() {}
             })
         })
         .collect();
     server.until("a flood", |c| c.bytes_in > 64 << 20);
     let record = server.record.clone();
-    let stopping = std::thread::spawn(move || server.stop_within(AMPLE));
+    let stopping = world::spawn(move || server.stop_within(AMPLE));
     record.until("both told", |r| r.count(&Event::Draining) == 2);
     over.store(true, SeqCst);
     stopping.join().expect("the stop");
@@ -377,8 +412,8 @@ fn second_stop_ends_at_once(v: Variant) {
     client.expect(b"x");
     let (running, record) = server.into_parts();
     let stopper = running.stopper();
-    let began = Instant::now();
-    let stopping = std::thread::spawn(move || running.stop(AMPLE));
+    let began = Moment::now();
+    let stopping = world::spawn(move || running.stop(AMPLE));
     record.until("the first stop", |_| told.load(SeqCst));
     stopper.stop_now();
     let counters = stopping.join().expect("the stop");
@@ -394,7 +429,7 @@ fn dropping_ends_at_once(v: Variant) {
     client.send(b"x");
     client.expect(b"x");
     let (running, record) = server.into_parts();
-    let began = Instant::now();
+    let began = Moment::now();
     drop(running);
     assert!(began.elapsed() < SOON);
     client.expect_reset();
@@ -414,7 +449,7 @@ fn stop_gives_up_dialling(v: Variant) {
     server.dial(patient);
     server.until("the first failure", |c| c.dial_failures >= 1);
     let record = server.record.clone();
-    let began = Instant::now();
+    let began = Moment::now();
     server.stop_within(AMPLE);
     assert!(began.elapsed() < SOON);
     let failed = record.lock().dials_failed.clone();
@@ -492,7 +527,7 @@ fn successor_takes_over_who_waits(v: Variant) {
     assert!(old.record.handle(0).try_post(blocks).is_ok());
     let mut waiting: Vec<Client> = (0..30).map(|_| Client::connect(addr)).collect();
     waiting.iter_mut().for_each(|c| c.send(b"x"));
-    let stopping = std::thread::spawn(move || {
+    let stopping = world::spawn(move || {
         drop(go);
         old.hand_over()
     });
@@ -503,10 +538,10 @@ fn successor_takes_over_who_waits(v: Variant) {
     let mut stopped = None;
     let mut stopping = Some(stopping);
     for mut client in waiting {
-        client.0.set_nonblocking(true).expect("an option");
+        client.patience(Duration::ZERO);
         let mut byte = [0];
         while stopped.is_none() {
-            match client.0.read(&mut byte) {
+            match client.read(&mut byte) {
                 Ok(n) => {
                     assert_eq!((n, byte), (1, *b"x"));
                     break;
@@ -518,7 +553,7 @@ fn successor_takes_over_who_waits(v: Variant) {
                 stopped = Some(stopping.take().expect("joined once").join());
             }
         }
-        client.0.set_nonblocking(false).expect("an option");
+        client.patience(PATIENCE);
         if byte == *b"x" {
             client.finish();
             answered.push(client);
@@ -571,7 +606,7 @@ fn listeners_that_nobody_took_change_nothing(v: Variant) {
     drop(server.running().listeners().expect("descriptors"));
     let mut waiting: Vec<Client> = (0..10).map(|_| Client::connect(addr)).collect();
     waiting.iter_mut().for_each(|c| c.send(b"in time"));
-    let checks = std::thread::spawn(move || {
+    let checks = world::spawn(move || {
         for client in &mut waiting {
             client.expect(b"in time");
             client.expect_end();
@@ -658,7 +693,7 @@ fn dropping_a_drain_ends_at_once(v: Variant) {
     client.send(b"x");
     client.expect(b"x");
     let (running, record) = server.into_parts();
-    let began = Instant::now();
+    let began = Moment::now();
     drop(running.drain(AMPLE));
     assert!(began.elapsed() < SOON);
     client.expect_reset();

@@ -3,15 +3,15 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use socket2::SockRef;
 use tidewire::{Chunk, Input, Next};
 
 use crate::case::{Case, case};
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::fixture::Setup;
 use crate::probe::{Context, Role};
 use crate::roles::{Echo, Receives, Rng, echo, noise};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -62,11 +62,9 @@ fn replies_in_order_under_random_fragmentation(v: Variant) {
     let clients: Vec<_> = (0..4u64)
         .map(|seed| {
             let mut client = server.connect();
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 let mut rng = Rng(seed);
-                SockRef::from(&client.0)
-                    .set_recv_buffer_size(16 << 10)
-                    .expect("an option");
+                client.small_buffer(16 << 10);
                 let (mut requests, mut replies) = (Vec::new(), Vec::new());
                 for i in 0..120 {
                     let len = match rng.between(0, 3) {
@@ -84,7 +82,7 @@ fn replies_in_order_under_random_fragmentation(v: Variant) {
                     replies.extend_from_slice(&body);
                 }
                 let mut writer = client.second();
-                let sender = std::thread::spawn(move || {
+                let sender = world::spawn(move || {
                     let mut rng = Rng(seed + 100);
                     let mut rest = &requests[..];
                     while !rest.is_empty() {
@@ -93,7 +91,7 @@ fn replies_in_order_under_random_fragmentation(v: Variant) {
                         writer.send(&rest[..n]);
                         rest = &rest[n..];
                         if rng.between(0, 20) == 0 {
-                            std::thread::sleep(Duration::from_micros(300));
+                            world::sleep(Duration::from_micros(300));
                         }
                     }
                     writer.finish();
@@ -102,12 +100,12 @@ fn replies_in_order_under_random_fragmentation(v: Variant) {
                 let mut buffer = vec![0; 10_000];
                 loop {
                     let most = rng.between(1, buffer.len());
-                    match client.0.read(&mut buffer[..most]).expect("replies") {
+                    match client.read(&mut buffer[..most]).expect("replies") {
                         0 => break,
                         n => got.extend_from_slice(&buffer[..n]),
                     }
                     if rng.between(0, 30) == 0 {
-                        std::thread::sleep(Duration::from_micros(300));
+                        world::sleep(Duration::from_micros(300));
                     }
                 }
                 sender.join().expect("the sender");
@@ -127,14 +125,14 @@ fn exchange(client: Client, sent: Vec<u8>) {
     let mut client = client;
     let mut writer = client.second();
     let bytes = sent.clone();
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         writer.send(&bytes);
         writer.finish();
     });
     let mut buffer = vec![0; 256 << 10];
     let mut at = 0;
     loop {
-        match client.0.read(&mut buffer).expect("replies") {
+        match client.read(&mut buffer).expect("replies") {
             0 => break,
             n => {
                 assert!(buffer[..n] == sent[at..at + n], "at {at}");
@@ -169,7 +167,7 @@ fn many_connections_at_once(v: Variant) {
     let clients: Vec<_> = (0..16u64)
         .map(|i| {
             let client = server.connect();
-            std::thread::spawn(move || exchange(client, noise(i, 1 << 20)))
+            world::spawn(move || exchange(client, noise(i, 1 << 20)))
         })
         .collect();
     for client in clients {
@@ -181,16 +179,12 @@ fn many_connections_at_once(v: Variant) {
 
 fn chunk_is_the_most_that_is_new(v: Variant) {
     const CHUNK: usize = 2048;
-    let server = Setup::on(v)
-        .tune(|b| {
-            b.chunk(CHUNK);
+    let server = Setup::on(v).chunk(CHUNK).start(|| {
+        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+            assert!(input.len() <= CHUNK);
+            echo(input, cx)
         })
-        .start(|| {
-            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
-                assert!(input.len() <= CHUNK);
-                echo(input, cx)
-            })
-        });
+    });
     exchange(server.connect(), noise(10, 1 << 20));
     server.record.why_closed(0);
     assert!(server.record.calls() >= (1 << 20) / CHUNK as u64);
@@ -228,7 +222,7 @@ fn taken_chunks_are_sent_intact(v: Variant) {
     let clients: Vec<_> = (0..4u64)
         .map(|i| {
             let client = server.connect();
-            std::thread::spawn(move || exchange(client, noise(i, 4 << 20)))
+            world::spawn(move || exchange(client, noise(i, 4 << 20)))
         })
         .collect();
     for client in clients {
@@ -279,34 +273,29 @@ fn every_kind_of_write_keeps_its_order(v: Variant) {
 
 /// Writes until the server takes no more; how much it took.
 fn stuff(client: &mut Client, sent: &[u8]) -> usize {
-    let wait = Some(Duration::from_millis(150));
-    client.0.set_write_timeout(wait).expect("an option");
+    client.patience(Duration::from_millis(150));
     let mut at = 0;
     while at < sent.len() {
-        match client.0.write(&sent[at..]) {
+        match client.write(&sent[at..]) {
             Ok(n) => at += n,
             Err(_) => break,
         }
     }
+    client.patience(PATIENCE);
     at
 }
 
 /// Two receive buffers, and peers that make the server hold on to them.
 fn pool_exhaustion_and_recovery(v: Variant) {
-    let server = Setup::on(v)
-        .small_buffers()
-        .tune(|b| {
-            b.buffers(2);
-        })
-        .start(|| Holds {
-            held: Vec::new(),
-            most: 3,
-        });
+    let server = Setup::on(v).small_buffers().buffers(2).start(|| Holds {
+        held: Vec::new(),
+        most: 3,
+    });
     let sent = noise(13, 4 << 20);
     let stuck: Vec<_> = (0..6)
         .map(|_| {
             let (mut client, sent) = (server.connect(), sent.clone());
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 let n = stuff(&mut client, &sent);
                 (client, n)
             })
@@ -371,7 +360,7 @@ fn flood_beside_a_hundred_polite_connections(v: Variant) {
     let flood = server.connect();
     let (mut writer, mut reader) = (flood.second(), flood.second());
     let theirs = over.clone();
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         let piece = vec![1; 1 << 20];
         let mut sent = 0u64;
         while !theirs.load(SeqCst) {
@@ -381,11 +370,11 @@ fn flood_beside_a_hundred_polite_connections(v: Variant) {
         writer.finish();
         sent
     });
-    let receiver = std::thread::spawn(move || {
+    let receiver = world::spawn(move || {
         let mut buffer = vec![0; 1 << 20];
         let mut got = 0u64;
         loop {
-            match reader.0.read(&mut buffer).expect("the flood's echo") {
+            match reader.read(&mut buffer).expect("the flood's echo") {
                 0 => return got,
                 n => got += n as u64,
             }

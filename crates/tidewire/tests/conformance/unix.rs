@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidewire::{Builder, Closed, Dial, Endpoint, Input, Limits, Listen, Next, Peer};
 
-use crate::case::{Case, case};
+use crate::case::{Case, case, real};
 use crate::client::PATIENCE;
 use crate::fixture::Setup;
 use crate::probe::{Context, Message};
@@ -21,18 +21,21 @@ use crate::roles::{Echo, Receives, Sink, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
-        case!(unix_sockets_serve_by_path_and_by_abstract_name),
-        case!(unix_bulk_is_paced_and_complete),
-        case!(unix_peers_are_known),
-        case!(unix_input_before_a_close_is_read_after_a_pause),
-        case!(unix_closed_peers_do_not_make_a_loop_spin),
-        case!(unix_connections_that_wait_at_a_stop_are_served),
-        case!(unix_dials_and_their_errors),
-        case!(unix_dial_to_a_full_backlog_is_tried_again),
-        case!(unix_files_of_the_dead_are_replaced_and_ours_removed),
-        case!(places_that_cannot_be_listened_on_say_why),
-    ]
+    real(
+        "sockets of the file system",
+        vec![
+            case!(unix_sockets_serve_by_path_and_by_abstract_name),
+            case!(unix_bulk_is_paced_and_complete),
+            case!(unix_peers_are_known),
+            case!(unix_input_before_a_close_is_read_after_a_pause),
+            case!(unix_closed_peers_do_not_make_a_loop_spin),
+            case!(unix_connections_that_wait_at_a_stop_are_served),
+            case!(unix_dials_and_their_errors),
+            case!(unix_dial_to_a_full_backlog_is_tried_again),
+            case!(unix_files_of_the_dead_are_replaced_and_ours_removed),
+            case!(places_that_cannot_be_listened_on_say_why),
+        ],
+    )
 }
 
 /// A directory for sockets, removed in the end.

@@ -1,7 +1,9 @@
-//! The engines and placements that every case runs on.
+//! The engines and placements that every case runs on, and the simulated shapes.
 
 use std::fmt;
+use std::time::Duration;
 
+use tidewire::sim::{Conditions, Shape, Sim};
 use tidewire::{Builder, EngineChoice, Placement, StartError};
 
 /// One engine, with its loops placed in one way.
@@ -11,6 +13,8 @@ pub(crate) struct Variant {
     pub(crate) engine: EngineChoice,
     pub(crate) placement: Placement,
     pub(crate) loops: usize,
+    /// On a simulated kernel and network: the shape of its loop.
+    simulated: Option<Shape>,
 }
 
 const fn variant(
@@ -24,10 +28,19 @@ const fn variant(
         engine,
         placement,
         loops,
+        simulated: None,
     }
 }
 
-pub(crate) const ALL: [Variant; 7] = [
+/// One loop of this shape.
+const fn simulated(name: &'static str, shape: Shape, engine: EngineChoice) -> Variant {
+    Variant {
+        simulated: Some(shape),
+        ..variant(name, engine, Placement::Shared, 1)
+    }
+}
+
+pub(crate) const ALL: [Variant; 10] = [
     variant("threads", EngineChoice::Threads, Placement::Shared, 1),
     variant("epoll", EngineChoice::Epoll, Placement::Shared, 1),
     variant(
@@ -45,6 +58,9 @@ pub(crate) const ALL: [Variant; 7] = [
         2,
     ),
     variant("uring-shared", EngineChoice::Uring, Placement::Shared, 2),
+    simulated("sim-readiness", Shape::Readiness, EngineChoice::Epoll),
+    simulated("sim-completion", Shape::Completion, EngineChoice::Uring),
+    simulated("sim-threads", Shape::Threads, EngineChoice::Threads),
 ];
 
 impl Variant {
@@ -56,6 +72,29 @@ impl Variant {
             .placement(self.placement)
             .loops(self.loops);
         builder
+    }
+
+    pub(crate) fn is_simulated(self) -> bool {
+        self.simulated.is_some()
+    }
+
+    /// A simulated network for it.
+    pub(crate) fn sim(self, seed: u64) -> Option<Sim> {
+        let calm = Conditions::calm();
+        // With the first seed everything is in one piece, as it mostly is on the loopback interface.
+        let conditions = match seed {
+            0 => calm,
+            _ => Conditions {
+                latency: Duration::from_micros(5)..=Duration::from_micros(100),
+                segment_max: 1500,
+                receive_max: 4000,
+                accept_max: 20_000,
+                ..calm
+            },
+        };
+        let mut sim = Sim::under(seed, conditions);
+        sim.shape(self.simulated?);
+        Some(sim)
     }
 
     pub(crate) fn is_threads(self) -> bool {
@@ -84,6 +123,7 @@ pub(crate) fn working() -> Vec<(Variant, bool)> {
     let mut reported = None;
     ALL.into_iter()
         .map(|v| match v.builder().start() {
+            _ if v.is_simulated() => (v, true),
             Ok(_) => (v, true),
             Err(e @ StartError::Engine { .. }) => {
                 if reported != Some(v.engine) {
