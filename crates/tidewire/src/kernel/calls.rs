@@ -17,6 +17,7 @@ use crate::build::listen::TcpOptions;
 use crate::kernel::descriptor::Descriptor;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
+use crate::vocabulary::time::Instant;
 
 /// A kernel, as readiness drivers call it and completion drivers call it beside their ring.
 ///
@@ -39,6 +40,11 @@ pub(crate) trait Sys: Clone + 'static {
     fn hand_over(fd: Self::Fd) -> Descriptor;
     /// What a loop is woken by: readable once [notified](Descriptor::notify).
     fn event(&self) -> io::Result<Descriptor>;
+
+    /// Becomes readable at the time that it is [set](Sys::set_timer) to.
+    fn timer(&self) -> io::Result<Self::Fd>;
+    /// From now on it is that time, and not readable before.
+    fn set_timer(&self, timer: &Self::Fd, at: Instant) -> Result<(), Errno>;
 
     // ---- Streams ----
 

@@ -10,6 +10,10 @@ use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, acceptfrom_with,
 };
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use crate::build::listen::TcpOptions;
 use crate::kernel::calls::Sys;
@@ -17,6 +21,7 @@ use crate::kernel::descriptor::Descriptor;
 use crate::kernel::{connect, handshakes, sys};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
+use crate::vocabulary::time::Instant;
 
 /// This machine's kernel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +61,20 @@ impl Sys for Linux {
 
     fn event(&self) -> io::Result<Descriptor> {
         Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into())
+    }
+
+    fn timer(&self) -> io::Result<OwnedFd> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(timerfd_create(TimerfdClockId::Monotonic, flags)?)
+    }
+
+    fn set_timer(&self, timer: &OwnedFd, at: Instant) -> Result<(), Errno> {
+        let none = Timespec::default();
+        let once = Itimerspec {
+            it_interval: none,
+            it_value: sys::timespec_at(at),
+        };
+        timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once).map(drop)
     }
 
     #[inline]

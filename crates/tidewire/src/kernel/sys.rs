@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::vocabulary::peer::Process;
+use crate::vocabulary::time::Instant;
 
 /// `CLOCK_MONOTONIC` in nanoseconds. The standard library's type hides the number behind arithmetic
 /// that costs more than the clock, and rustix's reading of the vDSO crashes under valgrind.
@@ -165,6 +166,15 @@ fn kernel_time(d: Duration) -> KernelTime {
     KernelTime {
         seconds: d.as_secs().min(1 << 30) as i64,
         nanoseconds: d.subsec_nanos().into(),
+    }
+}
+
+/// A time of the monotonic clock as timers take it. Zero would disarm one.
+pub(crate) fn timespec_at(at: Instant) -> rustix::time::Timespec {
+    let d = Duration::from_nanos(at.as_nanos().max(1));
+    rustix::time::Timespec {
+        tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: d.subsec_nanos().into(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::reactor::core::Core;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
+use crate::vocabulary::time::Instant;
 
 /// What a driver does for a connection when asked by the core.
 pub(crate) trait Transport {
@@ -67,6 +68,9 @@ pub(crate) trait Driver: Transport {
     fn submit(&mut self) -> io::Result<()>;
     /// Whether something has happened; does not wait.
     fn has_news(&mut self) -> bool;
+    /// Has a wait end at this time, however long it is allowed to take. There is one such time, the last
+    /// that was set. False if the driver cannot.
+    fn set_alarm(&mut self, at: Instant) -> bool;
     /// Waits until something happens, or for as long as `timeout` says.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 

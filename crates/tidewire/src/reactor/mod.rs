@@ -47,6 +47,7 @@ use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::hand_over::HandOver;
 use crate::reactor::setup::{Listener, LoopSetup};
 use crate::reactor::stop::Stage;
+use crate::vocabulary::time::Instant;
 
 /// One loop.
 pub(crate) struct Reactor<D: Driver> {
@@ -58,6 +59,8 @@ pub(crate) struct Reactor<D: Driver> {
     wakeable: bool,
     /// The wait may have lasted.
     slept: bool,
+    /// What the driver's alarm is set to, until it has gone off.
+    alarm: Option<Instant>,
     busy: BusyPoll,
     accepting: Accepting<Fd<D>>,
     hand_over: HandOver,
@@ -92,6 +95,7 @@ impl<D: Driver> Reactor<D> {
             waker,
             wakeable: D::ALWAYS_WAKEABLE,
             slept: false,
+            alarm: None,
             accepting,
             hand_over: HandOver::default(),
             stage: Stage::Running,

@@ -9,6 +9,10 @@ use crate::reactor::core::sleep_for;
 use crate::reactor::driver::Driver;
 use crate::vocabulary::time::Instant;
 
+/// A time-out from here on is left to the driver's alarm, which is set once and rarely moved: to start and
+/// to cancel a timer with each wait costs a twentieth of a lock-step request.
+const LONG: Duration = Duration::from_millis(20);
+
 impl<D: Driver> Reactor<D> {
     /// How long the loop waits now. Whoever wakes it from here on writes to its descriptor.
     pub(crate) fn before_wait(&mut self) -> Option<Duration> {
@@ -16,6 +20,11 @@ impl<D: Driver> Reactor<D> {
         if !self.wakeable && self.is_awaited() && !self.become_wakeable() {
             // Descriptors have run out, and nobody can wake this loop.
             timeout = Some(timeout.map_or(PAUSE, |t| t.min(PAUSE)));
+        }
+        if let Some(long) = timeout.filter(|t| *t >= LONG)
+            && self.alarm_within(long)
+        {
+            timeout = None;
         }
         if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
             timeout = Some(Duration::ZERO);
@@ -31,7 +40,9 @@ impl<D: Driver> Reactor<D> {
     pub(super) fn awake(&mut self) {
         self.waker.awake();
         let from = self.core.env.now;
-        self.core.env.now = self.core.env.clock.monotonic();
+        let now = self.core.env.clock.monotonic();
+        self.core.env.now = now;
+        self.alarm = self.alarm.filter(|at| *at > now);
         if self.slept && self.busy.is_on() {
             self.busy.slept(from, self.core.env.now);
         }
@@ -49,6 +60,16 @@ impl<D: Driver> Reactor<D> {
             Err(e) => tracing::debug!(error = %e, "no wake-up descriptor; looking now and then"),
         }
         self.wakeable
+    }
+
+    /// Sees to it that a wait ends in this time at the latest. The alarm stays where it is as long as
+    /// it comes no later, so most waits need not set it.
+    fn alarm_within(&mut self, time: Duration) -> bool {
+        let at = self.core.env.now + time;
+        if self.alarm.is_none_or(|set| set > at) {
+            self.alarm = self.driver.set_alarm(at).then_some(at);
+        }
+        self.alarm.is_some()
     }
 
     fn busy_poll(&mut self) -> bool {

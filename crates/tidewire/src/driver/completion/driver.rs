@@ -15,6 +15,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Core;
 use crate::reactor::driver::{Driver, Fd, Outcome};
 use crate::reactor::stop::QUIET_WAIT;
+use crate::vocabulary::time::Instant;
 
 impl<Q: Queues> Driver for Sockets<Q> {
     type Sys = Q::Sys;
@@ -56,6 +57,10 @@ impl<Q: Queues> Driver for Sockets<Q> {
         self.ring.has_news()
     }
 
+    fn set_alarm(&mut self, at: Instant) -> bool {
+        self.alarm.set(&mut self.ring, at)
+    }
+
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.ring.enter(timeout)
@@ -83,6 +88,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
                 Kind::Wake if !done.more() && !mistaken(Mistake::WakeNotRearmed) => {
                     return Some(Outcome::Woken);
                 }
+                Kind::Alarm => self.alarm.went_off(done),
                 Kind::Wake | Kind::Cancel => {}
             }
         }

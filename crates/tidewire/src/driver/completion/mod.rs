@@ -25,6 +25,7 @@
 
 mod accept;
 mod ahead;
+mod alarm;
 mod driver;
 mod probe;
 mod provided;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::build::listen::TcpOptions;
 use crate::driver::completion::accept::Listeners;
 use crate::driver::completion::ahead::Early;
+use crate::driver::completion::alarm::Alarm;
 use crate::driver::completion::probe::Abilities;
 use crate::driver::completion::provided::Group;
 use crate::driver::completion::receive::{Receiver, Watch};
@@ -77,6 +78,7 @@ pub(crate) struct Sockets<Q: Queues> {
     /// A descriptor was closed, so accepting may go on.
     pub(super) closed_some: bool,
     pub(super) listeners: Listeners,
+    pub(super) alarm: Alarm<Q::Sys>,
     /// Completions being dealt with.
     pub(super) batch: Vec<Completion>,
     /// How many of them were.
@@ -105,6 +107,7 @@ impl<Q: Queues> Sockets<Q> {
             abilities,
             closed_some: false,
             listeners: Listeners::default(),
+            alarm: Alarm::NotMade,
             batch: Vec::new(),
             dealt: 0,
         }

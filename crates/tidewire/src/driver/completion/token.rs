@@ -27,9 +27,11 @@ pub(super) enum Kind {
     Wake,
     /// Taking back another operation.
     Cancel,
+    /// The timer that ends a wait.
+    Alarm,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Receive,
     Kind::Send,
     Kind::Watch,
@@ -37,6 +39,7 @@ const KINDS: [Kind; 7] = [
     Kind::Accept,
     Kind::Wake,
     Kind::Cancel,
+    Kind::Alarm,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

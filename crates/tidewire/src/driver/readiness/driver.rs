@@ -14,8 +14,10 @@ use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::Waker;
 use crate::reactor::core::Core;
 use crate::reactor::driver::{Driver, Fd, Outcome};
+use crate::vocabulary::time::Instant;
 
 const WAKER: u64 = u64::MAX;
+const ALARM: u64 = u64::MAX - 1;
 
 impl<P: Poller> Driver for Sockets<P> {
     type Sys = P::Sys;
@@ -49,6 +51,10 @@ impl<P: Poller> Driver for Sockets<P> {
         self.poller.has_event()
     }
 
+    fn set_alarm(&mut self, at: Instant) -> bool {
+        self.alarm.set(&mut self.poller, ALARM, at)
+    }
+
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         // There are some if they were found by polling.
@@ -69,7 +75,7 @@ impl<P: Poller> Driver for Sockets<P> {
                 self.note(core, event);
             } else if event.token == WAKER {
                 return Some(Outcome::Woken);
-            } else {
+            } else if event.token != ALARM {
                 self.listeners.ready(event.token);
             }
         }

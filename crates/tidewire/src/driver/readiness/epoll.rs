@@ -61,6 +61,11 @@ impl<S: Sys> Poller for Epoll<S> {
         self.sys.epoll_delete(&self.fd, S::look(fd));
     }
 
+    fn add_timer(&mut self, fd: &S::Fd, token: u64) -> bool {
+        let flags = libc::EPOLLIN | libc::EPOLLET;
+        self.sys.epoll_add(&self.fd, fd, token, flags).is_ok()
+    }
+
     fn forget(&mut self, _token: u64) {
         // Closing the descriptor takes it out.
     }

@@ -2,7 +2,7 @@
 //!
 //! * [`epoll`], [`poll`]: the [`Poller`]s.
 //! * [`sockets`]: the sockets of a loop, and what the core asks of them.
-//! * [`receive`], [`send`], [`ahead`], [`accept`]: the system calls.
+//! * [`receive`], [`send`], [`ahead`], [`accept`], [`alarm`]: the system calls.
 //! * [`driver`]: what the loop asks for.
 //!
 //! # The receive path
@@ -19,6 +19,7 @@
 
 mod accept;
 mod ahead;
+mod alarm;
 mod driver;
 pub(crate) mod epoll;
 pub(crate) mod poll;
@@ -63,6 +64,8 @@ pub(crate) trait Poller {
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
     fn add_listener(&mut self, fd: &Descriptor, token: u64) -> io::Result<()>;
     fn remove_listener(&mut self, fd: &Descriptor);
+    /// Adds a timer that is reported once each time it has gone off; false if it cannot be.
+    fn add_timer(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64) -> bool;
     /// A connection's descriptor is about to be closed.
     fn forget(&mut self, token: u64);
     /// What a level-triggered poller should wait for.

@@ -118,6 +118,11 @@ impl<S: Sys> Poller for Poll<S> {
 
     fn remove_listener(&mut self, _fd: &Descriptor) {}
 
+    fn add_timer(&mut self, _fd: &S::Fd, _token: u64) -> bool {
+        // It would cost each connection a descriptor.
+        false
+    }
+
     fn forget(&mut self, token: u64) {
         self.entries.retain(|e| e.token != token);
     }

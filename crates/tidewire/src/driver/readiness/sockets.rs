@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::build::listen::TcpOptions;
 use crate::driver::readiness::accept::Listeners;
 use crate::driver::readiness::ahead::Early;
+use crate::driver::readiness::alarm::Alarm;
 use crate::driver::readiness::{Poller, token};
 use crate::kernel::calls::Sys;
 use crate::memory::buffer::Lease;
@@ -56,6 +57,7 @@ pub(crate) struct Sockets<P: Poller> {
     /// A descriptor was closed, so accepting may go on.
     pub(super) closed_some: bool,
     pub(super) listeners: Listeners,
+    pub(super) alarm: Alarm<P::Sys>,
 }
 
 impl<P: Poller> Sockets<P> {
@@ -70,6 +72,7 @@ impl<P: Poller> Sockets<P> {
             dial_options,
             closed_some: false,
             listeners: Listeners::default(),
+            alarm: Alarm::NotMade,
         }
     }
 

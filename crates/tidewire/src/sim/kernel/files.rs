@@ -46,11 +46,19 @@ pub(super) struct Epoll {
     pub(super) ready: Vec<FileId>,
 }
 
+/// Virtual nanoseconds, and whether it is past them.
+#[derive(Default)]
+pub(super) struct Timer {
+    pub(super) at: Option<u64>,
+    pub(super) rung: bool,
+}
+
 pub(super) enum What {
     Stream(Stream),
     Listener(Listener),
     Event { readable: bool },
     Epoll(Epoll),
+    Timer(Timer),
 }
 
 /// Who is told when something happens to a file.

@@ -4,7 +4,7 @@
 //! * [`sys`], [`queues`]: what drivers call, [`Sys`](crate::kernel::calls::Sys) and
 //!   [`Queues`](crate::kernel::queues::Queues).
 //! * [`streams`], [`epoll`], [`rings`], [`operations`]: what is behind it.
-//! * [`files`], [`fd`]: open files, numbers and descriptors.
+//! * [`files`], [`fd`], [`timers`]: open files, numbers and descriptors.
 //! * [`memory`]: buffers that programs lend.
 //! * [`faults`]: what it does to programs. [`log`]: what happened.
 //!
@@ -22,6 +22,7 @@ mod queues;
 mod rings;
 mod streams;
 mod sys;
+mod timers;
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::os::fd::RawFd;
@@ -73,6 +74,7 @@ pub(crate) struct Kernel {
     files: Files,
     rings: Vec<Ring>,
     ports: Vec<Port>,
+    timers: Vec<FileId>,
     pub(crate) log: Log,
     /// What programs have done that no kernel lets pass, in words.
     wrongs: Vec<String>,
@@ -112,6 +114,7 @@ impl Kernel {
             files: Files::default(),
             rings: Vec::new(),
             ports: Vec::new(),
+            timers: Vec::new(),
             log: Log::default(),
             wrongs: Vec::new(),
             actor,
@@ -137,6 +140,7 @@ impl Kernel {
                 }
             }
             self.hear();
+            self.ring_timers();
             if requests.is_empty() {
                 return;
             }
@@ -228,6 +232,9 @@ impl Kernel {
     /// A wait has found nothing: parks it, or lets time pass until there may be something. False when
     /// that is as much as is to be waited.
     fn wait(&mut self, wait: Wait, until: Option<u64>) -> bool {
+        let rings = self.next_timer(&wait);
+        let by_timer = rings.is_some_and(|at| until.is_none_or(|until| at <= until));
+        let until = if by_timer { rings } else { until };
         if self.parks {
             self.parked = Some(Parked { wait, until });
             return false;
@@ -242,7 +249,8 @@ impl Kernel {
             }
             (_, Some(until)) => {
                 self.now.set(self.now.get().max(until));
-                false
+                self.catch_up();
+                by_timer
             }
             (_, None) => {
                 self.wrong("a loop waits for ever, and nothing is to come".into());

@@ -339,6 +339,7 @@ impl Kernel {
                 let ready = !l.backlog.is_empty() || l.broken;
                 return if ready { IN } else { 0 };
             }
+            What::Timer(timer) => return if timer.rung { IN } else { 0 },
             What::Event { readable } => return if *readable { IN | OUT } else { OUT },
             What::Epoll(_) => return 0,
             What::Stream(stream) if stream.connecting => return 0,
@@ -467,6 +468,7 @@ impl Kernel {
                 }
             }
             What::Epoll(_) => self.files.unwatched_by(id),
+            What::Timer(_) => self.timers.retain(|timer| *timer != id),
             What::Event { .. } => {}
         }
     }

@@ -14,6 +14,7 @@ use crate::sim::kernel::files::{Epoll, What};
 use crate::sim::kernel::{Shared, SimFd, enter};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
+use crate::vocabulary::time::Instant;
 
 /// The simulated kernel, as drivers see it.
 #[derive(Clone)]
@@ -55,6 +56,16 @@ impl Sys for SimSys {
         let number = kernel.open_file(What::Event { readable: false })?;
         kernel.record("eventfd", number, 0);
         Ok(Descriptor::Simulated(kernel.fd(number)))
+    }
+
+    fn timer(&self) -> io::Result<SimFd> {
+        let mut kernel = enter(&self.0);
+        let number = kernel.make_timer()?;
+        Ok(kernel.fd(number))
+    }
+
+    fn set_timer(&self, timer: &SimFd, at: Instant) -> Result<(), Errno> {
+        enter(&self.0).set_timer(timer.number, at.as_nanos())
     }
 
     fn recv(&self, fd: &SimFd, into: &mut [u8]) -> Result<usize, Errno> {
