@@ -156,6 +156,7 @@ pub struct Builder {
     loops: usize,
     cpus: Vec<usize>,
     busy_poll: Duration,
+    direct: bool,
     chunk: usize,
     buffers: usize,
     memory: Option<usize>,
@@ -197,6 +198,7 @@ impl Builder {
             loops: 1,
             cpus: Vec::new(),
             busy_poll: Duration::ZERO,
+            direct: false,
             chunk: CHUNK,
             buffers: 128,
             memory: None,
@@ -241,6 +243,16 @@ impl Builder {
     /// backs off while it does not pay. Default zero: off.
     pub fn busy_poll(&mut self, most: Duration) -> &mut Builder {
         self.busy_poll = most;
+        self
+    }
+
+    /// On io_uring, keeps the sockets of connections in a table of each loop's ring instead of among the
+    /// descriptors of the process, so that their number is not limited by `RLIMIT_NOFILE` for the process
+    /// but for each loop. A connection needs a descriptor only while it is accepted or established, and for
+    /// moments at its end: leave room for some hundreds. Those that the table has no place for keep their
+    /// descriptors. Ignored by the other engines; starting fails before Linux 6.8. Default false.
+    pub fn direct_descriptors(&mut self, on: bool) -> &mut Builder {
+        self.direct = on;
         self
     }
 
@@ -508,6 +520,7 @@ impl Builder {
             plan,
             dial_options: Arc::new(self.dial_options.clone()),
             busy_poll: self.busy_poll,
+            direct: self.direct,
             clock: running.clock.clone(),
             registry: running.counters.clone(),
             inbox: self.inbox,

@@ -176,7 +176,10 @@ pub(crate) fn run_uring(
     };
     let core = core(&setup, &waker, counters);
     // Whoever starts a loop has probed before.
-    let abilities = uring::works().unwrap_or_default();
+    let abilities = uring::Abilities {
+        places: if setup.direct { table_limit() } else { 0 },
+        ..uring::works().unwrap_or_default()
+    };
     let driver = uring::driver(
         Uring::new(&mut ring),
         &core,
@@ -203,6 +206,14 @@ fn run_if<D: Driver>(
             Ok(())
         }
     }
+}
+
+/// Places that the kernel lets a table have.
+fn table_limit() -> u32 {
+    /// `IORING_MAX_FIXED_FILES`.
+    const MOST: u64 = 1 << 20;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.unwrap_or(MOST).min(MOST) as u32
 }
 
 /// The core of a loop on the system's clock.

@@ -7,6 +7,15 @@ use std::time::Duration;
 
 use crate::kernel::calls::Sys;
 
+/// What an operation works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A descriptor, by its number.
+    Number(RawFd),
+    /// What stands at this place in the ring's table.
+    Place(u32),
+}
+
 /// An operation. Descriptors are named by number: which one that is, the kernel looks up when the
 /// operation is handed over, in [`Queues::enter`].
 #[derive(Clone, Copy, Debug)]
@@ -16,31 +25,37 @@ pub(crate) enum Operation {
     /// Receives into buffers of a group until cancelled, about `share` bytes before others get their
     /// turn; 0 leaves that to the kernel.
     ReceiveMany {
-        socket: RawFd,
+        socket: Target,
         group: u16,
         share: u32,
     },
     /// Receives once into a buffer of a group.
     ReceiveOnce {
-        socket: RawFd,
+        socket: Target,
         group: u16,
         how: Once,
     },
     Send {
-        socket: RawFd,
+        socket: Target,
         from: *const u8,
         len: u32,
     },
     SendSeveral {
-        socket: RawFd,
+        socket: Target,
         header: *const libc::msghdr,
     },
     /// Waits for events of `poll(2)`: once, or each time until cancelled.
-    Poll { fd: RawFd, events: i16, multi: bool },
+    Poll {
+        fd: Target,
+        events: i16,
+        multi: bool,
+    },
     /// Takes back the operation with this user data, if it is still there.
     Cancel { user_data: u64 },
-    /// Takes back every operation on this descriptor.
-    CancelAllOf { fd: RawFd },
+    /// Takes back every operation on this.
+    CancelAllOf { fd: Target },
+    /// Makes a descriptor for what stands at this place in the table.
+    Install { place: u32 },
     /// Takes back every operation.
     CancelAll,
 }
@@ -98,7 +113,17 @@ pub(crate) trait Queues {
     /// Whether the kernel has something for us, told without a system call.
     fn has_news(&mut self) -> bool;
 
-    /// The descriptor that an accept has completed with.
+    /// Makes a table for sockets, with this many places. Once only.
+    fn make_table(&mut self, places: u32) -> io::Result<()>;
+
+    /// Puts a socket into the table, at a place that is free. The descriptor may be closed then.
+    fn put(&mut self, place: u32, fd: &<Self::Sys as Sys>::Fd) -> io::Result<()>;
+
+    /// Takes a socket out of the table, which closes it if it has no descriptor. No operation on it may
+    /// be in flight.
+    fn take_out(&mut self, place: u32);
+
+    /// The descriptor that an accept, or the making of one, has completed with.
     ///
     /// # Safety
     /// It has, and this is called once for it.

@@ -2,16 +2,16 @@
 //! in shared memory.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter};
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, EnterFlags, IoUring, Probe, SubmissionQueue, Submitter};
 use io_uring::{opcode, squeue};
 
 use crate::kernel::linux::Linux;
-use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues};
+use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues, Target};
 
 /// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.
 const POLL_FIRST: u16 = 1;
@@ -85,6 +85,22 @@ impl<'r> Uring<'r> {
     }
 }
 
+/// Builds an entry on a descriptor, or on a place in the table.
+macro_rules! on {
+    ($target:expr, $of:ident => $entry:expr) => {
+        match $target {
+            Target::Number(number) => {
+                let $of = Fd(number);
+                $entry
+            }
+            Target::Place(place) => {
+                let $of = Fixed(place);
+                $entry
+            }
+        }
+    };
+}
+
 #[inline(always)]
 fn entry(operation: Operation) -> squeue::Entry {
     match operation {
@@ -97,10 +113,11 @@ fn entry(operation: Operation) -> squeue::Entry {
             socket,
             group,
             share,
-        } => opcode::RecvMulti::new(Fd(socket), group).len(share).build(),
+        } => on!(socket, of => opcode::RecvMulti::new(of, group).len(share).build()),
         Operation::ReceiveOnce { socket, group, how } => {
             // No address and no length: both are the buffer's that the kernel picks.
-            let entry = opcode::Recv::new(Fd(socket), std::ptr::null_mut(), 0).buf_group(group);
+            let none = std::ptr::null_mut();
+            let entry = on!(socket, of => opcode::Recv::new(of, none, 0)).buf_group(group);
             let entry = match how {
                 Once::Now => entry,
                 Once::Later => entry.ioprio(POLL_FIRST),
@@ -108,20 +125,30 @@ fn entry(operation: Operation) -> squeue::Entry {
             };
             entry.build().flags(squeue::Flags::BUFFER_SELECT)
         }
-        Operation::Send { socket, from, len } => opcode::Send::new(Fd(socket), from, len)
-            .flags(libc::MSG_NOSIGNAL)
-            .build(),
-        Operation::SendSeveral { socket, header } => opcode::SendMsg::new(Fd(socket), header)
-            .flags(libc::MSG_NOSIGNAL as u32)
-            .build(),
-        Operation::Poll { fd, events, multi } => opcode::PollAdd::new(Fd(fd), events as u16 as u32)
-            .multi(multi)
-            .build(),
+        Operation::Send { socket, from, len } => {
+            on!(socket, of => opcode::Send::new(of, from, len))
+                .flags(libc::MSG_NOSIGNAL)
+                .build()
+        }
+        Operation::SendSeveral { socket, header } => {
+            on!(socket, of => opcode::SendMsg::new(of, header))
+                .flags(libc::MSG_NOSIGNAL as u32)
+                .build()
+        }
+        Operation::Poll { fd, events, multi } => {
+            on!(fd, of => opcode::PollAdd::new(of, events as u16 as u32))
+                .multi(multi)
+                .build()
+        }
         Operation::Cancel { user_data } => {
             opcode::AsyncCancel2::new(CancelBuilder::user_data(user_data)).build()
         }
         Operation::CancelAllOf { fd } => {
-            opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(fd)).all()).build()
+            opcode::AsyncCancel2::new(on!(fd, of => CancelBuilder::fd(of)).all()).build()
+        }
+        Operation::Install { place } => {
+            // Closed on exec, as they are by default.
+            opcode::FixedFdInstall::new(Fixed(place), 0).build()
         }
         Operation::CancelAll => opcode::AsyncCancel2::new(CancelBuilder::any()).build(),
     }
@@ -200,6 +227,27 @@ impl Queues for Uring<'_> {
     fn has_news(&mut self) -> bool {
         self.completions.sync();
         !self.completions.is_empty() || self.queue.taskrun()
+    }
+
+    fn make_table(&mut self, places: u32) -> io::Result<()> {
+        let mut probe = Probe::new();
+        self.submitter.register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::FixedFdInstall::CODE) {
+            let what = "direct descriptors need Linux 6.8 or newer";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        self.submitter.register_files_sparse(places)
+    }
+
+    fn put(&mut self, place: u32, fd: &OwnedFd) -> io::Result<()> {
+        let put = [fd.as_raw_fd()];
+        self.submitter.register_files_update(place, &put).map(drop)
+    }
+
+    fn take_out(&mut self, place: u32) {
+        if let Err(e) = self.submitter.register_files_update(place, &[-1]) {
+            tracing::error!(place, error = %e, "a socket stays open in the table of its ring");
+        }
     }
 
     unsafe fn accepted(&self, number: RawFd) -> OwnedFd {

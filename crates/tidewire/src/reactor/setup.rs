@@ -57,6 +57,8 @@ pub(crate) struct LoopSetup {
     pub(crate) plan: Arc<Plan>,
     pub(crate) dial_options: Arc<TcpOptions>,
     pub(crate) busy_poll: Duration,
+    /// Sockets stand in the table of an io_uring.
+    pub(crate) direct: bool,
     pub(crate) clock: Arc<StopClock>,
     pub(crate) registry: Arc<Mutex<Registry>>,
     /// Commands that may wait for one loop.
@@ -73,6 +75,7 @@ impl Clone for LoopSetup {
             plan: self.plan.clone(),
             dial_options: self.dial_options.clone(),
             busy_poll: self.busy_poll,
+            direct: self.direct,
             clock: self.clock.clone(),
             registry: self.registry.clone(),
             inbox: self.inbox,

@@ -94,6 +94,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
             }),
             dial_options: Arc::new(TcpOptions::default()),
             busy_poll: Duration::ZERO,
+            direct: false,
             clock: Arc::default(),
             registry: Arc::default(),
             inbox: 64,

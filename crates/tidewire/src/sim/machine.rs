@@ -127,6 +127,7 @@ impl Machine {
             plan,
             dial_options: Arc::default(),
             busy_poll: Duration::ZERO,
+            direct: false,
             clock: self.stop_clock.clone(),
             registry: self.registry.clone(),
             inbox: program.inbox,

@@ -278,6 +278,7 @@ impl Sim {
             plan: Arc::new(plan),
             dial_options: Arc::default(),
             busy_poll: Duration::ZERO,
+            direct: false,
             clock: stop_clock.clone(),
             registry: Arc::default(),
             inbox: INBOX,

@@ -17,7 +17,16 @@ use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(descriptor_exhaustion_and_recovery, alone),
+        case!(
+            descriptor_exhaustion_and_recovery,
+            alone,
+            on = |v| !v.direct
+        ),
+        case!(
+            direct_connections_have_no_descriptors,
+            alone,
+            on = |v| v.direct
+        ),
         case!(posts_arrive_without_a_descriptor_to_spare, alone),
     ]
 }
@@ -93,6 +102,26 @@ fn descriptor_exhaustion_and_recovery(v: Variant) {
     drop((early, late));
     server.until("all ends", |c| c.open == 0);
     assert_eq!(server.stop().accepted, CLIENTS as u64 + 2);
+}
+
+fn direct_connections_have_no_descriptors(v: Variant) {
+    const CLIENTS: usize = 100;
+    let server = Setup::on(v).start(|| Echo);
+    let before = descriptors();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"here");
+    }
+    for client in &mut clients {
+        client.expect(b"here");
+    }
+    assert_eq!(server.counters().open, CLIENTS as u64);
+    let more = descriptors() - before;
+    // The clients have theirs.
+    assert_eq!(more, CLIENTS);
+    drop(clients);
+    server.until("all ends", |c| c.open == 0);
+    assert_eq!(server.stop().accepted, CLIENTS as u64);
 }
 
 /// The last descriptor goes to the connection itself, so none is left to wake it with.

@@ -15,6 +15,8 @@ pub(crate) struct Variant {
     pub(crate) loops: usize,
     /// On a simulated kernel and network: the shape of its loop.
     simulated: Option<Shape>,
+    /// Connections stand in the table of a ring.
+    pub(crate) direct: bool,
 }
 
 const fn variant(
@@ -29,6 +31,7 @@ const fn variant(
         placement,
         loops,
         simulated: None,
+        direct: false,
     }
 }
 
@@ -40,7 +43,7 @@ const fn simulated(name: &'static str, shape: Shape, engine: EngineChoice) -> Va
     }
 }
 
-pub(crate) const ALL: [Variant; 10] = [
+pub(crate) const ALL: [Variant; 11] = [
     variant("threads", EngineChoice::Threads, Placement::Shared, 1),
     variant("epoll", EngineChoice::Epoll, Placement::Shared, 1),
     variant(
@@ -61,6 +64,10 @@ pub(crate) const ALL: [Variant; 10] = [
     simulated("sim-readiness", Shape::Readiness, EngineChoice::Epoll),
     simulated("sim-completion", Shape::Completion, EngineChoice::Uring),
     simulated("sim-threads", Shape::Threads, EngineChoice::Threads),
+    Variant {
+        direct: true,
+        ..variant("uring-direct", EngineChoice::Uring, Placement::Shared, 2)
+    },
 ];
 
 impl Variant {
@@ -70,7 +77,8 @@ impl Variant {
         builder
             .engine(self.engine)
             .placement(self.placement)
-            .loops(self.loops);
+            .loops(self.loops)
+            .direct_descriptors(self.direct);
         builder
     }
 

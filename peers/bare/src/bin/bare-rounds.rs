@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use bare::Args;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -104,7 +104,9 @@ impl Server {
         let Some((name, command)) = text.split_once('=') else {
             fail(format!("{text:?} is no NAME=COMMAND\nusage: {USAGE}"))
         };
-        let pin = cpu.map(|cpu| format!("taskset -c {cpu} ")).unwrap_or_default();
+        let pin = cpu
+            .map(|cpu| format!("taskset -c {cpu} "))
+            .unwrap_or_default();
         let command = format!("{pin}{command}");
         let mut words = command.split_whitespace();
         let mut process = Command::new(words.next().unwrap_or_default())
@@ -120,7 +122,11 @@ impl Server {
                 fail(format!("{command}: it has not said where it listens"));
             }
             if let Some((_, addr)) = line.split_once("addr=") {
-                break addr.split_whitespace().next().unwrap_or_default().to_owned();
+                break addr
+                    .split_whitespace()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
             }
         };
         // What it says later is read by nobody, but must not stop it.
@@ -193,7 +199,11 @@ impl Server {
             let elapsed = start.elapsed();
             over = elapsed >= time;
             if elapsed > time + PATIENCE {
-                fail(format!("{}: {} of {offered} are missing", self.name, offered - back));
+                fail(format!(
+                    "{}: {} of {offered} are missing",
+                    self.name,
+                    offered - back
+                ));
             }
             if let Some(rate) = load.rate.filter(|_| !over) {
                 // Who is behind schedule waits for a connection that is free.
@@ -239,7 +249,10 @@ impl Conn {
         // What is in flight fits the socket's buffers.
         match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
             Ok(sent) if sent == bytes.len() => self.due += sent,
-            Ok(sent) => fail(format!("only {sent} of {} bytes fit the socket", bytes.len())),
+            Ok(sent) => fail(format!(
+                "only {sent} of {} bytes fit the socket",
+                bytes.len()
+            )),
             Err(e) => fail(e),
         }
         n
@@ -298,8 +311,14 @@ fn report(servers: &[Server], load: &Load, rounds: usize, slice: Duration) {
         load.connections,
         load.size,
         load.depth,
-        load.rate.map(|r| format!(", {r} a second offered")).unwrap_or_default(),
-        if load.spin { ", client never sleeps" } else { "" },
+        load.rate
+            .map(|r| format!(", {r} a second offered"))
+            .unwrap_or_default(),
+        if load.spin {
+            ", client never sleeps"
+        } else {
+            ""
+        },
         release.trim(),
         congestion.unwrap_or_default().trim(),
     );

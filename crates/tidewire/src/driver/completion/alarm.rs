@@ -3,39 +3,34 @@
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
-use crate::kernel::queues::{Operation, Queues};
+use crate::kernel::queues::{Operation, Queues, Target};
 use crate::vocabulary::time::Instant;
 
 /// The timer of a loop.
-pub(super) enum Alarm<S: Sys> {
-    NotMade,
-    Made {
-        timer: S::Fd,
-        watched: bool,
-    },
-    /// There is none, for want of a descriptor.
-    Without,
+pub(super) struct Alarm<S: Sys> {
+    /// There is none for want of a descriptor.
+    timer: Option<S::Fd>,
+    watched: bool,
 }
 
 impl<S: Sys> Alarm<S> {
-    pub(super) fn set(&mut self, ring: &mut Ring<impl Queues<Sys = S>>, at: Instant) -> bool {
-        if let Alarm::NotMade = self {
-            *self = match ring.sys().timer() {
-                Ok(timer) => Alarm::Made {
-                    timer,
-                    watched: false,
-                },
-                Err(_) => Alarm::Without,
-            };
+    pub(super) fn new(sys: &S) -> Alarm<S> {
+        Alarm {
+            timer: sys.timer().ok(),
+            watched: false,
         }
-        let Alarm::Made { timer, watched } = self else {
+    }
+
+    pub(super) fn set(&mut self, ring: &mut Ring<impl Queues<Sys = S>>, at: Instant) -> bool {
+        let Some(timer) = &self.timer else {
             return false;
         };
         if ring.sys().set_timer(timer, at).is_err() {
             return false;
         }
-        if !std::mem::replace(watched, true) {
-            let (fd, events, multi) = (S::number(timer), libc::POLLIN, true);
+        if !std::mem::replace(&mut self.watched, true) {
+            let fd = Target::Number(S::number(timer));
+            let (events, multi) = (libc::POLLIN, true);
             let token = Token::of_loop(Kind::Alarm, 0);
             ring.start(Operation::Poll { fd, events, multi }, token);
         }
@@ -45,8 +40,6 @@ impl<S: Sys> Alarm<S> {
     /// It has gone off, or the watch has ended: it is watched again when it is next set, because it
     /// would be found as it is until then.
     pub(super) fn went_off(&mut self, done: Completion) {
-        if let Alarm::Made { watched, .. } = self {
-            *watched = done.more();
-        }
+        self.watched = done.more();
     }
 }

@@ -9,7 +9,7 @@ use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
-use crate::kernel::queues::{Operation, Queues};
+use crate::kernel::queues::{Operation, Queues, Target};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Core;
@@ -29,7 +29,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
     fn watch(&mut self, waker: &Arc<Waker>) -> io::Result<()> {
         let token = Token::of_loop(Kind::Wake, 0);
         let fd = waker.descriptor(self.ring.sys())?;
-        let fd = Q::Sys::number(Q::Sys::look(&fd));
+        let fd = Target::Number(Q::Sys::number(Q::Sys::look(&fd)));
         let (events, multi) = (libc::POLLIN, true);
         self.ring
             .start(Operation::Poll { fd, events, multi }, token);
@@ -89,7 +89,10 @@ impl<Q: Queues> Driver for Sockets<Q> {
                     return Some(Outcome::Woken);
                 }
                 Kind::Alarm => self.alarm.went_off(done),
-                Kind::Wake | Kind::Cancel => {}
+                // It comes too late to whom it was made for.
+                // SAFETY: it has been made, and nobody else has seen this.
+                Kind::Install if done.result >= 0 => drop(unsafe { self.ring.accepted(done) }),
+                Kind::Wake | Kind::Cancel | Kind::Install => {}
             }
         }
         debug_assert!(self.early.is_empty());
@@ -153,7 +156,8 @@ impl<Q: Queues> Driver for Sockets<Q> {
     fn sweep(&mut self, core: &mut Core) {
         for index in 0..self.count() {
             if let Some((sock, ring)) = self.sock_and_ring(index) {
-                let held = ring.sys().unread(&sock.fd).unwrap_or(0);
+                let held = sock.with(ring, index, |sys, fd| sys.unread(fd));
+                let held = held.map_or(0, |held| held.unwrap_or(0));
                 sock.receiver.sweep = Some(u32::try_from(held).unwrap_or(u32::MAX));
                 core.touch(index);
             }

@@ -12,21 +12,16 @@
 //!    whatever its protocol wrote in this turn becomes one [`send`] operation, handed over with
 //!    the next wait.
 //!
-//! # Why ordinary descriptors
+//! # Ordinary and direct descriptors
 //!
-//! io_uring can keep sockets in a table of its own ring (*direct descriptors*), which spares a
-//! look-up for each operation and does not count against the process's limit of descriptors. Here
-//! they are ordinary ones: a reset needs `SO_LINGER`, the peer's address after a multishot accept
-//! needs `getpeername`, a failed watch `SO_ERROR`, an acceptor hands sockets to other rings, and
-//! half-closing must not wait for a place in the queue; for direct descriptors each of these is
-//! another operation with a completion to wait for, or does not exist on the kernels we support.
-//! They are what very many connections need; the seam is [`sockets::Sock`], whose descriptor is
-//! used through `Ring`'s operations and a handful of calls in that folder alone.
+//! Sockets are ordinary descriptors, unless the builder asks for direct ones: then they stand in a table of
+//! the ring ([`places`]), which does not count against the process's limit of descriptors.
 
 mod accept;
 mod ahead;
 mod alarm;
 mod driver;
+mod places;
 mod probe;
 mod provided;
 mod receive;
@@ -64,7 +59,7 @@ pub(crate) fn driver<Q: Queues>(
     options: Arc<TcpOptions>,
     abilities: Abilities,
 ) -> io::Result<Sockets<Q>> {
-    let ring = Ring::new(queues, core.env.counters.clone());
+    let mut ring = Ring::new(queues, core.env.counters.clone());
     let large = core.env.pool.clone();
     let small = Pool::unshared(
         large.pieces() * SMALL_FOR_EACH,
@@ -72,5 +67,8 @@ pub(crate) fn driver<Q: Queues>(
     );
     let small = Group::register(ring.queues(), 0, small, FIRST.0)?;
     let large = Group::register(ring.queues(), 1, large, FIRST.1)?;
+    if abilities.places > 0 {
+        ring.queues_mut().make_table(abilities.places)?;
+    }
     Ok(Sockets::new(ring, small, large, options, abilities))
 }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::driver::completion::provided::Group;
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token};
-use crate::kernel::queues::Operation;
+use crate::kernel::queues::{Operation, Target};
 use crate::kernel::uring::{self, SharedBuffers, Sizes, Uring};
 use crate::memory::buffer::Pool;
 use crate::reactor::counters::LoopCounters;
@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Abilities {
     /// Limits what a multishot receive takes before others get their turn (Linux 6.17).
     pub(crate) share: bool,
+    /// Places for sockets in the ring's table, if they are to be there.
+    pub(crate) places: u32,
 }
 
 /// What a probe found, or why io_uring does not work. Made once for the process.
@@ -97,13 +99,16 @@ fn converse(
     // SAFETY: the accept has just made this descriptor, and reports it this once.
     let socket = unsafe { ring.accepted(accepted) };
     let receive = |share| Operation::ReceiveMany {
-        socket: socket.as_raw_fd(),
+        socket: Target::Number(socket.as_raw_fd()),
         group: 0,
         share,
     };
 
     let token = Token::of_loop(Kind::Receive, 0);
-    let mut abilities = Abilities { share: true };
+    let mut abilities = Abilities {
+        share: true,
+        places: 0,
+    };
     ring.start(receive(4096), token);
     ring.submit().map_err(refused)?;
     ring.collect();
@@ -128,7 +133,7 @@ fn converse(
     // What is sent must outlive the operation even if waiting for it fails.
     let reply: &'static [u8] = reply.leak();
     let send = Operation::Send {
-        socket: socket.as_raw_fd(),
+        socket: Target::Number(socket.as_raw_fd()),
         from: reply.as_ptr(),
         len: reply.len() as u32,
     };

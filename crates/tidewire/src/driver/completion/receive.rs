@@ -184,7 +184,7 @@ impl<Q: Queues> Sockets<Q> {
             return;
         };
         let token = Token::new(Kind::Receive, sock.generation, index);
-        let socket = Q::Sys::number(&sock.fd);
+        let socket = sock.target(index);
         let receiver = &mut sock.receiver;
         sock.in_flight += 1;
         if receiver.sweep.is_some() || receiver.stream {
@@ -366,7 +366,7 @@ impl<Q: Queues> Sockets<Q> {
             sock.watch = Watch::On;
             sock.in_flight += 1;
             let token = Token::new(Kind::Watch, sock.generation, index);
-            let (fd, events) = (Q::Sys::number(&sock.fd), libc::POLLRDHUP);
+            let (fd, events) = (sock.target(index), libc::POLLRDHUP);
             let multi = true;
             ring.start(Op::Poll { fd, events, multi }, token);
         }
@@ -407,7 +407,8 @@ impl<Q: Queues> Sockets<Q> {
         let reset = libc::POLLHUP * i16::from(core.states[index as usize].peer.endpoint.is_tcp());
         if events & (libc::POLLERR | reset) != 0 {
             // Nobody reads, so the error would not be seen there.
-            let error = ring.sys().error(&sock.fd);
+            let error = sock.with(ring, index, |sys, fd| sys.error(fd));
+            let error = error.ok().flatten();
             if error.is_none() && core.states[index as usize].writing == Writing::Shut {
                 // Both sides have finished in order; what the peer sent waits to be read.
                 if !core.states[index as usize].knows_peer_end() {

@@ -4,7 +4,6 @@
 //! ring ends by taking everything back and waiting until nothing is left.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
-use crate::kernel::queues::{Operation, Queues};
+use crate::kernel::queues::{Operation, Queues, Target};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::counters::LoopCounters;
 
@@ -87,6 +86,11 @@ impl<Q: Queues> Ring<Q> {
         unsafe { self.queues.accepted(done.result) }
     }
 
+    /// Of which a part is for the table only.
+    pub(super) fn queues_mut(&mut self) -> &mut Q {
+        &mut self.queues
+    }
+
     /// Operations that will still complete.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
@@ -124,8 +128,8 @@ impl<Q: Queues> Ring<Q> {
         });
     }
 
-    /// Takes back every operation on this descriptor.
-    pub(super) fn cancel_all_of(&mut self, fd: RawFd) {
+    /// Takes back every operation on this.
+    pub(super) fn cancel_all_of(&mut self, fd: Target) {
         self.push_cancel(Operation::CancelAllOf { fd });
     }
 

@@ -17,7 +17,6 @@ use rustix::io::Errno;
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
-use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
@@ -74,7 +73,7 @@ impl<Q: Queues> Sockets<Q> {
             return;
         }
         sock.in_flight += 1;
-        let socket = Q::Sys::number(&sock.fd);
+        let socket = sock.target(index);
         let token = Token::new(Kind::Send, sock.generation, index);
         debug_assert!(state.may_flush());
         if !mistaken(Mistake::SendBesideSend) {

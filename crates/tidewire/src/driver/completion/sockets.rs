@@ -32,7 +32,8 @@ use crate::vocabulary::endpoint::Endpoint;
 type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
 
 pub(super) struct Sock<S: Sys> {
-    pub(super) fd: S::Fd,
+    /// None of one in the ring's table: see [`places`](super::places).
+    pub(super) fd: Option<S::Fd>,
     pub(super) generation: u32,
     /// Operations that will still complete. The socket stays open until there are none.
     pub(super) in_flight: u8,
@@ -93,6 +94,7 @@ impl<Q: Queues> Sockets<Q> {
         dial_options: Arc<TcpOptions>,
         abilities: Abilities,
     ) -> Sockets<Q> {
+        let alarm = Alarm::new(ring.sys());
         Sockets {
             ring,
             small,
@@ -107,7 +109,7 @@ impl<Q: Queues> Sockets<Q> {
             abilities,
             closed_some: false,
             listeners: Listeners::default(),
-            alarm: Alarm::NotMade,
+            alarm,
             batch: Vec::new(),
             dealt: 0,
         }
@@ -125,8 +127,8 @@ impl<Q: Queues> Sockets<Q> {
     /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on those.
     pub(super) fn insert(&mut self, core: &Core, index: u32, fd: Fd<Q>, connecting: bool) {
         self.generation = next_generation(self.generation);
-        let sock = Sock {
-            fd,
+        let mut sock = Sock {
+            fd: Some(fd),
             generation: self.generation,
             in_flight: 0,
             connecting,
@@ -135,6 +137,9 @@ impl<Q: Queues> Sockets<Q> {
             gather: None,
             closing: None,
         };
+        if !connecting {
+            sock.place(&mut self.ring, self.abilities.places, index);
+        }
         self.socks.put(index as usize, sock);
     }
 
@@ -177,6 +182,9 @@ impl<Q: Queues> Sockets<Q> {
     fn remove(&mut self, index: u32) -> Option<Sock<Q::Sys>> {
         let sock = self.socks.remove(index as usize)?;
         self.closed_some = true;
+        if sock.fd.is_none() {
+            self.ring.queues_mut().take_out(index);
+        }
         Some(sock)
     }
 
@@ -193,7 +201,8 @@ impl<Q: Queues> Sockets<Q> {
             return;
         };
         if ending == Ending::Reset {
-            ring.sys().reset_on_close(&sock.fd);
+            // Without a descriptor for it, it ends in order.
+            let _ = sock.with(ring, index, |sys, fd| sys.reset_on_close(fd));
         }
         self.remove(index);
         core.free(index);
@@ -210,11 +219,16 @@ impl<Q: Queues> Sockets<Q> {
             return self.close_if_quiet(core, index);
         }
         let sys = ring.sys();
-        let outcome = sys.outcome(&sock.fd);
-        match outcome.and_then(|()| sys.set_blocking(&sock.fd)) {
+        let fd = sock.fd.as_ref().expect("it is placed once it is connected");
+        let outcome = sys.outcome(fd);
+        match outcome.and_then(|()| sys.set_blocking(fd)) {
             Ok(()) => {
                 sock.connecting = false;
-                core.states[index as usize].peer.ask_kernel(sys, &sock.fd);
+                core.states[index as usize].peer.ask_kernel(sys, fd);
+                let places = self.abilities.places;
+                if let Some((sock, ring)) = self.sock_and_ring(index) {
+                    sock.place(ring, places, index);
+                }
                 core.connected(index);
             }
             Err(e) => {
@@ -237,7 +251,7 @@ impl<Q: Queues> Transport for Sockets<Q> {
     fn shut_write(&mut self, _core: &mut Core, index: u32) {
         if let Some((sock, ring)) = self.sock_and_ring(index) {
             // Fails only if the connection is broken, which reading will report.
-            let _ = ring.sys().shut_write(&sock.fd);
+            let _ = sock.with(ring, index, |sys, fd| sys.shut_write(fd));
         }
     }
 
@@ -256,7 +270,7 @@ impl<Q: Queues> Transport for Sockets<Q> {
             Ending::InOrder
         });
         if sock.in_flight > 0 && !mistaken(Mistake::FreedInFlight) {
-            self.ring.cancel_all_of(Q::Sys::number(&sock.fd));
+            self.ring.cancel_all_of(sock.target(index));
         } else {
             self.close_if_quiet(core, index);
         }
@@ -271,7 +285,7 @@ impl<Q: Queues> Transport for Sockets<Q> {
                 let sock = &mut self.socks[index as usize];
                 sock.in_flight += 1;
                 let token = Token::new(Kind::Connect, sock.generation, index);
-                let (fd, events) = (Q::Sys::number(&sock.fd), libc::POLLOUT);
+                let (fd, events) = (sock.target(index), libc::POLLOUT);
                 let multi = false;
                 self.ring
                     .start(Operation::Poll { fd, events, multi }, token);

@@ -76,6 +76,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
         }),
         dial_options: Arc::new(TcpOptions::default()),
         busy_poll: Duration::ZERO,
+        direct: false,
         clock: Arc::default(),
         registry: Arc::default(),
         inbox: 64,

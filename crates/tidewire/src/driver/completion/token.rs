@@ -29,9 +29,11 @@ pub(super) enum Kind {
     Cancel,
     /// The timer that ends a wait.
     Alarm,
+    /// A descriptor for a socket of the table.
+    Install,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Receive,
     Kind::Send,
     Kind::Watch,
@@ -40,6 +42,7 @@ const KINDS: [Kind; 8] = [
     Kind::Wake,
     Kind::Cancel,
     Kind::Alarm,
+    Kind::Install,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

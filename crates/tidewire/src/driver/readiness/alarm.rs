@@ -4,38 +4,20 @@ use crate::driver::readiness::Poller;
 use crate::kernel::calls::Sys;
 use crate::vocabulary::time::Instant;
 
-/// The timer of a loop.
-pub(super) enum Alarm<S: Sys> {
-    NotMade,
-    Made(S::Fd),
-    /// There is none, for want of a descriptor or because the poller takes none.
-    Without,
-}
+/// The timer of a loop. There is none for want of a descriptor, or if the poller takes none.
+pub(super) struct Alarm<S: Sys>(Option<S::Fd>);
 
 impl<S: Sys> Alarm<S> {
-    pub(super) fn set<P: Poller<Sys = S>>(
-        &mut self,
-        poller: &mut P,
-        token: u64,
-        at: Instant,
-    ) -> bool {
-        if let Alarm::NotMade = self {
-            *self = Alarm::make(poller, token);
+    pub(super) fn new<P: Poller<Sys = S>>(poller: &mut P, token: u64) -> Alarm<S> {
+        if !P::EDGE_TRIGGERED {
+            return Alarm(None);
         }
-        match self {
-            Alarm::Made(timer) => poller.sys().set_timer(timer, at).is_ok(),
-            Alarm::NotMade | Alarm::Without => false,
-        }
+        let timer = poller.sys().timer().ok();
+        Alarm(timer.filter(|timer| poller.add_timer(timer, token)))
     }
 
-    #[cold]
-    fn make<P: Poller<Sys = S>>(poller: &mut P, token: u64) -> Alarm<S> {
-        if !P::EDGE_TRIGGERED {
-            return Alarm::Without;
-        }
-        match poller.sys().timer() {
-            Ok(timer) if poller.add_timer(&timer, token) => Alarm::Made(timer),
-            _ => Alarm::Without,
-        }
+    pub(super) fn set(&self, sys: &S, at: Instant) -> bool {
+        let timer = self.0.as_ref();
+        timer.is_some_and(|timer| sys.set_timer(timer, at).is_ok())
     }
 }

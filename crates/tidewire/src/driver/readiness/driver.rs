@@ -17,7 +17,7 @@ use crate::reactor::driver::{Driver, Fd, Outcome};
 use crate::vocabulary::time::Instant;
 
 const WAKER: u64 = u64::MAX;
-const ALARM: u64 = u64::MAX - 1;
+pub(super) const ALARM: u64 = u64::MAX - 1;
 
 impl<P: Poller> Driver for Sockets<P> {
     type Sys = P::Sys;
@@ -52,7 +52,7 @@ impl<P: Poller> Driver for Sockets<P> {
     }
 
     fn set_alarm(&mut self, at: Instant) -> bool {
-        self.alarm.set(&mut self.poller, ALARM, at)
+        self.alarm.set(self.poller.sys(), at)
     }
 
     #[inline]

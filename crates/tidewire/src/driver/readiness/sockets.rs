@@ -9,6 +9,7 @@ use crate::build::listen::TcpOptions;
 use crate::driver::readiness::accept::Listeners;
 use crate::driver::readiness::ahead::Early;
 use crate::driver::readiness::alarm::Alarm;
+use crate::driver::readiness::driver::ALARM;
 use crate::driver::readiness::{Poller, token};
 use crate::kernel::calls::Sys;
 use crate::memory::buffer::Lease;
@@ -61,7 +62,8 @@ pub(crate) struct Sockets<P: Poller> {
 }
 
 impl<P: Poller> Sockets<P> {
-    pub(crate) fn new(poller: P, dial_options: Arc<TcpOptions>) -> Sockets<P> {
+    pub(crate) fn new(mut poller: P, dial_options: Arc<TcpOptions>) -> Sockets<P> {
+        let alarm = Alarm::new(&mut poller, ALARM);
         Sockets {
             poller,
             socks: Table::new(),
@@ -72,7 +74,7 @@ impl<P: Poller> Sockets<P> {
             dial_options,
             closed_some: false,
             listeners: Listeners::default(),
-            alarm: Alarm::NotMade,
+            alarm,
         }
     }
 

@@ -75,7 +75,7 @@ impl Faults {
             ends_one_in,
             late_one_in,
             odd_errors: true,
-            descriptors_max: one_of(10, 1 << 12),
+            descriptors_max: one_of(13, 1 << 12),
             events_max: one_of(1, 512),
             submissions: one_of(2, 256),
             completions: one_of(2, 512),

@@ -108,6 +108,11 @@ impl Files {
                 FileId(self.all.len() as u32 - 1)
             }
         };
+        self.name(id)
+    }
+
+    /// Another number for a file.
+    pub(super) fn name(&mut self, id: FileId) -> RawFd {
         let number = match self.numbers.iter().position(Option::is_none) {
             Some(at) => at,
             None => {

@@ -5,6 +5,7 @@
 //!   [`Queues`](crate::kernel::queues::Queues).
 //! * [`streams`], [`epoll`], [`rings`], [`operations`]: what is behind it.
 //! * [`files`], [`fd`], [`timers`]: open files, numbers and descriptors.
+//! * [`places`]: the tables of rings.
 //! * [`memory`]: buffers that programs lend.
 //! * [`faults`]: what it does to programs. [`log`]: what happened.
 //!
@@ -18,6 +19,7 @@ mod files;
 mod log;
 mod memory;
 mod operations;
+mod places;
 mod queues;
 mod rings;
 mod streams;

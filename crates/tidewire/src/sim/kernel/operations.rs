@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use rustix::io::Errno;
 
-use crate::kernel::queues::{Once, Operation};
+use crate::kernel::queues::{Once, Operation, Target};
 use crate::sim::kernel::Kernel;
 use crate::sim::kernel::files::FileId;
 use crate::sim::kernel::memory::Sent;
@@ -19,20 +19,29 @@ fn code(e: Errno) -> i32 {
 impl Kernel {
     /// An operation is handed over.
     pub(super) fn issue(&mut self, ring: usize, operation: Operation, user_data: u64) {
-        let number = match operation {
+        let target = match operation {
+            Operation::Install { place } => {
+                let result = self.install(ring, place);
+                self.record(word(operation), place as RawFd, 0);
+                return self.post(ring, user_data, result.unwrap_or_else(code), 0);
+            }
             Operation::Cancel { .. } | Operation::CancelAllOf { .. } | Operation::CancelAll => {
                 return self.cancel(ring, operation, user_data);
             }
-            Operation::Accept { listener: number }
-            | Operation::ReceiveMany { socket: number, .. }
-            | Operation::ReceiveOnce { socket: number, .. }
-            | Operation::Send { socket: number, .. }
-            | Operation::SendSeveral { socket: number, .. }
-            | Operation::Poll { fd: number, .. } => number,
+            Operation::Accept { listener } => Target::Number(listener),
+            Operation::ReceiveMany { socket, .. }
+            | Operation::ReceiveOnce { socket, .. }
+            | Operation::Send { socket, .. }
+            | Operation::SendSeveral { socket, .. } => socket,
+            Operation::Poll { fd, .. } => fd,
+        };
+        let number = match target {
+            Target::Number(number) => number,
+            Target::Place(place) => place as RawFd,
         };
         self.record(word(operation), number, 0);
-        let Some(file) = self.files.id(number) else {
-            self.wrong(format!("an operation on {number}, which is closed"));
+        let Some(file) = self.target(ring, target) else {
+            self.wrong(format!("an operation on {target:?}, which is closed"));
             return self.post(ring, user_data, code(Errno::BADF), 0);
         };
         self.look_for_another(ring, file, operation);
@@ -95,7 +104,10 @@ impl Kernel {
                 self.send_queued(ring, id, file);
             }
             Operation::Poll { events, multi, .. } => self.poll_once(ring, id, file, events, multi),
-            Operation::Cancel { .. } | Operation::CancelAllOf { .. } | Operation::CancelAll => {}
+            Operation::Cancel { .. }
+            | Operation::CancelAllOf { .. }
+            | Operation::CancelAll
+            | Operation::Install { .. } => {}
         }
     }
 
@@ -218,7 +230,7 @@ impl Kernel {
 
     fn cancel(&mut self, ring: usize, which: Operation, user_data: u64) {
         let of = match which {
-            Operation::CancelAllOf { fd } => self.files.id(fd),
+            Operation::CancelAllOf { fd } => self.target(ring, fd),
             _ => None,
         };
         let meant = |o: &crate::sim::kernel::rings::InFlight| match which {
@@ -306,5 +318,6 @@ fn word(operation: Operation) -> &'static str {
         Operation::Cancel { .. } => "cancel",
         Operation::CancelAllOf { .. } => "cancelfd",
         Operation::CancelAll => "cancelall",
+        Operation::Install { .. } => "install",
     }
 }

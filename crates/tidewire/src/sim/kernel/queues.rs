@@ -67,6 +67,19 @@ impl Queues for SimQueues {
         enter(self.kernel()).has_news(self.ring)
     }
 
+    fn make_table(&mut self, places: u32) -> io::Result<()> {
+        enter(self.kernel()).make_table(self.ring, places);
+        Ok(())
+    }
+
+    fn put(&mut self, place: u32, fd: &SimFd) -> io::Result<()> {
+        Ok(enter(self.kernel()).put(self.ring, place, fd.number)?)
+    }
+
+    fn take_out(&mut self, place: u32) {
+        enter(self.kernel()).take_out(self.ring, place);
+    }
+
     unsafe fn accepted(&self, number: RawFd) -> SimFd {
         self.kernel().borrow().fd(number)
     }

@@ -63,6 +63,8 @@ pub(super) struct Ring {
     pub(super) groups: Vec<Group>,
     /// Waits on what was closed under them: to be taken back before the program waits.
     orphans: Vec<u64>,
+    /// Files that have no descriptor, or need none.
+    pub(super) table: Vec<Option<FileId>>,
     last: u64,
 }
 
@@ -91,6 +93,12 @@ impl Kernel {
         }
         for id in left {
             self.forget(ring, id);
+        }
+        for file in std::mem::take(&mut self.rings[ring].table)
+            .into_iter()
+            .flatten()
+        {
+            self.release(file);
         }
     }
 
@@ -315,6 +323,9 @@ impl Kernel {
     /// A number has been closed. What an operation uses must be open until it is over, because the
     /// number may name another file before long; waits that were taken back may still be told so.
     pub(super) fn closed_under_operations(&mut self, id: FileId, number: RawFd) {
+        if self.rings.iter().any(|ring| ring.table.contains(&Some(id))) {
+            return;
+        }
         for (ring, operation) in self.files.get(id).waits.clone() {
             let used = self.rings[ring].in_flight.get(&operation);
             match used.map(|o| o.operation) {

@@ -1,0 +1,3 @@
+module tidewire.example/peers/echo
+
+go 1.24
