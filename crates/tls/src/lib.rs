@@ -52,6 +52,8 @@
 //!   more; records behind it stay in the kernel, and the peer stops sending.
 //! * **Output** waits in the protocol's own queue, within its marks; at most 64 KiB of it are
 //!   encrypted ahead of what the connection takes.
+//! * An **idle connection** takes 9 KB of resident memory, which is rustls's state and buffers (8.8 measured from 400 to
+//!   3,600 connections of `serve echo` with rustls 0.23.46, TLS 1.2 and 1.3).
 //! * **Ends** are the peer's word: a stream that ends without TLS's farewell is cut, because somebody
 //!   may have cut it short; a farewell is half-close, and is passed on both ways.
 //!
