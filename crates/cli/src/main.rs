@@ -12,6 +12,7 @@ mod allocator;
 mod bench;
 mod descriptors;
 mod exit;
+mod kv;
 mod log;
 mod logging;
 mod look;
@@ -57,6 +58,9 @@ enum Command {
     /// Looks into the directory of a log.
     #[command(subcommand)]
     Log(log::Log),
+    /// Moves keys in and out of the key-value server, as dumps of Redis.
+    #[command(subcommand)]
+    Kv(kv::Kv),
     /// Loads a server and measures it, or compares two.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         Command::Send(args) => send::run(&args),
         Command::Ship(args) => ship::run(&args),
         Command::Read(args) => read::run(&args),
+        Command::Kv(kv) => kv.run(),
         Command::Info(info) => info.run(),
         Command::Top(top) => top.run(),
         Command::Log(log) => log::run(log),

@@ -14,7 +14,7 @@ use super::durable::{LogOptions, PolicyName};
 use crate::exit::Failure;
 
 /// Where the log of the key-value store is, in the directory of the data.
-const KV_DIRECTORY: &str = "kv";
+pub(crate) const KV_DIRECTORY: &str = "kv";
 
 /// The logs that are needed.
 #[derive(Default)]

@@ -35,6 +35,7 @@ use tidewire_admin::{Admin, Listener, Panel, Stage};
 pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
+pub(crate) use log::KV_DIRECTORY;
 
 use self::blocked::Blocked;
 use self::durable::OnLogFailure;

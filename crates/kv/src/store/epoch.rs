@@ -310,15 +310,19 @@ impl Shard {
 
 impl Store {
     /// Begins an epoch: [`walk`](Store::walk) hands out the store as it is now. The locks of all shards
-    /// are held for a moment.
-    pub(crate) fn begin_epoch<R>(&self, at: impl FnOnce() -> R) -> Option<R> {
+    /// are held for a moment. `at` is called then, with one more than the highest number of a database that
+    /// has keys.
+    pub(crate) fn begin_epoch<R>(&self, at: impl FnOnce(u16) -> R) -> Option<R> {
         let mut guards = Guards::new(self);
         guards.hold(self.mask_of_all());
         if self.epochs.active.swap(true, Relaxed) {
             return None;
         }
+        let mut used = 0;
         for number in 0..self.shards.len() {
             let shard = guards.shard(number);
+            let last = shard.tables.iter().rposition(|table| table.len() > 0);
+            used = used.max(last.map_or(0, |last| last as u16 + 1));
             shard.epoch = !shard.epoch;
             let progress = |db: usize| Progress {
                 origin: db as u16,
@@ -327,7 +331,7 @@ impl Store {
             };
             shard.walk = Some((0..shard.tables.len()).map(progress).collect());
         }
-        Some(at())
+        Some(at(used))
     }
 
     /// Two databases were exchanged, and the locks of all shards are held.

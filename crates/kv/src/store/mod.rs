@@ -300,6 +300,20 @@ impl Store {
         (0..self.shards.len()).map(of).sum()
     }
 
+    /// Shows all keys of a database, with when each expires, in milliseconds since 1970, and what it holds.
+    /// Locks each shard in turn, as long as it takes to show what is in it: for a store that nobody else uses.
+    pub fn each_key(&self, db: u16, mut show: impl FnMut(&[u8], Option<u64>, ValueRef<'_>)) {
+        for at in 0..self.shards.len() {
+            let shard = self.lock(at);
+            let table = shard.table(db);
+            for bucket in 0..table.buckets() {
+                table.visit(bucket, &mut |entry| {
+                    show(entry.key(), entry.deadline_ms(), entry.value());
+                });
+            }
+        }
+    }
+
     /// Begins to watch a key. No runner of the caller may hold locks.
     #[must_use]
     pub fn watch(&self, db: u16, key: &[u8], now_ms: u64) -> Watch {

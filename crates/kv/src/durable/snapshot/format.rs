@@ -42,7 +42,7 @@ pub struct Header {
     pub position: u64,
     /// When it was begun: milliseconds since 1970.
     pub began_ms: u64,
-    /// How many databases there were.
+    /// One more than the highest number of a database that had keys.
     pub databases: u16,
 }
 

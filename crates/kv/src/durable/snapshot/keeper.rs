@@ -181,7 +181,7 @@ impl<D: Disk> Keeper<D> {
             log: self.log.identity(),
             position: 0,
             began_ms: now.unix_us / 1000,
-            databases: self.store.databases(),
+            databases: 0,
         };
         // What is in memory takes more there than here; and the log has to go on meanwhile.
         let expected = self.store.used_memory();
@@ -198,11 +198,14 @@ impl<D: Disk> Keeper<D> {
             }
         })?;
         let (kv_log, store) = (&self.kv_log, &self.store);
-        let begun = store.begin_epoch(|| Begun {
-            position: kv_log.position(),
-            ticket: store.last_ticket(),
-            logged: kv_log.logged(),
-            at: now.monotonic,
+        let begun = store.begin_epoch(|databases| {
+            header.databases = databases;
+            Begun {
+                position: kv_log.position(),
+                ticket: store.last_ticket(),
+                logged: kv_log.logged(),
+                at: now.monotonic,
+            }
         });
         let Some(begun) = begun else {
             self.discard();

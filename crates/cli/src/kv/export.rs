@@ -1,0 +1,113 @@
+//! `tidewire kv export`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tidewire_kv::store::ValueRef;
+use tidewire_rdb::{Encoder, Value};
+
+use crate::exit::Failure;
+
+/// What is shown below the options.
+const EXAMPLES: &str = "\
+Examples:
+  tidewire kv export --data /var/lib/tidewire dump.rdb
+  tidewire log backup --data /var/lib/tidewire/kv /backup/kv    # of a server that runs
+  tidewire kv export --data /backup/kv dump.rdb
+
+The dump is of version 9, which Redis since 5 and Valkey load. Keys that are past their time are left out.";
+
+/// What to write where.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Directory of the server's data, or a backup of its log
+    #[arg(long = "data", value_name = "DIR", default_value = crate::serve::DIRECTORY)]
+    data: PathBuf,
+    /// The file to make; it must not be there
+    to: PathBuf,
+}
+
+/// Bytes after which they are written.
+const ENOUGH: usize = 1 << 20;
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let to = &args.to;
+    let failed =
+        |error: io::Error| Failure::wrong(format!("{} was not made: {error}", to.display()));
+    if to.exists() {
+        return Err(Failure::usage(format!("{} is there already", to.display())));
+    }
+    let opened = super::open(&args.data)?;
+    let partial = to.with_extension("partial");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .open(&partial)
+        .map_err(failed)?;
+    let written = write(&opened.store, file).and_then(|counts| {
+        fs::rename(&partial, to)?;
+        let above = std::path::absolute(to)?;
+        File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+        Ok(counts)
+    });
+    let (keys, bytes) = written.map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        failed(error)
+    })?;
+    opened.log.close();
+    say!(
+        "exported    {keys} keys, {bytes} bytes, to {}",
+        to.display()
+    );
+    Ok(())
+}
+
+/// How many keys and bytes were written.
+fn write(store: &tidewire_kv::store::Store, mut file: File) -> io::Result<(u64, u64)> {
+    let now_ms = super::now_ms();
+    let mut bytes = Vec::with_capacity(2 * ENOUGH);
+    let mut encoder = Encoder::new(&mut bytes);
+    let (mut keys, mut written) = (0, 0);
+    let mut result = Ok(());
+    for db in 0..store.databases() {
+        store.each_key(db, |key, deadline_ms, value| {
+            if result.is_err() || deadline_ms.is_some_and(|at| at <= now_ms) {
+                return;
+            }
+            encoder.key(db.into(), key, deadline_ms, &owned(value), &mut bytes);
+            keys += 1;
+            if bytes.len() >= ENOUGH {
+                written += bytes.len() as u64;
+                result = file.write_all(&bytes);
+                bytes.clear();
+            }
+        });
+    }
+    result?;
+    encoder.end(&mut bytes);
+    written += bytes.len() as u64;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    Ok((keys, written))
+}
+
+fn owned(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Str(s) => Value::String(s.to_vec()),
+        ValueRef::List(x) => Value::List(x.iter_from(0).map(<[u8]>::to_vec).collect()),
+        ValueRef::Set(x) => Value::Set(x.members()),
+        ValueRef::Hash(x) => Value::Hash(
+            x.iter()
+                .map(|(field, value)| (field.to_vec(), value.to_vec()))
+                .collect(),
+        ),
+        ValueRef::ZSet(x) => Value::ZSet(
+            x.iter()
+                .map(|scored| (scored.member.to_vec(), scored.score))
+                .collect(),
+        ),
+    }
+}

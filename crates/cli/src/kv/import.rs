@@ -1,0 +1,368 @@
+//! `tidewire kv import`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tidewire_kv::commands::find;
+use tidewire_kv::durable::snapshot::{Keeper, Running};
+use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::store::Store;
+use tidewire_rdb::{Decoder, Item, Key, Value};
+
+use crate::exit::Failure;
+use crate::secret::Secret;
+
+/// What is shown below the options.
+const EXAMPLES: &str = "\
+Examples:
+  tidewire kv import dump.rdb --to 127.0.0.1:6379
+  tidewire kv import dump.rdb --data /var/lib/tidewire
+
+Dumps of Redis and Valkey up to version 12 are read, in every encoding of strings, lists, sets, hashes and sorted \
+sets. Streams, data of modules and hashes whose fields expire are refused by the name of their key; what was \
+imported before is there. Keys that are past their time are left out.";
+
+/// What to put where.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The dump
+    file: PathBuf,
+    /// A running server
+    #[arg(
+        long,
+        value_name = "ADDR",
+        required_unless_present = "data",
+        conflicts_with = "data"
+    )]
+    to: Option<String>,
+    /// Directory of the data of a server that is not running and has no keys
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A file whose one line is the password of the running server
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Puts keys in the place of those that the running server has
+    #[arg(long, requires = "to")]
+    replace: bool,
+}
+
+/// Bytes that are read at once at first; as many as a key needs later.
+const PIECE: usize = 1 << 20;
+/// Elements of one command.
+const ELEMENTS: usize = 256;
+/// Bytes of elements after which a command ends.
+const BYTES: usize = 1 << 20;
+
+/// Who takes commands.
+trait Target {
+    /// Runs a command in a database; what is wrong, if anything.
+    fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure>;
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let file = File::open(&args.file)
+        .map_err(|e| Failure::usage(format!("cannot read {}: {e}", args.file.display())))?;
+    let counts = match (&args.to, &args.data) {
+        (Some(to), _) => {
+            let password = args.password_file.as_deref().map(Secret::from_file);
+            let mut server = Server::connect(to, password.transpose()?, args.replace)?;
+            let counts = import(args, file, &mut server)?;
+            server.settle()?;
+            counts
+        }
+        (None, Some(data)) => into_directory(args, file, data)?,
+        (None, None) => return Err(Failure::usage("--to or --data says where to")),
+    };
+    say!(
+        "imported    {} keys, {} past their time were left out",
+        counts.keys,
+        counts.expired
+    );
+    Ok(())
+}
+
+#[derive(Default)]
+struct Counts {
+    keys: u64,
+    expired: u64,
+}
+
+/// Reads the file a key at a time.
+fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, Failure> {
+    let wrong = |why: String| Failure::wrong(format!("{}: {why}", args.file.display()));
+    let mut counts = Counts::default();
+    let mut decoder = Decoder::default();
+    let (mut bytes, mut from, mut more) = (Vec::new(), 0, true);
+    loop {
+        match decoder
+            .next(&bytes[from..])
+            .map_err(|e| wrong(e.to_string()))?
+        {
+            Some((used, item)) => {
+                from += used;
+                match item {
+                    Item::Key(key) => put(&key, target, &mut counts)?,
+                    Item::End => return Ok(counts),
+                    Item::Skipped(what @ "a library of functions") => {
+                        tracing::warn!("{what} was left out");
+                    }
+                    Item::Skipped(_) => {}
+                }
+            }
+            None if !more => return Err(wrong("it ends too early".into())),
+            None => {
+                bytes.drain(..from);
+                from = 0;
+                // Twice as many each time, so that a long key is not looked at for each piece.
+                let wanted = PIECE.max(bytes.len()) as u64;
+                let read = (&file).take(wanted).read_to_end(&mut bytes);
+                more = read.map_err(|e| wrong(e.to_string()))? > 0;
+            }
+        }
+    }
+}
+
+fn put(key: &Key, target: &mut impl Target, counts: &mut Counts) -> Result<(), Failure> {
+    if key.deadline_ms.is_some_and(|at| at <= super::now_ms()) {
+        counts.expired += 1;
+        return Ok(());
+    }
+    counts.keys += 1;
+    let name = &key.key[..];
+    let database = key.database;
+    let deadline = key.deadline_ms.map(|at| at.to_string());
+    if let Value::String(s) = &key.value {
+        return match &deadline {
+            None => target.command(database, &[b"SET", name, s]),
+            Some(at) => target.command(database, &[b"SET", name, s, b"PXAT", at.as_bytes()]),
+        };
+    }
+    let scores: Vec<String>;
+    let (command, each, elements): (&[u8], usize, Vec<&[u8]>) = match &key.value {
+        Value::String(_) => return Ok(()),
+        Value::List(all) => (b"RPUSH", 1, all.iter().map(|x| &x[..]).collect()),
+        Value::Set(all) => (b"SADD", 1, all.iter().map(|x| &x[..]).collect()),
+        Value::Hash(all) => {
+            let pairs = all.iter().flat_map(|(field, value)| [&field[..], value]);
+            (b"HSET", 2, pairs.collect())
+        }
+        Value::ZSet(all) => {
+            // As short as it can be without being another number.
+            scores = all.iter().map(|(_, score)| score.to_string()).collect();
+            let pairs = all.iter().zip(&scores);
+            let pairs = pairs.flat_map(|((member, _), score)| [score.as_bytes(), member]);
+            (b"ZADD", 2, pairs.collect())
+        }
+    };
+    let mut rest = &elements[..];
+    while !rest.is_empty() {
+        let (mut n, mut bytes) = (0, 0);
+        while n < rest.len() && n < ELEMENTS && bytes < BYTES {
+            bytes += rest[n..n + each].iter().map(|x| x.len()).sum::<usize>();
+            n += each;
+        }
+        let (these, others) = rest.split_at(n);
+        target.command(database, &[&[command, name], these].concat())?;
+        rest = others;
+    }
+    match &deadline {
+        Some(at) => target.command(database, &[b"PEXPIREAT", name, at.as_bytes()]),
+        None => Ok(()),
+    }
+}
+
+/// A store that no server has.
+struct Directory(Arc<Store>);
+
+/// Between two tries when the log is busy, and how long it may be.
+const AGAIN: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Target for Directory {
+    fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure> {
+        let spec = find(args[0]).ok_or_else(|| Failure::wrong("a command that there is not"))?;
+        let db = u16::try_from(database).ok();
+        let db = db.filter(|db| *db < self.0.databases());
+        let db = db.ok_or_else(|| Failure::wrong(format!("there is no database {database}")))?;
+        let began = Instant::now();
+        loop {
+            let mut reply = Reply::new(Proto::Resp2);
+            let _ = self
+                .0
+                .runner(super::now_ms(), 1)
+                .run(spec, db, args, &mut reply);
+            let said = String::from_utf8_lossy(reply.bytes()).trim().to_owned();
+            match said.strip_prefix('-') {
+                None => return Ok(()),
+                Some(why) if why.starts_with("TRYAGAIN") && began.elapsed() < PATIENCE => {
+                    thread::sleep(AGAIN);
+                }
+                Some(why) => return Err(Failure::wrong(why.to_owned())),
+            }
+        }
+    }
+}
+
+fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Counts, Failure> {
+    let opened = super::open(data)?;
+    if opened.store.keys() > 0 {
+        return Err(Failure::usage(format!(
+            "the key-value store in {} has {} keys: start a server on it and import with --to",
+            data.display(),
+            opened.store.keys()
+        )));
+    }
+    let store = Arc::new(opened.store);
+    let counts = import(args, file, &mut Directory(store.clone()))?;
+    let (log, kv_log) = (opened.log, opened.kv_log);
+    let keeper = Keeper::new(log.clone(), kv_log.clone(), store, opened.found.snapshot);
+    let failed = |why: String| Failure::wrong(format!("the keys cannot be made durable: {why}"));
+    let running = Running::start(keeper).map_err(|e| failed(e.to_string()))?;
+    let asked = kv_log.snapshots().ask();
+    loop {
+        let status = kv_log.snapshots().status();
+        match status.outcome(asked) {
+            Some(true) => break,
+            Some(false) => {
+                let why = status.failure.map(|why| why.to_string());
+                return Err(failed(why.unwrap_or_default()));
+            }
+            None => thread::sleep(AGAIN),
+        }
+    }
+    drop(running);
+    log.close();
+    Ok(counts)
+}
+
+/// A running server.
+struct Server {
+    socket: BufReader<TcpStream>,
+    requests: Vec<u8>,
+    /// Replies that are still to come.
+    owed: usize,
+    database: Option<u32>,
+    replace: bool,
+    /// Of the key that was put last: it is removed once.
+    last: Vec<u8>,
+}
+
+/// Replies that may be owed, and bytes of requests that may wait.
+const OWED: usize = 512;
+const WAITING: usize = 256 << 10;
+/// How long a server may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+
+impl Server {
+    fn connect(to: &str, password: Option<Secret>, replace: bool) -> Result<Server, Failure> {
+        let connect = || {
+            let socket = TcpStream::connect(to)?;
+            socket.set_nodelay(true)?;
+            socket.set_read_timeout(Some(SILENCE))?;
+            socket.set_write_timeout(Some(SILENCE))?;
+            io::Result::Ok(socket)
+        };
+        let socket =
+            connect().map_err(|e| Failure::usage(format!("cannot connect to {to}: {e}")))?;
+        let mut server = Server {
+            socket: BufReader::new(socket),
+            requests: Vec::new(),
+            owed: 0,
+            database: None,
+            replace,
+            last: Vec::new(),
+        };
+        if let Some(password) = password {
+            server.ask(&[b"AUTH", password.into_text().as_bytes()])?;
+        }
+        Ok(server)
+    }
+
+    fn queue(&mut self, args: &[&[u8]]) {
+        self.requests
+            .extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+        for arg in args {
+            self.requests
+                .extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            self.requests.extend_from_slice(arg);
+            self.requests.extend_from_slice(b"\r\n");
+        }
+        self.owed += 1;
+    }
+
+    /// A line of a reply; all that is asked for here answers with one.
+    fn line(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        let read = self.socket.read_line(&mut line);
+        match read {
+            Ok(0) => Err(Failure::wrong("the server has closed the connection")),
+            Ok(_) => Ok(line.trim_end().to_owned()),
+            Err(e) => Err(Failure::wrong(format!("the server does not answer: {e}"))),
+        }
+    }
+
+    /// Sends what waits, and sees that all of it was done.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let sent = self.socket.get_mut().write_all(&self.requests);
+        sent.map_err(|e| Failure::wrong(format!("the server takes no more: {e}")))?;
+        self.requests.clear();
+        for _ in 0..std::mem::take(&mut self.owed) {
+            let line = self.line()?;
+            if let Some(why) = line.strip_prefix('-') {
+                return Err(Failure::wrong(format!("the server has refused: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, args: &[&[u8]]) -> Result<String, Failure> {
+        self.settle()?;
+        self.queue(args);
+        let sent = self.socket.get_mut().write_all(&self.requests);
+        sent.map_err(|e| Failure::wrong(format!("the server takes no more: {e}")))?;
+        self.requests.clear();
+        self.owed = 0;
+        let line = self.line()?;
+        match line.strip_prefix('-') {
+            Some(why) => Err(Failure::wrong(format!("the server has refused: {why}"))),
+            None => Ok(line),
+        }
+    }
+
+    fn select(&mut self, database: u32) -> Result<(), Failure> {
+        self.ask(&[b"SELECT", database.to_string().as_bytes()])?;
+        self.database = Some(database);
+        self.last.clear();
+        let keys = self.ask(&[b"DBSIZE"])?;
+        if keys == ":0" || self.replace {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "database {database} of the server has {} keys: --replace puts keys of the dump in their place",
+            keys.trim_start_matches(':')
+        )))
+    }
+}
+
+impl Target for Server {
+    fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure> {
+        if self.database != Some(database) {
+            self.select(database)?;
+        }
+        if self.replace && self.last != args[1] {
+            self.last = args[1].to_vec();
+            self.queue(&[b"DEL", args[1]]);
+        }
+        self.queue(args);
+        if self.owed >= OWED || self.requests.len() >= WAITING {
+            self.settle()?;
+        }
+        Ok(())
+    }
+}

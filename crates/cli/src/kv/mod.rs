@@ -1,0 +1,90 @@
+//! `tidewire kv`: keys in and out of the key-value server, as dumps of Redis.
+
+mod export;
+mod import;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Subcommand;
+use tidewire_kv::durable::{self, KvLog, Replayed};
+use tidewire_kv::store::{Settings, Store};
+use tidewire_log::{EmbeddedLog, Policy};
+
+use crate::exit::Failure;
+use crate::serve::KV_DIRECTORY;
+
+/// Moves keys in and out.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kv {
+    /// Puts the keys of a dump of Redis (RDB) into a running server, or into the directory of one that is not
+    /// running and has no keys.
+    Import(import::Args),
+    /// Writes the keys in the directory of a server, which is not running, as a dump that Redis and Valkey
+    /// load.
+    Export(export::Args),
+}
+
+impl Kv {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Kv::Import(args) => import::run(args),
+            Kv::Export(args) => export::run(args),
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_millis() as u64
+}
+
+/// A store with its log, while no server has it.
+struct Opened {
+    log: Arc<EmbeddedLog>,
+    kv_log: Arc<KvLog>,
+    store: Store,
+    found: Replayed,
+}
+
+/// Opens what a server has in the directory `data`, or what a backup of that has.
+fn open(data: &Path) -> Result<Opened, Failure> {
+    let within = data.join(KV_DIRECTORY);
+    let directory: PathBuf = if within.is_dir() || !has_segments(data) {
+        within
+    } else {
+        data.to_owned()
+    };
+    let settings = KvLog::settings(Policy::Os);
+    let cannot = |why: String| {
+        Failure::usage(format!(
+            "cannot open the key-value store in {}: {why}",
+            directory.display()
+        ))
+    };
+    let (log, _) = EmbeddedLog::start(&directory, settings).map_err(|why| {
+        cannot(format!(
+            "{why}; a server that runs has it to itself: stop that, or copy it with `tidewire log backup` and \
+             use the copy"
+        ))
+    })?;
+    let log = Arc::new(log);
+    let mut store = Store::new(Settings {
+        databases: 256,
+        ..Settings::default()
+    });
+    let opened = durable::open(log.clone(), &mut store, now_ms(), |_, _, _| {});
+    let (kv_log, found) = opened.map_err(|why| cannot(why.to_string()))?;
+    Ok(Opened {
+        log,
+        kv_log,
+        store,
+        found,
+    })
+}
+
+fn has_segments(directory: &Path) -> bool {
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| entry.path().extension().is_some_and(|end| end == "seg"))
+}

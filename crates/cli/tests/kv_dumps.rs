@@ -1,0 +1,233 @@
+//! Keys go from a real Redis to ours and back, in every encoding, as dumps.
+
+mod common;
+#[path = "common/kv.rs"]
+mod kv;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Running, addr, run, stderr};
+use kv::{Client, Reply};
+
+/// A Redis that is killed at its end.
+struct Redis {
+    process: Child,
+    client: Client,
+}
+
+impl Redis {
+    /// In a directory, with a dump there if it is to load one. `None` if there is none on this machine.
+    fn start(directory: &Path) -> Option<Redis> {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let started = Command::new("redis-server")
+            .args(["--port", &port.port().to_string(), "--bind", "127.0.0.1"])
+            .args([
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dbfilename",
+                "dump.rdb",
+            ])
+            .arg("--dir")
+            .arg(directory)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(process) = started else {
+            eprintln!("skipped: there is no redis-server");
+            return None;
+        };
+        let began = Instant::now();
+        let client = loop {
+            match Client::connect(port) {
+                Ok(client) => break client,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        Some(Redis { process, client })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Small and large ones of every type, with numbers and text, in two databases.
+fn fill(client: &mut Client) {
+    let long = "x".repeat(3000);
+    let mut lines = vec![
+        "SET number 12345".to_owned(),
+        "SET negative -7".to_owned(),
+        "SET big 12345678901234".to_owned(),
+        format!("SET compressed {long}"),
+        "SET later there PXAT 4000000000000".to_owned(),
+        "RPUSH small 1 two -300 70000 5000000000 -9000000000000 x".to_owned(),
+        format!("RPUSH long {long} a {long} b"),
+        "SADD integers 1 -2 30000 4000000 5000000000".to_owned(),
+        "SADD words a b c 7".to_owned(),
+        "HSET hash f 1 g two h -3".to_owned(),
+        "ZADD zset 1 a 2.5 b -inf c +inf d 1024.125 e".to_owned(),
+        "PEXPIREAT zset 4000000000001".to_owned(),
+    ];
+    for n in 0..600 {
+        lines.push(format!("RPUSH biglist {n} text{n}"));
+        lines.push(format!("SADD bigset m{n}"));
+        lines.push(format!("SADD bigintegers {}", n * 7));
+        lines.push(format!("HSET bighash f{n} v{n}"));
+        lines.push(format!("ZADD bigzset {n}.25 m{n}"));
+    }
+    lines.push("SELECT 3".to_owned());
+    lines.push("SET other database".to_owned());
+    lines.push("SELECT 0".to_owned());
+    client.send(&lines).unwrap();
+    for line in &lines {
+        let reply = client.reply().unwrap();
+        let failed = matches!(&reply, Reply::Line(text) if text.starts_with("ERR"));
+        assert!(!failed, "{line}: {reply:?}");
+    }
+}
+
+/// All there is, in an order of its own.
+fn all(client: &mut Client) -> Vec<String> {
+    let mut found = Vec::new();
+    for db in [0, 3] {
+        client.ask(&format!("SELECT {db}")).unwrap();
+        let Reply::Array(keys) = client.ask("KEYS *").unwrap() else {
+            panic!("no keys")
+        };
+        for key in keys.into_iter().map(kv::text) {
+            let Reply::Line(kind) = client.ask(&format!("TYPE {key}")).unwrap() else {
+                panic!("no type")
+            };
+            let mut value = match &kind[..] {
+                "string" => vec![client.ask(&format!("GET {key}")).unwrap()],
+                "list" => elements(client, &format!("LRANGE {key} 0 -1")),
+                "zset" => elements(client, &format!("ZRANGE {key} 0 -1 WITHSCORES")),
+                "set" => elements(client, &format!("SMEMBERS {key}")),
+                _ => elements(client, &format!("HGETALL {key}")),
+            };
+            if kind == "hash" || kind == "set" {
+                // What belongs together has the same number.
+                value.sort_by_key(|value| format!("{value:?}"));
+            }
+            let deadline = client.ask(&format!("PEXPIRETIME {key}")).unwrap();
+            found.push(format!("{db} {key} {kind} {deadline:?} {value:?}"));
+        }
+    }
+    client.ask("SELECT 0").unwrap();
+    found.sort();
+    found
+}
+
+/// Says of the first that differs, and not of all.
+fn same(found: &[String], expected: &[String]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found == expected, "{found:.300} and not {expected:.300}");
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+fn elements(client: &mut Client, line: &str) -> Vec<Reply> {
+    match client.ask(line).unwrap() {
+        Reply::Array(elements) => elements,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ours(data: &Path, more: &[&str]) -> (Running, String) {
+    let data = data.to_string_lossy();
+    let args = ["serve", "kv/resp", "--listen", "kv/resp=0", "--data", &data];
+    let mut running = Running::start(&[&args[..], more].concat());
+    let line = running.line();
+    let at = addr(&line).to_string();
+    (running, at)
+}
+
+const SYNC: &[&str] = &["--durability", "sync"];
+
+#[test]
+fn a_dump_of_redis_is_imported_and_redis_loads_what_is_exported() {
+    let place = tempfile::tempdir().unwrap();
+    let theirs = place.path().join("redis");
+    fs::create_dir(&theirs).unwrap();
+    let Some(mut redis) = Redis::start(&theirs) else {
+        return;
+    };
+    fill(&mut redis.client);
+    let expected = all(&mut redis.client);
+    assert!(expected.len() > 15);
+    assert_eq!(redis.client.ask("SAVE").unwrap(), Reply::Line("OK".into()));
+    drop(redis);
+    let dump = theirs.join("dump.rdb").to_string_lossy().into_owned();
+
+    // Into a server that runs.
+    let nothing = tempfile::tempdir().unwrap();
+    let (_running, at) = ours(nothing.path(), &[]);
+    let imported = run(&["kv", "import", &dump, "--to", &at]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let mut client = Client::connect(at.parse().unwrap()).unwrap();
+    same(&all(&mut client), &expected);
+    let again = run(&["kv", "import", &dump, "--to", &at]);
+    assert!(stderr(&again).contains("--replace"), "{}", stderr(&again));
+    let again = run(&["kv", "import", &dump, "--to", &at, "--replace"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    same(&all(&mut client), &expected);
+
+    // Into a directory, from which a server starts.
+    let data = place.path().join("data").to_string_lossy().into_owned();
+    let imported = run(&["kv", "import", &dump, "--data", &data]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let again = run(&["kv", "import", &dump, "--data", &data]);
+    assert!(stderr(&again).contains("--to"), "{}", stderr(&again));
+    let (running, at) = ours(Path::new(&data), SYNC);
+    let mut client = Client::connect(at.parse().unwrap()).unwrap();
+    same(&all(&mut client), &expected);
+    let busy = run(&["kv", "export", "--data", &data, "never.rdb"]);
+    assert!(stderr(&busy).contains("backup"), "{}", stderr(&busy));
+    let _ = client.ask("SHUTDOWN");
+    assert!(running.end().status.success());
+
+    // And back.
+    let back = place.path().join("back");
+    fs::create_dir(&back).unwrap();
+    let out = back.join("dump.rdb").to_string_lossy().into_owned();
+    let exported = run(&["kv", "export", "--data", &data, &out]);
+    assert!(exported.status.success(), "{}", stderr(&exported));
+    let mut redis = Redis::start(&back).unwrap();
+    let began = Instant::now();
+    while redis.client.ask("PING").unwrap() != Reply::Line("PONG".into()) {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    same(&all(&mut redis.client), &expected);
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_by_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("dump.rdb");
+    let path = file.to_string_lossy().into_owned();
+    let data = place.path().join("data").to_string_lossy().into_owned();
+    for (bytes, says) in [
+        (&b"REDIS0011\x13\x04feedxxxx"[..], "feed"),
+        (b"no dump at all", "not the beginning"),
+        (b"REDIS0011\x00\x01k", "ends too early"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let refused = run(&["kv", "import", &path, "--data", &data]);
+        let said = stderr(&refused);
+        assert!(!refused.status.success() && said.contains(says), "{said}");
+    }
+}

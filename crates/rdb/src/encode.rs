@@ -1,0 +1,120 @@
+//! Writing a file.
+
+use crate::{Value, crc};
+
+const STRING: u8 = 0;
+const LIST: u8 = 1;
+const SET: u8 = 2;
+const HASH: u8 = 4;
+const ZSET: u8 = 5;
+const EXPIRES_MS: u8 = 0xfc;
+const DATABASE: u8 = 0xfe;
+const END: u8 = 0xff;
+
+/// Writes a file of version 9, key by key; each call adds bytes to what it is given.
+#[derive(Debug)]
+pub struct Encoder {
+    crc: u64,
+    database: Option<u32>,
+}
+
+impl Encoder {
+    /// Writes the beginning of a file.
+    #[must_use]
+    pub fn new(to: &mut Vec<u8>) -> Encoder {
+        let mut encoder = Encoder {
+            crc: 0,
+            database: None,
+        };
+        encoder.put(to, |to| to.extend_from_slice(b"REDIS0009"));
+        encoder
+    }
+
+    fn put(&mut self, to: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+        let from = to.len();
+        put(to);
+        self.crc = crc::append(self.crc, &to[from..]);
+    }
+
+    /// Writes a key. `deadline_ms` is when it expires, in milliseconds since 1970. All keys of a
+    /// database come together.
+    pub fn key(
+        &mut self,
+        database: u32,
+        key: &[u8],
+        deadline_ms: Option<u64>,
+        value: &Value,
+        to: &mut Vec<u8>,
+    ) {
+        let changes = self.database.replace(database) != Some(database);
+        self.put(to, |to| {
+            if changes {
+                to.push(DATABASE);
+                length(to, database as usize);
+            }
+            if let Some(at) = deadline_ms {
+                to.push(EXPIRES_MS);
+                to.extend_from_slice(&at.to_le_bytes());
+            }
+            to.push(match value {
+                Value::String(_) => STRING,
+                Value::List(_) => LIST,
+                Value::Set(_) => SET,
+                Value::Hash(_) => HASH,
+                Value::ZSet(_) => ZSET,
+            });
+            string(to, key);
+            put_value(to, value);
+        });
+    }
+
+    /// Writes the end, with the checksum of all that was written.
+    pub fn end(mut self, to: &mut Vec<u8>) {
+        self.put(to, |to| to.push(END));
+        to.extend_from_slice(&self.crc.to_le_bytes());
+    }
+}
+
+fn put_value(to: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::String(s) => string(to, s),
+        Value::List(all) | Value::Set(all) => {
+            length(to, all.len());
+            all.iter().for_each(|element| string(to, element));
+        }
+        Value::Hash(pairs) => {
+            length(to, pairs.len());
+            for (field, value) in pairs {
+                string(to, field);
+                string(to, value);
+            }
+        }
+        Value::ZSet(members) => {
+            length(to, members.len());
+            for (member, score) in members {
+                string(to, member);
+                to.extend_from_slice(&score.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn length(to: &mut Vec<u8>, n: usize) {
+    match n {
+        0..0x40 => to.push(n as u8),
+        0x40..0x4000 => to.extend_from_slice(&[0x40 | (n >> 8) as u8, n as u8]),
+        0x4000..=0xffff_ffff => {
+            to.push(0x80);
+            to.extend_from_slice(&(n as u32).to_be_bytes());
+        }
+        _ => {
+            to.push(0x81);
+            to.extend_from_slice(&(n as u64).to_be_bytes());
+        }
+    }
+}
+
+fn string(to: &mut Vec<u8>, s: &[u8]) {
+    length(to, s.len());
+    to.extend_from_slice(s);
+}

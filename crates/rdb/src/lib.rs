@@ -1,0 +1,54 @@
+//! The dump files of Redis and of what descends from it (RDB), read and written without I/O: bytes in,
+//! keys out, and back.
+//!
+//! [`Decoder`] reads files of the versions 1 to 12, in every encoding of strings, lists, sets, hashes and
+//! sorted sets; what it cannot give, such as streams, it refuses by name. [`Encoder`] writes version 9,
+//! which everything since Redis 5 reads.
+//!
+//! ```
+//! use tidewire_rdb::{Decoder, Encoder, Item, Value};
+//!
+//! let mut file = Vec::new();
+//! let mut encoder = Encoder::new(&mut file);
+//! encoder.key(0, b"k", None, &Value::String(b"v".to_vec()), &mut file);
+//! encoder.end(&mut file);
+//!
+//! let mut decoder = Decoder::default();
+//! let mut rest = &file[..];
+//! let mut keys = Vec::new();
+//! loop {
+//!     let (used, item) = decoder.next(rest)?.expect("all of it is there");
+//!     rest = &rest[used..];
+//!     match item {
+//!         Item::Key(key) => keys.push(key),
+//!         Item::End => break,
+//!         Item::Skipped(_) => {}
+//!     }
+//! }
+//! assert_eq!(keys[0].value, Value::String(b"v".to_vec()));
+//! # Ok::<(), tidewire_rdb::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod crc;
+mod decode;
+mod encode;
+mod packed;
+
+pub use decode::{Decoder, Error, Item, Key};
+pub use encode::Encoder;
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Any bytes.
+    String(Vec<u8>),
+    /// Elements in order.
+    List(Vec<Vec<u8>>),
+    /// Members.
+    Set(Vec<Vec<u8>>),
+    /// Fields with their values.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Members with their scores.
+    ZSet(Vec<(Vec<u8>, f64)>),
+}

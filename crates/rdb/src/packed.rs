@@ -1,0 +1,137 @@
+//! Small collections in one string: listpacks, ziplists and sets of integers.
+
+use crate::decode::{Cursor, Fault};
+
+type Elements = Vec<Vec<u8>>;
+
+fn integer(n: i64) -> Vec<u8> {
+    n.to_string().into_bytes()
+}
+
+/// The elements of a listpack.
+pub(crate) fn listpack(bytes: &[u8]) -> Result<Elements, Fault> {
+    let mut cursor = Cursor::of_all(bytes);
+    if cursor.u32_le()? as usize != bytes.len() {
+        return Err(Fault::Bad("a listpack of another size than it says"));
+    }
+    cursor.take(2)?;
+    let mut all = Vec::new();
+    loop {
+        let start = cursor.at();
+        let head = cursor.byte()?;
+        let element = match head {
+            0xff => break,
+            0..0x80 => integer(head.into()),
+            0x80..0xc0 => cursor.take(usize::from(head & 0x3f))?.to_vec(),
+            0xc0..0xe0 => {
+                let n = i64::from(head & 0x1f) << 8 | i64::from(cursor.byte()?);
+                integer(n << 51 >> 51)
+            }
+            0xe0..0xf0 => {
+                let n = usize::from(head & 0x0f) << 8 | usize::from(cursor.byte()?);
+                cursor.take(n)?.to_vec()
+            }
+            0xf0 => {
+                let n = cursor.u32_le()? as usize;
+                cursor.take(n)?.to_vec()
+            }
+            0xf1 => integer(cursor.signed_le(2)?),
+            0xf2 => integer(cursor.signed_le(3)?),
+            0xf3 => integer(cursor.signed_le(4)?),
+            0xf4 => integer(cursor.signed_le(8)?),
+            _ => return Err(Fault::Bad("an element of a listpack of an unknown kind")),
+        };
+        let size = cursor.at() - start;
+        let back = match size {
+            0..0x80 => 1,
+            0x80..0x4000 => 2,
+            0x4000..0x20_0000 => 3,
+            0x20_0000..0x1000_0000 => 4,
+            _ => 5,
+        };
+        cursor.take(back)?;
+        all.push(element);
+    }
+    cursor.end(all)
+}
+
+/// The elements of a ziplist.
+pub(crate) fn ziplist(bytes: &[u8]) -> Result<Elements, Fault> {
+    let mut cursor = Cursor::of_all(bytes);
+    if cursor.u32_le()? as usize != bytes.len() {
+        return Err(Fault::Bad("a ziplist of another size than it says"));
+    }
+    cursor.take(6)?;
+    let mut all = Vec::new();
+    loop {
+        match cursor.byte()? {
+            0xff => return cursor.end(all),
+            0xfe => drop(cursor.take(4)?),
+            _ => {}
+        }
+        let head = cursor.byte()?;
+        all.push(match head {
+            0..0x40 => cursor.take(head.into())?.to_vec(),
+            0x40..0x80 => {
+                let n = usize::from(head & 0x3f) << 8 | usize::from(cursor.byte()?);
+                cursor.take(n)?.to_vec()
+            }
+            0x80 => {
+                let n = cursor.u32_be()? as usize;
+                cursor.take(n)?.to_vec()
+            }
+            0xc0 => integer(cursor.signed_le(2)?),
+            0xd0 => integer(cursor.signed_le(4)?),
+            0xe0 => integer(cursor.signed_le(8)?),
+            0xf0 => integer(cursor.signed_le(3)?),
+            0xfe => integer(cursor.signed_le(1)?),
+            0xf1..=0xfd => integer(i64::from(head & 0x0f) - 1),
+            _ => return Err(Fault::Bad("an element of a ziplist of an unknown kind")),
+        });
+    }
+}
+
+/// The members of a set of integers.
+pub(crate) fn intset(bytes: &[u8]) -> Result<Elements, Fault> {
+    let mut cursor = Cursor::of_all(bytes);
+    let (size, count) = (cursor.u32_le()? as usize, cursor.u32_le()? as usize);
+    if !matches!(size, 2 | 4 | 8) || bytes.len() - 8 != size.saturating_mul(count) {
+        return Err(Fault::Bad("a set of integers of another size than it says"));
+    }
+    (0..count)
+        .map(|_| cursor.signed_le(size).map(integer))
+        .collect()
+}
+
+/// A string that LZF has made shorter, `len` bytes when it is long again.
+pub(crate) fn lzf(bytes: &[u8], len: usize) -> Result<Vec<u8>, Fault> {
+    const BAD: Fault = Fault::Bad("a compressed string that cannot be restored");
+    // No run gives more than 264 bytes for three.
+    if len > bytes.len().saturating_mul(264) {
+        return Err(BAD);
+    }
+    let mut out: Vec<u8> = Vec::with_capacity(len);
+    let mut rest = bytes.iter().map(|&byte| usize::from(byte));
+    while let Some(control) = rest.next() {
+        if control < 0x20 {
+            for _ in 0..=control {
+                out.push(rest.next().ok_or(BAD)? as u8);
+            }
+        } else {
+            let mut run = control >> 5;
+            if run == 7 {
+                run += rest.next().ok_or(BAD)?;
+            }
+            let back = (control & 0x1f) << 8 | rest.next().ok_or(BAD)?;
+            let from = out.len().checked_sub(back + 1).ok_or(BAD)?;
+            // It may reach into what it makes.
+            for at in from..from + run + 2 {
+                out.push(out[at]);
+            }
+        }
+        if out.len() > len {
+            return Err(BAD);
+        }
+    }
+    if out.len() == len { Ok(out) } else { Err(BAD) }
+}

@@ -1,0 +1,140 @@
+//! What is written is read; what is damaged, or nothing of the kind, is refused and never more.
+
+use tidewire_rdb::{Decoder, Encoder, Error, Item, Key, Value};
+
+fn text(n: usize, rng: &mut fastrand::Rng) -> Vec<u8> {
+    (0..n).map(|_| rng.u8(..)).collect()
+}
+
+fn any(rng: &mut fastrand::Rng) -> Value {
+    let n = [1, 3, 70, 20_000][rng.usize(..4)];
+    let few = n.min(300);
+    let texts = |rng: &mut fastrand::Rng| (0..few).map(|_| text(rng.usize(..40), rng)).collect();
+    match rng.u8(..5) {
+        0 => Value::String(text(n, rng)),
+        1 => Value::List(texts(rng)),
+        2 => Value::Set(texts(rng)),
+        3 => Value::Hash((0..few).map(|_| (text(5, rng), text(9, rng))).collect()),
+        _ => Value::ZSet((0..few).map(|_| (text(6, rng), rng.f64())).collect()),
+    }
+}
+
+fn file(rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<Key>) {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes);
+    let mut keys = Vec::new();
+    for database in 0..rng.u32(1..4) {
+        for _ in 0..rng.usize(..6) {
+            let key = Key {
+                database,
+                key: text(rng.usize(..30), rng),
+                deadline_ms: rng.bool().then(|| rng.u64(..)),
+                value: any(rng),
+            };
+            encoder.key(database, &key.key, key.deadline_ms, &key.value, &mut bytes);
+            keys.push(key);
+        }
+    }
+    encoder.end(&mut bytes);
+    (bytes, keys)
+}
+
+/// Reads with as many bytes at a time as `piece` says.
+fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> Result<Vec<Key>, Error> {
+    let (mut decoder, mut keys) = (Decoder::default(), Vec::new());
+    let (mut from, mut to) = (0, 0);
+    loop {
+        match decoder.next(&bytes[from..to])? {
+            Some((used, item)) => {
+                from += used;
+                match item {
+                    Item::Key(key) => keys.push(key),
+                    Item::End => return Ok(keys),
+                    Item::Skipped(_) => {}
+                }
+            }
+            None if to == bytes.len() => {
+                let what = "too short";
+                return Err(Error::Bad { offset: 0, what });
+            }
+            None => to = bytes.len().min(to + piece()),
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read_however_it_comes() {
+    for seed in 0..60 {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (bytes, keys) = file(rng);
+        assert_eq!(read(&bytes, || bytes.len()).as_ref(), Ok(&keys));
+        let mut piece = fastrand::Rng::with_seed(seed);
+        assert_eq!(read(&bytes, || piece.usize(1..9000)), Ok(keys));
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found_by_the_checksum_or_before() {
+    let rng = &mut fastrand::Rng::with_seed(3);
+    let (bytes, keys) = file(rng);
+    for _ in 0..400 {
+        let mut bad = bytes.clone();
+        let at = rng.usize(..bad.len());
+        bad[at] ^= 1 << rng.u8(..8);
+        let found = read(&bad, || 1 << 20);
+        // A file may say that it has no checksum only by one of zeros.
+        assert!(found.is_err() || found.as_ref() == Ok(&keys), "byte {at}");
+        assert!(found.is_err(), "byte {at}");
+    }
+    for end in (0..bytes.len()).step_by(97) {
+        assert!(read(&bytes[..end], || 1 << 20).is_err());
+    }
+}
+
+/// Bytes that begin as a dump and go on by chance, and parts of real ones in an order of their own.
+#[test]
+fn nothing_makes_it_panic_or_take_more_than_it_is_given() {
+    let kinds = [
+        0, 1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 22, 0xf7, 0xfe,
+    ];
+    for seed in 0..30_000 {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let mut bytes = b"REDIS0011".to_vec();
+        for _ in 0..rng.usize(1..5) {
+            bytes.push(kinds[rng.usize(..kinds.len())]);
+            bytes.extend_from_slice(b"\x01k");
+            let n = rng.usize(..60);
+            let mut packed = text(n, rng);
+            if rng.bool() && n >= 11 {
+                // A packed collection whose size is right.
+                packed[..4].copy_from_slice(&(n as u32).to_le_bytes());
+                packed[n - 1] = 0xff;
+            }
+            bytes.push(n as u8);
+            bytes.extend(packed);
+        }
+        let _ = read(&bytes, || 7);
+    }
+}
+
+#[test]
+fn what_cannot_be_given_is_refused_by_name() {
+    for (kind, says) in [
+        (15, "a stream"),
+        (7, "of a module"),
+        (22, "fields expire"),
+        (9, "2.6"),
+    ] {
+        let bytes = [&b"REDIS0011"[..], &[kind], b"\x03key\x01x"].concat();
+        let why = read(&bytes, || 100).unwrap_err().to_string();
+        assert!(why.contains(says) && why.contains("key"), "{why}");
+    }
+    let why = read(b"REDIS0099", || 100).unwrap_err().to_string();
+    assert!(why.contains("version 99"), "{why}");
+    assert!(
+        read(b"VALKEY080", || 100)
+            .unwrap_err()
+            .to_string()
+            .contains("Valkey")
+    );
+}
