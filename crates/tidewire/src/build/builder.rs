@@ -533,7 +533,7 @@ impl Builder {
             let threads = Spawner::new(setup.clone(), self.cpus.clone());
             let acceptor = LoopSetup {
                 listeners: sockets.pop().unwrap_or_default(),
-                spread: Spread::Threads(threads),
+                spread: Spread::Threads(Arc::new(threads)),
                 ..setup
             };
             running

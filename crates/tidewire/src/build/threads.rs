@@ -17,7 +17,7 @@ use crate::reactor::Reactor;
 use crate::reactor::core::Plan;
 use crate::reactor::life::{Life, Registered};
 use crate::reactor::random::Rng;
-use crate::reactor::setup::LoopSetup;
+use crate::reactor::setup::{LoopSetup, Spawn};
 use crate::vocabulary::time::Clock;
 
 /// Address space for a connection's stack; pages are used as they are touched.
@@ -74,10 +74,10 @@ impl Spawner {
             start,
         }))
     }
+}
 
-    /// Starts a thread that carries out `command` and lives until its connections are gone. It
-    /// wakes `acceptor` when it ends, and leaves it what was asked too late.
-    pub(crate) fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()> {
+impl Spawn for Spawner {
+    fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()> {
         let number = self.0.next.fetch_add(1, Relaxed);
         let mut setup = self.0.setup.clone();
         if !self.0.cpus.is_empty() {
@@ -112,7 +112,7 @@ impl Spawner {
         (self.0.start)(carrier)
     }
 
-    pub(crate) fn stop(&self, how: Stop) {
+    fn stop(&self, how: Stop) {
         {
             let mut live = lock(&self.0.live);
             live.stopping = live.stopping.max(how);
@@ -125,7 +125,7 @@ impl Spawner {
         }
     }
 
-    pub(crate) fn live(&self) -> usize {
+    fn live(&self) -> usize {
         lock(&self.0.live).wakers.len()
     }
 }

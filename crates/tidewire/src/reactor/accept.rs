@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::admission::door::Permit;
-use crate::driver::accept::Accepted;
+use crate::kernel::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
@@ -376,7 +376,7 @@ impl<D: Driver> Reactor<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::accept::classify;
+    use crate::kernel::accept::classify;
 
     fn error(e: rustix::io::Errno) -> Accepted<()> {
         classify(e.into())

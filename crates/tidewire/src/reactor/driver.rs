@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::accept::Accepted;
+use crate::kernel::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::reach::waker::Waker;

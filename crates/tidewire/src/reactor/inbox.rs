@@ -1,6 +1,6 @@
 //! What others leave for the loop: mail for its services, sockets to adopt, connections to make.
 
-use crate::driver::accept;
+use crate::kernel::accept;
 use crate::kernel::calls::Sys;
 use crate::reach::waker::Command;
 use crate::reactor::Reactor;

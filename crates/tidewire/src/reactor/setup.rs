@@ -1,14 +1,14 @@
 //! What a loop is started with.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::listen::TcpOptions;
-use crate::build::threads::Spawner;
 use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::Mutex;
-use crate::reach::waker::Waker;
+use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::life::Registry;
@@ -41,6 +41,17 @@ pub(crate) enum Turn {
     LeastConnections,
 }
 
+/// What gives connections threads of their own.
+pub(crate) trait Spawn: Send + Sync {
+    /// Starts a thread that carries out `command` and lives until its connections are gone. It
+    /// wakes `acceptor` when it ends, and leaves it what was asked too late.
+    fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()>;
+    /// Stops all of them, and those that start from now on.
+    fn stop(&self, how: Stop);
+    /// How many there are.
+    fn live(&self) -> usize;
+}
+
 /// Where a loop takes the connections that it accepts.
 #[derive(Clone)]
 pub(crate) enum Spread {
@@ -49,7 +60,7 @@ pub(crate) enum Spread {
     /// To these loops.
     Loops(Fleet),
     /// To a new thread each.
-    Threads(Spawner),
+    Threads(Arc<dyn Spawn>),
 }
 
 /// Everything that a loop is started with.

@@ -146,7 +146,7 @@ impl Machine {
             let spawner = Spawner::starting(setup.clone(), Vec::new(), stop, Box::new(start));
             let acceptor = LoopSetup {
                 listeners: self.listeners(&program.at),
-                spread: Spread::Threads(spawner),
+                spread: Spread::Threads(Arc::new(spawner)),
                 ..setup
             };
             return self.add(Shape::Readiness, acceptor, waker(0));

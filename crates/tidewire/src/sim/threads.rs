@@ -47,7 +47,7 @@ impl Threads {
             plan: setup.plan.clone(),
             hosts: Vec::new(),
         };
-        let spread = Spread::Threads(spawner);
+        let spread = Spread::Threads(Arc::new(spawner));
         (LoopSetup { spread, ..setup }, threads)
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::driver::accept::{self, Accepted};
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::accept::{self, Accepted};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::queues::{Operation, Queues};

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::accept::Accepted;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::queues::{Operation, Queues, Target};

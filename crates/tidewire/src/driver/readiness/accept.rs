@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::driver::accept::{self, Accepted};
 use crate::driver::readiness::Poller;
+use crate::kernel::accept::{self, Accepted};
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::reactor::driver::Outcome;

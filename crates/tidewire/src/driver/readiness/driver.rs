@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::accept::Accepted;
 use crate::driver::readiness::accept::LISTENERS;
 use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, Readiness, token};
+use crate::kernel::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
