@@ -22,27 +22,33 @@ mod conditions;
 #[cfg(test)]
 mod explore;
 pub(crate) mod kernel;
+mod loops;
 #[cfg(test)]
 mod machine;
 mod net;
 mod node;
 mod pair;
+mod peers;
 mod pipe;
 mod plain;
 mod process;
 mod seeds;
 mod story;
 mod threads;
+mod time;
 mod trace;
 mod world;
 
 pub use conditions::Conditions;
+pub use loops::{LoopId, SimService};
 pub use node::Shape;
 pub use pair::Pair;
+pub use peers::PlainId;
 pub use plain::PlainState;
 pub use seeds::{for_each_seed, seeds, try_seed};
+pub use time::Outcome;
 pub use trace::{Event, What};
-pub use world::{LoopId, Outcome, PlainId, Sim, SimService};
+pub use world::Sim;
 
 #[cfg(test)]
 pub(crate) mod tests;

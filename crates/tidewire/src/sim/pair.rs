@@ -8,7 +8,9 @@ use crate::build::limits::Limits;
 use crate::protocol::traits::{Protocol, Service};
 use crate::reactor::counters::Counters;
 use crate::sim::conditions::Conditions;
-use crate::sim::world::{Outcome, Sim, SimService};
+use crate::sim::loops::SimService;
+use crate::sim::time::Outcome;
+use crate::sim::world::Sim;
 use crate::vocabulary::endpoint::Endpoint;
 
 /// A server's service on one simulated loop, a client's on another, and connections between them.

@@ -1,6 +1,7 @@
 //! The end of a process that nobody asked for.
 
-use crate::sim::world::{LoopId, Sim};
+use crate::sim::loops::LoopId;
+use crate::sim::world::Sim;
 
 impl Sim {
     /// The process of this loop dies, as by SIGKILL: nothing more is called, what was not sent is lost,

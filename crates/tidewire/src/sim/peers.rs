@@ -1,0 +1,89 @@
+//! Plain peers of a simulation, and what the test has them do.
+
+use crate::sim::net::{Net, Owner, near};
+use crate::sim::plain::{Plain, PlainState};
+use crate::sim::world::{Actor, Sim};
+use crate::vocabulary::endpoint::{Endpoint, EndpointError};
+
+/// A plain peer of a simulation: no protocol, driven by the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainId(usize);
+
+impl Sim {
+    /// Connects a plain peer to an endpoint. It reads all that comes.
+    ///
+    /// # Panics
+    /// If text was given that is no endpoint.
+    pub fn plain<E>(&mut self, to: E) -> PlainId
+    where
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
+        let to = to.try_into().map_err(Into::into);
+        let to = to.unwrap_or_else(|e: EndpointError| panic!("{e}"));
+        let actor = self.actors.len();
+        let owner = Owner {
+            actor: actor + 1,
+            conn: 0,
+            generation: 0,
+        };
+        let from = near(&to, actor, 1024);
+        let end = self.kernel.borrow_mut().net.connect(owner, from, to);
+        self.add(Actor::Plain(Plain::new(end)));
+        PlainId(actor)
+    }
+
+    /// Has the peer send `bytes`, as soon as the network takes them. Nothing bounds what waits.
+    pub fn send(&mut self, peer: PlainId, bytes: &[u8]) {
+        self.on_plain(peer, |plain, net| plain.send(net, bytes));
+    }
+
+    /// Bytes that the peer was told to send and the network has not taken yet.
+    pub fn unsent(&mut self, peer: PlainId) -> usize {
+        self.on_plain(peer, |plain, _| plain.unsent())
+    }
+
+    /// Has the peer half-close once all is sent. It goes on reading.
+    pub fn finish(&mut self, peer: PlainId) {
+        self.on_plain(peer, Plain::finish);
+    }
+
+    /// Has the peer close, in order or with a reset. As in TCP, closing with unread input resets.
+    pub fn close(&mut self, peer: PlainId, reset: bool) {
+        self.on_plain(peer, |plain, net| plain.close(net, reset));
+    }
+
+    /// Whether the peer reads. If not, the network fills up behind it.
+    pub fn reading(&mut self, peer: PlainId, on: bool) {
+        self.on_plain(peer, |plain, net| {
+            plain.reading = on;
+            plain.go_on(net);
+        });
+    }
+
+    /// All that the peer has read so far.
+    #[must_use]
+    pub fn received(&self, peer: PlainId) -> &[u8] {
+        &self.plain_peer(peer).received
+    }
+
+    /// How the peer's connection stands.
+    #[must_use]
+    pub fn state(&self, peer: PlainId) -> PlainState {
+        self.plain_peer(peer).state
+    }
+
+    fn plain_peer(&self, peer: PlainId) -> &Plain {
+        match &self.actors[peer.0] {
+            Actor::Plain(plain) => plain,
+            Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
+        }
+    }
+
+    fn on_plain<R>(&mut self, peer: PlainId, f: impl FnOnce(&mut Plain, &mut Net) -> R) -> R {
+        match &mut self.actors[peer.0] {
+            Actor::Plain(plain) => f(plain, &mut self.kernel.borrow_mut().net),
+            Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
+        }
+    }
+}
