@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tidewire::Closed;
 use tidewire::sim::chunking::{self, Feed};
-use tidewire_ingest::native::codec::{Hello, Read, ReaderFrame, ServerFrame, message_header};
+use tidewire_ingest::native::codec::{
+    AdminFrame, Hello, Read, ReaderFrame, ServerFrame, message_header,
+};
 use tidewire_ingest::native::{IngestService, Settings};
 use tidewire_ingest::testing::{Record, SteppedLog};
 use tidewire_log::{Log, ProducerId, Run};
@@ -85,6 +87,16 @@ pub fn native_codec(input: &[u8]) {
         frame.encode(&mut again);
         let len = again.len();
         assert_eq!(ReaderFrame::decode(&again), Ok(Read::Whole(frame, len)));
+    }
+    if let Some(frame) = check(bytes, cut, 8 + 1024, |b| said(AdminFrame::decode(b))) {
+        let mut again = Vec::new();
+        frame.encode(&mut again).expect("names that were read");
+        let len = again.len();
+        // What is not meant to be set may have been anything.
+        let Ok(Read::Whole(same, n)) = AdminFrame::decode(&again) else {
+            panic!("{frame:?} is not read again");
+        };
+        assert_eq!((same, n), (frame, len));
     }
 }
 

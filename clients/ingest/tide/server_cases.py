@@ -4,7 +4,8 @@ import pathlib
 import socket
 import struct
 
-from .wire import (Line, commit, credit, expect, hello, message, produce, reader_frame, subscribe)
+from .wire import (Line, administer, commit, credit, expect, hello, message, produce, reader_frame,
+                   subscribe, text, wanted)
 
 VECTORS = pathlib.Path(__file__).resolve().parents[3] / "docs" / "protocol-vectors.txt"
 
@@ -237,7 +238,7 @@ def bad_reader_frames_are_malformed(w):
 
 
 def nonsense_is_no_hello(w):
-    for bad in (b"GET / HTTP/1.1\r\n\r\n", hello(3, b""), b"TIDE\x01\x01\x01\x04"):
+    for bad in (b"GET / HTTP/1.1\r\n\r\n", hello(4, b""), b"TIDE\x01\x01\x01\x04"):
         line = w.line()
         line.send(bad)
         line.refused("malformed", 0)
@@ -247,6 +248,122 @@ def a_late_hello_is_refused(w):
     line = w.line()
     line.send(b"TIDE")
     line.refused("too slow", 0)
+
+
+class Admin:
+    """An administrator's connection."""
+
+    def __init__(self, w):
+        self.line, self.asked = w.line(), 0
+        self.line.send(administer(w.token))
+        self.line.want(7)
+
+    def ask(self, kind, body):
+        """What comes up to the answer, which is last: done, or refused."""
+        self.line.send(reader_frame(kind, body))
+        self.asked += 1
+        frames = []
+        while not frames or frames[-1].kind not in (3, 10):
+            frame = self.line.frame()
+            expect(frame is not None, "an administrator was closed without an answer")
+            frames.append(frame)
+        expect(frames[-1].id == self.asked, f"the answer to {self.asked} was due: {frames[-1]}")
+        return frames
+
+    def done(self, kind, body):
+        *frames, last = self.ask(kind, body)
+        expect(last.kind == 10, f"a request was refused: {last}")
+        return frames
+
+    def refused(self, kind, body, reason):
+        last = self.ask(kind, body)[-1]
+        expect((last.kind, last.flags) == (3, 0) and last.reason == reason, f"{reason} was due: {last}")
+
+    def stream(self, name):
+        after = b""
+        while True:
+            *frames, last = self.ask(1, text(after))
+            for frame in frames:
+                if frame.name == name:
+                    return frame
+            if not last.flags & 1:
+                return None
+            after = frames[-1].name.encode()
+
+
+def streams_are_created_changed_and_listed(w):
+    admin = Admin(w)
+    expect(admin.stream(w.stream) is None, "a new stream is there already")
+    admin.done(2, wanted(retain_bytes=1 << 30, compression=1) + text(w.stream))
+    admin.refused(2, wanted() + text(w.stream), "exists")
+    admin.done(3, wanted(limit_bytes=1 << 20, retain_bytes=0) + text(w.stream))
+    seen = admin.stream(w.stream)
+    expect((seen.retain_bytes, seen.limit_bytes, seen.compression) == (0, 1 << 20, 1), f"{seen}")
+    w.filled(50)
+    seen = admin.stream(w.stream)
+    expect((seen.first, seen.next, seen.producers) == (0, 50, 1), f"{seen}")
+    expect(w.read()[0] == list(range(1, 51)), "a compressed stream reads otherwise")
+    admin.refused(3, wanted() + text(w.stream + "-other"), "no such stream")
+    admin.refused(200, b"", "unsupported")
+    admin.line.half_close()
+    admin.line.ends()
+
+
+def a_full_stream_refuses_and_goes_on(w):
+    admin = Admin(w)
+    admin.done(2, wanted(limit_bytes=100) + text(w.stream))
+    line, _ = w.producer("p")
+    line.send(message(1, b"x" * 50))
+    line.acknowledged(1)
+    line.send(message(2, b"x" * 50))
+    line.want(3, reason="stream full", id=2, flags=0)
+    admin.done(3, wanted(limit_bytes=0) + text(w.stream))
+    line.send(message(2, b"x" * 50))
+    line.acknowledged(2)
+
+
+def a_deleted_stream_is_gone(w):
+    producer = w.filled(5)
+    follower = w.reader(flags=1, cursor="c")
+    follower.want(4)
+    follower.want(5)
+    follower.send(commit(3))
+    admin = Admin(w)
+    for _ in range(200):
+        cursors = admin.done(5, text(w.stream) + text(""))
+        if cursors:
+            break
+    expect([(c.cursor, c.position, c.lag) for c in cursors] == [("c", 3, 2)], f"{cursors}")
+    readers = admin.done(6, text(w.stream))
+    expect(len(readers) == 1 and readers[0].cursor == "c", f"{readers}")
+    admin.done(4, text(w.stream))
+    admin.refused(4, text(w.stream), "no such stream")
+    producer.send(message(6, b"late"))
+    producer.refused("no such stream", 6)
+    follower.refused("no such stream")
+    w.reader().refused("no such stream")
+    # The name comes back, and gives no position twice.
+    line, welcome = w.producer("p")
+    expect(welcome.last_id is None, f"a mark outlived its stream: {welcome}")
+    line.send(message(1, b"anew"))
+    line.acknowledged(1)
+    expect(admin.stream(w.stream).first == 5, "positions were given again")
+    expect(admin.done(5, text(w.stream) + text("")) == [], "a cursor outlived its stream")
+    late = w.reader(at=2)
+    expect(late.want(4).start == 5, "reading begins where nothing is")
+
+
+def bad_requests_are_malformed(w):
+    for line in VECTORS.read_text().splitlines():
+        words = line.split()
+        if len(words) == 4 and words[1] == "admin" and words[3] == "malformed":
+            admin = Admin(w)
+            admin.line.send(bytes.fromhex(words[2]))
+            admin.line.refused("malformed", 1)
+    admin = Admin(w)
+    admin.line.send(reader_frame(1, text(""))[:-1])
+    admin.line.half_close()
+    admin.line.refused("malformed", 1)
 
 
 CASES = [case for name, case in list(globals().items())

@@ -8,7 +8,8 @@ PATIENCE = 30.0
 REASONS = {
     1: "malformed", 2: "too large", 3: "disk full", 4: "over quota", 5: "out of order", 6: "fenced",
     7: "unauthorised", 8: "log failed", 9: "stopping", 10: "too many", 11: "gone", 12: "damaged",
-    13: "beyond the end", 14: "no such stream", 15: "too slow",
+    13: "beyond the end", 14: "no such stream", 15: "too slow", 16: "stream full", 17: "exists",
+    18: "unsupported",
 }
 
 
@@ -38,6 +39,17 @@ def produce(stream, producer="", level=2, flags=0, first_id=1, messages=0, size=
 def subscribe(stream, begin=1, at=0, flags=0, credit=1 << 40, cursor="", token=""):
     fixed = struct.pack("<BBHQQ", begin, flags, 0, credit, at)
     return hello(2, fixed + text(stream) + text(cursor) + text(token))
+
+
+def administer(token=""):
+    return hello(3, bytes(4) + text(token))
+
+
+def wanted(retain_bytes=None, retain_age_us=None, limit_bytes=None, compression=None):
+    """Settings of a stream; 0 is no limit, None stays as it is."""
+    limits = [retain_bytes, retain_age_us, limit_bytes]
+    mask = sum(bit for bit, one in zip((1, 2, 4, 8), limits + [compression]) if one is not None)
+    return struct.pack("<BBHQQQ", mask, compression or 0, 0, *(one or 0 for one in limits))
 
 
 def message(ident, payload):
@@ -85,6 +97,17 @@ class Frame:
             expect(len(self.messages) == self.count, "a batch counts other messages than it has")
         elif kind == 6:
             self.next, = struct.unpack_from("<Q", body)
+        elif kind == 8:
+            (self.first, self.next, self.bytes, self.newest_us, self.retain_bytes, self.retain_age_us,
+             self.limit_bytes, self.lag, self.producers, self.cursors, self.readers,
+             self.compression) = struct.unpack_from("<QQQQQQQQIIIB", body)
+            self.name = body[81:81 + body[80]].decode()
+        elif kind == 9:
+            self.position, self.lag = struct.unpack_from("<QQ", body)
+            at = 17 + body[16]
+            self.cursor, self.peer = body[17:at].decode(), body[at + 1:at + 1 + body[at]].decode()
+        elif kind == 10:
+            self.id, = struct.unpack_from("<Q", body)
 
     def __repr__(self):
         shown = {k: v for k, v in vars(self).items() if k != "body"}
@@ -150,7 +173,7 @@ class Line:
             expect(reserved == 0, "a reserved field is not 0")
             body = self.take(size) if size else b""
             expect(body is not None, "the connection ended within a frame")
-            if 1 <= kind <= 6:
+            if 1 <= kind <= 10:
                 return Frame(kind, flags, body)
 
     def want(self, kind, **fields):

@@ -25,6 +25,7 @@ mod signals;
 mod size;
 mod span;
 mod status_line;
+mod stream;
 mod tls;
 
 use std::process::ExitCode;
@@ -51,6 +52,9 @@ enum Command {
     Ship(Box<ship::Args>),
     /// Reads messages back.
     Read(read::Args),
+    /// Lists, creates, changes and deletes the streams of a running server.
+    #[command(subcommand)]
+    Stream(stream::Stream),
     /// Prints what a running server is doing, once.
     Info(look::Info),
     /// Shows what a running server is doing, live.
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Ship(args) => ship::run(&args),
         Command::Read(args) => read::run(&args),
         Command::Kv(kv) => kv.run(),
+        Command::Stream(stream) => stream::run(stream),
         Command::Info(info) => info.run(),
         Command::Top(top) => top.run(),
         Command::Log(log) => log::run(log),

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire_log::{Log, Policy, ProducerId, Refused, Run, StreamId};
+use tidewire_log::{Log, Policy, ProducerId, Refused, Run, StreamId, Ticket};
 
 use crate::classic::{Batch, ByteOrder, HEADER};
 use crate::sink::{Accepted, Sink};
@@ -66,8 +68,15 @@ impl FromStr for Level {
 #[derive(Clone)]
 pub struct LogSink {
     log: Arc<dyn Log>,
-    stream: StreamId,
+    stream: Arc<Stream>,
     durable: bool,
+}
+
+/// A stream that is made anew when it was deleted: a server is told at its start what it writes to.
+#[derive(Debug)]
+struct Stream {
+    name: String,
+    number: AtomicU32,
 }
 
 /// Why messages cannot be put into a log as they are meant to be.
@@ -109,9 +118,23 @@ impl LogSink {
         })?;
         Ok(LogSink {
             log,
-            stream: id,
+            stream: Arc::new(Stream {
+                name: stream.to_owned(),
+                number: AtomicU32::new(id.0),
+            }),
             durable,
         })
+    }
+
+    fn put(&self, run: Run<'_>) -> Result<Ticket, Refused> {
+        let stream = StreamId(self.stream.number.load(Relaxed));
+        let appended = self.log.append(Run { stream, ..run });
+        if appended != Err(Refused::NoStream) {
+            return appended;
+        }
+        let stream = self.log.stream(&self.stream.name)?;
+        self.stream.number.store(stream.0, Relaxed);
+        self.log.append(Run { stream, ..run })
     }
 }
 
@@ -147,8 +170,8 @@ impl Sink for LogSink {
             ByteOrder::Little => batch.bytes(),
             ByteOrder::Big => local.turn(batch),
         };
-        let appended = self.log.append(Run {
-            stream: self.stream,
+        let appended = self.put(Run {
+            stream: StreamId(0),
             producer: ProducerId::ANONYMOUS,
             frames,
             count: u32::try_from(batch.messages()).unwrap_or(u32::MAX),
@@ -158,10 +181,13 @@ impl Sink for LogSink {
         match appended {
             Ok(ticket) if self.durable => Accepted::Later(ticket),
             Ok(_) => Accepted::Now,
-            Err(Refused::Busy | Refused::DiskFull { .. }) => Accepted::Busy,
+            Err(Refused::Busy | Refused::DiskFull { .. } | Refused::StreamFull { .. }) => {
+                Accepted::Busy
+            }
             Err(Refused::TooLarge) if batch.messages() > 1 => Accepted::Fewer,
             Err(Refused::TooLarge) => Accepted::Refused("too large for the log"),
             Err(Refused::TooMany | Refused::Beyond) => Accepted::Refused("too many streams"),
+            Err(Refused::NoStream) => Accepted::Refused("the stream was deleted"),
             Err(Refused::Failed) => Accepted::Refused("the log has failed"),
         }
     }

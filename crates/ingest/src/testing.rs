@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidewire_log::{
-    Begin, Committed, Credit, Failure, Frames, Log, Mark, Policy, ProducerId, Progress, Range,
-    ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
+    Begin, Change, ChangeRefused, Committed, Credit, Failure, Frames, Log, Mark, Policy,
+    ProducerId, Progress, Range, ReadError, Refused, Run, StreamId, StreamSettings, StreamStatus,
+    Ticket, Wake, Watch,
 };
 
 use crate::classic::HEADER;
@@ -40,6 +41,7 @@ struct State {
     waiting: VecDeque<Batch>,
     progress: Progress,
     cursors: BTreeMap<(String, String), u64>,
+    settings: BTreeMap<String, StreamSettings>,
     appends: u64,
     appended: u64,
 }
@@ -109,6 +111,7 @@ impl SteppedLog {
                 waiting: VecDeque::new(),
                 progress: Progress::default(),
                 cursors: BTreeMap::new(),
+                settings: BTreeMap::new(),
                 appends: 0,
                 appended: 0,
             }),
@@ -338,6 +341,61 @@ fn messages(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 impl Log for SteppedLog {
+    /// Done at once.
+    fn administer(&self, change: Change<'_>) -> Result<Ticket, ChangeRefused> {
+        let mut state = self.state();
+        state.admit(1)?;
+        match change {
+            Change::Create { stream, settings } => {
+                if state.find(stream).is_some() {
+                    return Err(ChangeRefused::Exists);
+                }
+                state.streams.push((stream.to_owned(), Vec::new(), 0));
+                state.settings.insert(stream.to_owned(), settings);
+            }
+            Change::Set { stream, settings } => {
+                state.find(stream).ok_or(ChangeRefused::NoStream)?;
+                state.settings.insert(stream.to_owned(), settings);
+            }
+            Change::Delete { stream } => {
+                let at = state.find(stream).ok_or(ChangeRefused::NoStream)?;
+                // No name that a client can say.
+                state.streams[at].0 = format!("\0{at}");
+                state.settings.remove(stream);
+                state.cursors.retain(|(of, _), _| of != stream);
+            }
+        }
+        Ok(state.progress.committed)
+    }
+
+    fn streams(&self, after: &str, most: usize) -> Vec<StreamStatus> {
+        let state = self.state();
+        let names = state.streams.iter().map(|(name, ..)| name.clone());
+        let names = names.filter(|name| !name.starts_with('\0') && &**name > after);
+        let mut names: Vec<_> = names.collect();
+        drop(state);
+        names.sort_unstable();
+        names.truncate(most);
+        let status = names.iter().filter_map(|name| self.stream_status(name));
+        status.collect()
+    }
+
+    fn stream_status(&self, stream: &str) -> Option<StreamStatus> {
+        let range = self.range(stream)?;
+        let state = self.state();
+        let cursors = state.cursors.keys().filter(|(of, _)| of == stream);
+        Some(StreamStatus {
+            name: stream.into(),
+            range,
+            bytes: 0,
+            newest_us: 0,
+            settings: state.settings.get(stream).copied().unwrap_or_default(),
+            producers: 0,
+            cursors: cursors.count(),
+            lag: 0,
+        })
+    }
+
     fn policy(&self) -> Policy {
         self.state().policy
     }

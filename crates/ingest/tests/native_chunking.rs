@@ -11,7 +11,9 @@ use native::{Frame, frames, hello, messages, produce, settings, subscribe};
 use proptest::prelude::*;
 use tidewire::Closed;
 use tidewire::sim::chunking::{self, Collected};
-use tidewire_ingest::native::codec::{Hello, Level, Produce, ReaderFrame, Reason, Subscribe};
+use tidewire_ingest::native::codec::{
+    AdminFrame, Administer, Hello, Level, Produce, ReaderFrame, Reason, Subscribe, Wanted,
+};
 use tidewire_ingest::native::{IngestService, Settings};
 use tidewire_ingest::testing::{Record, SteppedLog};
 use tidewire_log::Log;
@@ -190,5 +192,50 @@ fn a_hello_cut_anywhere() {
             retry_after_ms: 0,
         };
         assert_eq!(told(&got).1, [refusal]);
+    }
+}
+
+/// An administrator's requests, some of them about streams that are not there.
+fn requests() -> impl Strategy<Value = Vec<u8>> {
+    let one = (0..7u8, 0..3usize, any::<bool>(), 0..2000u64);
+    proptest::collection::vec(one, 0..12).prop_map(|all| {
+        let mut bytes = Vec::new();
+        let hello = Hello::Administer(Administer { token: "" });
+        hello.encode(&mut bytes).unwrap();
+        for (kind, which, is_set, limit) in all {
+            let stream = ["", "one", "two"][which];
+            let wanted = Wanted {
+                limit_bytes: is_set.then_some(Some(limit).filter(|&limit| limit > 0)),
+                ..Wanted::default()
+            };
+            let request = match kind {
+                0 => AdminFrame::List { after: stream },
+                1 => AdminFrame::Create { stream, wanted },
+                2 => AdminFrame::Set { stream, wanted },
+                3 => AdminFrame::Delete { stream },
+                4 => AdminFrame::Cursors { stream, after: "" },
+                5 => AdminFrame::Readers { stream },
+                _ => AdminFrame::Unknown(99),
+            };
+            request.encode(&mut bytes).unwrap();
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #[test]
+    fn an_administrator_is_answered_the_same(
+        sent in requests(),
+        cut in 0..30usize,
+        splits in proptest::collection::vec(1..60usize, 1..30),
+    ) {
+        let sent = &sent[..sent.len().saturating_sub(cut.saturating_sub(15))];
+        let answers = |splits: &[usize]| {
+            let log = SteppedLog::new().auto();
+            let got = chunking::Feed::new(sent).splits(splits).run(server(&log));
+            (frames(&got.output), got.closed)
+        };
+        prop_assert_eq!(answers(&[sent.len().max(1)]), answers(&splits));
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use tidewire_ingest::native::codec::{
-    Begin, Hello, Level, Malformed, Read, ReaderFrame, Reason, ServerFrame,
+    AdminFrame, Begin, Hello, Level, Malformed, Read, ReaderFrame, Reason, ServerFrame, Wanted,
 };
 
 const VECTORS: &str = include_str!("../../../docs/protocol-vectors.txt");
@@ -72,6 +72,7 @@ fn hello(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
                 s.token
             )
         }
+        Hello::Administer(a) => format!("hello=administer token={:?}", a.token),
     };
     let mut again = Vec::new();
     hello.encode(&mut again).unwrap();
@@ -129,10 +130,75 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             let short = if short { " short=true" } else { "" };
             format!("frame=end next={next}{short}")
         }
+        ServerFrame::AdminWelcome => "frame=admin-welcome".to_owned(),
+        ServerFrame::Stream(s) => format!(
+            "frame=stream first={} next={} bytes={} newest_us={} retain_bytes={} retain_age_us={} \
+             limit_bytes={} lag={} producers={} cursors={} readers={} compression={} name={:?}",
+            s.first,
+            s.next,
+            s.bytes,
+            s.newest_us,
+            s.retain_bytes,
+            s.retain_age_us,
+            s.limit_bytes,
+            s.lag,
+            s.producers,
+            s.cursors,
+            s.readers,
+            s.compression,
+            s.name
+        ),
+        ServerFrame::Place(p) => format!(
+            "frame=place position={} lag={} cursor={:?} peer={:?}",
+            p.position, p.lag, p.cursor, p.peer
+        ),
+        ServerFrame::Done { id, more } => format!("frame=done id={id} more={more}"),
         ServerFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
     };
     let mut again = Vec::new();
     frame.encode(&mut again);
+    Ok((fields, again))
+}
+
+fn wanted(wanted: &Wanted) -> String {
+    let limit = |name: &str, limit: Option<Option<u64>>| {
+        limit.map(|limit| match limit {
+            Some(limit) => format!("{name}:{limit}"),
+            None => format!("{name}:none"),
+        })
+    };
+    let compression = wanted.compression;
+    let all = [
+        limit("retain_bytes", wanted.retain_bytes),
+        limit("retain_age_us", wanted.retain_age_us),
+        limit("limit_bytes", wanted.limit_bytes),
+        compression.map(|by| format!("compression:{}", by.name())),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(",")
+}
+
+fn admin(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
+    let Read::Whole(frame, len) = AdminFrame::decode(bytes)? else {
+        panic!("not whole");
+    };
+    assert_eq!(len, bytes.len());
+    let fields = match frame {
+        AdminFrame::List { after } => format!("frame=list after={after:?}"),
+        AdminFrame::Create { stream, wanted: w } => {
+            format!("frame=create stream={stream:?} wanted={}", wanted(&w))
+        }
+        AdminFrame::Set { stream, wanted: w } => {
+            format!("frame=set stream={stream:?} wanted={}", wanted(&w))
+        }
+        AdminFrame::Delete { stream } => format!("frame=delete stream={stream:?}"),
+        AdminFrame::Cursors { stream, after } => {
+            format!("frame=cursors stream={stream:?} after={after:?}")
+        }
+        AdminFrame::Readers { stream } => format!("frame=readers stream={stream:?}"),
+        AdminFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
+    };
+    let mut again = Vec::new();
+    frame.encode(&mut again).unwrap();
     Ok((fields, again))
 }
 
@@ -167,6 +233,7 @@ fn every_vector_is_what_it_says() {
             "hello" => hello(&whole),
             "server" => server(&whole),
             "reader" => reader(&whole),
+            "admin" => admin(&whole),
             _ => panic!("no such direction: {line}"),
         };
         seen += 1;
@@ -209,6 +276,10 @@ fn every_beginning_of_a_frame_is_partial() {
                     other => panic!("{line}: {other:?}"),
                 },
                 "server" => match ServerFrame::decode(part, 1 << 20) {
+                    Ok(Read::Partial(needed)) => needed,
+                    other => panic!("{line}: {other:?}"),
+                },
+                "admin" => match AdminFrame::decode(part) {
                     Ok(Read::Partial(needed)) => needed,
                     other => panic!("{line}: {other:?}"),
                 },

@@ -5,7 +5,7 @@
 use std::io::{self, IoSlice};
 
 use crate::disk::{Disk, DiskFile};
-use crate::format::{u32_at, u64_at};
+use crate::format::{Form, u32_at, u64_at};
 use crate::recovery::contents;
 use crate::state::State;
 
@@ -39,6 +39,11 @@ pub(crate) fn load<D: Disk>(disk: &D, next_batch: u64) -> Option<State> {
         return None;
     }
     (u64_at(&bytes, 0) > next_batch)
-        .then(|| State::decode(&bytes[12..], false))
+        .then(|| {
+            let forms = [Form::Administered, Form::Plain];
+            forms
+                .into_iter()
+                .find_map(|form| State::decode(&bytes[12..], form))
+        })
         .flatten()
 }

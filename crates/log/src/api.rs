@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::format::RECORDS_HEADER;
+use crate::{Change, ChangeRefused, CursorStatus, StreamStatus};
 
 /// A stream's number in this log; dense from 0, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,6 +104,16 @@ pub enum Refused {
     /// again.
     #[error("too many streams, producers or cursors")]
     TooMany,
+    /// The stream has its limit of bytes. Read on, refuse, try again after `retry_after`: there is room
+    /// when records of it go.
+    #[error("the stream is full")]
+    StreamFull {
+        /// When trying again makes sense.
+        retry_after: Duration,
+    },
+    /// The stream was deleted; or there is none, for a cursor.
+    #[error("there is no such stream")]
+    NoStream,
     /// A cursor that would stand beyond the end of its stream.
     #[error("the position is beyond the end of the stream")]
     Beyond,
@@ -278,8 +289,8 @@ pub trait Log: Send + Sync + 'static {
     /// The number of the producer of this name (1 to 255 bytes of UTF-8) on a stream.
     ///
     /// # Errors
-    /// [`Refused::TooMany`], [`Refused::Failed`]; for a new name also [`Refused::Busy`] and
-    /// [`Refused::DiskFull`].
+    /// [`Refused::NoStream`], [`Refused::TooMany`], [`Refused::Failed`]; for a new name also
+    /// [`Refused::Busy`] and [`Refused::DiskFull`].
     fn producer(&self, stream: StreamId, name: &str) -> Result<ProducerId, Refused>;
 
     /// What is known of a producer.
@@ -363,11 +374,39 @@ pub trait Log: Send + Sync + 'static {
     /// the next commit.
     ///
     /// # Errors
+    /// [`Refused::NoStream`];
     /// [`Refused::Beyond`] for a position that no record has had yet and the next one will not have;
     /// [`Refused::TooMany`] at the limit of cursors, and from a home that keeps none;
     /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].
     fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
         let _ = (stream, name, position);
         Err(Refused::TooMany)
+    }
+
+    /// Creates, sets or deletes a stream; that is done when the ticket is committed.
+    ///
+    /// # Errors
+    /// See [`ChangeRefused`]; nothing was changed.
+    fn administer(&self, change: Change<'_>) -> Result<Ticket, ChangeRefused> {
+        let _ = change;
+        Err(ChangeRefused::Unsupported)
+    }
+
+    /// The first `most` streams behind the name `after`, by their names.
+    fn streams(&self, after: &str, most: usize) -> Vec<StreamStatus> {
+        let _ = (after, most);
+        Vec::new()
+    }
+
+    /// The stream of this name.
+    fn stream_status(&self, stream: &str) -> Option<StreamStatus> {
+        let _ = stream;
+        None
+    }
+
+    /// The first `most` named cursors of a stream behind the name `after`, by their names.
+    fn cursors(&self, stream: &str, after: &str, most: usize) -> Vec<CursorStatus> {
+        let _ = (stream, after, most);
+        Vec::new()
     }
 }

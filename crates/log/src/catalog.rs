@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::Range;
 use crate::format::Missing;
-use crate::gather::{NOTE_BYTES, Note};
+use crate::gather::{NOTE_BYTES, Note, Turn};
+use crate::numbered::Numbered;
 use crate::recovery::Found;
 use crate::state::State;
+use crate::{Range, StreamSettings};
 
 /// A place in a segment from which a stream can be read forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct Entry {
     pub(crate) batch_end: u64,
     /// Of that run; they never go back within a stream.
     pub(crate) timestamp_us: u64,
+    /// Bytes of the stream's records in the segment before that run, as they are stored.
+    pub(crate) before: u64,
 }
 
 /// What a segment holds of one stream.
@@ -32,7 +35,23 @@ pub(crate) struct Extent {
     pub(crate) first: u64,
     /// One past the last.
     pub(crate) next: u64,
+    /// Bytes of the records, as they are stored.
+    pub(crate) bytes: u64,
     pub(crate) entries: Vec<Entry>,
+}
+
+impl Extent {
+    /// Bytes of the records that are before a position and known to be: up to the entry before it.
+    fn before(&self, position: u64) -> u64 {
+        if position >= self.next {
+            return self.bytes;
+        }
+        let after = self
+            .entries
+            .partition_point(|entry| entry.first <= position);
+        let entry = after.checked_sub(1).and_then(|at| self.entries.get(at));
+        entry.map_or(0, |entry| entry.before)
+    }
 }
 
 /// The index of a segment.
@@ -62,8 +81,10 @@ impl Index {
                 offset: at,
                 batch_end: offset + length,
                 timestamp_us: note.timestamp_us,
+                before: extent.bytes,
             });
         }
+        extent.bytes += note.bytes;
     }
 }
 
@@ -84,6 +105,10 @@ pub(crate) struct Segment {
 pub(crate) struct Stream {
     /// One past the last committed record.
     pub(crate) next: u64,
+    /// Records before this position are not kept any more.
+    pub(crate) trimmed: u64,
+    /// Bytes of the records that are kept, as they are stored.
+    pub(crate) held: u64,
     /// The segments that hold records of it, by the first position in each.
     pub(crate) segments: BTreeMap<u64, u64>,
     /// Positions that are lost: the first, and the one after the last.
@@ -96,7 +121,7 @@ impl Stream {
         let gap = self.gaps.first_key_value().map(|(&first, _)| first);
         let first = record.into_iter().chain(gap).min().unwrap_or(self.next);
         Range {
-            first,
+            first: first.max(self.trimmed),
             next: self.next,
         }
     }
@@ -127,17 +152,19 @@ pub(crate) enum Passage {
 /// Everything committed.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    pub(crate) streams: Vec<Stream>,
+    pub(crate) streams: Numbered<Stream>,
     pub(crate) names: HashMap<Arc<str>, u32>,
     pub(crate) segments: BTreeMap<u64, Segment>,
+    /// Bytes that are not kept any more, by stream.
+    freed: Vec<(u32, u64)>,
 }
 
 impl Catalog {
     /// What was found on the disk.
     pub(crate) fn of(state: &State, segments: impl IntoIterator<Item = Found>) -> Catalog {
         let mut catalog = Catalog::default();
-        for stream in &state.streams {
-            catalog.add_stream(stream.name.clone(), stream.next);
+        for (id, stream) in state.streams.iter() {
+            catalog.add_stream(id, stream.name.clone(), stream.next, stream.trimmed);
         }
         for segment in segments {
             catalog.add_segment(segment.number, segment.view);
@@ -147,27 +174,30 @@ impl Catalog {
 
     pub(crate) fn find(&self, stream: &str) -> Option<(u32, &Stream)> {
         let id = *self.names.get(stream)?;
-        Some((id, &self.streams[id as usize]))
+        Some((id, self.streams.get(id)?))
     }
 
-    pub(crate) fn add_stream(&mut self, name: Arc<str>, next: u64) {
-        self.names.insert(name, self.streams.len() as u32);
-        self.streams.push(Stream {
+    pub(crate) fn add_stream(&mut self, id: u32, name: Arc<str>, next: u64, trimmed: u64) {
+        self.names.insert(name, id);
+        let stream = Stream {
             next,
+            trimmed,
             ..Stream::default()
-        });
+        };
+        self.streams.insert(id, stream);
     }
 
     pub(crate) fn add_segment(&mut self, number: u64, segment: Segment) {
         for (&id, extent) in &segment.index.extents {
             // An index file that tells of a stream that is not known is of no use for it.
-            if let Some(stream) = self.streams.get_mut(id as usize) {
+            if let Some(stream) = self.streams.get_mut(id) {
                 stream.segments.insert(extent.first, number);
                 stream.next = stream.next.max(extent.next);
+                stream.held += extent.bytes - extent.before(stream.trimmed);
             }
         }
         for gap in &segment.gaps {
-            if let Some(stream) = self.streams.get_mut(gap.stream as usize) {
+            if let Some(stream) = self.streams.get_mut(gap.stream) {
                 stream.gaps.insert(gap.first, gap.next);
             }
         }
@@ -183,34 +213,125 @@ impl Catalog {
         segment.used = batch.offset + batch.length;
         segment.newest_us = segment.newest_us.max(batch.newest_us);
         for note in &batch.notes {
-            let stream = &mut self.streams[note.stream as usize];
+            // One that was deleted in the same batch is there still.
+            let stream = &mut self.streams[note.stream];
             if !segment.index.extents.contains_key(&note.stream) {
                 stream.segments.insert(note.first, number);
             }
             stream.next = note.next;
+            stream.held += note.bytes;
             segment.index.add(note, batch.offset, batch.length);
+        }
+        for turn in &batch.turns {
+            match *turn {
+                Turn::Deleted(id) => self.delete_stream(id),
+                Turn::Trimmed(id, position) => {
+                    if let Some(stream) = self.streams.get_mut(id) {
+                        stream.trimmed = stream.trimmed.max(position);
+                        self.recount(id);
+                    }
+                }
+            }
         }
     }
 
+    fn delete_stream(&mut self, id: u32) {
+        self.streams.remove(id);
+        self.names.retain(|_, named| *named != id);
+    }
+
     pub(crate) fn remove_segment(&mut self, number: u64) {
-        if let Some(segment) = self.segments.remove(&number) {
-            for (&id, extent) in &segment.index.extents {
-                if let Some(stream) = self.streams.get_mut(id as usize) {
-                    stream.segments.remove(&extent.first);
-                }
-            }
-            for gap in &segment.gaps {
-                if let Some(stream) = self.streams.get_mut(gap.stream as usize) {
-                    stream.gaps.remove(&gap.first);
-                }
+        let Some(segment) = self.segments.remove(&number) else {
+            return;
+        };
+        for (&id, extent) in &segment.index.extents {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.segments.remove(&extent.first);
+                self.recount(id);
             }
         }
+        for gap in &segment.gaps {
+            if let Some(stream) = self.streams.get_mut(gap.stream) {
+                stream.gaps.remove(&gap.first);
+            }
+        }
+    }
+
+    /// From where on the records of a stream are to be kept by what is set about it: not those that are
+    /// too old, nor more than is allowed. `newest_us` is when the last one came.
+    pub(crate) fn cut(&self, id: u32, set: &StreamSettings, newest_us: u64, now_us: u64) -> u64 {
+        let Some(stream) = self.streams.get(id) else {
+            return 0;
+        };
+        let age = set.retain_age.map(|age| age.as_micros() as u64);
+        let oldest_us = age.map_or(0, |age| now_us.saturating_sub(age));
+        let (mut cut, mut left) = (stream.trimmed, stream.held);
+        // Bytes between the cut and where the walk is.
+        let mut passed = 0;
+        let begin = stream.segments.range(..=cut).next_back();
+        let begin = begin.map_or(0, |(&first, _)| first);
+        for number in stream.segments.range(begin..).map(|(_, number)| number) {
+            let segment = self.segments.get(number);
+            let Some(extent) = segment.and_then(|segment| segment.index.extents.get(&id)) else {
+                continue;
+            };
+            let mut at = extent.before(stream.trimmed);
+            let behind = |entry: &&Entry| entry.first > stream.trimmed;
+            for entry in extent.entries.iter().filter(behind) {
+                passed += entry.before - at;
+                at = entry.before;
+                // What is before an entry is no younger than it.
+                let is_old = entry.timestamp_us < oldest_us;
+                if !is_old && set.retain_bytes.is_none_or(|limit| left <= limit) {
+                    return cut;
+                }
+                cut = entry.first;
+                left -= std::mem::take(&mut passed);
+            }
+            passed += extent.bytes - at;
+        }
+        match newest_us < oldest_us {
+            true => stream.next,
+            false => cut,
+        }
+    }
+
+    /// Whether nothing in a segment is kept: it had records, all of streams that were deleted or cut
+    /// off behind them.
+    pub(crate) fn is_dead(&self, segment: &Segment) -> bool {
+        let is_dead = |stream: u32, next: u64| {
+            let stream = self.streams.get(stream);
+            stream.is_none_or(|stream| stream.trimmed >= next)
+        };
+        let extents = &segment.index.extents;
+        !extents.is_empty()
+            && extents.iter().all(|(&id, extent)| is_dead(id, extent.next))
+            && segment.gaps.iter().all(|gap| is_dead(gap.stream, gap.next))
+    }
+
+    /// Counts again what is kept of a stream.
+    fn recount(&mut self, id: u32) {
+        let stream = &self.streams[id];
+        let held = stream.segments.values().filter_map(|number| {
+            let extent = self.segments.get(number)?.index.extents.get(&id)?;
+            Some(extent.bytes - extent.before(stream.trimmed))
+        });
+        let held: u64 = held.sum();
+        let before = std::mem::replace(&mut self.streams[id].held, held);
+        self.freed.push((id, before - held));
+    }
+
+    /// Bytes of streams that are not kept any more, since this was asked last.
+    pub(crate) fn take_freed(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.freed)
     }
 
     /// Where to begin to read a stream forward from a position that it has: the segment, and the
     /// entry at or before it.
     pub(crate) fn entry(&self, stream: u32, position: u64) -> Option<(u64, Entry)> {
-        let (_, &number) = self.streams[stream as usize]
+        let (_, &number) = self
+            .streams
+            .get(stream)?
             .segments
             .range(..=position)
             .next_back()?;
@@ -235,7 +356,7 @@ impl Catalog {
     /// entry; `None` if the stream is empty.
     pub(crate) fn before_time(&self, stream: u32, time_us: u64) -> Option<(u64, Entry)> {
         let mut found = None;
-        for number in self.streams[stream as usize].segments.values() {
+        for number in self.streams.get(stream)?.segments.values() {
             let extent = self.segments.get(number)?.index.extents.get(&stream)?;
             let first = extent.entries.first()?;
             if found.is_some() && first.timestamp_us >= time_us {
@@ -257,4 +378,5 @@ pub(crate) struct BatchNotes {
     pub(crate) length: u64,
     pub(crate) newest_us: u64,
     pub(crate) notes: Vec<Note>,
+    pub(crate) turns: Vec<Turn>,
 }

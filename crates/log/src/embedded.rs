@@ -6,14 +6,17 @@ use std::thread::JoinHandle;
 
 use crate::disk::Disk;
 use crate::disk::real::RealDisk;
-use crate::gather::Gate;
+use crate::format::Stored;
+use crate::gather::{Gate, Gather};
+use crate::pack::pack;
 use crate::recovery::{self, OpenError, Recovery};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::Writer;
 use crate::{
-    Begin, Committed, Credit, Log, Mark, Placed, Policy, ProducerId, Progress, Range, ReadError,
-    Refused, Run, StreamId, Ticket, Wake, Watch,
+    Begin, Change, ChangeRefused, Committed, Compression, Credit, CursorStatus, Log, Mark, Placed,
+    Policy, ProducerId, Progress, Range, ReadError, Refused, Run, StreamId, StreamStatus, Ticket,
+    Wake, Watch,
 };
 
 /// The embedded home of records: segments in one directory.
@@ -174,12 +177,15 @@ impl<D: Disk> Log for EmbeddedLog<D> {
     fn stream(&self, name: &str) -> Result<StreamId, Refused> {
         let mut gather = self.shared.gather();
         let is_new = gather.state.stream(name).is_none();
-        let id = gather.stream(name, &self.shared.settings)?;
+        let id = gather.stream(name, &self.shared.settings);
+        if is_new && id.is_ok() {
+            self.list_stream(&gather, name);
+        }
         if is_new {
-            self.list_stream(name);
+            // Also when it was refused: the writer may have to make room.
             self.shared.unpark(&mut gather);
         }
-        Ok(id)
+        id
     }
 
     fn producer(&self, stream: StreamId, name: &str) -> Result<ProducerId, Refused> {
@@ -198,9 +204,13 @@ impl<D: Disk> Log for EmbeddedLog<D> {
             run.count > 0 && !run.frames.is_empty(),
             "a run has at least one record"
         );
-        let crc = crc32c::crc32c(run.frames);
+        let packed = self.packed(&run);
+        let frames = match &packed {
+            Some((by, packed)) => stored(*by, packed),
+            None => stored(Compression::None, run.frames),
+        };
         let mut gather = self.shared.gather();
-        let ticket = gather.append(run, crc, &self.shared.settings);
+        let ticket = gather.append(run, frames, &self.shared.settings);
         // Also when it was refused: the writer may have to make room for groups of that size.
         self.shared.unpark(&mut gather);
         ticket
@@ -217,9 +227,9 @@ impl<D: Disk> Log for EmbeddedLog<D> {
     }
 
     fn append_reserved(&self, run: Run<'_>, reserved: usize) -> Result<Placed, Refused> {
-        let crc = crc32c::crc32c(run.frames);
+        let frames = stored(Compression::None, run.frames);
         let mut gather = self.shared.gather();
-        let placed = gather.append_reserved(run, crc, reserved);
+        let placed = gather.append_reserved(run, frames, reserved);
         self.shared.unpark(&mut gather);
         placed
     }
@@ -271,20 +281,61 @@ impl<D: Disk> Log for EmbeddedLog<D> {
 
     fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
         let mut gather = self.shared.gather();
-        let is_new = gather.state.stream(stream).is_none();
         let set = gather.set_cursor(stream, name, position, &self.shared.settings);
-        if is_new && gather.state.stream(stream).is_some() {
-            self.list_stream(stream);
-        }
         self.shared.unpark(&mut gather);
         set
+    }
+
+    fn administer(&self, change: Change<'_>) -> Result<Ticket, ChangeRefused> {
+        let mut gather = self.shared.gather();
+        let ticket = gather.administer(change, &self.shared.settings);
+        if let (Change::Create { stream, .. }, Ok(_)) = (change, ticket) {
+            self.list_stream(&gather, stream);
+        }
+        self.shared.note_compression(&gather);
+        // Also when it was refused: the writer may have to make room.
+        self.shared.unpark(&mut gather);
+        ticket
+    }
+
+    fn streams(&self, after: &str, most: usize) -> Vec<StreamStatus> {
+        self.shared.statuses(after, most)
+    }
+
+    fn stream_status(&self, stream: &str) -> Option<StreamStatus> {
+        self.shared.status(stream)
+    }
+
+    fn cursors(&self, stream: &str, after: &str, most: usize) -> Vec<CursorStatus> {
+        self.shared.cursor_statuses(stream, after, most)
     }
 }
 
 impl<D: Disk> EmbeddedLog<D> {
     /// Shows a new stream to readers, while nobody can append to it yet.
-    fn list_stream(&self, name: &str) {
+    fn list_stream(&self, gather: &Gather, name: &str) {
+        let Some(id) = gather.state.stream(name) else {
+            return;
+        };
+        let stream = &gather.state.streams[id];
+        let (name, next, trimmed) = (stream.name.clone(), stream.next, stream.trimmed);
         self.shared
-            .change_catalog(|catalog| catalog.add_stream(name.into(), 0));
+            .change_catalog(|catalog| catalog.add_stream(id, name, next, trimmed));
+    }
+
+    /// The records of a run as they are to be stored, if that is another form than theirs. Nobody waits
+    /// for the lock meanwhile.
+    fn packed(&self, run: &Run<'_>) -> Option<(Compression, Vec<u8>)> {
+        let by = self.shared.compression_of(run.stream.0);
+        Some((by, pack(by, run.frames)?))
+    }
+}
+
+fn stored(compression: Compression, bytes: &[u8]) -> Stored<'_> {
+    let crc = crc32c::crc32c(bytes);
+    Stored {
+        bytes,
+        crc,
+        compression,
     }
 }

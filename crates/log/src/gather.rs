@@ -7,11 +7,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::format::{BATCH_HEADER, RECORDS_HEADER, Records, put_cursor, put_producer, put_stream};
+use crate::format::{
+    BATCH_HEADER, Needs, RECORDS_HEADER, Records, Stored, put_cursor, put_producer, put_stream,
+    put_stream_set,
+};
 use crate::settings::Settings;
 use crate::state::State;
-use crate::{Mark, Placed, ProducerId, Refused, Run, StreamId, Ticket};
+use crate::{Mark, Placed, ProducerId, Refused, Run, StreamId, StreamSettings, Ticket};
 
+/// When trying again makes sense for a stream at its limit.
+const FULL_RETRY: Duration = Duration::from_secs(1);
 /// How far apart notes of one stream are, at least, in bytes of the log.
 pub(crate) const NOTE_BYTES: u64 = 64 << 10;
 
@@ -27,6 +32,16 @@ pub(crate) struct Note {
     pub(crate) offset: u64,
     /// Of that run.
     pub(crate) timestamp_us: u64,
+    /// Bytes of the records, as they are stored.
+    pub(crate) bytes: u64,
+}
+
+/// What becomes of a stream when the batch is committed that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Deleted(u32),
+    /// Its records before the position are not kept any more.
+    Trimmed(u32, u64),
 }
 
 /// Batches that will be written together.
@@ -38,6 +53,7 @@ pub(crate) struct Group {
     pub(crate) runs: u32,
     pub(crate) records: u32,
     pub(crate) notes: Vec<Note>,
+    pub(crate) turns: Vec<Turn>,
     /// The ticket of the last batch in it.
     pub(crate) last: Ticket,
     /// The highest timestamp in it.
@@ -54,6 +70,7 @@ impl Group {
             runs: 0,
             records: 0,
             notes: Vec::new(),
+            turns: Vec::new(),
             last: Ticket(0),
             newest_us: 0,
         }
@@ -69,6 +86,7 @@ impl Group {
         self.runs = 0;
         self.records = 0;
         self.notes.clear();
+        self.turns.clear();
     }
 
     pub(crate) fn gathered(&self) -> usize {
@@ -76,7 +94,7 @@ impl Group {
     }
 
     /// Appends a run that is not records.
-    fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         put(&mut self.bytes);
         self.body_crc = crc32c::crc32c_append(self.body_crc, &self.bytes[start..]);
@@ -112,6 +130,15 @@ pub(crate) struct Gather {
     pub(crate) wanted: usize,
     /// There is no room for more than it is.
     pub(crate) is_stuck: bool,
+    /// What may be written that readers must know: the segment in use says so, or the next one is
+    /// reserved and will.
+    pub(crate) ready_for: Needs,
+    /// Something was refused that needs another segment.
+    pub(crate) wants_segment: bool,
+    /// There was no room for it.
+    pub(crate) no_segment: bool,
+    /// On a full disk, what is left in the segment in use for changes that make room.
+    pub(crate) room_left: usize,
     /// Somebody was told [`Refused::Busy`] since the last group was taken.
     pub(crate) refused: bool,
     /// The writer waits for work.
@@ -144,6 +171,10 @@ impl Gather {
             reserved: 0,
             wanted: 0,
             is_stuck: false,
+            ready_for: Needs::default(),
+            wants_segment: false,
+            no_segment: false,
+            room_left: 0,
             refused: false,
             parked: false,
             sync_asked: false,
@@ -174,7 +205,7 @@ impl Gather {
 
     /// Whether groups should be larger than they may be, and nobody has found that there is no room.
     pub(crate) fn wants_more(&self) -> bool {
-        self.wanted > self.limit && !self.is_stuck
+        (self.wanted > self.limit && !self.is_stuck) || self.wants_segment
     }
 
     /// Puts the gathered group into `taken`, which is empty, and begins the next one in its place.
@@ -230,28 +261,43 @@ impl Gather {
     pub(crate) fn append_reserved(
         &mut self,
         run: Run<'_>,
-        crc: u32,
+        frames: Stored<'_>,
         reserved: usize,
     ) -> Result<Placed, Refused> {
         self.give_back(reserved);
         if self.gate == Gate::Shut {
             return Err(Refused::Failed);
         }
-        self.put_records(run, crc)
+        self.put_records(run, frames)
     }
 
+    /// `frames` are those of the run as they are to be stored.
     pub(crate) fn append(
         &mut self,
         run: Run<'_>,
-        crc: u32,
+        frames: Stored<'_>,
         settings: &Settings,
     ) -> Result<Ticket, Refused> {
-        self.admit(RECORDS_HEADER + run.frames.len(), 0, settings)?;
-        self.put_records(run, crc).map(|placed| placed.ticket)
+        let length = frames.bytes.len();
+        if run.frames.len() > settings.group_bytes {
+            return Err(Refused::TooLarge);
+        }
+        let stream = self.state.streams.get(run.stream.0);
+        let stream = stream.ok_or(Refused::NoStream)?;
+        let limit = stream.settings.limit_bytes;
+        if limit.is_some_and(|limit| stream.held + length as u64 > limit) {
+            let retry_after = FULL_RETRY;
+            return Err(Refused::StreamFull { retry_after });
+        }
+        self.admit(RECORDS_HEADER + length, 0, settings)?;
+        self.put_records(run, frames).map(|placed| placed.ticket)
     }
 
-    fn put_records(&mut self, run: Run<'_>, crc: u32) -> Result<Placed, Refused> {
+    fn put_records(&mut self, run: Run<'_>, frames: Stored<'_>) -> Result<Placed, Refused> {
         let stream_number = run.stream.0;
+        if !self.state.streams.contains(stream_number) {
+            return Err(Refused::NoStream);
+        }
         let ticket = Ticket(self.ticket.0 + 1);
         if run.producer != ProducerId::ANONYMOUS {
             // It may have expired since the caller asked for it.
@@ -271,7 +317,9 @@ impl Gather {
             producer.seen_us = producer.seen_us.max(self.lived_us);
         }
         self.ticket = ticket;
-        let stream = &mut self.state.streams[stream_number as usize];
+        let stream = &mut self.state.streams[stream_number];
+        let bytes = frames.bytes.len() as u64;
+        stream.held += bytes;
         let first = stream.next;
         let timestamp_us = run.timestamp_us.max(stream.newest_us);
         stream.newest_us = timestamp_us;
@@ -283,6 +331,7 @@ impl Gather {
         match group.notes.get_mut(index) {
             Some(note) if generation == self.generation && offset - note.offset < NOTE_BYTES => {
                 note.next = stream.next;
+                note.bytes += bytes;
             }
             _ => {
                 stream.noted = (self.generation, group.notes.len());
@@ -293,12 +342,13 @@ impl Gather {
                     next,
                     offset,
                     timestamp_us,
+                    bytes,
                 });
             }
         }
-        let header = Records::header(&run, timestamp_us, first, crc);
+        let header = Records::header(&run, timestamp_us, first, frames);
         group.bytes.extend_from_slice(&header);
-        group.bytes.extend_from_slice(run.frames);
+        group.bytes.extend_from_slice(frames.bytes);
         group.body_crc = crc32c::crc32c_append(group.body_crc, &header);
         group.runs += 1;
         group.records += run.count;
@@ -307,28 +357,55 @@ impl Gather {
         Ok(Placed { ticket, first })
     }
 
-    fn admit_definition(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
+    pub(crate) fn admit_definition(
+        &mut self,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
         let extra = settings.definitions_extra(self.limit);
-        self.admit(32 + name.len(), extra, settings)
+        self.admit(64 + name.len(), extra, settings)
     }
 
-    fn defined(&mut self) {
+    pub(crate) fn defined(&mut self) -> Ticket {
         self.ticket.0 += 1;
         self.group.last = self.ticket;
+        self.ticket
     }
 
     pub(crate) fn stream(&mut self, name: &str, settings: &Settings) -> Result<StreamId, Refused> {
         if let Some(id) = self.state.stream(name) {
             return Ok(StreamId(id));
         }
-        if self.state.streams.len() >= settings.streams_max || !(1..=255).contains(&name.len()) {
+        self.new_stream(name, StreamSettings::default(), settings)?;
+        Ok(StreamId(self.state.stream(name).expect("just made")))
+    }
+
+    /// Makes a stream of a name that there is none of.
+    pub(crate) fn new_stream(
+        &mut self,
+        name: &str,
+        set: StreamSettings,
+        settings: &Settings,
+    ) -> Result<Ticket, Refused> {
+        let is_full = self.state.streams.len() >= settings.streams_max;
+        if is_full || !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
         }
+        let first = self.state.first_of(name);
+        if first > 0 || !set.is_default() {
+            self.admit_needs(&set, settings)?;
+        }
         self.admit_definition(name, settings)?;
-        let id = self.state.add_stream(name);
-        self.group.put(|to| put_stream(to, id, name));
-        self.defined();
-        Ok(StreamId(id))
+        if first == 0 && set.is_default() {
+            let id = self.state.add_stream(name);
+            self.group.put(|to| put_stream(to, id, name));
+        } else {
+            let id = self.state.streams.next_number();
+            self.state.set_stream(id, first, set, name);
+            self.group
+                .put(|to| put_stream_set(to, id, first, &set, name));
+        }
+        Ok(self.defined())
     }
 
     pub(crate) fn producer(
@@ -343,6 +420,9 @@ impl Gather {
                 producer.seen_us = producer.seen_us.max(lived_us);
             }
             return Ok(ProducerId(id));
+        }
+        if !self.state.streams.contains(stream.0) {
+            return Err(Refused::NoStream);
         }
         if !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
@@ -376,12 +456,12 @@ impl Gather {
         position: u64,
         settings: &Settings,
     ) -> Result<(), Refused> {
-        let stream = self.stream(stream, settings)?.0;
+        let stream = self.state.stream(stream).ok_or(Refused::NoStream)?;
         let is_named = (1..=255).contains(&name.len());
         if !is_named || self.state.cursors_with(stream, name) > settings.cursors_max {
             return Err(Refused::TooMany);
         }
-        if position > self.state.streams[stream as usize].next {
+        if position > self.state.streams[stream].next {
             return Err(Refused::Beyond);
         }
         self.admit_definition(name, settings)?;

@@ -9,15 +9,15 @@ use std::io::{self, IoSlice};
 
 use crate::catalog::{Entry, Extent, Index, Segment};
 use crate::disk::{Disk, DiskFile};
-use crate::format::{Missing, SegmentHeader, index_name, u32_at, u64_at};
+use crate::format::{Missing, Needs, SegmentHeader, index_name, u32_at, u64_at};
 use crate::recovery::contents;
 
-const MAGIC: [u8; 8] = *b"tideidx2";
+const MAGIC: [u8; 8] = *b"tideidx3";
 /// Before the extents.
-const HEADER: usize = 68;
+const HEADER: usize = 72;
 const GAP: usize = 20;
-const EXTENT: usize = 24;
-const ENTRY: usize = 32;
+const EXTENT: usize = 32;
+const ENTRY: usize = 40;
 
 /// An index file's content.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,8 @@ impl Saved {
         longs
             .into_iter()
             .for_each(|long| bytes.extend_from_slice(&long.to_le_bytes()));
-        let words = [self.header.version, self.epoch];
+        let SegmentHeader { version, needs, .. } = self.header;
+        let words = [version, self.epoch, needs.0];
         words
             .into_iter()
             .for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
@@ -60,12 +61,14 @@ impl Saved {
             bytes.extend_from_slice(&(extent.entries.len() as u32).to_le_bytes());
             bytes.extend_from_slice(&extent.first.to_le_bytes());
             bytes.extend_from_slice(&extent.next.to_le_bytes());
+            bytes.extend_from_slice(&extent.bytes.to_le_bytes());
             for entry in &extent.entries {
                 let longs = [
                     entry.first,
                     entry.offset,
                     entry.batch_end,
                     entry.timestamp_us,
+                    entry.before,
                 ];
                 longs
                     .into_iter()
@@ -83,9 +86,9 @@ impl Saved {
         }
         let [log, number, next_batch, used, newest_us, lived_us] =
             [8, 16, 24, 32, 40, 48].map(|at| u64_at(body, at));
-        let (version, epoch) = (u32_at(body, 56), u32_at(body, 60));
+        let [version, epoch, needs] = [56, 60, 64].map(|at| u32_at(body, at));
         let mut index = Index::default();
-        let gaps = GAP.checked_mul(u32_at(body, 64) as usize)?;
+        let gaps = GAP.checked_mul(u32_at(body, 68) as usize)?;
         let (gaps, mut rest) = body[HEADER..].split_at_checked(gaps)?;
         let gaps = gaps.chunks_exact(GAP).map(|gap| Missing {
             stream: u32_at(gap, 0),
@@ -101,11 +104,13 @@ impl Saved {
                 offset: u64_at(entry, 8),
                 batch_end: u64_at(entry, 16),
                 timestamp_us: u64_at(entry, 24),
+                before: u64_at(entry, 32),
             });
             let (first, next) = (u64_at(head, 8), u64_at(head, 16));
             let extent = Extent {
                 first,
                 next,
+                bytes: u64_at(head, 24),
                 entries: entries.collect(),
             };
             index.extents.insert(u32_at(head, 0), extent);
@@ -120,6 +125,7 @@ impl Saved {
         Some(Saved {
             header: SegmentHeader {
                 version,
+                needs: Needs(needs),
                 log,
                 number,
             },
@@ -168,6 +174,7 @@ mod tests {
                 next: first + 10,
                 offset: 72,
                 timestamp_us: at,
+                bytes: 100 + at,
             };
             index.add(&note, at << 20, 1 << 20);
         }
@@ -184,6 +191,7 @@ mod tests {
         let saved = Saved {
             header: SegmentHeader {
                 version: 2,
+                needs: Needs::STREAMS,
                 log: 9,
                 number: 4,
             },

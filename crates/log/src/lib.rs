@@ -6,6 +6,7 @@
 //! process.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod ahead;
 mod api;
 mod catalog;
@@ -15,11 +16,14 @@ mod embedded;
 mod format;
 mod gather;
 mod index;
+mod numbered;
+mod pack;
 mod read;
 mod recovery;
 mod settings;
 mod shared;
 mod state;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -38,6 +42,7 @@ pub use recovery::{Cut, Damage, OpenError, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::{PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
+pub use streams::{Change, ChangeRefused, Compression, CursorStatus, StreamSettings, StreamStatus};
 pub use usage::Usage;
 pub use view::View;
 pub use writer::{Now, Step, Writer};

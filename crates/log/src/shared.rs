@@ -1,14 +1,16 @@
 //! What the writer, those who append and those who read have in common.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::catalog::Catalog;
 use crate::disk::Disk;
+use crate::format::Needs;
 use crate::gather::{Gate, Gather};
 use crate::read::Readers;
 use crate::settings::Settings;
 use crate::zeros::Zeros;
-use crate::{Failure, Progress, Wake};
+use crate::{Compression, Failure, Progress, Wake};
 
 /// Locks are taken in the order of the fields, where more than one is held.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Shared<D: Disk> {
     /// What a thread of its own does for the writer, where there is one.
     pub(crate) zeros: Zeros<D::File>,
     empty_name: Arc<str>,
+    /// Some stream may be compressed: nobody else need ask.
+    compresses: AtomicBool,
 }
 
 impl<D: Disk> Shared<D> {
@@ -34,10 +38,15 @@ impl<D: Disk> Shared<D> {
         disk: D,
         settings: Settings,
         identity: u64,
-        gather: Gather,
+        mut gather: Gather,
         catalog: Catalog,
     ) -> Self {
+        for (id, stream) in gather.state.streams.iter_mut() {
+            stream.held = catalog.streams.get(id).map_or(0, |known| known.held);
+        }
+        let compresses = gather.state.needs().has(Needs::COMPRESSION);
         Shared {
+            compresses: AtomicBool::new(compresses),
             disk,
             settings,
             identity,
@@ -69,6 +78,36 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the records of a stream are to be stored.
+    pub(crate) fn compression_of(&self, stream: u32) -> Compression {
+        if !self.compresses.load(Ordering::Relaxed) {
+            return Compression::None;
+        }
+        let gather = self.gather();
+        let stream = gather.state.streams.get(stream);
+        stream.map_or(Compression::None, |stream| stream.settings.compression)
+    }
+
+    /// A stream was changed.
+    pub(crate) fn note_compression(&self, gather: &Gather) {
+        let compresses = gather.state.needs().has(Needs::COMPRESSION);
+        self.compresses.store(compresses, Ordering::Relaxed);
+    }
+
+    /// What was removed does not count any more.
+    pub(crate) fn account_freed(&self) {
+        let freed = self.change_catalog(Catalog::take_freed);
+        if freed.is_empty() {
+            return;
+        }
+        let mut gather = self.gather();
+        for (id, bytes) in freed {
+            if let Some(stream) = gather.state.streams.get_mut(id) {
+                stream.held = stream.held.saturating_sub(bytes);
+            }
+        }
     }
 
     /// Empty for anonymous messages and for a producer that has expired.

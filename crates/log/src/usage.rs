@@ -1,9 +1,7 @@
 //! What a log holds, for whoever watches it.
 
-use std::sync::Arc;
-
 use crate::disk::Disk;
-use crate::{EmbeddedLog, Range, Ticket};
+use crate::{EmbeddedLog, Ticket};
 
 /// What a log holds and has taken: see [`EmbeddedLog::usage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,17 +47,5 @@ impl<D: Disk> EmbeddedLog<D> {
         usage.segments = catalog.segments.len();
         usage.used_bytes = catalog.segments.values().map(|s| s.used).sum();
         usage
-    }
-
-    /// The first `most` streams, by their names, and the positions of them that may be read.
-    #[must_use]
-    pub fn streams(&self, most: usize) -> Vec<(Arc<str>, Range)> {
-        let catalog = self.shared().catalog();
-        let mut streams: Vec<_> = catalog.names.iter().collect();
-        streams.sort_unstable();
-        streams.truncate(most);
-        let range =
-            |(name, id): (&Arc<str>, &u32)| (name.clone(), catalog.streams[*id as usize].range());
-        streams.into_iter().map(range).collect()
     }
 }

@@ -45,6 +45,13 @@ metrics! {
     READ_BYTES = Counter "tidewire_ingest_read_bytes_total" [];
     /// Cursors moved.
     CURSORS = Counter "tidewire_ingest_cursors_moved_total" [];
+    /// Administrators welcomed.
+    ADMINISTRATORS = Counter "tidewire_ingest_administrators_total" [];
+    /// Streams created, changed or deleted at their request.
+    STREAM_CHANGES = Counter "tidewire_ingest_stream_changes_total" [];
+    /// How many records are behind the connected reader of a stream that is farthest behind; of the first 100
+    /// streams that are read.
+    READER_LAG = Gauge "tidewire_ingest_reader_lag" ["stream"];
     /// Refusals, by the reason that clients are told (docs/protocol.md).
     REFUSED = Counter "tidewire_ingest_refused_total" ["reason"];
 }

@@ -27,6 +27,11 @@ metrics! {
     STREAM_NEXT = Gauge "tidewire_log_stream_next_position" ["log", "stream"];
     /// The oldest position of a stream that is kept; of the first 100 streams.
     STREAM_FIRST = Gauge "tidewire_log_stream_first_position" ["log", "stream"];
+    /// Bytes of the records of a stream that are kept, as they are stored; of the first 100 streams.
+    STREAM_BYTES = Gauge "tidewire_log_stream_bytes" ["log", "stream"];
+    /// How many records are behind the named cursor of a stream that is farthest behind; of the first 100
+    /// streams.
+    STREAM_LAG = Gauge "tidewire_log_stream_cursor_lag" ["log", "stream"];
     /// 1 while the log takes nothing because no room can be reserved.
     BLOCKED = Gauge "tidewire_log_blocked" ["log"];
     /// 1 if the log has stopped for good.

@@ -1,8 +1,12 @@
 //! What services have counted, under the names of metrics.
 
+use std::collections::BTreeMap;
+
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::{ack as acks, http as web, ingest as ingested};
 use tidewire_ingest::{classic, native};
+
+use super::log::STREAMS_SHOWN;
 
 /// Adds the counts of `ingest`.
 pub(crate) fn ingest(counters: &native::Counters, to: &mut Snapshot) {
@@ -34,11 +38,27 @@ pub(crate) fn ingest(counters: &native::Counters, to: &mut Snapshot) {
             "read_messages" => &ingested::READ_MESSAGES,
             "read_bytes" => &ingested::READ_BYTES,
             "cursors" => &ingested::CURSORS,
+            "administrators" => &ingested::ADMINISTRATORS,
+            "stream_changes" => &ingested::STREAM_CHANGES,
             // A test sees to it that there is none.
             _ => return,
         };
         to.add(metric, &[], n);
     });
+}
+
+/// Adds how far behind the connected readers of `ingest` are.
+pub(crate) fn readers(service: &native::IngestService, to: &mut Snapshot) {
+    let mut farthest = BTreeMap::new();
+    for reader in service.reading() {
+        let least = farthest.entry(reader.stream).or_insert(reader.position);
+        *least = reader.position.min(*least);
+    }
+    for (stream, position) in farthest.iter().take(STREAMS_SHOWN) {
+        let next = service.range(stream).map_or(0, |range| range.next);
+        let lag = next.saturating_sub(*position);
+        to.add(&ingested::READER_LAG, &[stream], lag);
+    }
 }
 
 /// Adds the counts of a mode of `ack`.

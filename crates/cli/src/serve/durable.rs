@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use tidewire_ingest::Level;
-use tidewire_ingest::native::{self, Quota, Token};
+use tidewire_ingest::native::{self, Quota, Rights, Token};
 use tidewire_log::{PRODUCER_IDLE, Policy, Settings, Verify};
 
 use crate::exit::Failure;
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for LogKey {
 }
 
 /// The ingest service.
-#[derive(Debug, Default, clap::Args, Deserialize)]
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct IngestOptions {
     /// Level of ingest producers that do not say: received or durable [default: durable]
@@ -187,6 +187,21 @@ pub(crate) struct IngestOptions {
     #[serde(alias = "ingest-token-file")]
     pub(crate) token_file: Option<PathBuf>,
 
+    /// A file whose one line administrators of streams must show as their token; it is good for reading
+    /// and writing too [default: none, and tokens of the configuration file with the right admin]
+    #[arg(
+        long = "ingest-admin-token-file",
+        id = "ingest_admin_token_file",
+        value_name = "FILE"
+    )]
+    #[serde(alias = "ingest-admin-token-file")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
+    /// Which streams there are: auto (a producer's hello makes the one that it names) or declared (only
+    /// those that `tidewire stream create` has made) [default: auto]
+    #[arg(long = "streams", id = "ingest_streams", value_name = "WHICH")]
+    pub(crate) streams: Option<StreamsName>,
+
     /// The environment's.
     #[arg(skip)]
     #[serde(skip)]
@@ -195,6 +210,26 @@ pub(crate) struct IngestOptions {
     /// Secrets that clients must show, if there are any; only in the file.
     #[arg(skip)]
     pub(crate) tokens: Vec<TokenEntry>,
+}
+
+/// Which streams there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StreamsName {
+    /// Those that producers name.
+    #[default]
+    Auto,
+    /// Those that were created.
+    Declared,
+}
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RightName {
+    Read,
+    Write,
+    Admin,
 }
 
 /// A secret, by its hash.
@@ -206,6 +241,8 @@ pub(crate) struct TokenEntry {
     sha256: String,
     #[serde(default)]
     streams: Vec<String>,
+    /// If absent, reading and writing.
+    rights: Option<Vec<RightName>>,
 }
 
 /// The classic services.
@@ -366,6 +403,8 @@ impl IngestOptions {
             payload_max: self.payload_max.or(base.payload_max),
             token: self.token,
             token_file: self.token_file.or(base.token_file),
+            admin_token_file: self.admin_token_file.or(base.admin_token_file),
+            streams: self.streams.or(base.streams),
             tokens: if self.tokens.is_empty() {
                 base.tokens
             } else {
@@ -385,15 +424,7 @@ impl IngestOptions {
     /// The service's own settings; `payload_max` is what the flag for all services says.
     pub(crate) fn settings(&self, payload_max: Option<u32>) -> Result<native::Settings, Failure> {
         let own = native::Settings::default();
-        let tokens: Result<Vec<Token>, Failure> =
-            self.tokens.iter().map(TokenEntry::token).collect();
-        let mut tokens = tokens?;
-        let secret = match (&self.token, &self.token_file) {
-            (Some(token), _) => Some(token.clone()),
-            (None, Some(path)) => Some(Secret::from_file(path)?),
-            (None, None) => None,
-        };
-        tokens.extend(secret.map(|secret| Token::new("default", &secret.into_text(), &[])));
+        let tokens = self.accepted()?;
         let in_file = self
             .payload_max
             .map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
@@ -421,8 +452,33 @@ impl IngestOptions {
                 .reader_memory
                 .map_or(own.reader_memory, |size| size.0 as usize),
             tokens,
+            declared: self.streams == Some(StreamsName::Declared),
             ..own
         })
+    }
+
+    /// The tokens that are accepted; files are read.
+    pub(crate) fn accepted(&self) -> Result<Vec<Token>, Failure> {
+        let tokens: Result<Vec<Token>, Failure> =
+            self.tokens.iter().map(TokenEntry::token).collect();
+        let mut tokens = tokens?;
+        let secret = match (&self.token, &self.token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(path)) => Some(Secret::from_file(path)?),
+            (None, None) => None,
+        };
+        tokens.extend(secret.map(|secret| Token::new("default", &secret.into_text(), &[])));
+        if let Some(path) = &self.admin_token_file {
+            let secret = Secret::from_file(path)?.into_text();
+            tokens.push(Token {
+                rights: Rights {
+                    admin: true,
+                    ..Rights::default()
+                },
+                ..Token::new("admin", &secret, &[])
+            });
+        }
+        Ok(tokens)
     }
 }
 
@@ -448,6 +504,14 @@ impl TokenEntry {
             name: self.name.clone(),
             sha256: hash,
             streams: self.streams.clone(),
+            rights: match &self.rights {
+                None => Rights::default(),
+                Some(rights) => Rights {
+                    read: rights.contains(&RightName::Read),
+                    write: rights.contains(&RightName::Write),
+                    admin: rights.contains(&RightName::Admin),
+                },
+            },
         })
     }
 }

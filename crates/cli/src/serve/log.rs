@@ -130,7 +130,7 @@ impl OpenLog {
 }
 
 /// Streams that are shown one by one.
-const STREAMS_SHOWN: usize = 100;
+pub(crate) const STREAMS_SHOWN: usize = 100;
 
 /// The log as something to be looked at.
 pub(crate) struct WatchedLog {
@@ -154,9 +154,12 @@ impl WatchedLog {
         }
         to.add(&metrics::STREAMS, &[log], usage.streams);
         to.add(&metrics::PRODUCERS, &[log], usage.producers);
-        for (name, range) in self.log.streams(STREAMS_SHOWN) {
-            to.add(&metrics::STREAM_NEXT, &[log, &name], range.next);
-            to.add(&metrics::STREAM_FIRST, &[log, &name], range.first);
+        for stream in self.log.streams("", STREAMS_SHOWN) {
+            let of = [log, &*stream.name];
+            to.add(&metrics::STREAM_NEXT, &of, stream.range.next);
+            to.add(&metrics::STREAM_FIRST, &of, stream.range.first);
+            to.add(&metrics::STREAM_BYTES, &of, stream.bytes);
+            to.add(&metrics::STREAM_LAG, &of, stream.lag);
         }
         to.add(&metrics::BLOCKED, &[log], progress.blocked.is_some());
         to.add(&metrics::FAILED, &[log], progress.failure.is_some());

@@ -182,7 +182,10 @@ fn wait(
         let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
         match signals.wait_or_hangup(hangups, pause) {
             Heard::End => return,
-            Heard::Hangup => reload(fronts),
+            Heard::Hangup => {
+                reload(fronts);
+                reload_tokens(settings, services);
+            }
             Heard::Nothing => {}
         }
         // Each of them is to be told of.
@@ -217,6 +220,33 @@ fn reload(fronts: &Fronts) {
         }
         Err(Failure { message, .. }) => {
             tracing::error!(why = message, "SIGHUP: nothing has changed");
+        }
+    }
+}
+
+/// The same for the tokens of ingest. Files that now hold none are taken for a mistake: without tokens
+/// everybody on this host would be let in.
+fn reload_tokens(settings: &Settings, services: &Services) {
+    let had = !settings.ingest.tokens.is_empty();
+    match settings.token_source.read() {
+        Ok(tokens) if had && tokens.is_empty() => {
+            tracing::error!("SIGHUP: there would be no tokens any more: nothing has changed");
+        }
+        Ok(tokens) if had || !tokens.is_empty() => {
+            let count = tokens.len();
+            if services.change_tokens(tokens) {
+                tracing::info!(
+                    tokens = count,
+                    "SIGHUP: the tokens of ingest were read again"
+                );
+            }
+        }
+        Ok(_) => {}
+        Err(Failure { message, .. }) => {
+            tracing::error!(
+                why = message,
+                "SIGHUP: the tokens of ingest have not changed"
+            );
         }
     }
 }

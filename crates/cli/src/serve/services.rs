@@ -10,7 +10,7 @@ use tidewire_echo::{Discard, Echo};
 use tidewire_http::demo::{self, Burns};
 use tidewire_http::{Http, Router};
 use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
-use tidewire_ingest::native::IngestService;
+use tidewire_ingest::native::{IngestService, Token};
 use tidewire_ingest::{Counted, Level, LogSink};
 use tidewire_pool::Pool;
 
@@ -136,6 +136,15 @@ impl Services {
         }
     }
 
+    /// From now on clients of ingest must show one of these tokens; false if there is no ingest.
+    pub(crate) fn change_tokens(&self, tokens: Vec<Token>) -> bool {
+        let Some(service) = &self.ingest else {
+            return false;
+        };
+        service.change_tokens(tokens);
+        true
+    }
+
     /// Refusals so far because there was no room on the disk of a log.
     pub(crate) fn refused_by_full_disk(&self) -> u64 {
         let ingest = self.ingest.as_ref();
@@ -158,6 +167,7 @@ impl Services {
         }
         if let Some(service) = &self.ingest {
             counted::ingest(&service.counters(), to);
+            counted::readers(service, to);
         }
         if let Some(service) = &self.http {
             counted::http(&service.counters(), to);

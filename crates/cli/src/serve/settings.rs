@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
+use tidewire_ingest::native::Token;
 use tidewire_ingest::{Level, native};
 use tidewire_log::Policy;
 
 use super::admin::AdminOptions;
 use super::admission::AdmissionOptions;
 use super::args::{Args, Options};
-use super::durable::{LogOptions, OnLogFailure};
+use super::durable::{IngestOptions, LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, endpoints};
 use super::kv::KvOptions;
 use super::open::Open;
@@ -66,14 +67,39 @@ pub(crate) struct Settings {
     /// Services that turn nobody away.
     pub(crate) open: Vec<Open>,
     pub(crate) ingest_token_file: Option<PathBuf>,
+    /// Where the tokens of ingest come from.
+    pub(crate) token_source: TokenSource,
     /// The binary port was not opened, because the store has a password.
     pub(crate) binary_left_out: bool,
+}
+
+/// Where the tokens of ingest come from: the flags, and the configuration file.
+#[derive(Debug)]
+pub(crate) struct TokenSource {
+    flags: IngestOptions,
+    config: Option<PathBuf>,
+}
+
+impl TokenSource {
+    /// Reads the files again.
+    pub(crate) fn read(&self) -> Result<Vec<Token>, Failure> {
+        let flags = self.flags.clone();
+        let options = match &self.config {
+            Some(path) => flags.over(Options::read(path)?.ingest),
+            None => flags,
+        };
+        options.accepted()
+    }
 }
 
 impl Settings {
     pub(crate) fn from(args: Args) -> Result<Settings, Failure> {
         let mut flags = args.options;
         flags.take_secrets()?;
+        let token_source = TokenSource {
+            flags: flags.ingest.clone(),
+            config: args.config.clone(),
+        };
         let options = match &args.config {
             Some(path) => flags.over(Options::read(path)?),
             None => flags,
@@ -138,6 +164,7 @@ impl Settings {
             kv: options.kv,
             open: options.open,
             ingest_token_file: options.ingest.token_file,
+            token_source,
             binary_left_out: false,
         })
     }

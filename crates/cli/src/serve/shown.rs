@@ -61,6 +61,7 @@ impl Settings {
                 "readers": self.ingest.readers,
                 "reader-memory": self.ingest.reader_memory,
                 "tokens": self.ingest.tokens.len(),
+                "streams": if self.ingest.declared { "declared" } else { "auto" },
             }),
             "ack": json!({
                 "level": self.ack_level.to_string(),

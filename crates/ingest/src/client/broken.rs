@@ -91,7 +91,7 @@ impl Broken {
             Broken::Refused { reason, .. } => matches!(
                 reason,
                 // Of a hello, these two close as well.
-                Reason::Stopping | Reason::DiskFull | Reason::OverQuota
+                Reason::Stopping | Reason::DiskFull | Reason::OverQuota | Reason::StreamFull
             ),
             _ => false,
         }
@@ -137,6 +137,15 @@ fn shown(mark: &Option<u64>) -> String {
     mark.map_or_else(|| "the beginning".to_owned(), |id| id.to_string())
 }
 
+/// Whether a character changes the direction in which others are shown, so that a name may look like
+/// another one.
+fn turns(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
 /// A text of the other side's, with what a terminal would obey shown instead.
 #[must_use]
 pub fn printable(text: &str) -> String {
@@ -144,6 +153,7 @@ pub fn printable(text: &str) -> String {
     for c in text.chars() {
         match c {
             c if c.is_control() => shown.extend(c.escape_default()),
+            c if turns(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }

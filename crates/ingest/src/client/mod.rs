@@ -6,7 +6,9 @@
 //! * [`Outgoing`] runs them on the toolkit's engines, and tells a [`Handler`] what happens.
 //! * [`Reading`] is a reader's side as a state machine, and [`Reader`] a blocking iterator over the
 //!   records of a stream.
+//! * [`Administrator`] sees and changes streams, blocking.
 
+mod administrator;
 mod backoff;
 mod broken;
 mod clock;
@@ -21,6 +23,7 @@ mod reading;
 mod session;
 mod settings;
 
+pub use administrator::{Administrator, PlaceState, StreamState};
 pub use backoff::Persistence;
 pub use broken::{Broken, printable};
 pub use connect::To;
@@ -33,4 +36,4 @@ pub use reading::{Heard, Reading, Subscribing};
 pub use session::{Event, NotTaken, Session};
 pub use settings::Producing;
 
-pub use crate::native::codec::{Begin, Level};
+pub use crate::native::codec::{Begin, Level, Wanted};

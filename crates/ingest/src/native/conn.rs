@@ -8,13 +8,16 @@ use std::time::Duration;
 use tidewire::{Closed, Cx, Input, Next, Peer, Protocol, Turn};
 use tidewire_log::{Progress, Refused};
 
-use super::codec::{self, Hello, Malformed, Produce, Read, Reason, ServerFrame, Subscribe};
+use super::admin::Admin;
+use super::codec::{
+    self, Administer, Hello, Malformed, Produce, Read, Reason, ServerFrame, Subscribe,
+};
 use super::counters::Count;
 use super::pool::Answer;
 use super::producer::Producer;
 use super::reader::Reader;
 use super::service::{IngestLocal, Owed, Shared};
-use super::tokens;
+use super::tokens::{Pass, Right};
 
 /// What clients of other hosts are told while there are no tokens.
 const PROTECTED: &str = "this server has no tokens, so it serves only clients on its own host";
@@ -29,6 +32,15 @@ pub(super) const CUT_SHORT: &str = "the connection ended in the middle of a fram
 pub struct IngestConn {
     shared: Arc<Shared>,
     role: Role,
+    /// What it may do, and for what stream; `None` before its hello.
+    let_in: Option<Box<LetIn>>,
+}
+
+/// See there.
+struct LetIn {
+    pass: Pass,
+    right: Right,
+    stream: String,
 }
 
 enum Role {
@@ -38,6 +50,7 @@ enum Role {
     Settling(Box<Producer>),
     Producer(Box<Producer>),
     Reader(Box<Reader>),
+    Admin(Box<Admin>),
 }
 
 /// What others say to a connection.
@@ -58,6 +71,7 @@ impl fmt::Debug for IngestConn {
             Role::Settling(producer) => write!(f, "IngestConn(settling {producer:?})"),
             Role::Producer(producer) => write!(f, "IngestConn({producer:?})"),
             Role::Reader(reader) => write!(f, "IngestConn({reader:?})"),
+            Role::Admin(admin) => write!(f, "IngestConn({admin:?})"),
         }
     }
 }
@@ -67,6 +81,7 @@ impl IngestConn {
         IngestConn {
             shared,
             role: Role::Hello,
+            let_in: None,
         }
     }
 
@@ -83,6 +98,7 @@ impl IngestConn {
         let begun = match hello {
             Hello::Produce(produce) => self.produce(&produce, cx),
             Hello::Subscribe(subscribe) => self.subscribe(&subscribe, cx),
+            Hello::Administer(administer) => self.administer(&administer, cx),
         };
         if begun == Err(TurnedAway::Busy) {
             // It says so again when there is room.
@@ -110,7 +126,10 @@ impl IngestConn {
     }
 
     fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), TurnedAway> {
-        let stream = self.admit(cx.link.peer(), hello.stream, hello.token)?;
+        let stream = self.admit(cx.link.peer(), Right::Write, hello.stream, hello.token)?;
+        if self.shared.settings.declared && self.shared.log.range(stream).is_none() {
+            return Err(Reason::NoStream.into());
+        }
         let mut begun = Producer::begin(&self.shared, stream, hello, cx);
         if matches!(begun, Err(Refused::Busy)) {
             // Once more, because there may be room since, and nobody has been told to ring for it.
@@ -131,7 +150,7 @@ impl IngestConn {
         hello: &Subscribe<'_>,
         cx: &mut Cx<'_, Self>,
     ) -> Result<(), TurnedAway> {
-        let stream = self.admit(cx.link.peer(), hello.stream, hello.token)?;
+        let stream = self.admit(cx.link.peer(), Right::Read, hello.stream, hello.token)?;
         if self.shared.readers.fetch_add(1, Relaxed) >= self.shared.settings.readers {
             self.shared.readers.fetch_sub(1, Relaxed);
             return Err(Reason::TooMany.into());
@@ -143,22 +162,77 @@ impl IngestConn {
         Ok(())
     }
 
+    fn administer(
+        &mut self,
+        hello: &Administer<'_>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<(), TurnedAway> {
+        self.protect(cx.link.peer())?;
+        let pass = Pass::new(hello.token);
+        if !self.shared.tokens.allow(&pass, Right::Admin, None) {
+            return Err(Reason::Unauthorised.into());
+        }
+        self.role = Role::Admin(Box::new(Admin::begin(pass, cx)));
+        Ok(())
+    }
+
     /// The stream that is meant, if the token is good for it.
-    fn admit<'a>(&self, peer: &Peer, stream: &'a str, token: &str) -> Result<&'a str, TurnedAway> {
+    fn admit<'a>(
+        &mut self,
+        peer: &Peer,
+        right: Right,
+        stream: &'a str,
+        token: &str,
+    ) -> Result<&'a str, TurnedAway> {
         let stream = if stream.is_empty() {
             DEFAULT_STREAM
         } else {
             stream
         };
-        let settings = &self.shared.settings;
-        if settings.protected && settings.tokens.is_empty() && !peer.is_trusted() {
+        self.protect(peer)?;
+        let pass = Pass::new(token);
+        if !self.shared.tokens.allow(&pass, right, Some(stream)) {
+            return Err(Reason::Unauthorised.into());
+        }
+        self.let_in = Some(Box::new(LetIn {
+            pass,
+            right,
+            stream: stream.to_owned(),
+        }));
+        Ok(stream)
+    }
+
+    fn protect(&self, peer: &Peer) -> Result<(), TurnedAway> {
+        let is_open = !self.shared.settings.protected || peer.is_trusted();
+        if !is_open && self.shared.tokens.is_empty() {
             return Err(TurnedAway::Protected);
         }
-        if tokens::allowed(&settings.tokens, token, stream) {
-            Ok(stream)
-        } else {
-            Err(Reason::Unauthorised.into())
+        Ok(())
+    }
+
+    /// Whether it may still do what it was let in for; if not, it is told so. Tokens may have changed
+    /// since.
+    fn is_let_in(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let Some(LetIn {
+            pass,
+            right,
+            stream,
+        }) = self.let_in.as_deref()
+        else {
+            return true;
+        };
+        if self.shared.tokens.still_allow(pass, *right, stream) {
+            return true;
         }
+        match &mut self.role {
+            Role::Producer(producer) => producer.shut_out(cx),
+            Role::Reader(reader) => reader.shut_out(cx),
+            Role::Hello | Role::Settling(_) | Role::Admin(_) => {
+                let reason = Reason::Unauthorised;
+                refuse(cx, 0, reason, 0, reason.name());
+            }
+        }
+        false
     }
 
     // ---- What the log has done ----
@@ -179,6 +253,9 @@ impl IngestConn {
 
     /// Welcomes a producer if all that its older session handed over is settled.
     pub(super) fn settle(&mut self, progress: &Progress, cx: &mut Cx<'_, Self>) {
+        if let Role::Admin(admin) = &mut self.role {
+            return admin.settle(progress, cx);
+        }
         if let Role::Settling(producer) = &mut self.role {
             if producer.settle(progress, &self.shared, cx) {
                 let Role::Settling(producer) = std::mem::replace(&mut self.role, Role::Hello)
@@ -198,12 +275,16 @@ impl IngestConn {
             Role::Hello => cx.link.resume(),
             Role::Producer(producer) => producer.room(cx),
             Role::Reader(reader) => reader.commit_again(&self.shared, cx),
+            Role::Admin(_) => cx.link.resume(),
             Role::Settling(_) => {}
         }
     }
 
     /// There may be more to read.
     pub(super) fn follow(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.is_let_in(cx) {
+            return;
+        }
         if let Role::Reader(reader) = &mut self.role {
             reader.follow(&self.shared, cx);
         }
@@ -219,11 +300,15 @@ impl Protocol for IngestConn {
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if !self.is_let_in(cx) {
+            return Next::More;
+        }
         match &mut self.role {
             Role::Hello => self.hello(input, cx),
             Role::Settling(_) => Next::Paused,
             Role::Producer(producer) => producer.received(input, &self.shared, cx),
             Role::Reader(reader) => reader.received(input, &self.shared, cx),
+            Role::Admin(admin) => admin.received(input, &self.shared, cx),
         }
     }
 
@@ -231,7 +316,7 @@ impl Protocol for IngestConn {
         match &mut self.role {
             Role::Producer(producer) => producer.writable(cx),
             Role::Reader(reader) => reader.go_on(&self.shared, cx),
-            Role::Hello | Role::Settling(_) => {}
+            Role::Hello | Role::Settling(_) | Role::Admin(_) => {}
         }
     }
 
@@ -246,6 +331,7 @@ impl Protocol for IngestConn {
             Role::Settling(producer) => producer.finishes_early(),
             Role::Producer(producer) => producer.peer_finished(unread, cx),
             Role::Reader(reader) => reader.peer_finished(unread, &self.shared, cx),
+            Role::Admin(admin) => admin.peer_finished(unread, cx),
         }
     }
 
@@ -258,7 +344,7 @@ impl Protocol for IngestConn {
             }
             Role::Producer(producer) => producer.expired(cx),
             Role::Reader(reader) => reader.expired(&self.shared, cx),
-            Role::Settling(_) => {}
+            Role::Settling(_) | Role::Admin(_) => {}
         }
     }
 
@@ -283,12 +369,13 @@ impl Protocol for IngestConn {
             Role::Settling(_) => refuse(cx, 0, Reason::Stopping, 0, Reason::Stopping.name()),
             Role::Producer(producer) => producer.draining(cx),
             Role::Reader(reader) => reader.draining(cx),
+            Role::Admin(admin) => admin.draining(cx),
         }
     }
 
     fn closed(self, _: Closed, _: &mut Turn<'_, Self>) {
         match self.role {
-            Role::Hello => {}
+            Role::Hello | Role::Admin(_) => {}
             Role::Settling(producer) | Role::Producer(producer) => producer.closed(&self.shared),
             Role::Reader(reader) => {
                 reader.closed(&self.shared);
@@ -319,7 +406,9 @@ impl From<Refused> for TurnedAway {
     fn from(refused: Refused) -> TurnedAway {
         match refused {
             Refused::Busy => TurnedAway::Busy,
-            Refused::DiskFull { retry_after } => TurnedAway::For(Reason::DiskFull, retry_after),
+            Refused::DiskFull { retry_after } | Refused::StreamFull { retry_after } => {
+                TurnedAway::For(reason_of(refused), retry_after)
+            }
             other => reason_of(other).into(),
         }
     }
@@ -331,6 +420,8 @@ pub(super) fn reason_of(refused: Refused) -> Reason {
         Refused::TooMany => Reason::TooMany,
         Refused::TooLarge => Reason::TooLarge,
         Refused::Beyond => Reason::BeyondEnd,
+        Refused::NoStream => Reason::NoStream,
+        Refused::StreamFull { .. } => Reason::StreamFull,
         Refused::Failed => Reason::LogFailed,
         Refused::Busy | Refused::DiskFull { .. } => Reason::DiskFull,
     }
@@ -356,6 +447,17 @@ pub(super) fn refuse(
     if reason.closes() {
         return refuse_and_close(cx, id, reason, retry_after_ms, text);
     }
+    send_refusal(cx, id, reason, retry_after_ms, text, false);
+}
+
+/// Sends a refusal, and goes on whatever its reason is.
+pub(super) fn tell(
+    cx: &mut Cx<'_, IngestConn>,
+    id: u64,
+    reason: Reason,
+    retry_after_ms: u32,
+    text: &str,
+) {
     send_refusal(cx, id, reason, retry_after_ms, text, false);
 }
 

@@ -50,6 +50,10 @@ counters! {
     read_bytes,
     /// Cursors moved.
     cursors,
+    /// Administrators welcomed.
+    administrators,
+    /// Streams created, changed or deleted at their request.
+    stream_changes,
     /// Refused: not this protocol.
     refused_malformed,
     /// Refused: a payload above the limit.
@@ -74,8 +78,14 @@ counters! {
     refused_damaged,
     /// Refused: behind the end of the stream.
     refused_beyond_end,
-    /// Refused: no such stream to read.
+    /// Refused: no such stream.
     refused_no_stream,
+    /// Refused: a stream at its limit of bytes.
+    refused_stream_full,
+    /// Refused: a stream that exists already.
+    refused_exists,
+    /// Refused: a request or setting that is not known.
+    refused_unsupported,
 }
 
 impl Count {
@@ -96,6 +106,9 @@ impl Count {
             Reason::Damaged => Count::refused_damaged,
             Reason::BeyondEnd => Count::refused_beyond_end,
             Reason::NoStream => Count::refused_no_stream,
+            Reason::StreamFull => Count::refused_stream_full,
+            Reason::Exists => Count::refused_exists,
+            Reason::Unsupported => Count::refused_unsupported,
             Reason::TooSlow => Count::hello_timeouts,
         }
     }

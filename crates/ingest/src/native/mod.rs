@@ -46,6 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admin;
 pub mod codec;
 mod conn;
 mod counters;
@@ -55,6 +56,7 @@ mod pool;
 mod producer;
 mod quota;
 mod reader;
+mod reading;
 mod service;
 mod session;
 mod settings;
@@ -63,6 +65,7 @@ mod tokens;
 pub use conn::IngestConn;
 pub use counters::Counters;
 pub use quota::Quota;
+pub use reading::ReaderStatus;
 pub use service::{IngestLocal, IngestService};
 pub use settings::Settings;
-pub use tokens::Token;
+pub use tokens::{Rights, Token};

@@ -19,6 +19,7 @@ use super::codec::{
 use super::conn::{CUT_SHORT, DEFAULT_STREAM, IngestConn, reason_of, refuse, send};
 use super::counters::Count;
 use super::pool::{Answer, Job, Want};
+use super::reading::Place;
 use super::service::Shared;
 use crate::classic::HEADER;
 
@@ -42,6 +43,8 @@ pub(super) struct Reader {
     state: State,
     /// It has finished sending.
     finished: bool,
+    /// Its stream was there.
+    has_been: bool,
     /// The position asked for by number or by a cursor, if that is not just the oldest.
     asked: Option<u64>,
     /// Where the cursor is to stand as soon as the queue of the log has room.
@@ -55,6 +58,8 @@ pub(super) struct Reader {
     /// Bytes queued when that changed last, and when it did.
     queued: usize,
     moved_at: Instant,
+    /// Where others see it.
+    place: Option<Arc<Place>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +94,7 @@ impl Reader {
             position: 0,
             state: State::Held,
             finished: false,
+            has_been: false,
             asked: None,
             uncommitted: None,
             ends: None,
@@ -96,6 +102,7 @@ impl Reader {
             held: 0,
             queued: 0,
             moved_at: Instant::default(),
+            place: None,
         }
     }
 
@@ -136,6 +143,9 @@ impl Reader {
             return refuse(cx, self.position, Reason::TooMany, 0, text);
         };
         self.state = State::Reading;
+        if let Some(place) = &self.place {
+            place.at(self.position);
+        }
         shared.pool.submit(Job {
             stream: self.stream.clone(),
             what,
@@ -191,6 +201,10 @@ impl Reader {
         }
         cx.link.resume();
         self.position = start;
+        let peer = cx.link.peer().endpoint.to_string().into();
+        let place = Place::new(self.stream.clone(), self.cursor.clone(), peer);
+        shared.reading.add(&place);
+        self.place = Some(place);
         let read_max = shared.settings.read_max.clamp(1, 1 << 30);
         cx.local.tally.add(Count::readers, 1);
         let messages = read_max.max(HEADER + shared.log.payload_max() as usize);
@@ -279,6 +293,15 @@ impl Reader {
     /// The connection has gone, and what it held with it.
     pub(super) fn closed(&self, shared: &Shared) {
         shared.memory.changed(self.held, 0);
+        if let Some(place) = &self.place {
+            shared.reading.remove(place);
+        }
+    }
+
+    /// Its token is not accepted any more.
+    pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        let text = "the token is not accepted any more";
+        refuse(cx, self.position, Reason::Unauthorised, 0, text);
     }
 
     fn at_tail(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
@@ -308,7 +331,15 @@ impl Reader {
         if self.state != State::AtTail {
             return;
         }
+        if let Some(place) = &self.place {
+            place.at(self.position);
+        }
         let range = shared.log.range(&self.stream);
+        if range.is_none() && self.has_been {
+            let reason = Reason::NoStream;
+            return refuse(cx, self.position, reason, 0, "the stream was deleted");
+        }
+        self.has_been |= range.is_some();
         if range.is_some_and(|range| range.next > self.position) {
             self.state = State::Held;
             self.go_on(shared, cx);

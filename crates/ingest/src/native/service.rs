@@ -8,12 +8,12 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::{Alarm, Bell, ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
-use tidewire_log::{Log, Ticket, Watch};
+use tidewire_log::{Log, Range, Ticket, Watch};
 
 use super::codec::{self, Reason, ServerFrame};
 use super::conn::{IngestConn, Message};
@@ -21,8 +21,10 @@ use super::counters::{Counters, LoopTally, Tally};
 use super::memory::Memory;
 use super::pool::Pool;
 use super::producer::Sent;
+use super::reading::{ReaderStatus, Readers};
 use super::session::Sessions;
 use super::settings::Settings;
+use super::tokens::{Token, Tokens};
 use crate::alarm;
 
 /// Serves the native protocol; messages go to a [`Log`] and come from there.
@@ -41,6 +43,10 @@ pub(super) struct Shared {
     pub(super) sessions: Sessions,
     pub(super) pool: Pool,
     pub(super) readers: AtomicUsize,
+    pub(super) reading: Readers,
+    pub(super) tokens: Tokens,
+    /// Held while a stream is changed by what is set about it.
+    pub(super) administering: Mutex<()>,
     pub(super) memory: Memory,
     /// Of log lines about clients of other hosts that are not let in.
     pub(super) denials: Throttle,
@@ -61,6 +67,9 @@ impl IngestService {
                 sessions: Sessions::default(),
                 pool: Pool::new(settings.read_threads, &log),
                 readers: AtomicUsize::new(0),
+                reading: Readers::default(),
+                tokens: Tokens::new(settings.tokens.clone()),
+                administering: Mutex::new(()),
                 memory: Memory::new(settings.reader_memory),
                 denials: Throttle::new(Duration::from_secs(60)),
                 alarm,
@@ -88,6 +97,27 @@ impl IngestService {
     #[must_use]
     pub fn reader_memory(&self) -> usize {
         self.shared.memory.used()
+    }
+
+    /// The readers that are connected now.
+    #[must_use]
+    pub fn reading(&self) -> Vec<ReaderStatus> {
+        self.shared.reading.of(None)
+    }
+
+    /// The positions of a stream that can be read.
+    #[must_use]
+    pub fn range(&self, stream: &str) -> Option<Range> {
+        self.shared.log.range(stream)
+    }
+
+    /// From now on these tokens are accepted, and no others. Who is connected with one that is not
+    /// accepted any more, or not for that, is refused as soon as it says something or is to be sent
+    /// something.
+    pub fn change_tokens(&self, tokens: Vec<Token>) {
+        self.shared.tokens.change(tokens);
+        // Followers look at once.
+        self.shared.alarm.ring();
     }
 
     /// What it allows.

@@ -28,6 +28,9 @@ pub struct Settings {
     pub hello_within: Duration,
     /// What a producer's connection may send. Default: no limit.
     pub quota: Quota,
+    /// Producers and readers find only streams that were created: a producer that names another one is
+    /// refused. Default false: a producer's first message makes its stream.
+    pub declared: bool,
     /// Tokens, one of which every client must show. Default none: everybody is let in.
     pub tokens: Vec<Token>,
     /// Without tokens, clients of other hosts are refused as unauthorised. Default true.
@@ -55,6 +58,7 @@ impl Default for Settings {
             keepalive: Duration::from_secs(1),
             hello_within: Duration::from_secs(5),
             quota: Quota::default(),
+            declared: false,
             tokens: Vec::new(),
             protected: true,
             readers: 1024,

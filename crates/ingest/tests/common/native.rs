@@ -123,6 +123,8 @@ pub(crate) enum Frame {
     End(u64),
     /// An end short of the tail.
     Short(u64),
+    /// One to an administrator, as it is shown.
+    Admin(String),
 }
 
 /// All whole frames in `bytes`.
@@ -166,6 +168,10 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
             }
             ServerFrame::End { next, short: false } => Frame::End(next),
             ServerFrame::End { next, .. } => Frame::Short(next),
+            admin @ (ServerFrame::AdminWelcome
+            | ServerFrame::Stream(_)
+            | ServerFrame::Place(_)
+            | ServerFrame::Done { .. }) => Frame::Admin(format!("{admin:?}")),
             ServerFrame::Unknown(kind) => panic!("a frame of kind {kind}"),
         });
     }

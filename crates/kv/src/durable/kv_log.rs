@@ -217,7 +217,12 @@ impl Effects for KvLog {
                 NoRoom::DiskFull
             }
             Refused::TooLarge => NoRoom::TooLarge,
-            Refused::TooMany | Refused::Beyond | Refused::Failed => NoRoom::Failed,
+            // None of these comes of what this log is used for.
+            Refused::TooMany
+            | Refused::Beyond
+            | Refused::NoStream
+            | Refused::StreamFull { .. }
+            | Refused::Failed => NoRoom::Failed,
         })
     }
 

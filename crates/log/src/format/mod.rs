@@ -9,11 +9,12 @@
 
 mod batch;
 mod run;
+pub(crate) mod settings;
 
 pub(crate) use batch::{BatchHeader, Flags, body_crc_of};
 pub(crate) use run::{
-    Missing, Records, RunView, Runs, put_checkpoint, put_cursor, put_missing, put_producer,
-    put_stream,
+    Form, Missing, Records, RunView, Runs, Stored, put_checkpoint, put_cursor, put_deleted,
+    put_missing, put_producer, put_stream, put_stream_set, put_trimmed,
 };
 
 use std::fmt;
@@ -59,11 +60,33 @@ impl Fault {
     }
 }
 
+/// What a reader of a segment must know, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs(pub(crate) u32);
+
+impl Needs {
+    /// Records are compressed.
+    pub(crate) const COMPRESSION: Needs = Needs(2);
+    /// Streams are administered: settings, deletion, records that were taken out.
+    pub(crate) const STREAMS: Needs = Needs(4);
+    /// All that this version knows.
+    pub(crate) const KNOWN: Needs = Needs(6);
+
+    pub(crate) fn has(self, other: Needs) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) fn and(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+}
+
 /// The beginning of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// The version of the format: that which is written, or the one before.
     pub(crate) version: u32,
+    pub(crate) needs: Needs,
     /// The random number of the log it belongs to.
     pub(crate) log: u64,
     /// The number of its first batch, which is also its name.
@@ -75,6 +98,7 @@ impl SegmentHeader {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
         bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.needs.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.log.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..SEGMENT_HEADER - 4]);
@@ -108,13 +132,14 @@ impl SegmentHeader {
             let expected = format!("format version {VERSION} or {VERSION_BEFORE}");
             return Err(Fault::new(8, expected, found));
         }
-        let needs = u32_at(bytes, 12);
-        if needs != 0 {
-            let found = format!("{needs:#x}, which a later Tidewire has written");
-            return Err(Fault::new(12, "no features that must be known", found));
+        let needs = Needs(u32_at(bytes, 12));
+        if !Needs::KNOWN.has(needs) {
+            let found = format!("{:#x}, which a later Tidewire has written", needs.0);
+            return Err(Fault::new(12, "features that this version knows", found));
         }
         let header = SegmentHeader {
             version,
+            needs,
             log: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
         };

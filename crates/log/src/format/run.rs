@@ -1,6 +1,7 @@
 //! The runs of a batch: records, and what is written about streams, producers and cursors.
 
-use super::{Fault, RECORDS_HEADER, RUN_PREFIX, checksum_fault, u32_at, u64_at};
+use super::{Fault, RECORDS_HEADER, RUN_PREFIX, checksum_fault, settings, u32_at, u64_at};
+use crate::{Compression, StreamSettings};
 
 const RECORDS: u8 = 1;
 const STREAM: u8 = 2;
@@ -10,9 +11,24 @@ const CHECKPOINT_BEFORE: u8 = 5;
 const PRODUCER: u8 = 6;
 const CHECKPOINT: u8 = 7;
 const MISSING: u8 = 8;
+const STREAM_SET: u8 = 9;
+const DELETED: u8 = 10;
+const TRIMMED: u8 = 11;
+const CHECKPOINT_ADMINISTERED: u8 = 12;
 
 /// Where the checksum is in the header of a run of records.
 const RECORDS_CRC: usize = 44;
+
+/// Where in the flags of a run of records it is said how these are compressed.
+const COMPRESSION_SHIFT: u32 = 4;
+
+/// Records as they are stored, with their checksum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) crc: u32,
+    pub(crate) compression: Compression,
+}
 
 /// A run of records of one producer.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +41,9 @@ pub(crate) struct Records<'a> {
     /// The id of the last one.
     pub(crate) last_id: u64,
     pub(crate) count: u32,
+    /// As they are stored.
     pub(crate) frames: &'a [u8],
+    pub(crate) compression: Compression,
     header: &'a [u8],
 }
 
@@ -36,20 +54,29 @@ impl<'a> Records<'a> {
         run: &crate::Run<'_>,
         timestamp_us: u64,
         first: u64,
-        frames_crc: u32,
+        frames: Stored<'_>,
     ) -> [u8; RECORDS_HEADER] {
         let mut bytes = [0; RECORDS_HEADER];
-        let length = (RECORDS_HEADER - RUN_PREFIX + run.frames.len()) as u32;
+        let length = (RECORDS_HEADER - RUN_PREFIX + frames.bytes.len()) as u32;
         bytes[..RUN_PREFIX].copy_from_slice(&prefix(RECORDS, length));
+        bytes[1] = frames.compression.code() << COMPRESSION_SHIFT;
         bytes[8..12].copy_from_slice(&run.stream.0.to_le_bytes());
         bytes[12..16].copy_from_slice(&run.producer.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&timestamp_us.to_le_bytes());
         bytes[24..32].copy_from_slice(&first.to_le_bytes());
         bytes[32..40].copy_from_slice(&run.last_id.to_le_bytes());
         bytes[40..44].copy_from_slice(&run.count.to_le_bytes());
-        let crc = crc32c::crc32c_append(frames_crc, &bytes[..RECORDS_CRC]);
+        let crc = crc32c::crc32c_append(frames.crc, &bytes[..RECORDS_CRC]);
         bytes[RECORDS_CRC..].copy_from_slice(&crc.to_le_bytes());
         bytes
+    }
+
+    /// The same with its frames in another form.
+    pub(crate) fn with<'b>(self, frames: &'b [u8]) -> Records<'b>
+    where
+        'a: 'b,
+    {
+        Records { frames, ..self }
     }
 
     /// Whether a run that begins like this is one of records.
@@ -66,6 +93,7 @@ impl<'a> Records<'a> {
         }
         let length = u32_at(bytes, 4) as usize;
         let frames = length.checked_sub(RECORDS_HEADER - RUN_PREFIX)?;
+        let compression = Compression::of(bytes[1] >> COMPRESSION_SHIFT)?;
         let records = Records {
             stream: u32_at(bytes, 8),
             producer: u32_at(bytes, 12),
@@ -74,6 +102,7 @@ impl<'a> Records<'a> {
             last_id: u64_at(bytes, 32),
             count: u32_at(bytes, 40),
             frames: &[],
+            compression,
             header: bytes,
         };
         Some((records, frames))
@@ -123,12 +152,49 @@ pub(crate) enum RunView<'a> {
     /// Everything that is known after this batch.
     Checkpoint {
         bytes: &'a [u8],
-        /// In the form of version 1.
-        before: bool,
+        form: Form,
+        whole: &'a [u8],
+    },
+    /// A stream has this name and these settings.
+    StreamSet {
+        id: u32,
+        /// The position that its next record will have: the first one, if it is new.
+        first: u64,
+        settings: StreamSettings,
+        name: &'a str,
+        whole: &'a [u8],
+    },
+    /// A stream was deleted.
+    Deleted { id: u32, whole: &'a [u8] },
+    /// The records of a stream before a position are not kept any more.
+    Trimmed {
+        stream: u32,
+        position: u64,
         whole: &'a [u8],
     },
     /// What is lost.
     Missing { bytes: &'a [u8], whole: &'a [u8] },
+}
+
+/// How a checkpoint is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As in version 1.
+    Before,
+    /// As long as no stream was ever administered.
+    Plain,
+    /// With what was set about streams, and which were deleted.
+    Administered,
+}
+
+impl Form {
+    fn kind(self) -> u8 {
+        match self {
+            Form::Before => CHECKPOINT_BEFORE,
+            Form::Plain => CHECKPOINT,
+            Form::Administered => CHECKPOINT_ADMINISTERED,
+        }
+    }
 }
 
 /// Positions of a stream that are lost.
@@ -144,17 +210,27 @@ pub(crate) struct Missing {
 const MISSING_ENTRY: usize = 20;
 
 impl Missing {
+    fn entry(bytes: &[u8]) -> Missing {
+        Missing {
+            stream: u32_at(bytes, 0),
+            first: u64_at(bytes, 4),
+            next: u64_at(bytes, 12),
+        }
+    }
+
+    fn put(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.stream.to_le_bytes());
+        to.extend_from_slice(&self.first.to_le_bytes());
+        to.extend_from_slice(&self.next.to_le_bytes());
+    }
+
     /// What the content of such a run tells: the last batch that is lost, and the positions.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(u64, Vec<Missing>)> {
         let (through, rest) = bytes.split_at_checked(8)?;
         if !rest.len().is_multiple_of(MISSING_ENTRY) {
             return None;
         }
-        let lost = rest.chunks_exact(MISSING_ENTRY).map(|entry| Missing {
-            stream: u32_at(entry, 0),
-            first: u64_at(entry, 4),
-            next: u64_at(entry, 12),
-        });
+        let lost = rest.chunks_exact(MISSING_ENTRY).map(Missing::entry);
         let lost = lost.collect::<Vec<_>>();
         let makes_sense = lost.iter().all(|lost| lost.first < lost.next);
         makes_sense.then_some((u64_at(through, 0), lost))
@@ -170,6 +246,9 @@ impl<'a> RunView<'a> {
             | RunView::Producer { whole, .. }
             | RunView::Cursor { whole, .. }
             | RunView::Checkpoint { whole, .. }
+            | RunView::StreamSet { whole, .. }
+            | RunView::Deleted { whole, .. }
+            | RunView::Trimmed { whole, .. }
             | RunView::Missing { whole, .. } => whole,
         }
     }
@@ -181,7 +260,12 @@ impl<'a> RunView<'a> {
             let name = std::str::from_utf8(body.get(from..)?).ok()?;
             (1..=255).contains(&name.len()).then_some(name)
         };
-        if whole[1..4] != [0; 3] {
+        let flags = match whole[0] {
+            // How they are compressed is looked at with the rest.
+            RECORDS => whole[1] & ((1 << COMPRESSION_SHIFT) - 1),
+            _ => whole[1],
+        };
+        if (flags, whole[2], whole[3]) != (0, 0, 0) {
             // Flags that no version has written yet.
             return None;
         }
@@ -209,9 +293,29 @@ impl<'a> RunView<'a> {
                 position: u64_at(body, 4),
                 whole,
             }),
-            kind @ (CHECKPOINT | CHECKPOINT_BEFORE) => Some(RunView::Checkpoint {
-                bytes: body,
-                before: kind == CHECKPOINT_BEFORE,
+            kind @ (CHECKPOINT | CHECKPOINT_BEFORE | CHECKPOINT_ADMINISTERED) => {
+                let forms = [Form::Before, Form::Plain, Form::Administered];
+                let form = forms.into_iter().find(|form| form.kind() == kind)?;
+                Some(RunView::Checkpoint {
+                    bytes: body,
+                    form,
+                    whole,
+                })
+            }
+            STREAM_SET => Some(RunView::StreamSet {
+                name: name(12 + settings::LENGTH)?,
+                id: u32_at(body, 0),
+                first: u64_at(body, 4),
+                settings: settings::decode(&body[12..])?,
+                whole,
+            }),
+            DELETED => (body.len() == 4).then(|| RunView::Deleted {
+                id: u32_at(body, 0),
+                whole,
+            }),
+            TRIMMED => (body.len() == 12).then(|| RunView::Trimmed {
+                stream: u32_at(body, 0),
+                position: u64_at(body, 4),
                 whole,
             }),
             MISSING => Some(RunView::Missing { bytes: body, whole }),
@@ -316,25 +420,45 @@ pub(crate) fn put_cursor(to: &mut Vec<u8>, stream: u32, position: u64, name: &st
 pub(crate) fn put_missing(to: &mut Vec<u8>, through: u64, lost: &[Missing]) {
     to.extend_from_slice(&prefix(MISSING, (8 + MISSING_ENTRY * lost.len()) as u32));
     to.extend_from_slice(&through.to_le_bytes());
-    for Missing {
-        stream,
-        first,
-        next,
-    } in lost
-    {
-        to.extend_from_slice(&stream.to_le_bytes());
-        to.extend_from_slice(&first.to_le_bytes());
-        to.extend_from_slice(&next.to_le_bytes());
-    }
+    lost.iter().for_each(|lost| lost.put(to));
 }
 
-/// Appends a checkpoint whose content `put` appends.
-pub(crate) fn put_checkpoint(to: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+/// Appends what is set about a stream; `first` is the position that its next record will have.
+pub(crate) fn put_stream_set(
+    to: &mut Vec<u8>,
+    id: u32,
+    first: u64,
+    set: &StreamSettings,
+    name: &str,
+) {
+    let length = 12 + settings::LENGTH + name.len();
+    to.extend_from_slice(&prefix(STREAM_SET, length as u32));
+    to.extend_from_slice(&id.to_le_bytes());
+    to.extend_from_slice(&first.to_le_bytes());
+    settings::put(to, set);
+    to.extend_from_slice(name.as_bytes());
+}
+
+/// Appends that a stream is deleted.
+pub(crate) fn put_deleted(to: &mut Vec<u8>, id: u32) {
+    to.extend_from_slice(&prefix(DELETED, 4));
+    to.extend_from_slice(&id.to_le_bytes());
+}
+
+/// Appends from where on the records of a stream are kept.
+pub(crate) fn put_trimmed(to: &mut Vec<u8>, stream: u32, position: u64) {
+    to.extend_from_slice(&prefix(TRIMMED, 12));
+    to.extend_from_slice(&stream.to_le_bytes());
+    to.extend_from_slice(&position.to_le_bytes());
+}
+
+/// Appends a checkpoint whose content `put` appends; it returns the form.
+pub(crate) fn put_checkpoint(to: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Form) {
     let start = to.len();
     to.extend_from_slice(&[0; RUN_PREFIX]);
-    put(to);
+    let form = put(to);
     let length = (to.len() - start - RUN_PREFIX) as u32;
-    to[start..start + RUN_PREFIX].copy_from_slice(&prefix(CHECKPOINT, length));
+    to[start..start + RUN_PREFIX].copy_from_slice(&prefix(form.kind(), length));
 }
 
 fn prefix(kind: u8, length: u32) -> [u8; RUN_PREFIX] {

@@ -134,7 +134,7 @@ impl<D: Disk> Shared<D> {
                 // The place where a reader stopped is gone; where it wants to go on may not be.
                 Err(Trouble::Gone) if was_hinted => {}
                 Err(Trouble::Gone) => {
-                    let first = self.catalog().streams[stream as usize].range().first;
+                    let first = self.first_of(stream);
                     return Err(ReadError::Gone { asked: from, first });
                 }
             }
@@ -233,11 +233,18 @@ impl<D: Disk> Shared<D> {
             return Ok(range.next);
         };
         match self.search(stream, range, Place::new(entry), time_us) {
-            Ok(position) => Ok(position),
+            Ok(position) => Ok(position.max(range.first)),
             Err(Trouble::Damaged(why)) => Err(ReadError::Damaged(why)),
             Err(Trouble::Failed(why)) => Err(ReadError::Failed(why)),
-            Err(Trouble::Gone) => Ok(self.catalog().streams[stream as usize].range().first),
+            Err(Trouble::Gone) => Ok(self.first_of(stream)),
         }
+    }
+
+    /// The oldest position of a stream; of one that is deleted, the end of all.
+    fn first_of(&self, stream: u32) -> u64 {
+        let catalog = self.catalog();
+        let stream = catalog.streams.get(stream);
+        stream.map_or(u64::MAX, |stream| stream.range().first)
     }
 
     fn search(&self, id: u32, range: Range, from: Place, time_us: u64) -> Result<u64, Trouble> {

@@ -1,11 +1,13 @@
 //! Going over the runs of one stream, from a place in the log on.
 
 use super::window::{Trouble, Window};
+use crate::Compression;
 use crate::catalog::Entry;
 use crate::disk::Disk;
 use crate::format::{
     BATCH_HEADER, BatchHeader, FRAME_HEADER, Fault, RECORDS_HEADER, RUN_PREFIX, Records, u32_at,
 };
+use crate::pack::{UNPACKED_MAX, unpack};
 use crate::shared::Shared;
 
 /// A run of a segment.
@@ -34,6 +36,7 @@ pub(super) struct Found {
     pub(super) timestamp_us: u64,
     pub(super) first: u64,
     count: u32,
+    compression: Compression,
     header: [u8; RECORDS_HEADER],
     /// Where the frames begin, and their length.
     frames: (u64, usize),
@@ -114,6 +117,7 @@ impl<'a, D: Disk> Walk<'a, D> {
                         timestamp_us: run.timestamp_us,
                         first: run.first,
                         count: run.count,
+                        compression: run.compression,
                         header: header.try_into().expect("a whole header"),
                         frames: (offset + RECORDS_HEADER as u64, frames),
                     });
@@ -178,34 +182,62 @@ impl<'a, D: Disk> Walk<'a, D> {
         position: u64,
         credit: usize,
     ) -> Result<(Vec<u8>, u32), Trouble> {
-        let mut held = match self.held.take() {
+        let held = match self.held.take() {
             Some(held) => held,
             None => {
-                let frames = self.frames(run)?;
                 let before = (position - run.first) as u32;
+                if run.compression != Compression::None {
+                    let frames = self.unpacked(run)?;
+                    if before == 0 && frames.len() <= credit {
+                        self.pass(run);
+                        return Ok((frames, run.count));
+                    }
+                    return self.take_from(self.held_from(run, frames, before)?, credit);
+                }
+                let frames = self.frames(run)?;
                 if before == 0 && frames.len() <= credit {
                     let bytes = frames.to_vec();
                     self.pass(run);
                     return Ok((bytes, run.count));
                 }
-                let passed = cut(frames, before, usize::MAX);
                 let frames = frames.to_vec();
-                let (passed, _) = passed.ok_or_else(|| self.no_frames(run))?;
-                Held {
-                    run: *run,
-                    frames,
-                    done: (passed, before),
-                }
+                self.held_from(run, frames, before)?
             }
         };
+        self.take_from(held, credit)
+    }
+
+    /// A run that was read, without its first frames.
+    fn held_from(&self, run: &Found, frames: Vec<u8>, before: u32) -> Result<Held, Trouble> {
+        let passed = cut(&frames, before, usize::MAX);
+        let (passed, _) = passed.ok_or_else(|| self.no_frames(run))?;
+        Ok(Held {
+            run: *run,
+            frames,
+            done: (passed, before),
+        })
+    }
+
+    /// The frames of a compressed run, verified, as they came.
+    fn unpacked(&mut self, run: &Found) -> Result<Vec<u8>, Trouble> {
+        let by = run.compression;
+        let frames = unpack(by, self.frames(run)?, UNPACKED_MAX);
+        frames.ok_or_else(|| {
+            let expected = format!("records compressed by {}", by.name());
+            self.damaged(expected, "something else".into())
+        })
+    }
+
+    fn take_from(&mut self, mut held: Held, credit: usize) -> Result<(Vec<u8>, u32), Trouble> {
+        let run = held.run;
         let (bytes_done, frames_done) = held.done;
         let rest = &held.frames[bytes_done..];
         let taken = cut(rest, run.count - frames_done, credit);
-        let (bytes, count) = taken.ok_or_else(|| self.no_frames(run))?;
+        let (bytes, count) = taken.ok_or_else(|| self.no_frames(&run))?;
         let taken = rest[..bytes].to_vec();
         held.done = (bytes_done + bytes, frames_done + count);
         if held.done.1 == run.count {
-            self.pass(run);
+            self.pass(&run);
         } else {
             self.held = Some(held);
         }
@@ -215,6 +247,10 @@ impl<'a, D: Disk> Walk<'a, D> {
     /// The length of the first frame of the run of [`Walk::find`], whose first record is the next
     /// one to be taken.
     pub(super) fn least(&mut self, run: &Found) -> Result<usize, Trouble> {
+        if self.held.is_none() && run.compression != Compression::None {
+            let frames = self.unpacked(run)?;
+            self.held = Some(self.held_from(run, frames, 0)?);
+        }
         if let Some(held) = &self.held {
             let first = cut(&held.frames[held.done.0..], 1, 0);
             return first

@@ -72,7 +72,8 @@ pub(super) fn settle<D: Disk>(
             let length = reserved(&file, bytes.length());
             loaded.active = Some(Active {
                 number: found.number,
-                version: found.version,
+                version: found.header.version,
+                needs: found.header.needs,
                 file,
                 used: found.view.used,
                 length,

@@ -57,8 +57,8 @@ pub(crate) struct Loaded<F> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) number: u64,
-    /// The version of the format that its header says.
-    pub(crate) version: u32,
+    /// Its header.
+    pub(crate) header: SegmentHeader,
     /// Batches up to before this one are in it or before.
     pub(crate) next_batch: u64,
     pub(crate) view: Segment,
@@ -220,7 +220,7 @@ impl Load {
             self.walked.lived_us = self.walked.lived_us.max(saved.lived_us);
             self.segments.push(Found {
                 number,
-                version: saved.header.version,
+                header: saved.header,
                 next_batch: next,
                 view: saved.view,
             });
@@ -291,7 +291,7 @@ impl Load {
         let is_followed = next == Some(next_batch);
         let found = Found {
             number,
-            version: header.version,
+            header,
             next_batch,
             view,
         };

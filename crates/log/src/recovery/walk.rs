@@ -168,7 +168,14 @@ pub(crate) fn take_batch(
     }
     batch.verify(rest, offset)?;
     replay(&batch, rest, offset, &mut walked.state).map_err(Bad::Nonsense)?;
-    index(&batch, rest, offset, walked.state.streams.len(), view).map_err(Bad::Nonsense)?;
+    index(
+        &batch,
+        rest,
+        offset,
+        walked.state.streams.next_number(),
+        view,
+    )
+    .map_err(Bad::Nonsense)?;
     walked.claims.add(batch.durable_through);
     walked.epoch = batch.epoch;
     walked.lived_us = walked.lived_us.max(batch.lived_us);
@@ -226,7 +233,7 @@ fn index(
     batch: &BatchHeader,
     rest: &[u8],
     offset: u64,
-    streams: usize,
+    streams: u32,
     view: &mut Segment,
 ) -> Result<(), Fault> {
     view.newest_us = view.newest_us.max(batch.written_us);
@@ -236,13 +243,13 @@ fn index(
             RunView::Records(run) => run,
             RunView::Missing { bytes, .. } => {
                 let lost = Missing::decode(bytes).map(|(_, lost)| lost);
-                let known = |lost: &Missing| (lost.stream as usize) < streams;
+                let known = |lost: &Missing| lost.stream < streams;
                 view.gaps.extend(lost.into_iter().flatten().filter(known));
                 continue;
             }
             _ => continue,
         };
-        if run.stream as usize >= streams {
+        if run.stream >= streams {
             let found = format!("records of the unknown stream {}", run.stream);
             return Err(Fault::new(at, "records of a known stream", found));
         }
@@ -252,6 +259,7 @@ fn index(
             next: run.first.saturating_add(run.count.into()),
             offset: at - offset,
             timestamp_us: run.timestamp_us,
+            bytes: run.frames.len() as u64,
         };
         view.newest_us = view.newest_us.max(run.timestamp_us);
         view.index.add(&note, offset, batch.length.into());

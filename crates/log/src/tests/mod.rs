@@ -1,5 +1,6 @@
 //! Tests of the whole crate: on a real temporary directory and on the simulated disk.
 
+mod administered;
 mod basics;
 mod failures;
 mod golden;

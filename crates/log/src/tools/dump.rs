@@ -8,9 +8,10 @@ use crate::format::{
     ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, is_batch,
     segment_name, u64_at,
 };
+use crate::pack::{UNPACKED_MAX, unpack};
 use crate::recovery::{contents, segments};
 use crate::state::State;
-use crate::{Damage, OpenError};
+use crate::{Damage, OpenError, StreamSettings};
 
 /// A piece of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +100,27 @@ pub enum Item<'a> {
         through: u64,
         /// What is known to be lost with them: stream, first position, position after the last.
         positions: Vec<(u32, u64, u64)>,
+    },
+    /// A stream has this name and these settings from here on.
+    Settings {
+        /// Its number.
+        id: u32,
+        /// Its name.
+        name: &'a str,
+        /// What is set about it.
+        settings: StreamSettings,
+    },
+    /// A stream is deleted from here on.
+    Deleted {
+        /// Its number.
+        id: u32,
+    },
+    /// Records of a stream are kept from a position on.
+    Trimmed {
+        /// The number of the stream.
+        stream: u32,
+        /// The first position that is kept.
+        position: u64,
     },
     /// Not what was written. What follows is the next batch of the file that is whole.
     Problem(Damage),
@@ -234,8 +256,8 @@ fn runs(
     show(item)?;
     let shown = batch.runs(rest, offset).map(|mut runs| {
         runs.try_for_each(
-            |run| match run.and_then(|(offset, run)| item_of(&run, offset)) {
-                Ok(item) => show(item).map_break(|()| None),
+            |run| match run.and_then(|(offset, run)| shown(&run, offset, show)) {
+                Ok(flow) => flow.map_break(|()| None),
                 Err(fault) => ControlFlow::Break(Some(fault)),
             },
         )
@@ -245,6 +267,23 @@ fn runs(
         Ok(ControlFlow::Break(None)) => ControlFlow::Break(()),
         Ok(ControlFlow::Continue(())) => ControlFlow::Continue(Ok(())),
     }
+}
+
+fn shown(
+    run: &RunView<'_>,
+    offset: u64,
+    show: &mut impl FnMut(Item<'_>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Fault> {
+    let RunView::Records(run) = *run else {
+        return Ok(show(item_of(run, offset)?));
+    };
+    let frames = unpack(run.compression, run.frames, UNPACKED_MAX);
+    let frames = frames.ok_or_else(|| {
+        let expected = format!("records compressed by {}", run.compression.name());
+        Fault::new(offset, expected, "something else")
+    })?;
+    let run = RunView::Records(run.with(&frames));
+    Ok(show(item_of(&run, offset)?))
 }
 
 fn item_of<'a>(run: &RunView<'a>, offset: u64) -> Result<Item<'a>, Fault> {
@@ -272,10 +311,10 @@ fn item_of<'a>(run: &RunView<'a>, offset: u64) -> Result<Item<'a>, Fault> {
             name,
             position,
         },
-        RunView::Checkpoint { bytes, before, .. } => {
-            let state = State::decode(bytes, before)
+        RunView::Checkpoint { bytes, form, .. } => {
+            let state = State::decode(bytes, form)
                 .ok_or_else(|| Fault::new(offset, "a checkpoint", "one that makes no sense"))?;
-            let streams = state.streams.iter();
+            let streams = state.streams.values();
             Item::Checkpoint {
                 streams: streams
                     .map(|stream| (stream.name.to_string(), stream.next))
@@ -284,6 +323,13 @@ fn item_of<'a>(run: &RunView<'a>, offset: u64) -> Result<Item<'a>, Fault> {
                 length: bytes.len(),
             }
         }
+        RunView::StreamSet {
+            id, settings, name, ..
+        } => Item::Settings { id, name, settings },
+        RunView::Deleted { id, .. } => Item::Deleted { id },
+        RunView::Trimmed {
+            stream, position, ..
+        } => Item::Trimmed { stream, position },
         RunView::Missing { bytes, .. } => {
             let (through, lost) = Missing::decode(bytes)
                 .ok_or_else(|| Fault::new(offset, "a gap", "one that makes no sense"))?;

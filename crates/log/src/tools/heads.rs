@@ -70,7 +70,9 @@ impl Heads {
                     first: run.first,
                     next: run.first.saturating_add(run.count.into()),
                 }),
-                RunView::Stream { id, name, .. } => heads.streams.push((id, name.to_owned())),
+                RunView::Stream { id, name, .. } | RunView::StreamSet { id, name, .. } => {
+                    heads.streams.push((id, name.to_owned()))
+                }
                 RunView::Producer {
                     id, stream, name, ..
                 } => heads.producers.push((id, stream, name.to_owned())),
@@ -83,20 +85,20 @@ impl Heads {
     /// Has the state be as it was after the batch, but for what its records tell of producers.
     pub(super) fn apply(self, state: &mut State, gap: &mut Lost) {
         for (id, name) in self.streams {
-            if id as usize == state.streams.len() && state.stream(&name).is_none() {
+            if id == state.streams.next_number() && state.stream(&name).is_none() {
                 state.add_stream(&name);
                 gap.streams.insert(id);
             }
         }
         for (id, stream, name) in self.producers {
             let is_new = state.find(id).is_none() && id > 0;
-            if is_new && (stream as usize) < state.streams.len() {
+            if is_new && state.streams.contains(stream) {
                 state.add_producer(id, stream, 0, &name);
                 gap.producers.insert(id);
             }
         }
         for lost in self.records {
-            let known = state.streams.get(lost.stream as usize);
+            let known = state.streams.get(lost.stream);
             if known.is_none_or(|stream| stream.next <= lost.first) {
                 pass(state, gap, lost.stream, lost.next);
             }

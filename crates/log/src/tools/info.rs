@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::format::segment_name;
 use crate::recovery::{Loaded, Manner, load};
 use crate::view::steady;
-use crate::{Damage, OpenError, Verify};
+use crate::{Damage, OpenError, StreamSettings, Verify};
 
 /// What is in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct StreamInfo {
     pub next: u64,
     /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
     pub newest_us: u64,
+    /// What is set about it.
+    pub settings: StreamSettings,
 }
 
 /// A named cursor.
@@ -104,12 +106,13 @@ impl<F> Loaded<F> {
             });
             firsts.min()
         };
-        let streams = self.state.streams.iter().zip(0..);
-        let info = streams.map(|(stream, id)| StreamInfo {
+        let streams = self.state.streams.iter();
+        let info = streams.map(|(id, stream)| StreamInfo {
             name: stream.name.to_string(),
-            first: firsts(id).unwrap_or(stream.next),
+            first: firsts(id).unwrap_or(stream.next).max(stream.trimmed),
             next: stream.next,
             newest_us: stream.newest_us,
+            settings: stream.settings,
         });
         info.collect()
     }

@@ -10,7 +10,8 @@ use super::salvage::{self, Lost, Piece, Plan};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
-    index_name, padding, put_checkpoint, put_missing, put_producer, put_stream, segment_name,
+    index_name, padding, put_checkpoint, put_deleted, put_missing, put_producer, put_stream,
+    segment_name,
 };
 use crate::recovery::{REPAIR, Walked, contents, free_name, take_batch, unread};
 use crate::{Damage, OpenError};
@@ -205,6 +206,7 @@ impl Rewriting<'_> {
     fn segment(&mut self, number: u64, bytes: &[u8]) -> Result<Vec<u8>, OpenError> {
         let header = SegmentHeader {
             version: VERSION,
+            needs: self.plan.needs,
             log: self.plan.log,
             number,
         };
@@ -249,6 +251,11 @@ impl Rewriting<'_> {
         let mut run = Vec::new();
         put_missing(&mut run, lost.through, &lost.positions);
         runs.push(run);
+        for &id in &lost.deleted {
+            let mut run = Vec::new();
+            put_deleted(&mut run, id);
+            runs.push(run);
+        }
         let mut flags = Flags::GAP;
         if is_first {
             flags = Flags(flags.0 | Flags::CHECKPOINT.0);

@@ -12,8 +12,8 @@ use super::heads::Heads;
 use crate::claims::{self, End};
 use crate::disk::Disk;
 use crate::format::{
-    ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
-    is_batch, segment_name,
+    ALIGN, BatchHeader, Fault, Flags, Missing, Needs, RunView, SEGMENT_HEADER, SegmentHeader,
+    VERSION, is_batch, segment_name,
 };
 use crate::recovery::{Walked, contents, scan_claims, segments, take_batch, unread};
 use crate::state::State;
@@ -23,6 +23,8 @@ use crate::{Damage, OpenError};
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) log: u64,
+    /// What the headers of segments say that readers must know.
+    pub(super) needs: Needs,
     /// The segments that stay or are made, by number.
     pub(super) segments: BTreeMap<u64, Mended>,
     /// Segments without anything whole, among those that stay.
@@ -65,6 +67,8 @@ pub(super) struct Lost {
     /// Streams and producers that were defined in it.
     pub(super) streams: BTreeSet<u32>,
     pub(super) producers: BTreeSet<u32>,
+    /// Streams that must have been deleted in it: others have their names.
+    pub(super) deleted: Vec<u32>,
 }
 
 /// A whole batch that makes no sense where it is: the walk begins again without it.
@@ -151,6 +155,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             }
         }
         self.end(&claimed.ends);
+        self.plan.needs = self.plan.needs.and(self.walked.state.needs());
         self.plan.durable_through = self.walked.claims.through;
         self.plan.batches = self.walked.batches;
         self.plan.records = self.walked.records;
@@ -205,6 +210,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
         let header = SegmentHeader {
             version: VERSION,
+            needs: Needs::default(),
             log: self.plan.log,
             number,
         };
@@ -212,7 +218,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
         // Something that opening the log would refuse, whether it was acknowledged or not.
         let mut is_refused = false;
         match SegmentHeader::decode(bytes, number) {
-            Ok(found) if found.log == header.log => {}
+            Ok(found) if found.log == header.log => {
+                self.plan.needs = self.plan.needs.and(found.needs);
+            }
             Ok(found) => {
                 let expected = format!("a segment of log {:016x}", header.log);
                 let found = format!("one of log {:016x}", found.log);
@@ -280,7 +288,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
             offset = at + batch.length as usize;
         }
         match self.plan.segments.get_mut(&number).filter(|_| has_begun) {
-            Some(mended) => mended.rewrite |= is_refused,
+            Some(mended) => {
+                mended.rewrite |= is_refused;
+            }
             None if is_refused => self.plan.dropped.push(number),
             None => self.empty.push(number),
         }
@@ -399,6 +409,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             positions: Vec::new(),
             streams: BTreeSet::new(),
             producers: BTreeSet::new(),
+            deleted: Vec::new(),
         };
         if let Some(heads) = self.heads.take_if(|heads| heads.number == first) {
             heads.apply(&mut self.walked.state, &mut gap);
@@ -438,7 +449,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let runs = runs.collect::<Vec<_>>();
         let state = &mut self.walked.state;
         let checkpoint = runs.iter().find_map(|run| match *run {
-            RunView::Checkpoint { bytes, before, .. } => State::decode(bytes, before),
+            RunView::Checkpoint { bytes, form, .. } => State::decode(bytes, form),
             _ => None,
         });
         let mut seen = BTreeSet::new();
@@ -446,16 +457,13 @@ impl<'a, D: Disk> Salvage<'a, D> {
             match *run {
                 RunView::Records(run) => {
                     let is_first = seen.insert(run.stream) && !self.told.contains(&run.stream);
-                    if is_first && !defines(&runs, run.stream) {
+                    if is_first && !defines(&runs, run.stream, state) {
                         pass(state, gap, run.stream, run.first);
                     }
                     let is_known = run.producer == 0
                         || state.find(run.producer).is_some()
                         || names(&runs, run.producer);
-                    if !is_known
-                        && checkpoint.is_none()
-                        && (run.stream as usize) < state.streams.len()
-                    {
+                    if !is_known && checkpoint.is_none() && state.streams.contains(run.stream) {
                         let name = format!("lost-producer-{}", run.producer);
                         state.add_producer(run.producer, run.stream, 0, &name);
                         gap.producers.insert(run.producer);
@@ -472,34 +480,42 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     }
                 }
                 RunView::Producer { stream, .. } | RunView::Cursor { stream, .. }
-                    if stream as usize <= STREAMS_MAX && !defines(&runs, stream) =>
+                    if stream as usize <= STREAMS_MAX && !defines(&runs, stream, state) =>
                 {
                     know(state, gap, stream);
                 }
-                RunView::Stream { id, .. }
-                    if (1..=STREAMS_MAX).contains(&(id as usize)) && !defines(&runs, id - 1) =>
-                {
-                    know(state, gap, id - 1);
+                RunView::StreamSet { id, first, .. } if state.streams.contains(id) => {
+                    let is_told = !seen.insert(id) || self.told.contains(&id);
+                    if !is_told {
+                        pass(state, gap, id, first);
+                    }
+                }
+                RunView::Stream { id, name, .. } | RunView::StreamSet { id, name, .. } => {
+                    if let Some(before) = state.stream(name).filter(|&before| before != id) {
+                        state.delete_stream(before);
+                        gap.deleted.push(before);
+                    }
+                    if (1..=STREAMS_MAX).contains(&(id as usize)) && !defines(&runs, id - 1, state)
+                    {
+                        know(state, gap, id - 1);
+                    }
                 }
                 _ => {}
             }
         }
-        for (stream, id) in checkpoint
-            .iter()
-            .flat_map(|all| all.streams.iter().zip(0..))
-        {
-            if !seen.contains(&id) && !self.told.contains(&id) && !defines(&runs, id) {
+        for (id, stream) in checkpoint.iter().flat_map(|all| all.streams.iter()) {
+            if !seen.contains(&id) && !self.told.contains(&id) && !defines(&runs, id, state) {
                 pass(state, gap, id, stream.next);
             }
         }
         self.told.append(&mut seen);
         self.told.extend(runs.iter().filter_map(|run| match run {
-            RunView::Stream { id, .. } => Some(*id),
+            RunView::Stream { id, .. } | RunView::StreamSet { id, .. } => Some(*id),
             _ => None,
         }));
         if let Some(all) = checkpoint {
             self.remember_names();
-            for (stream, id) in all.streams.iter().zip(0..) {
+            for (id, stream) in all.streams.iter() {
                 self.plan.streams.insert(id, stream.name.to_string());
             }
         }
@@ -532,7 +548,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     fn remember_names(&mut self) {
         let state = &self.walked.state;
-        for (stream, id) in state.streams.iter().zip(0..) {
+        for (id, stream) in state.streams.iter() {
             self.plan.streams.insert(id, stream.name.to_string());
         }
         for (id, producer) in state.all_producers() {
@@ -543,8 +559,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
 }
 
 /// Whether one of the runs defines a stream: then nothing of it is before them.
-fn defines(runs: &[RunView<'_>], stream: u32) -> bool {
-    let is_it = |run: &RunView<'_>| matches!(run, RunView::Stream { id, .. } if *id == stream);
+fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
+    let is_it = |run: &RunView<'_>| match run {
+        RunView::Stream { id, .. } => *id == stream,
+        RunView::StreamSet { id, .. } => *id == stream && !state.streams.contains(stream),
+        _ => false,
+    };
     runs.iter().any(is_it)
 }
 
@@ -559,8 +579,8 @@ const STREAMS_MAX: usize = 1 << 20;
 
 /// Has the state know a stream that was defined in the gap.
 pub(super) fn know(state: &mut State, gap: &mut Lost, stream: u32) {
-    while state.streams.len() <= stream as usize {
-        let id = state.streams.len() as u32;
+    while state.streams.next_number() <= stream {
+        let id = state.streams.next_number();
         let id = state.add_stream(&format!("lost-stream-{id}"));
         gap.streams.insert(id);
     }
@@ -572,7 +592,9 @@ pub(super) fn pass(state: &mut State, gap: &mut Lost, stream: u32, first: u64) {
         return;
     }
     know(state, gap, stream);
-    let known = &mut state.streams[stream as usize];
+    let Some(known) = state.streams.get_mut(stream) else {
+        return;
+    };
     if first > known.next {
         let before = gap.positions.iter_mut().rev();
         let mut before = before.filter(|lost| lost.stream == stream && lost.next == known.next);

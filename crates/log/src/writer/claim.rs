@@ -87,7 +87,7 @@ impl<D: Disk> Writer<D> {
         for note in notes {
             pending.insert(note.stream, note.next);
         }
-        let ends = catalog.streams.iter().zip(0..).map(|(known, stream)| {
+        let ends = catalog.streams.iter().map(|(stream, known)| {
             let next = pending.get(&stream).copied().unwrap_or(known.next);
             End { stream, next }
         });

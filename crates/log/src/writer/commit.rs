@@ -135,6 +135,7 @@ impl<D: Disk> Writer<D> {
                 }
             });
             self.pending.clear();
+            self.shared.account_freed();
         }
         self.shared.gather().settled = self.written;
         let mut progress = self.shared.progress();

@@ -43,6 +43,8 @@ pub enum Step {
 
 /// How often retention by age and idle producers are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
+/// How often the retention of streams is looked at, where there is any.
+const TRIMMING: Duration = Duration::from_secs(1);
 
 /// The one who writes a log.
 #[derive(Debug)]
@@ -207,7 +209,13 @@ impl<D: Disk> Writer<D> {
                 .settings
                 .producer_idle
                 .max(Duration::from_secs(1));
-            self.housekeeping_due = now.monotonic + HOUSEKEEPING.min(idle);
+            let is_administered = self.trim(now);
+            let often = if is_administered {
+                TRIMMING
+            } else {
+                HOUSEKEEPING
+            };
+            self.housekeeping_due = now.monotonic + often.min(idle);
             self.expire(now);
             self.retain(now)?;
             return Ok(true);
@@ -229,13 +237,16 @@ impl<D: Disk> Writer<D> {
         }
         gather.take(&mut self.taken);
         let length = self.taken.bytes.len() as u64;
+        let needs = gather.state.needs();
         let fits = self
             .active
             .as_ref()
-            .is_some_and(|active| active.left() >= length + 8);
+            .is_some_and(|active| active.left() >= length + 8 && active.needs.has(needs));
         // The checkpoint tells what is so after this group, and others append as soon as the lock
         // is released.
         let checkpoint = (!fits).then(|| {
+            // The next one is taken with it.
+            gather.ready_for = needs;
             self.expire_in(&mut gather);
             segments::checkpoint(&gather.state)
         });
@@ -258,8 +269,8 @@ impl<D: Disk> Writer<D> {
                 self.write_batch(now)?;
                 self.settle(now)?;
             }
-            Some(checkpoint) => {
-                self.roll(&checkpoint, now)?;
+            Some((checkpoint, needs)) => {
+                self.roll(&checkpoint, needs, now)?;
                 self.settle(now)?;
                 self.retain(now)?;
             }

@@ -21,6 +21,29 @@ impl<D: Disk> Writer<D> {
         gather.state.expire(since, settled);
     }
 
+    /// Has what streams are not to keep any more said in the log; whether any of them has such limits.
+    pub(super) fn trim(&self, now: Now) -> bool {
+        let settings = &self.shared.settings;
+        let mut gather = self.shared.gather();
+        let cuts = {
+            let catalog = self.shared.catalog();
+            let streams = gather.state.streams.iter();
+            let limited = streams.filter(|(_, stream)| {
+                stream.settings.retain_bytes.is_some() || stream.settings.retain_age.is_some()
+            });
+            let cut = limited.map(|(id, stream)| {
+                let cut = catalog.cut(id, &stream.settings, stream.newest_us, now.unix_us);
+                (id, cut)
+            });
+            cut.collect::<Vec<_>>()
+        };
+        for &(id, cut) in &cuts {
+            // Without room it is tried again.
+            gather.trim(id, cut, settings);
+        }
+        !cuts.is_empty()
+    }
+
     /// Removes the oldest segments that the limits do not allow to stay.
     pub(super) fn retain(&mut self, now: Now) -> Result<(), Failed> {
         let early = self
@@ -30,8 +53,10 @@ impl<D: Disk> Writer<D> {
             .makes(|mistakes| mistakes.delete_early);
         while let Some((number, next)) = self.surplus(now, early) {
             if next > self.durable && !early {
-                // Its checkpoint is all that will tell of what the removed segment told.
+                // Its checkpoint is all that will tell of what the removed segment told. Nobody else
+                // syncs what this has synced.
                 self.sync(now)?;
+                self.commit();
             }
             // First said, then done: if a sync of the directory fails, nobody knows whether the name
             // is gone for good, and it may come back when others after it are gone.
@@ -41,6 +66,7 @@ impl<D: Disk> Writer<D> {
             }
             self.shared
                 .change_catalog(|catalog| catalog.remove_segment(number));
+            self.shared.account_freed();
             let name = segment_name(number);
             let removed = self.shared.disk.remove(&name);
             removed.map_err(|error| Failed(format!("{name}: cannot be removed: {error}")))?;
@@ -96,7 +122,8 @@ impl<D: Disk> Writer<D> {
         let useless = !discarded.is_empty()
             && extents.all(|(&stream, extent)| is_of_no_use(stream, extent.next))
             && gaps.all(|gap| is_of_no_use(gap.stream, gap.next));
-        (too_large || too_old || useless).then_some((number, next))
+        let is_dead = catalog.is_dead(segment);
+        (too_large || too_old || useless || is_dead).then_some((number, next))
     }
 }
 
@@ -104,5 +131,5 @@ impl<D: Disk> Writer<D> {
 fn on_disk(segment: &Segment) -> u64 {
     let entries = segment.index.extents.values();
     let entries: usize = entries.map(|extent| extent.entries.len() + 1).sum();
-    segment.used + 128 + 32 * entries as u64
+    segment.used + 128 + 40 * entries as u64
 }

@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::catalog::{BatchNotes, Index, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
-    BATCH_HEADER, BatchHeader, Flags, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
+    BATCH_HEADER, BatchHeader, Flags, Needs, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
     put_checkpoint, segment_name,
 };
 use crate::gather::Gate;
@@ -23,12 +23,17 @@ use crate::state::State;
 /// The name of the file in reserve.
 pub(crate) const SPARE: &str = "spare";
 
+/// Most bytes of changes of streams that are taken while the disk is full.
+const CHANGES_ROOM: u64 = 64 << 10;
+
 /// The segment that is written.
 #[derive(Debug)]
 pub(crate) struct Active<F> {
     pub(crate) number: u64,
     /// The version of the format; if it is not the newest, nothing is added.
     pub(crate) version: u32,
+    /// What its header says that readers must know: nothing else is added.
+    pub(crate) needs: Needs,
     pub(crate) file: F,
     /// Where the next batch goes.
     pub(crate) used: u64,
@@ -59,10 +64,10 @@ pub(crate) struct Spare<F> {
 }
 
 /// A run with everything that is known.
-pub(super) fn checkpoint(state: &State) -> Vec<u8> {
+pub(super) fn checkpoint(state: &State) -> (Vec<u8>, Needs) {
     let mut run = Vec::new();
     put_checkpoint(&mut run, |to| state.encode(to));
-    run
+    (run, state.needs())
 }
 
 impl<D: Disk> Writer<D> {
@@ -84,7 +89,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Begins the next segment with the group in hand and a checkpoint.
-    pub(super) fn roll(&mut self, checkpoint: &[u8], now: Now) -> Result<(), Failed> {
+    pub(super) fn roll(&mut self, checkpoint: &[u8], needs: Needs, now: Now) -> Result<(), Failed> {
         self.finish_segment(now)?;
         let number = self.next_batch;
         let name = segment_name(number);
@@ -110,6 +115,7 @@ impl<D: Disk> Writer<D> {
         let active = Active {
             number,
             version: VERSION,
+            needs,
             file: spare.file,
             used: 0,
             length,
@@ -135,6 +141,7 @@ impl<D: Disk> Writer<D> {
         }
         let header = SegmentHeader {
             version: VERSION,
+            needs,
             log: self.log,
             number,
         }
@@ -194,6 +201,7 @@ impl<D: Disk> Writer<D> {
             length: length as u64,
             newest_us: group.newest_us,
             notes: group.notes.clone(),
+            turns: group.turns.clone(),
         });
         self.next_batch += 1;
         self.written = self.written.max(group.last);
@@ -206,6 +214,7 @@ impl<D: Disk> Writer<D> {
         let (log, number) = (self.log, segment.number);
         let header = SegmentHeader {
             version: segment.version,
+            needs: segment.needs,
             log,
             number,
         };
@@ -232,11 +241,13 @@ impl<D: Disk> Writer<D> {
     /// Has as much room reserved as may be needed: for a group in flight and one that gathers, in the
     /// segment in use or behind it in the next one. If there is none, tries again later.
     pub(crate) fn keep_room(&mut self, monotonic: Duration) {
-        let settings = &self.shared.settings;
-        let (limit, wanted, checkpoint) = {
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
+        let (limit, wanted, checkpoint, wants_segment) = {
             let gather = self.shared.gather();
             let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
-            (gather.limit, wanted, gather.state.encoded_len())
+            let checkpoint = gather.state.encoded_len();
+            (gather.limit, wanted, checkpoint, gather.wants_segment)
         };
         // Twice as much, for a while of quiet; and the power of two keeps the calls few.
         let wanted = match wanted > limit {
@@ -256,8 +267,19 @@ impl<D: Disk> Writer<D> {
         } else {
             self.room_due = None;
         }
+        let full = settings.segment_length(checkpoint);
+        let least = settings.segment_least(checkpoint, limit).min(full);
+        let no_segment = wants_segment && self.have_spare(least, full).is_err();
         let mut gather = self.shared.gather();
-        let grown = limit > gather.limit;
+        if wants_segment {
+            gather.wants_segment = false;
+            gather.no_segment = no_segment;
+        }
+        gather.ready_for = match (&self.spare, &self.active) {
+            (None, Some(active)) => active.needs,
+            _ => Needs::KNOWN,
+        };
+        let grown = limit > gather.limit || wants_segment;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
         if !gather.is_stuck {
@@ -273,6 +295,8 @@ impl<D: Disk> Writer<D> {
         };
         let has_changed = gate != gather.gate;
         gather.gate = gate;
+        let taken = BATCH_HEADER + gather.group.gathered() + gather.reserved;
+        gather.room_left = (self.left_for_changes() as usize).saturating_sub(2 * taken);
         drop(gather);
         let blocked = secured.err().filter(|error| !is_full(error));
         let blocked = blocked.map(|error| {
@@ -283,6 +307,13 @@ impl<D: Disk> Writer<D> {
         if has_changed || grown {
             self.shared.watchers.wake();
         }
+    }
+
+    /// Room in the segment in use, if it may hold changes of streams.
+    fn left_for_changes(&self) -> u64 {
+        let active = self.active.as_ref();
+        let active = active.filter(|active| active.needs.has(Needs::STREAMS));
+        active.map_or(0, |active| active.left().min(CHANGES_ROOM))
     }
 
     /// Reserves the room for groups of this size.

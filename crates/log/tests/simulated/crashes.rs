@@ -40,9 +40,30 @@ fn what_retention_leaves_is_whole() {
     });
 }
 
+#[test]
+fn nor_is_what_was_set_about_streams() {
+    all("crashes::nor_is_what_was_set_about_streams", 1000, |seed| {
+        administered(seed, |random| match random.u8(0..4) {
+            0 => draw_with_retention(random, Policy::Sync),
+            1 => draw(random, interval()),
+            _ => draw(random, Policy::Sync),
+        })
+    });
+}
+
+/// As [`run`], while streams are made, set and deleted.
+pub(crate) fn administered(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
+    let mut world = World::new(seed, settings)?;
+    world.administered = true;
+    lives(world)
+}
+
 /// Several lives of one log, each ended by a kill or a crash, mostly in the midst of something.
 pub(crate) fn run(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
-    let mut world = World::new(seed, settings)?;
+    lives(World::new(seed, settings)?)
+}
+
+fn lives(mut world: World) -> Verdict {
     if world.random.bool() {
         world.grow()?;
     }

@@ -35,6 +35,17 @@ impl Cursors {
         });
     }
 
+    /// A stream was deleted by this ticket, and its cursors with it.
+    pub(crate) fn deleted(&mut self, stream: &str, ticket: u64) {
+        let places = self.places.iter_mut();
+        for (_, places) in places.filter(|((of, _), _)| of == stream) {
+            places.push(Place {
+                position: None,
+                before: Some(ticket),
+            });
+        }
+    }
+
     /// A batch was appended.
     pub(crate) fn appended(&mut self, ticket: u64) {
         for place in self.places.values_mut().flatten() {

@@ -8,6 +8,7 @@ mod cursors;
 mod decay;
 mod failures;
 mod full;
+mod lives;
 mod mistakes;
 mod model;
 mod profile;

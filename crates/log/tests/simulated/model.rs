@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tidewire_log::Progress;
 
+use crate::lives::Life;
 use crate::seeds::{Verdict, ensure};
 
 /// A message as it was appended. Its position is its index in [`Stream::records`].
@@ -32,6 +33,7 @@ pub(crate) struct Stream {
     pub(crate) proven: usize,
     /// The oldest position seen since the log was last opened.
     pub(crate) first: u64,
+    pub(crate) life: Life,
 }
 
 impl Stream {
@@ -45,6 +47,7 @@ impl Stream {
             silent: 0,
             proven: 0,
             first: 0,
+            life: Life::default(),
         }
     }
 
@@ -57,9 +60,9 @@ impl Stream {
         self.silent = self.silent.min(kept);
     }
 
-    /// The last id of a producer.
-    pub(crate) fn mark(&self, producer: &str) -> Option<u64> {
-        self.records
+    /// The last id of a producer in the records from one on.
+    pub(crate) fn mark(&self, producer: &str, from: usize) -> Option<u64> {
+        self.records[from..]
             .iter()
             .rev()
             .find(|record| record.producer == producer)
@@ -100,6 +103,15 @@ impl Model {
             stream,
             end,
         });
+        Ok(())
+    }
+
+    /// A change of a stream was accepted.
+    pub(crate) fn changed(&mut self, ticket: u64) -> Verdict {
+        ensure(ticket > self.last_ticket, || {
+            format!("ticket {ticket} after {}", self.last_ticket)
+        })?;
+        self.last_ticket = ticket;
         Ok(())
     }
 
@@ -151,6 +163,9 @@ impl Model {
         }
         for run in upto(&mut self.uncommitted, committed) {
             self.streams[run.stream].committed = run.end;
+        }
+        for stream in &mut self.streams {
+            stream.life.committed(committed);
         }
         Ok(())
     }

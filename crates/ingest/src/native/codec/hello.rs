@@ -14,6 +14,7 @@ const MAGIC: [u8; 4] = *b"TIDE";
 const JUDGED: usize = 6;
 const PRODUCE: u8 = 1;
 const SUBSCRIBE: u8 = 2;
+const ADMINISTER: u8 = 3;
 const SPARSE: u8 = 1;
 const ADOPT: u8 = 2;
 const FOLLOW: u8 = 1;
@@ -93,6 +94,13 @@ pub enum Begin {
     Cursor,
 }
 
+/// What an administrator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Administer<'a> {
+    /// A secret, where the server asks for one.
+    pub token: &'a str,
+}
+
 /// The first thing a client says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hello<'a> {
@@ -100,6 +108,8 @@ pub enum Hello<'a> {
     Produce(Produce<'a>),
     /// It wants to read them.
     Subscribe(Subscribe<'a>),
+    /// It wants to see and change streams.
+    Administer(Administer<'a>),
 }
 
 impl<'a> Hello<'a> {
@@ -109,13 +119,12 @@ impl<'a> Hello<'a> {
     /// [`TooLong`]: one of the strings; nothing was added.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let (kind, strings) = match self {
-            Hello::Produce(p) => (PRODUCE, [p.stream, p.producer, p.token]),
-            Hello::Subscribe(s) => (SUBSCRIBE, [s.stream, s.cursor, s.token]),
+            Hello::Produce(p) => (PRODUCE, &[p.stream, p.producer, p.token][..]),
+            Hello::Subscribe(s) => (SUBSCRIBE, &[s.stream, s.cursor, s.token][..]),
+            Hello::Administer(a) => (ADMINISTER, &[a.token][..]),
         };
-        for (name, text) in ["the stream", "the producer or cursor", "the token"]
-            .into_iter()
-            .zip(strings)
-        {
+        let names = ["the token", "the producer or cursor", "the stream"];
+        for (name, text) in names.into_iter().zip(strings.iter().rev()) {
             check(name, text)?;
         }
         out.extend_from_slice(&MAGIC);
@@ -142,6 +151,7 @@ impl<'a> Hello<'a> {
                 out.extend_from_slice(&s.credit.to_le_bytes());
                 out.extend_from_slice(&at.to_le_bytes());
             }
+            Hello::Administer(_) => out.extend_from_slice(&[0; 4]),
         }
         for text in strings {
             put_string(text, out);
@@ -164,7 +174,10 @@ impl<'a> Hello<'a> {
         if bytes.get(4).is_some_and(|&version| version != VERSION) {
             return Err(Malformed("only version 1 is spoken here"));
         }
-        if bytes.get(5).is_some_and(|kind| !(1..=2).contains(kind)) {
+        if bytes
+            .get(5)
+            .is_some_and(|kind| !(PRODUCE..=ADMINISTER).contains(kind))
+        {
             return Err(Malformed("no such kind of hello"));
         }
         if bytes.len() < JUDGED {
@@ -186,7 +199,8 @@ impl<'a> Hello<'a> {
         let mut fields = Fields(body);
         let hello = match *kind {
             PRODUCE => Hello::Produce(produce(&mut fields)?),
-            _ => Hello::Subscribe(subscribe(&mut fields)?),
+            SUBSCRIBE => Hello::Subscribe(subscribe(&mut fields)?),
+            _ => Hello::Administer(administer(&mut fields)?),
         };
         if !fields.0.is_empty() {
             return Err(Malformed("the hello is longer than its fields"));
@@ -246,6 +260,14 @@ fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
         return Err(Malformed("only who follows can wait for a stream"));
     }
     Ok(subscribe)
+}
+
+fn administer<'a>(fields: &mut Fields<'a>) -> Result<Administer<'a>, Malformed> {
+    if fields.u32()? != 0 {
+        return Err(Malformed("a reserved field is not 0"));
+    }
+    let token = fields.string()?;
+    Ok(Administer { token })
 }
 
 /// The flags, none but those `known`, and the reserved field behind them.

@@ -4,14 +4,18 @@
 //!
 //! `docs/protocol.md` is the contract and `docs/protocol-vectors.txt` has examples of every frame.
 
+mod admin;
 mod field;
 mod hello;
 mod reader;
 mod reason;
 mod server;
 
+pub use admin::{AdminFrame, PlaceFrame, StreamFrame, Wanted};
 pub use field::{Malformed, Read, TooLong};
-pub use hello::{Begin, HELLO_BODY_MAX, HELLO_HEADER, Hello, Level, Produce, Subscribe, VERSION};
+pub use hello::{
+    Administer, Begin, HELLO_BODY_MAX, HELLO_HEADER, Hello, Level, Produce, Subscribe, VERSION,
+};
 pub use reader::{READER_HEADER, ReaderFrame};
 pub use reason::Reason;
 pub use server::{

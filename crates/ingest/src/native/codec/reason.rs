@@ -79,6 +79,12 @@ reasons! {
     NoStream = 14, "no such stream";
     /// The hello did not come in time.
     TooSlow = 15, "too slow";
+    /// The stream has its limit of bytes: try again later.
+    StreamFull = 16, "stream full";
+    /// There is a stream of this name already.
+    Exists = 17, "exists";
+    /// A request that is not known, or a setting out of its range.
+    Unsupported = 18, "unsupported";
 }
 
 impl fmt::Display for Reason {
@@ -95,6 +101,10 @@ impl Reason {
     /// connection.
     #[must_use]
     pub fn closes(self) -> bool {
-        !matches!(self, Reason::DiskFull | Reason::OverQuota)
+        use Reason::{DiskFull, Exists, OverQuota, StreamFull, Unsupported};
+        !matches!(
+            self,
+            DiskFull | OverQuota | StreamFull | Exists | Unsupported
+        )
     }
 }

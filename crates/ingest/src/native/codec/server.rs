@@ -1,5 +1,6 @@
 //! Frames from the server to the client.
 
+use super::admin::{PlaceFrame, StreamFrame};
 use super::field::{Fields, Malformed, Read, put_string};
 use super::hello::Level;
 use super::reason::Reason;
@@ -13,6 +14,10 @@ const REFUSAL: u8 = 3;
 const READER_WELCOME: u8 = 4;
 const BATCH: u8 = 5;
 const END: u8 = 6;
+const ADMIN_WELCOME: u8 = 7;
+const STREAM: u8 = 8;
+const PLACE: u8 = 9;
+const DONE: u8 = 10;
 
 /// What a flag says depends on the kind.
 const FLAG: u8 = 1;
@@ -43,6 +48,19 @@ pub enum ServerFrame<'a> {
         next: u64,
         /// It is not the tail: the reader has finished sending, and its credit is used up.
         short: bool,
+    },
+    /// To an administrator: go on.
+    AdminWelcome,
+    /// To an administrator: a stream.
+    Stream(StreamFrame<'a>),
+    /// To an administrator: a cursor or a reader of a stream.
+    Place(PlaceFrame<'a>),
+    /// To an administrator: what was asked for is done, and durable.
+    Done {
+        /// Which request that was, counted from 1.
+        id: u64,
+        /// There are more of those that were asked for: ask again behind the last.
+        more: bool,
     },
     /// A kind that this version does not know; to be skipped.
     Unknown(u8),
@@ -193,6 +211,22 @@ impl<'a> ServerFrame<'a> {
                 put_header(END, flag(*short), 8, out);
                 out.extend_from_slice(&next.to_le_bytes());
             }
+            ServerFrame::AdminWelcome => {
+                put_header(ADMIN_WELCOME, 0, 4, out);
+                out.extend_from_slice(&[0; 4]);
+            }
+            ServerFrame::Stream(stream) => {
+                put_header(STREAM, 0, stream.len(), out);
+                stream.put(out);
+            }
+            ServerFrame::Place(place) => {
+                put_header(PLACE, 0, place.len(), out);
+                place.put(out);
+            }
+            ServerFrame::Done { id, more } => {
+                put_header(DONE, flag(*more), 8, out);
+                out.extend_from_slice(&id.to_le_bytes());
+            }
             ServerFrame::Unknown(kind) => put_header(*kind, 0, 0, out),
         }
     }
@@ -270,6 +304,17 @@ fn body_of(kind: u8, flags: u8, mut fields: Fields<'_>) -> Result<ServerFrame<'_
         END => ServerFrame::End {
             next: fields.u64()?,
             short: flag,
+        },
+        ADMIN_WELCOME => {
+            // As above.
+            fields.u32()?;
+            ServerFrame::AdminWelcome
+        }
+        STREAM => ServerFrame::Stream(StreamFrame::take(&mut fields)?),
+        PLACE => ServerFrame::Place(PlaceFrame::take(&mut fields)?),
+        DONE => ServerFrame::Done {
+            id: fields.u64()?,
+            more: flag,
         },
         _ => ServerFrame::Unknown(kind),
     })

@@ -58,6 +58,13 @@ impl Producer {
         self.end(next, Reason::Fenced, Reason::Fenced.name(), cx);
     }
 
+    /// Its token is not accepted any more.
+    pub(in crate::native) fn shut_out(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        let next = self.ids.next().unwrap_or(u64::MAX);
+        let text = "the token is not accepted any more".to_owned();
+        self.end_after(next, Reason::Unauthorised, text, cx);
+    }
+
     pub(in crate::native) fn log_failed(
         &mut self,
         progress: &Progress,

@@ -153,8 +153,16 @@ impl Producer {
             Some(Err(Refused::DiskFull { retry_after })) => {
                 self.refuse(run.first, Reason::DiskFull, retry_after, cx)
             }
+            Some(Err(Refused::StreamFull { retry_after })) => {
+                self.refuse(run.first, Reason::StreamFull, retry_after, cx)
+            }
             Some(Err(Refused::TooLarge)) if run.count > 1 => Put::Halve,
-            Some(Err(refused @ (Refused::TooLarge | Refused::TooMany | Refused::Beyond))) => {
+            Some(Err(
+                refused @ (Refused::TooLarge
+                | Refused::TooMany
+                | Refused::Beyond
+                | Refused::NoStream),
+            )) => {
                 let text = refused.to_string();
                 Put::Over(self.end_after(run.first, reason_of(refused), text, cx))
             }

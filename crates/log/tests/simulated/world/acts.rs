@@ -18,6 +18,9 @@ impl World {
             }
         }
         let at = self.random.usize(0..self.producers.len());
+        if !self.has_number(at)? {
+            return Ok(None);
+        }
         let records = self.batch(at);
         let mut frames = Vec::new();
         for record in &records {
@@ -52,6 +55,11 @@ impl World {
                 self.cursors.appended(ticket.0);
                 Ok(Some((ticket, frames.len())))
             }
+            Err(Refused::NoStream) => {
+                let life = &self.model.streams[stream].life;
+                ensure(!life.exists, || format!("{stream} is not there: {life:?}"))?;
+                Ok(None)
+            }
             Err(refused) => self.refused(refused).map(|()| None),
         }
     }
@@ -81,6 +89,9 @@ impl World {
             return Ok(());
         }
         let stream = self.random.usize(0..self.model.streams.len());
+        if !self.model.streams[stream].life.exists {
+            return Ok(());
+        }
         let anonymous = self.random.u8(0..5) == 0;
         let name = if anonymous {
             String::new()
@@ -100,6 +111,7 @@ impl World {
             stream,
             name,
             next_id: 1,
+            stale: false,
         });
         Ok(())
     }
@@ -109,6 +121,9 @@ impl World {
             return Ok(());
         }
         let stream = &self.model.streams[self.random.usize(0..self.model.streams.len())];
+        if stream.life.seen() != Some(true) {
+            return Ok(());
+        }
         let from = self.random.u64(stream.first..=stream.committed as u64);
         let credit = self.random.usize(0..5000);
         match reading::once(self.log(), stream, from, credit)? {
@@ -124,6 +139,9 @@ impl World {
         let Some(stream) = self.random.choice(&self.model.streams) else {
             return Ok(());
         };
+        if stream.life.seen() != Some(true) {
+            return Ok(());
+        }
         let time_us = match self.random.choice(&stream.records) {
             Some(record) => record.timestamp_us + self.random.u64(0..2),
             None => self.now_us,
@@ -146,6 +164,9 @@ impl World {
         let Some(stream) = self.random.choice(&self.model.streams) else {
             return Ok(());
         };
+        if !stream.life.exists {
+            return Ok(());
+        }
         let name = format!("cursor {}", self.random.u8(0..3));
         let next = stream.records.len() as u64;
         let stream = stream.name.clone();
@@ -248,7 +269,8 @@ impl World {
             Refused::Busy => true,
             Refused::DiskFull { .. } => self.may_be_full,
             Refused::Failed => self.log().progress().failure.is_some(),
-            Refused::TooLarge | Refused::TooMany | Refused::Beyond => false,
+            Refused::TooLarge | Refused::TooMany | Refused::Beyond | Refused::NoStream => false,
+            Refused::StreamFull { .. } => self.may_be_limited,
         };
         ensure(fine, || format!("refused: {refused}"))
     }

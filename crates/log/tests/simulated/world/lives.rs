@@ -2,7 +2,10 @@
 
 use tidewire_log::disk::sim::{Faults, Survival};
 use tidewire_log::tools;
-use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, Ticket};
+use tidewire_log::{
+    Change, EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, StreamSettings,
+    Ticket,
+};
 
 use super::{End, Harm, Kind, Open, World};
 use crate::model::Stream;
@@ -95,7 +98,28 @@ impl World {
     /// say the same. From here on the model has what the log has.
     pub(crate) fn verify(&mut self) -> Verdict {
         let open = self.open.as_mut().expect("the log is open");
+        let settings = &self.settings;
+        let shortened = settings.retention_age.is_some() || settings.retention_bytes.is_some();
+        let mut reborn = Vec::new();
+        let mut cuts = Vec::new();
         for stream in &mut self.model.streams {
+            let name = &*stream.name;
+            let is_gone = open.log.range(name).is_none();
+            if is_gone {
+                let life = &stream.life;
+                ensure(life.may_be_gone(stream.committed), || {
+                    format!("{name} is gone: {life:?}")
+                })?;
+                let made = open.log.administer(Change::Create {
+                    stream: name,
+                    settings: StreamSettings::default(),
+                });
+                let ticket = made.map_err(|why| Violation(format!("{name}: {why}")))?;
+                let first = reading::range(&open.log, name).first as usize;
+                stream.life.reborn(ticket.0, first)?;
+                reborn.push(ticket.0);
+                cuts.push(vec![first]);
+            }
             let found = reading::range(&open.log, &stream.name);
             let next = usize::try_from(found.next).expect("few records");
             ensure(
@@ -112,6 +136,15 @@ impl World {
             ensure(found.first <= found.next, || {
                 format!("{}: {found:?}", stream.name)
             })?;
+            if !is_gone {
+                let status = open.log.stream_status(&stream.name).expect("it is there");
+                let first = found.first as usize;
+                cuts.push(stream.life.found(first, status.settings, shortened)?);
+                let is_durable = matches!(settings.policy, Policy::Sync | Policy::Interval(_));
+                ensure(!is_durable || found.first >= stream.first, || {
+                    format!("{}: from {} on again", stream.name, found.first)
+                })?;
+            }
             stream.reopened(next);
             stream.first = found.first;
             let credit = self.random.usize(0..4000);
@@ -133,14 +166,22 @@ impl World {
                 .producer(open.streams[producer.stream], &producer.name);
             let id = id.map_err(unexpected)?;
             open.producers.push(id);
-            let (mark, held) = (open.log.mark(id), stream.mark(&producer.name));
-            ensure(mark.appended == held && mark.ticket == Ticket(0), || {
+            let mark = open.log.mark(id);
+            let cuts = &cuts[producer.stream];
+            let held = cuts.iter().map(|&cut| stream.mark(&producer.name, cut));
+            let held = held.collect::<Vec<_>>();
+            let is_known = held.contains(&mark.appended) && mark.ticket == Ticket(0);
+            ensure(is_known, || {
                 format!(
                     "{}: {} has {mark:?}, the log {held:?}",
                     stream.name, producer.name
                 )
             })?;
-            producer.next_id = held.map_or(1, |id| id + 1);
+            producer.next_id = mark.appended.map_or(1, |id| id + 1);
+            producer.stale = false;
+        }
+        for ticket in reborn {
+            self.model.changed(ticket)?;
         }
         self.cursors.reopened(&open.log)?;
         if self.settings.policy != Policy::Os {
@@ -268,6 +309,9 @@ impl World {
             format!("closed without committing everything: {progress:?}")
         })?;
         for stream in &self.model.streams {
+            if stream.life.seen() != Some(true) {
+                continue;
+            }
             let range = reading::range(&log, &stream.name);
             ensure(range.next == stream.committed as u64, || {
                 format!(

@@ -1,6 +1,7 @@
 //! One seed's world: a disk, a log on it, its producers, and the model.
 
 mod acts;
+mod changes;
 mod lives;
 
 use std::time::Duration;
@@ -83,6 +84,10 @@ pub(crate) struct World {
     cursors: Cursors,
     /// Whether `DiskFull` is to be expected.
     pub(crate) may_be_full: bool,
+    /// Whether streams are administered.
+    pub(crate) administered: bool,
+    /// Whether a stream may have a limit.
+    may_be_limited: bool,
     /// Whether an append was refused because of it.
     pub(crate) full: bool,
     producers: Vec<Producer>,
@@ -99,6 +104,8 @@ struct Producer {
     /// Empty: anonymous.
     name: String,
     next_id: u64,
+    /// Its stream was deleted and made again.
+    stale: bool,
 }
 
 /// A log while it is open; the numbers are those of this opening, in the order of the model's
@@ -122,6 +129,8 @@ impl World {
             model: Model::default(),
             cursors: Cursors::default(),
             may_be_full: false,
+            administered: false,
+            may_be_limited: false,
             full: false,
             producers: Vec::new(),
             open: None,
@@ -141,6 +150,9 @@ impl World {
     pub(crate) fn act(&mut self) -> Verdict {
         if self.random.u8(0..100) < self.profile.steps_percent {
             return self.step();
+        }
+        if self.administered && self.random.u8(0..12) == 0 {
+            return self.administer();
         }
         match self.random.u8(0..100) {
             0..=3 => self.new_stream(),
@@ -227,6 +239,15 @@ impl World {
         let open = self.open.as_ref().expect("the log is open");
         self.model.progressed(&open.log.progress())?;
         for stream in &mut self.model.streams {
+            let found = open.log.range(&stream.name);
+            match stream.life.seen() {
+                None => continue,
+                Some(false) => {
+                    ensure(found.is_none(), || format!("{}: {found:?}", stream.name))?;
+                    continue;
+                }
+                Some(true) => {}
+            }
             let range = reading::range(&open.log, &stream.name);
             ensure(range.next == stream.committed as u64, || {
                 format!(
@@ -243,7 +264,9 @@ impl World {
                     )
                 },
             )?;
-            if let Some(age) = self.settings.retention_age {
+            if let Some(age) = self.settings.retention_age
+                && !self.administered
+            {
                 let gone = &stream.records[stream.first as usize..range.first as usize];
                 let young = gone
                     .iter()

@@ -1,0 +1,245 @@
+//! `tidewire stream`: the streams of a running server, seen and changed by the native protocol.
+
+mod show;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Subcommand;
+use tidewire_ingest::client::{Administrator, Broken, Error, Wanted};
+use tidewire_ingest::native::codec::Reason;
+use tidewire_log::Compression;
+
+use crate::exit::Failure;
+use crate::send::{server, token};
+use crate::size::Size;
+use crate::span::Span;
+use crate::tls::TlsArgs;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Stream {
+    /// Lists streams: positions, size, what is set, and how far their readers are behind.
+    List(List),
+    /// Shows one stream, with its cursors and the readers that are connected.
+    Show(One),
+    /// Makes a stream.
+    Create(Set),
+    /// Changes what is set about a stream; what is not named stays.
+    Set(Set),
+    /// Deletes a stream, with its records, cursors and the marks of its producers.
+    Delete(Delete),
+}
+
+/// The server.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The server
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
+    to: String,
+    /// A file with the secret that the server asks administrators for
+    /// [default: the environment's TIDEWIRE_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How long to wait for the server, to connect and for each answer
+    #[arg(long, default_value = "30s", value_name = "TIME")]
+    timeout: Span,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// A JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: Where,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct One {
+    /// The stream
+    name: String,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    at: Where,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Set {
+    /// The stream
+    name: String,
+    /// The most that is kept, as it is stored: the oldest records go; none for no limit
+    #[arg(long, value_name = "SIZE")]
+    retain_bytes: Option<Limit<Size>>,
+    /// How long records are kept, such as 7d; none for no limit
+    #[arg(long, value_name = "TIME")]
+    retain_age: Option<Limit<Span>>,
+    /// The most that is taken, as it is stored: then messages are refused until records go; none for no
+    /// limit
+    #[arg(long, value_name = "SIZE")]
+    limit_bytes: Option<Limit<Size>>,
+    /// How records are stored from now on: none, lz4 or zstd
+    #[arg(long, value_name = "HOW", value_parser = compression)]
+    compression: Option<Compression>,
+    #[command(flatten)]
+    at: Where,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Delete {
+    /// The stream
+    name: String,
+    /// Does it; without it only what would be lost is said
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// A limit, or none.
+#[derive(Clone, Copy, Debug)]
+struct Limit<T>(Option<T>);
+
+impl<T: FromStr<Err = String>> FromStr for Limit<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Limit<T>, String> {
+        match text {
+            "none" => Ok(Limit(None)),
+            _ => text.parse().map(|limit| Limit(Some(limit))),
+        }
+    }
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    let named = Compression::ALL.into_iter().find(|it| it.name() == text);
+    named.ok_or_else(|| format!("no compression is called {text:?}: none, lz4 or zstd"))
+}
+
+impl Set {
+    fn wanted(&self) -> Result<Wanted, Failure> {
+        let bytes = |name: &str, limit: Option<Limit<Size>>| match limit {
+            Some(Limit(Some(Size(0)))) => Err(Failure::usage(format!(
+                "--{name} 0: at least 1 byte, or none for no limit"
+            ))),
+            limit => Ok(limit.map(|Limit(size)| size.map(|Size(bytes)| bytes))),
+        };
+        let age = match self.retain_age {
+            Some(Limit(Some(Span(age)))) if age < Duration::from_micros(1) => {
+                return Err(Failure::usage(
+                    "--retain-age 0: at least 1us, or none for no limit",
+                ));
+            }
+            age => age.map(|Limit(age)| age.map(|Span(age)| micros(age))),
+        };
+        Ok(Wanted {
+            retain_bytes: bytes("retain-bytes", self.retain_bytes)?,
+            retain_age_us: age,
+            limit_bytes: bytes("limit-bytes", self.limit_bytes)?,
+            compression: self.compression,
+        })
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Does it.
+pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let shown = match &stream {
+        Stream::List(list) => {
+            let streams = list.at.connect()?.streams().map_err(failed)?;
+            show::list(&streams, list.json, &mut out)
+        }
+        Stream::Show(one) => {
+            let mut server = one.at.connect()?;
+            let streams = server.streams().map_err(failed)?;
+            let stream = streams.into_iter().find(|stream| stream.name == one.name);
+            let stream = stream.ok_or_else(|| no_stream(&one.name))?;
+            let cursors = server.cursors(&one.name).map_err(failed)?;
+            let readers = server.readers(&one.name).map_err(failed)?;
+            show::one(&stream, &cursors, &readers, one.json, &mut out)
+        }
+        Stream::Create(set) => {
+            let wanted = set.wanted()?;
+            let created = set.at.connect()?.create(&set.name, wanted);
+            created.map_err(failed)?;
+            Ok(())
+        }
+        Stream::Set(set) => {
+            let wanted = set.wanted()?;
+            if wanted == Wanted::default() {
+                return Err(Failure::usage("nothing is to be set; see --help"));
+            }
+            set.at.connect()?.set(&set.name, wanted).map_err(failed)?;
+            Ok(())
+        }
+        Stream::Delete(delete) => return delete_one(delete),
+    };
+    match shown.and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::usage(format!(
+            "cannot write what the server said: {e}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn delete_one(delete: &Delete) -> Result<(), Failure> {
+    let mut server = delete.at.connect()?;
+    if delete.yes {
+        return server.delete(&delete.name).map_err(failed);
+    }
+    let streams = server.streams().map_err(failed)?;
+    let stream = streams.iter().find(|stream| stream.name == delete.name);
+    let stream = stream.ok_or_else(|| no_stream(&delete.name))?;
+    let (name, records) = (&stream.name, stream.next - stream.first);
+    let (producers, cursors) = (stream.producers, stream.cursors);
+    Err(Failure::usage(format!(
+        "deleting {name:?} would lose {records} records, the marks of {producers} producers and {cursors} \
+         cursors for good; say --yes to do it"
+    )))
+}
+
+fn no_stream(name: &str) -> Failure {
+    Failure::usage(format!(
+        "there is no stream {name:?}, or the token is not for it; `tidewire stream list` shows those that \
+         there are"
+    ))
+}
+
+impl Where {
+    fn connect(&self) -> Result<Administrator, Failure> {
+        let to = server(&self.to, &self.tls)?;
+        let token = token(self.token_file.as_deref())?;
+        Administrator::connect(to, &token, self.timeout.0).map_err(failed)
+    }
+}
+
+fn failed(error: Error) -> Failure {
+    let advice = match error.last() {
+        Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
+        Error::Broken {
+            source: Broken::Refused { reason, .. },
+            ..
+        } => match reason {
+            Reason::Unauthorised => {
+                "; the token must have the right admin for the stream, see docs/production.md"
+            }
+            Reason::Exists => "; `tidewire stream set` changes it",
+            Reason::DiskFull => {
+                "; what makes room is taken even so, unless nothing was ever changed in this log"
+            }
+            _ => "",
+        },
+        _ => "",
+    };
+    Failure::usage(format!("{error}{advice}"))
+}

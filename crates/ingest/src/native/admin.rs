@@ -1,0 +1,340 @@
+//! An administrator's connection: requests in, answers out, one at a time.
+//!
+//! The one idea: what changes something is answered when it is durable, and nothing behind it is looked
+//! at before. So a client that has its answer knows what the log will say after any crash.
+
+use std::fmt;
+
+use tidewire::{Cx, Input, Next};
+use tidewire_log::{Change, ChangeRefused, Progress, Refused, StreamStatus, Ticket};
+
+use super::codec::{
+    AdminFrame, Malformed, PlaceFrame, Read, Reason, ServerFrame, StreamFrame, Wanted,
+};
+use super::conn::{CUT_SHORT, DEFAULT_STREAM, IngestConn, millis, reason_of, refuse, send, tell};
+use super::counters::Count;
+use super::service::Shared;
+use super::tokens::{Pass, Right};
+
+/// Most things that one answer lists; the rest is for the next request.
+const PAGE: usize = 64;
+
+/// An administrator's connection.
+pub(super) struct Admin {
+    pass: Pass,
+    /// Requests that were answered.
+    answered: u64,
+    /// The request under way is answered when this is committed.
+    waits: Option<Ticket>,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "administrator, {} answered", self.answered)
+    }
+}
+
+/// What became of a request.
+enum Done {
+    Answered,
+    /// It is answered when this is committed.
+    When(Ticket),
+    /// It has to wait until the log has room.
+    Busy,
+    Refused(Reason, u32, String),
+}
+
+impl Admin {
+    pub(super) fn begin(pass: Pass, cx: &mut Cx<'_, IngestConn>) -> Admin {
+        cx.local.tally.add(Count::administrators, 1);
+        send(cx, &ServerFrame::AdminWelcome);
+        Admin {
+            pass,
+            answered: 0,
+            waits: None,
+        }
+    }
+
+    pub(super) fn received(
+        &mut self,
+        input: &mut Input<'_>,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> Next {
+        loop {
+            if self.waits.is_some() {
+                return Next::Paused;
+            }
+            if cx.link.full() {
+                return Next::AfterDrain;
+            }
+            let (request, len) = match AdminFrame::decode(input.bytes()) {
+                Ok(Read::Whole(request, len)) => (request, len),
+                Ok(Read::Partial(needed)) => return Next::AtLeast(needed),
+                Err(Malformed(why)) => {
+                    refuse(cx, self.answered + 1, Reason::Malformed, 0, why);
+                    return Next::More;
+                }
+            };
+            match self.request(&request, shared, cx) {
+                Done::Answered => self.answered += 1,
+                Done::Refused(reason, retry_after_ms, text) => {
+                    self.answered += 1;
+                    tell(cx, self.answered, reason, retry_after_ms, &text);
+                }
+                Done::Busy => {
+                    cx.local.crowded.push(cx.link.id());
+                    cx.local.tally.add(Count::paused_by_log, 1);
+                    return Next::Paused;
+                }
+                Done::When(ticket) => {
+                    cx.local.tally.add(Count::stream_changes, 1);
+                    self.waits = Some(ticket);
+                    self.settle(&shared.log.progress(), cx);
+                }
+            }
+            input.consume(len);
+            if cx.link.is_closing() {
+                return Next::More;
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        request: &AdminFrame<'_>,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> Done {
+        match *request {
+            AdminFrame::List { after } => self.list(after, shared, cx),
+            AdminFrame::Create { stream, wanted } => {
+                let stream = meant(stream);
+                self.change(stream, shared, cx, |_| {
+                    let settings = wanted.over(Default::default());
+                    Some(Change::Create { stream, settings })
+                })
+            }
+            AdminFrame::Set { stream, wanted } => self.set(meant(stream), &wanted, shared, cx),
+            AdminFrame::Delete { stream } => {
+                let stream = meant(stream);
+                self.change(stream, shared, cx, |_| Some(Change::Delete { stream }))
+            }
+            AdminFrame::Cursors { stream, after } => self.cursors(meant(stream), after, shared, cx),
+            AdminFrame::Readers { stream } => self.readers(meant(stream), shared, cx),
+            AdminFrame::Unknown(_) => {
+                let text = "no such request is known here".to_owned();
+                Done::Refused(Reason::Unsupported, 0, text)
+            }
+        }
+    }
+
+    fn may(&self, stream: &str, shared: &Shared) -> bool {
+        shared.tokens.allow(&self.pass, Right::Admin, Some(stream))
+    }
+
+    fn set(
+        &self,
+        stream: &str,
+        wanted: &Wanted,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> Done {
+        self.change(stream, shared, cx, |shared| {
+            let before = shared.log.stream_status(stream)?;
+            let settings = wanted.over(before.settings);
+            Some(Change::Set { stream, settings })
+        })
+    }
+
+    /// Has a stream changed; `change` says how, if there is such a stream.
+    fn change<'a>(
+        &self,
+        stream: &'a str,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+        change: impl FnOnce(&Shared) -> Option<Change<'a>>,
+    ) -> Done {
+        if !self.may(stream, shared) {
+            return unauthorised();
+        }
+        // First armed, so that neither the commit is missed nor room that is made.
+        cx.local.bell.arm();
+        // One after the other, as a setting is changed from what it is.
+        let one = shared.administering.lock();
+        let Some(change) = change(shared) else {
+            return no_stream();
+        };
+        let done = shared.log.administer(change);
+        drop(one);
+        match done {
+            Ok(ticket) => {
+                tracing::info!(peer = %cx.link.peer().endpoint, ?change, "a stream is changed");
+                Done::When(ticket)
+            }
+            Err(ChangeRefused::NoStream) => no_stream(),
+            Err(ChangeRefused::Exists) => {
+                Done::Refused(Reason::Exists, 0, ChangeRefused::Exists.to_string())
+            }
+            Err(ChangeRefused::Log(Refused::Busy)) => Done::Busy,
+            Err(ChangeRefused::Log(refused)) => {
+                let retry_after = match refused {
+                    Refused::DiskFull { retry_after } => millis(retry_after),
+                    _ => 0,
+                };
+                Done::Refused(reason_of(refused), retry_after, refused.to_string())
+            }
+            Err(refused @ (ChangeRefused::Setting(_) | ChangeRefused::Unsupported)) => {
+                Done::Refused(Reason::Unsupported, 0, refused.to_string())
+            }
+        }
+    }
+
+    fn list(&self, after: &str, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> Done {
+        let (mut shown, mut after) = (0, after.to_owned());
+        let readers = shared.reading.of(None);
+        loop {
+            let page = shared.log.streams(&after, PAGE);
+            let is_last = page.len() < PAGE;
+            for status in &page {
+                if shown == PAGE {
+                    return self.done(true, cx);
+                }
+                if self.may(&status.name, shared) {
+                    let readers = readers.iter().filter(|reader| reader.stream == status.name);
+                    let places = readers.map(|reader| reader.position);
+                    show(status, places, cx);
+                    shown += 1;
+                }
+            }
+            match page.last() {
+                Some(last) if !is_last => after = last.name.to_string(),
+                _ => return self.done(false, cx),
+            }
+        }
+    }
+
+    fn cursors(
+        &self,
+        stream: &str,
+        after: &str,
+        shared: &Shared,
+        cx: &mut Cx<'_, IngestConn>,
+    ) -> Done {
+        if !self.may(stream, shared) {
+            return unauthorised();
+        }
+        if shared.log.range(stream).is_none() {
+            return no_stream();
+        }
+        let cursors = shared.log.cursors(stream, after, PAGE);
+        for cursor in &cursors {
+            let place = PlaceFrame {
+                position: cursor.position,
+                lag: cursor.lag,
+                cursor: &cursor.name,
+                peer: "",
+            };
+            send(cx, &ServerFrame::Place(place));
+        }
+        self.done(cursors.len() == PAGE, cx)
+    }
+
+    fn readers(&self, stream: &str, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> Done {
+        if !self.may(stream, shared) {
+            return unauthorised();
+        }
+        let Some(range) = shared.log.range(stream) else {
+            return no_stream();
+        };
+        // No more than there may be connected.
+        for reader in shared.reading.of(Some(stream)) {
+            let place = PlaceFrame {
+                position: reader.position,
+                lag: range.next.saturating_sub(reader.position),
+                cursor: reader.cursor.as_deref().unwrap_or_default(),
+                peer: &reader.peer,
+            };
+            send(cx, &ServerFrame::Place(place));
+        }
+        self.done(false, cx)
+    }
+
+    fn done(&self, more: bool, cx: &mut Cx<'_, IngestConn>) -> Done {
+        let id = self.answered + 1;
+        send(cx, &ServerFrame::Done { id, more });
+        Done::Answered
+    }
+
+    /// The log has moved: answers what waits for that.
+    pub(super) fn settle(&mut self, progress: &Progress, cx: &mut Cx<'_, IngestConn>) {
+        let Some(ticket) = self.waits else {
+            return;
+        };
+        let id = self.answered + 1;
+        if let Some(failure) = &progress.failure {
+            return refuse(cx, id, Reason::LogFailed, 0, &failure.0);
+        }
+        if progress.committed < ticket {
+            cx.link.pause();
+            return cx.local.settling.push(cx.link.id());
+        }
+        self.waits = None;
+        self.answered = id;
+        send(cx, &ServerFrame::Done { id, more: false });
+        cx.link.resume();
+    }
+
+    pub(super) fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, IngestConn>) {
+        if unread > 0 {
+            return refuse(cx, self.answered + 1, Reason::Malformed, 0, CUT_SHORT);
+        }
+        cx.link.finish();
+    }
+
+    pub(super) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        let reason = Reason::Stopping;
+        refuse(cx, self.answered + 1, reason, 0, reason.name());
+    }
+}
+
+/// Sends the state of a stream; `readers` are where those are that are connected.
+fn show(status: &StreamStatus, readers: impl Iterator<Item = u64>, cx: &mut Cx<'_, IngestConn>) {
+    let next = status.range.next;
+    let (count, farthest) = readers.fold((0, next), |(count, least), position| {
+        (count + 1, least.min(position))
+    });
+    let age = status.settings.retain_age.map(|age| age.as_micros() as u64);
+    let frame = StreamFrame {
+        first: status.range.first,
+        next,
+        bytes: status.bytes,
+        newest_us: status.newest_us,
+        retain_bytes: status.settings.retain_bytes.unwrap_or(0),
+        retain_age_us: age.unwrap_or(0),
+        limit_bytes: status.settings.limit_bytes.unwrap_or(0),
+        lag: (next - farthest).max(status.lag),
+        producers: u32::try_from(status.producers).unwrap_or(u32::MAX),
+        cursors: u32::try_from(status.cursors).unwrap_or(u32::MAX),
+        readers: count,
+        compression: status.settings.compression.code(),
+        name: &status.name,
+    };
+    send(cx, &ServerFrame::Stream(frame));
+}
+
+fn meant(stream: &str) -> &str {
+    match stream {
+        "" => DEFAULT_STREAM,
+        named => named,
+    }
+}
+
+fn no_stream() -> Done {
+    Done::Refused(Reason::NoStream, 0, ChangeRefused::NoStream.to_string())
+}
+
+fn unauthorised() -> Done {
+    let reason = Reason::Unauthorised;
+    Done::Refused(reason, 0, reason.name().to_owned())
+}

@@ -1,0 +1,337 @@
+//! Frames from an administrator to the server, after the welcome, and what these carry.
+
+use std::time::Duration;
+
+use tidewire_log::{Compression, StreamSettings};
+
+use super::field::{Fields, Malformed, Read, TooLong, check, put_string};
+use super::reader::READER_HEADER;
+
+/// Largest body in bytes.
+const BODY_MAX: usize = 1024;
+
+const LIST: u8 = 1;
+const CREATE: u8 = 2;
+const SET: u8 = 3;
+const DELETE: u8 = 4;
+const CURSORS: u8 = 5;
+const READERS: u8 = 6;
+
+/// Which settings are meant.
+const RETAIN_BYTES: u8 = 1;
+const RETAIN_AGE: u8 = 2;
+const LIMIT_BYTES: u8 = 4;
+const COMPRESSION: u8 = 8;
+
+/// Settings of a stream that are to be what is said; the others stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The most that is kept, in bytes; `Some(None)` for no limit.
+    pub retain_bytes: Option<Option<u64>>,
+    /// How long records are kept, in microseconds; `Some(None)` for no limit.
+    pub retain_age_us: Option<Option<u64>>,
+    /// The most that is taken, in bytes; `Some(None)` for no limit.
+    pub limit_bytes: Option<Option<u64>>,
+    /// How records are stored.
+    pub compression: Option<Compression>,
+}
+
+impl Wanted {
+    /// What is set when this is done.
+    #[must_use]
+    pub fn over(&self, before: StreamSettings) -> StreamSettings {
+        let age = self.retain_age_us.map(|us| us.map(Duration::from_micros));
+        StreamSettings {
+            retain_bytes: self.retain_bytes.unwrap_or(before.retain_bytes),
+            retain_age: age.unwrap_or(before.retain_age),
+            limit_bytes: self.limit_bytes.unwrap_or(before.limit_bytes),
+            compression: self.compression.unwrap_or(before.compression),
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let bits = [
+            (RETAIN_BYTES, self.retain_bytes.is_some()),
+            (RETAIN_AGE, self.retain_age_us.is_some()),
+            (LIMIT_BYTES, self.limit_bytes.is_some()),
+            (COMPRESSION, self.compression.is_some()),
+        ];
+        let bits = bits.into_iter().filter(|(_, is_meant)| *is_meant);
+        let mask = bits.fold(0, |mask, (bit, _)| mask | bit);
+        out.extend_from_slice(&[mask, self.compression.unwrap_or_default().code(), 0, 0]);
+        for limit in [self.retain_bytes, self.retain_age_us, self.limit_bytes] {
+            out.extend_from_slice(&limit.flatten().unwrap_or(0).to_le_bytes());
+        }
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Result<Wanted, Malformed> {
+        let (mask, compression) = (fields.u8()?, fields.u8()?);
+        if mask & !(RETAIN_BYTES | RETAIN_AGE | LIMIT_BYTES | COMPRESSION) != 0 {
+            return Err(Malformed("no such setting"));
+        }
+        if fields.u16()? != 0 {
+            return Err(Malformed("a reserved field is not 0"));
+        }
+        let mut limit = |bit| {
+            let limit = fields.u64()?;
+            Ok((mask & bit != 0).then_some(Some(limit).filter(|&limit| limit > 0)))
+        };
+        Ok(Wanted {
+            retain_bytes: limit(RETAIN_BYTES)?,
+            retain_age_us: limit(RETAIN_AGE)?,
+            limit_bytes: limit(LIMIT_BYTES)?,
+            compression: match mask & COMPRESSION {
+                0 => None,
+                _ => {
+                    let known = Compression::of(compression);
+                    Some(known.ok_or(Malformed("no such compression"))?)
+                }
+            },
+        })
+    }
+}
+
+/// What an administrator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminFrame<'a> {
+    /// The streams behind this name, by their names; all of them behind the empty one.
+    List {
+        /// The name.
+        after: &'a str,
+    },
+    /// There is to be a stream.
+    Create {
+        /// Its name.
+        stream: &'a str,
+        /// What is set about it.
+        wanted: Wanted,
+    },
+    /// A stream is to have other settings.
+    Set {
+        /// Its name.
+        stream: &'a str,
+        /// Those that change.
+        wanted: Wanted,
+    },
+    /// A stream is to go, and all that is in it.
+    Delete {
+        /// Its name.
+        stream: &'a str,
+    },
+    /// The cursors of a stream behind this name.
+    Cursors {
+        /// Of the stream.
+        stream: &'a str,
+        /// The name.
+        after: &'a str,
+    },
+    /// The readers of a stream that are connected now.
+    Readers {
+        /// Of the stream.
+        stream: &'a str,
+    },
+    /// A kind that this version does not know; it is refused.
+    Unknown(u8),
+}
+
+impl<'a> AdminFrame<'a> {
+    /// Adds the frame to `out`. [`AdminFrame::Unknown`] adds a frame with an empty body.
+    ///
+    /// # Errors
+    /// [`TooLong`]: one of the names; nothing was added.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let (kind, wanted, names) = match self {
+            AdminFrame::List { after } => (LIST, None, vec![*after]),
+            AdminFrame::Create { stream, wanted } => (CREATE, Some(wanted), vec![*stream]),
+            AdminFrame::Set { stream, wanted } => (SET, Some(wanted), vec![*stream]),
+            AdminFrame::Delete { stream } => (DELETE, None, vec![*stream]),
+            AdminFrame::Cursors { stream, after } => (CURSORS, None, vec![*stream, *after]),
+            AdminFrame::Readers { stream } => (READERS, None, vec![*stream]),
+            AdminFrame::Unknown(kind) => (*kind, None, vec![]),
+        };
+        for name in &names {
+            check("the name", name)?;
+        }
+        let start = out.len();
+        out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+        if let Some(wanted) = wanted {
+            wanted.encode(out);
+        }
+        names.into_iter().for_each(|name| put_string(name, out));
+        let length = (out.len() - start - READER_HEADER) as u32;
+        out[start + 4..start + READER_HEADER].copy_from_slice(&length.to_le_bytes());
+        Ok(())
+    }
+
+    /// Reads the frame at the start of `bytes`.
+    ///
+    /// # Errors
+    /// [`Malformed`] says what is wrong with it.
+    pub fn decode(bytes: &'a [u8]) -> Result<Read<AdminFrame<'a>>, Malformed> {
+        let Some(([kind, reserved @ .., l0, l1, l2, l3], rest)) =
+            bytes.split_first_chunk::<READER_HEADER>()
+        else {
+            return Ok(Read::Partial(READER_HEADER));
+        };
+        if *reserved != [0; 3] {
+            return Err(Malformed("a reserved field is not 0"));
+        }
+        let length = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
+        if length > BODY_MAX {
+            return Err(Malformed("a frame is too long"));
+        }
+        let Some(body) = rest.get(..length) else {
+            return Ok(Read::Partial(READER_HEADER + length));
+        };
+        let mut fields = Fields(body);
+        let frame = match *kind {
+            LIST => AdminFrame::List {
+                after: fields.name()?,
+            },
+            CREATE => AdminFrame::Create {
+                wanted: Wanted::decode(&mut fields)?,
+                stream: fields.name()?,
+            },
+            SET => AdminFrame::Set {
+                wanted: Wanted::decode(&mut fields)?,
+                stream: fields.name()?,
+            },
+            DELETE => AdminFrame::Delete {
+                stream: fields.name()?,
+            },
+            CURSORS => AdminFrame::Cursors {
+                stream: fields.name()?,
+                after: fields.name()?,
+            },
+            READERS => AdminFrame::Readers {
+                stream: fields.name()?,
+            },
+            kind => {
+                let frame = AdminFrame::Unknown(kind);
+                return Ok(Read::Whole(frame, READER_HEADER + length));
+            }
+        };
+        if !fields.0.is_empty() {
+            return Err(Malformed("a frame is longer than its fields"));
+        }
+        Ok(Read::Whole(frame, READER_HEADER + length))
+    }
+}
+
+/// A stream as an administrator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamFrame<'a> {
+    /// The oldest position kept.
+    pub first: u64,
+    /// One past the last.
+    pub next: u64,
+    /// Bytes of the records that are kept, as they are stored.
+    pub bytes: u64,
+    /// When the last one was received: microseconds since the Unix epoch; 0 if none was.
+    pub newest_us: u64,
+    /// What is set; 0 means no limit.
+    pub retain_bytes: u64,
+    /// In microseconds; 0 means no limit.
+    pub retain_age_us: u64,
+    /// 0 means no limit.
+    pub limit_bytes: u64,
+    /// The number of records behind the cursor, or the reader that is connected, that is farthest
+    /// behind; 0 without any.
+    pub lag: u64,
+    /// How many producers have a mark.
+    pub producers: u32,
+    /// How many named cursors there are.
+    pub cursors: u32,
+    /// How many readers are connected.
+    pub readers: u32,
+    /// The number of its compression.
+    pub compression: u8,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl<'a> StreamFrame<'a> {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        let longs = [
+            self.first,
+            self.next,
+            self.bytes,
+            self.newest_us,
+            self.retain_bytes,
+            self.retain_age_us,
+            self.limit_bytes,
+            self.lag,
+        ];
+        let words = [self.producers, self.cursors, self.readers];
+        longs
+            .iter()
+            .for_each(|long| out.extend_from_slice(&long.to_le_bytes()));
+        words
+            .iter()
+            .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        out.extend_from_slice(&[self.compression, 0, 0, 0]);
+        put_string(self.name, out);
+    }
+
+    pub(super) fn take(fields: &mut Fields<'a>) -> Result<StreamFrame<'a>, Malformed> {
+        Ok(StreamFrame {
+            first: fields.u64()?,
+            next: fields.u64()?,
+            bytes: fields.u64()?,
+            newest_us: fields.u64()?,
+            retain_bytes: fields.u64()?,
+            retain_age_us: fields.u64()?,
+            limit_bytes: fields.u64()?,
+            lag: fields.u64()?,
+            producers: fields.u32()?,
+            cursors: fields.u32()?,
+            readers: fields.u32()?,
+            compression: {
+                let [compression, _, _, _] = fields.array()?;
+                compression
+            },
+            name: fields.string()?,
+        })
+    }
+
+    /// Bytes of its body.
+    pub(super) fn len(&self) -> usize {
+        8 * 8 + 4 * 4 + 1 + self.name.len()
+    }
+}
+
+/// Somebody who reads a stream, or a place to which somebody has read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceFrame<'a> {
+    /// The next position to be read.
+    pub position: u64,
+    /// How many records are behind that.
+    pub lag: u64,
+    /// The named cursor; empty for a reader without one.
+    pub cursor: &'a str,
+    /// The reader's address; empty for a cursor.
+    pub peer: &'a str,
+}
+
+impl<'a> PlaceFrame<'a> {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.position.to_le_bytes());
+        out.extend_from_slice(&self.lag.to_le_bytes());
+        put_string(self.cursor, out);
+        put_string(self.peer, out);
+    }
+
+    pub(super) fn take(fields: &mut Fields<'a>) -> Result<PlaceFrame<'a>, Malformed> {
+        Ok(PlaceFrame {
+            position: fields.u64()?,
+            lag: fields.u64()?,
+            cursor: fields.string()?,
+            peer: fields.string()?,
+        })
+    }
+
+    /// Bytes of its body.
+    pub(super) fn len(&self) -> usize {
+        2 * 8 + 2 + self.cursor.len() + self.peer.len()
+    }
+}

@@ -1,0 +1,84 @@
+//! Who reads what, for whoever wants to know how far behind they are.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A reader that is connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderStatus {
+    /// What it reads.
+    pub stream: Arc<str>,
+    /// The named cursor that it may move, if any.
+    pub cursor: Option<Arc<str>>,
+    /// Where it is connected from.
+    pub peer: Arc<str>,
+    /// The position that it is sent next.
+    pub position: u64,
+}
+
+/// All readers, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Readers {
+    list: Mutex<(u64, BTreeMap<u64, Arc<Place>>)>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: AtomicU64,
+    stream: Arc<str>,
+    cursor: Option<Arc<str>>,
+    peer: Arc<str>,
+    position: AtomicU64,
+}
+
+impl Place {
+    pub(super) fn new(stream: Arc<str>, cursor: Option<Arc<str>>, peer: Arc<str>) -> Arc<Place> {
+        Arc::new(Place {
+            number: AtomicU64::new(0),
+            stream,
+            cursor,
+            peer,
+            position: AtomicU64::new(0),
+        })
+    }
+
+    /// It goes on here.
+    pub(super) fn at(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+impl Readers {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Arc<Place>>)> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One was welcomed.
+    pub(super) fn add(&self, place: &Arc<Place>) {
+        let (last, list) = &mut *self.lock();
+        *last += 1;
+        place.number.store(*last, Ordering::Relaxed);
+        list.insert(*last, place.clone());
+    }
+
+    /// One has gone.
+    pub(super) fn remove(&self, place: &Place) {
+        self.lock().1.remove(&place.number.load(Ordering::Relaxed));
+    }
+
+    /// Those that read a stream; of all streams, if none is named.
+    pub(super) fn of(&self, stream: Option<&str>) -> Vec<ReaderStatus> {
+        let list = self.lock();
+        let places = list.1.values();
+        let places = places.filter(|place| stream.is_none_or(|stream| *place.stream == *stream));
+        let status = places.map(|place| ReaderStatus {
+            stream: place.stream.clone(),
+            cursor: place.cursor.clone(),
+            peer: place.peer.clone(),
+            position: place.position.load(Ordering::Relaxed),
+        });
+        status.collect()
+    }
+}

@@ -1,0 +1,206 @@
+//! Administering streams: what is set about them, and what becomes of them, as runs of the log.
+//!
+//! The one idea: a change is a batch like any other, written and synced with its group, and in every
+//! checkpoint from then on. So a backup has it, and a crash cannot tear it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::catalog::Catalog;
+use crate::disk::Disk;
+use crate::format::{Needs, put_deleted, put_stream_set, put_trimmed};
+use crate::gather::{Gate, Gather, Turn};
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::state::Stream;
+use crate::{
+    Change, ChangeRefused, Compression, CursorStatus, Range, Refused, StreamSettings, StreamStatus,
+    Ticket,
+};
+
+impl Gather {
+    pub(crate) fn administer(
+        &mut self,
+        change: Change<'_>,
+        settings: &Settings,
+    ) -> Result<Ticket, ChangeRefused> {
+        let known = |name: &str| self.state.stream(name).ok_or(ChangeRefused::NoStream);
+        match change {
+            Change::Create {
+                stream,
+                settings: set,
+            } => {
+                set.fault()
+                    .map_or(Ok(()), |why| Err(ChangeRefused::Setting(why)))?;
+                if self.state.stream(stream).is_some() {
+                    return Err(ChangeRefused::Exists);
+                }
+                Ok(self.new_stream(stream, set, settings)?)
+            }
+            Change::Set {
+                stream,
+                settings: set,
+            } => {
+                set.fault()
+                    .map_or(Ok(()), |why| Err(ChangeRefused::Setting(why)))?;
+                let id = known(stream)?;
+                self.admit_needs(&set, settings)?;
+                self.admit_change(stream, settings)?;
+                let next = self.state.streams[id].next;
+                self.state.set_stream(id, next, set, stream);
+                self.group
+                    .put(|to| put_stream_set(to, id, next, &set, stream));
+                Ok(self.defined())
+            }
+            Change::Delete { stream } => {
+                let id = known(stream)?;
+                self.admit_needs(&StreamSettings::default(), settings)?;
+                self.admit_change("", settings)?;
+                self.state.delete_stream(id);
+                self.group.put(|to| put_deleted(to, id));
+                self.group.turns.push(Turn::Deleted(id));
+                Ok(self.defined())
+            }
+        }
+    }
+
+    /// The records of a stream before a position are not kept any more; whether there was room to say
+    /// so.
+    pub(crate) fn trim(&mut self, id: u32, position: u64, settings: &Settings) -> bool {
+        let Some(stream) = self.state.streams.get(id) else {
+            return true;
+        };
+        if stream.trimmed >= position {
+            return true;
+        }
+        let admitted = self
+            .admit_needs(&StreamSettings::default(), settings)
+            .and_then(|()| self.admit_change("", settings));
+        if admitted.is_err() {
+            return false;
+        }
+        self.state.trim(id, position);
+        self.group.put(|to| put_trimmed(to, id, position));
+        self.group.turns.push(Turn::Trimmed(id, position));
+        self.defined();
+        true
+    }
+
+    /// Whether what is set so may be written: it may take another segment, for which there must be room.
+    pub(crate) fn admit_needs(
+        &mut self,
+        set: &StreamSettings,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        let mut needs = self.state.needs().and(Needs::STREAMS);
+        if set.compression != Compression::None {
+            needs = needs.and(Needs::COMPRESSION);
+        }
+        if self.ready_for.has(needs) || self.gate == Gate::Shut {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.no_segment) {
+            let retry_after = settings.full_retry;
+            return Err(Refused::DiskFull { retry_after });
+        }
+        self.wants_segment = true;
+        self.refused = true;
+        Err(Refused::Busy)
+    }
+
+    /// What makes room is taken on a full disk too, as far as there is room in the segment in use.
+    fn admit_change(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
+        let needed = CHANGE_BYTES + name.len();
+        if self.gate == Gate::DiskFull && needed <= self.room_left {
+            self.room_left -= needed;
+            return Ok(());
+        }
+        self.admit_definition(name, settings)
+    }
+}
+
+/// More than a change takes beside the name of a stream.
+const CHANGE_BYTES: usize = 64;
+
+impl<D: Disk> Shared<D> {
+    /// The streams behind a name, by their names, with their states.
+    pub(crate) fn statuses(&self, after: &str, most: usize) -> Vec<StreamStatus> {
+        let gather = self.gather();
+        let streams = gather.state.streams.values();
+        let streams = streams.filter(|stream| &*stream.name > after);
+        let mut named: BTreeMap<_, _> = BTreeMap::new();
+        for stream in streams {
+            named.insert(stream.name.clone(), status(stream));
+            if named.len() > most {
+                named.pop_last();
+            }
+        }
+        drop(gather);
+        let catalog = self.catalog();
+        let status = named
+            .into_values()
+            .map(|status| committed(status, &catalog));
+        status.collect()
+    }
+
+    /// The state of a stream.
+    pub(crate) fn status(&self, name: &str) -> Option<StreamStatus> {
+        let gather = self.gather();
+        let id = gather.state.stream(name)?;
+        let status = status(&gather.state.streams[id]);
+        drop(gather);
+        Some(committed(status, &self.catalog()))
+    }
+
+    /// The cursors of a stream behind a name, by their names.
+    pub(crate) fn cursor_statuses(
+        &self,
+        stream: &str,
+        after: &str,
+        most: usize,
+    ) -> Vec<CursorStatus> {
+        let next = self
+            .catalog()
+            .find(stream)
+            .map_or(0, |(_, stream)| stream.next);
+        let gather = self.gather();
+        let Some(id) = gather.state.stream(stream) else {
+            return Vec::new();
+        };
+        let stream = &gather.state.streams[id];
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        let cursors = stream.cursors.range::<str, _>(behind).take(most);
+        let status = cursors.map(|(name, &position)| CursorStatus {
+            stream: stream.name.clone(),
+            name: name.clone(),
+            position,
+            lag: next.saturating_sub(position),
+        });
+        status.collect()
+    }
+}
+
+fn status(stream: &Stream) -> StreamStatus {
+    let (first, next) = (stream.next, stream.next);
+    let least = stream.cursors.values().min().copied();
+    StreamStatus {
+        name: stream.name.clone(),
+        range: Range { first, next },
+        bytes: 0,
+        newest_us: stream.newest_us,
+        settings: stream.settings,
+        producers: stream.producers.len(),
+        cursors: stream.cursors.len(),
+        lag: least.map_or(0, |least| next.saturating_sub(least)),
+    }
+}
+
+/// With what readers see of it.
+fn committed(mut status: StreamStatus, catalog: &Catalog) -> StreamStatus {
+    if let Some((_, stream)) = catalog.find(&status.name) {
+        let uncommitted = status.range.next.saturating_sub(stream.next);
+        status.lag = status.lag.saturating_sub(uncommitted);
+        (status.range, status.bytes) = (stream.range(), stream.held);
+    }
+    status
+}

@@ -1,0 +1,176 @@
+//! Everything that is known, written down and read.
+
+use super::State;
+use crate::format::{Form, settings, u32_at, u64_at};
+
+impl State {
+    /// The content of a checkpoint, and its form.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) -> Form {
+        let form = match self.administered {
+            true => Form::Administered,
+            false => Form::Plain,
+        };
+        if form == Form::Administered {
+            put_u32(to, self.streams.next_number());
+        }
+        put_u32(to, self.streams.len() as u32);
+        for (id, stream) in self.streams.iter() {
+            if form == Form::Administered {
+                put_u32(to, id);
+                put_u64(to, stream.trimmed);
+                settings::put(to, &stream.settings);
+            }
+            put_u64(to, stream.next);
+            put_u64(to, stream.newest_us);
+            put_name(to, &stream.name);
+        }
+        put_u32(to, self.last_producer);
+        put_u32(to, self.producers.len() as u32);
+        for (&id, producer) in &self.producers {
+            put_u32(to, id);
+            put_u32(to, producer.stream);
+            put_u64(to, producer.seen_us);
+            to.push(u8::from(producer.mark.appended.is_some()));
+            put_u64(to, producer.mark.appended.unwrap_or(0));
+            put_name(to, &producer.name);
+        }
+        put_u32(to, self.cursors as u32);
+        for (id, stream) in self.streams.iter() {
+            for (name, &position) in &stream.cursors {
+                put_u32(to, id);
+                put_u64(to, position);
+                put_name(to, name);
+            }
+        }
+        put_u32(to, self.forgotten.len() as u32);
+        self.forgotten.iter().for_each(|&hash| put_u64(to, hash));
+        if form == Form::Administered {
+            put_u32(to, self.deleted.len() as u32);
+            for &(hash, next) in &self.deleted {
+                put_u64(to, hash);
+                put_u64(to, next);
+            }
+        }
+        form
+    }
+
+    /// About how many bytes [`State::encode`] appends; never fewer.
+    pub(crate) fn encoded_len(&self) -> u64 {
+        let named = |fixed: u64, count: usize| (fixed + 256) * count as u64;
+        28 + named(56, self.streams.len())
+            + named(25, self.producers.len())
+            + named(12, self.cursors)
+            + 8 * (self.forgotten.len() + self.producers.len()) as u64
+            + 16 * (self.deleted.len() + self.streams.len()) as u64
+    }
+
+    /// The state in a checkpoint. In the form of version 1 times are of the wall clock: then
+    /// everybody counts as just seen.
+    pub(crate) fn decode(bytes: &[u8], form: Form) -> Option<State> {
+        let mut from = Cut(bytes);
+        let mut state = State {
+            administered: form == Form::Administered,
+            ..State::default()
+        };
+        let next_number = match state.administered {
+            true => from.u32()?,
+            false => 0,
+        };
+        for _ in 0..from.u32()? {
+            let (id, trimmed, set) = match state.administered {
+                true => (
+                    from.u32()?,
+                    from.u64()?,
+                    settings::decode(from.take(settings::LENGTH)?)?,
+                ),
+                false => (state.streams.next_number(), 0, Default::default()),
+            };
+            let (next, newest_us) = (from.u64()?, from.u64()?);
+            let name = from.name()?;
+            if id < state.streams.next_number() || state.stream(name).is_some() {
+                return None;
+            }
+            let stream = state.insert_stream(id, name);
+            (stream.next, stream.newest_us) = (next, newest_us);
+            (stream.trimmed, stream.settings) = (trimmed, set);
+        }
+        state.streams.skip_to(next_number);
+        let last_producer = from.u32()?;
+        for _ in 0..from.u32()? {
+            let (id, stream, seen_us) = (from.u32()?, from.u32()?, from.u64()?);
+            let (has_mark, last_id) = (from.u8()? != 0, from.u64()?);
+            if !state.streams.contains(stream) {
+                return None;
+            }
+            let seen_us = match form {
+                Form::Before => 0,
+                Form::Plain | Form::Administered => seen_us,
+            };
+            state.add_producer(id, stream, seen_us, from.name()?);
+            state.find_mut(id)?.mark.appended = has_mark.then_some(last_id);
+        }
+        state.last_producer = state.last_producer.max(last_producer);
+        for _ in 0..from.u32()? {
+            let (stream, position) = (from.u32()?, from.u64()?);
+            let name = from.name()?;
+            if !state.streams.contains(stream) {
+                return None;
+            }
+            state.set_cursor(stream, name, position);
+        }
+        if form != Form::Before {
+            for _ in 0..from.u32()? {
+                state.forgotten.push_back(from.u64()?);
+            }
+        }
+        if state.administered {
+            for _ in 0..from.u32()? {
+                state.deleted.push_back((from.u64()?, from.u64()?));
+            }
+        }
+        from.0.is_empty().then_some(state)
+    }
+}
+
+fn put_u32(to: &mut Vec<u8>, value: u32) {
+    to.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(to: &mut Vec<u8>, value: u64) {
+    to.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Names have 1 to 255 bytes.
+fn put_name(to: &mut Vec<u8>, name: &str) {
+    to.push(name.len() as u8);
+    to.extend_from_slice(name.as_bytes());
+}
+
+/// What is left to decode.
+struct Cut<'a>(&'a [u8]);
+
+impl<'a> Cut<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(|bytes| u32_at(bytes, 0))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take(8).map(|bytes| u64_at(bytes, 0))
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        let length = self.u8()?;
+        let name = std::str::from_utf8(self.take(length.into())?).ok()?;
+        (!name.is_empty()).then_some(name)
+    }
+}

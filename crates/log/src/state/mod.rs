@@ -1,0 +1,271 @@
+//! What the log knows beside the records: streams, producers with their marks, cursors. Appending
+//! keeps it up to date, a checkpoint writes it down, recovery builds it again from the newest
+//! checkpoint and what follows.
+
+mod checkpoint;
+mod replay;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::format::Needs;
+use crate::numbered::Numbered;
+use crate::{Compression, Mark, StreamSettings, Ticket};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) streams: Numbered<Stream>,
+    numbers: HashMap<Arc<str>, u32>,
+    /// By number. Ordered, so that a checkpoint is the same whenever the state is.
+    producers: BTreeMap<u32, Producer>,
+    last_producer: u32,
+    cursors: usize,
+    /// Those that were forgotten, by a hash of their names, the oldest first.
+    forgotten: VecDeque<u64>,
+    /// Streams that were deleted, by a hash of their names, and where each ended; the oldest first.
+    deleted: VecDeque<(u64, u64)>,
+    /// Something was set about a stream once, or one was deleted.
+    administered: bool,
+}
+
+/// Most producers that are remembered as forgotten.
+const FORGOTTEN_MAX: usize = 100_000;
+/// Most deleted streams whose ends are remembered.
+const DELETED_MAX: usize = 100_000;
+
+/// Of a producer's name in a stream.
+fn hash_of(stream: &str, name: &str) -> u64 {
+    fnv(stream.bytes().chain([0xff]).chain(name.bytes()))
+}
+
+/// FNV-1a.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    pub(crate) name: Arc<str>,
+    /// The position of the next record to be appended.
+    pub(crate) next: u64,
+    /// Records before this position are not kept any more.
+    pub(crate) trimmed: u64,
+    /// Bytes of the records that are kept, as they are stored. Known only while the log is open.
+    pub(crate) held: u64,
+    pub(crate) settings: StreamSettings,
+    /// The timestamp of the last record.
+    pub(crate) newest_us: u64,
+    /// The last note made about this stream, and in which group.
+    pub(crate) noted: (u64, usize),
+    pub(crate) producers: HashMap<Arc<str>, u32>,
+    pub(crate) cursors: BTreeMap<Arc<str>, u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Producer {
+    pub(crate) stream: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) mark: Mark,
+    /// When it was last heard of, by the log's own clock, which counts the time that the log is
+    /// open: setting the wall clock, or leaving the log closed for a month, makes nobody idle.
+    pub(crate) seen_us: u64,
+}
+
+impl State {
+    pub(crate) fn stream(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// A new stream, from position 0 on.
+    pub(crate) fn add_stream(&mut self, name: &str) -> u32 {
+        let id = self.streams.next_number();
+        self.insert_stream(id, name);
+        id
+    }
+
+    fn insert_stream(&mut self, id: u32, name: &str) -> &mut Stream {
+        let name: Arc<str> = name.into();
+        self.numbers.insert(name.clone(), id);
+        let stream = Stream {
+            name,
+            next: 0,
+            trimmed: 0,
+            held: 0,
+            settings: StreamSettings::default(),
+            newest_us: 0,
+            noted: (0, 0),
+            producers: HashMap::new(),
+            cursors: BTreeMap::new(),
+        };
+        self.streams.insert(id, stream);
+        &mut self.streams[id]
+    }
+
+    /// Has a stream have these settings; if it is new, it begins at `first`.
+    pub(crate) fn set_stream(&mut self, id: u32, first: u64, settings: StreamSettings, name: &str) {
+        self.administered = true;
+        if !self.streams.contains(id) {
+            let stream = self.insert_stream(id, name);
+            (stream.next, stream.trimmed) = (first, first);
+            // It is remembered by the stream from now on.
+            let hash = fnv(name.bytes());
+            self.deleted.retain(|&(deleted, _)| deleted != hash);
+        }
+        self.streams[id].settings = settings;
+    }
+
+    /// Forgets a stream and everything about it, but for where it ended.
+    pub(crate) fn delete_stream(&mut self, id: u32) {
+        let Some(stream) = self.streams.remove(id) else {
+            return;
+        };
+        self.administered = true;
+        self.numbers.remove(&stream.name);
+        self.cursors -= stream.cursors.len();
+        for producer in stream.producers.values() {
+            self.producers.remove(producer);
+        }
+        if stream.next > 0 {
+            let hash = fnv(stream.name.bytes());
+            self.deleted.push_back((hash, stream.next));
+            let surplus = self.deleted.len().saturating_sub(DELETED_MAX);
+            self.deleted.drain(..surplus);
+        }
+    }
+
+    /// Where a new stream of this name begins: behind the last position of one that was deleted.
+    pub(crate) fn first_of(&self, name: &str) -> u64 {
+        let hash = fnv(name.bytes());
+        let ends = self.deleted.iter().filter(|(deleted, _)| *deleted == hash);
+        ends.map(|&(_, next)| next).max().unwrap_or(0)
+    }
+
+    /// The records of a stream before a position are not kept any more.
+    pub(crate) fn trim(&mut self, id: u32, position: u64) {
+        self.administered = true;
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.trimmed = stream.trimmed.max(position);
+        }
+    }
+
+    /// What whoever reads what is written from now on must know.
+    pub(crate) fn needs(&self) -> Needs {
+        if !self.administered {
+            return Needs::default();
+        }
+        let mut streams = self.streams.values();
+        match streams.any(|stream| stream.settings.compression != Compression::None) {
+            true => Needs::STREAMS.and(Needs::COMPRESSION),
+            false => Needs::STREAMS,
+        }
+    }
+
+    pub(crate) fn producer(&self, stream: u32, name: &str) -> Option<u32> {
+        self.streams.get(stream)?.producers.get(name).copied()
+    }
+
+    /// The number that the next producer will have.
+    pub(crate) fn next_producer(&self) -> Option<u32> {
+        self.last_producer.checked_add(1)
+    }
+
+    pub(crate) fn add_producer(&mut self, id: u32, stream: u32, seen_us: u64, name: &str) {
+        let name: Arc<str> = name.into();
+        self.last_producer = self.last_producer.max(id);
+        self.streams[stream].producers.insert(name.clone(), id);
+        self.producers.insert(
+            id,
+            Producer {
+                stream,
+                name,
+                mark: Mark::default(),
+                seen_us,
+            },
+        );
+    }
+
+    pub(crate) fn producer_count(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// All producers, by number.
+    pub(crate) fn all_producers(&self) -> impl Iterator<Item = (u32, &Producer)> {
+        self.producers.iter().map(|(&id, producer)| (id, producer))
+    }
+
+    pub(crate) fn producers(&self) -> usize {
+        self.producers.len()
+    }
+
+    pub(crate) fn find(&self, producer: u32) -> Option<&Producer> {
+        self.producers.get(&producer)
+    }
+
+    pub(crate) fn find_mut(&mut self, producer: u32) -> Option<&mut Producer> {
+        self.producers.get_mut(&producer)
+    }
+
+    /// Forgets the producers that were not seen since; those with batches behind `settled`, which
+    /// are not committed yet, stay.
+    pub(crate) fn expire(&mut self, since_us: u64, settled: Ticket) {
+        let streams = &mut self.streams;
+        let forgotten = &mut self.forgotten;
+        self.producers.retain(|_, producer| {
+            let keep = producer.seen_us >= since_us || producer.mark.ticket > settled;
+            if !keep {
+                let stream = &mut streams[producer.stream];
+                stream.producers.remove(&producer.name);
+                if producer.mark.appended.is_some() {
+                    forgotten.push_back(hash_of(&stream.name, &producer.name));
+                }
+            }
+            keep
+        });
+        let surplus = forgotten.len().saturating_sub(FORGOTTEN_MAX);
+        forgotten.drain(..surplus);
+    }
+
+    /// What is known of a producer.
+    pub(crate) fn mark(&self, producer: u32) -> Mark {
+        let Some(producer) = self.producers.get(&producer) else {
+            return Mark::default();
+        };
+        let mark = producer.mark;
+        let hash = || hash_of(&self.streams[producer.stream].name, &producer.name);
+        Mark {
+            forgotten: mark.appended.is_none() && self.forgotten.contains(&hash()),
+            ..mark
+        }
+    }
+
+    pub(crate) fn cursor(&self, stream: &str, name: &str) -> Option<u64> {
+        let stream = self.stream(stream)?;
+        self.streams[stream].cursors.get(name).copied()
+    }
+
+    /// All cursors: stream, name, position.
+    pub(crate) fn cursors(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        self.streams.values().flat_map(|stream| {
+            let cursors = stream.cursors.iter();
+            cursors.map(|(name, &position)| (&*stream.name, &**name, position))
+        })
+    }
+
+    /// How many cursors there would be with this one.
+    pub(crate) fn cursors_with(&self, stream: u32, name: &str) -> usize {
+        let is_new = !self.streams[stream].cursors.contains_key(name);
+        self.cursors + usize::from(is_new)
+    }
+
+    pub(crate) fn set_cursor(&mut self, stream: u32, name: &str, position: u64) {
+        let cursors = &mut self.streams[stream].cursors;
+        if let Some(place) = cursors.get_mut(name) {
+            *place = position;
+        } else {
+            cursors.insert(name.into(), position);
+            self.cursors += 1;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be set about a stream, and asked of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Range, Refused};
+
+/// How the records of a stream are stored from now on. Readers notice nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// As they came.
+    #[default]
+    None,
+    /// By LZ4: a batch of them that becomes shorter by it.
+    Lz4,
+    /// By Zstandard at level 3: shorter, and slower.
+    Zstd,
+}
+
+impl Compression {
+    /// All of them.
+    pub const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// Its number on the disk and in protocols.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Compression::None => 0,
+            Compression::Lz4 => 1,
+            Compression::Zstd => 2,
+        }
+    }
+
+    /// The one with this number.
+    #[must_use]
+    pub fn of(code: u8) -> Option<Compression> {
+        Compression::ALL.into_iter().find(|it| it.code() == code)
+    }
+}
+
+/// What is set about one stream. Sizes are bytes of records with their headers of 12 bytes, as they are
+/// stored, which is after compression. The log's own limits hold for all streams beside these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// The most that is kept: the oldest records go before it is exceeded by more than 64 KiB and what
+    /// comes in a second. Default: no limit.
+    pub retain_bytes: Option<u64>,
+    /// Records that are older go, some of them up to 64 KiB of the stream later. At least 1 us.
+    /// Default: no limit.
+    pub retain_age: Option<Duration>,
+    /// The most that is taken: then batches are refused ([`Refused::StreamFull`]) until records go.
+    /// Default: no limit.
+    pub limit_bytes: Option<u64>,
+    /// How records are stored. Default: as they came.
+    pub compression: Compression,
+}
+
+/// Something to be done about a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// There is to be one.
+    Create {
+        /// Its name, 1 to 255 bytes.
+        stream: &'a str,
+        /// What is set about it.
+        settings: StreamSettings,
+    },
+    /// One that there is has these settings from now on.
+    Set {
+        /// Its name.
+        stream: &'a str,
+        /// All that is set about it.
+        settings: StreamSettings,
+    },
+    /// It goes, with its records, its cursors and the marks of its producers. A stream of the same name
+    /// that comes later goes on behind the last position of this one, so no position is given twice.
+    Delete {
+        /// Its name.
+        stream: &'a str,
+    },
+}
+
+/// Why nothing was done about a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeRefused {
+    /// There is no stream of this name.
+    #[error("there is no such stream")]
+    NoStream,
+    /// There is one already.
+    #[error("there is a stream of this name already")]
+    Exists,
+    /// A setting is out of its range.
+    #[error("{0}")]
+    Setting(&'static str),
+    /// This home of the log knows nothing of it.
+    #[error("streams are not administered here")]
+    Unsupported,
+    /// The log does not take it, or not now.
+    #[error("{0}")]
+    Log(#[from] Refused),
+}
+
+/// A stream, for whoever administers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The positions that may be read.
+    pub range: Range,
+    /// Bytes of those records, as [`StreamSettings`] count them.
+    pub bytes: u64,
+    /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
+    pub newest_us: u64,
+    /// What is set about it.
+    pub settings: StreamSettings,
+    /// How many producers have a mark.
+    pub producers: usize,
+    /// How many named cursors it has.
+    pub cursors: usize,
+    /// How many records are behind the one of these that is farthest behind; 0 without any.
+    pub lag: u64,
+}
+
+/// A named cursor of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorStatus {
+    /// Its stream.
+    pub stream: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it stands.
+    pub position: u64,
+    /// How many records are behind that.
+    pub lag: u64,
+}
+
+impl StreamSettings {
+    /// Whether something is set.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == StreamSettings::default()
+    }
+
+    /// What is out of its range, if anything.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        match self.retain_age {
+            Some(age) if u64::try_from(age.as_micros()).map_or(true, |us| us == 0) => {
+                Some("retain_age must be from 1 us to 500,000 years")
+            }
+            _ => None,
+        }
+    }
+}

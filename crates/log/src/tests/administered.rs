@@ -1,0 +1,200 @@
+//! Streams are made, changed, shortened and deleted.
+
+use std::time::Duration;
+
+use super::{append, ids, settle, settle_at, small};
+use crate::disk::sim::SimDisk;
+use crate::format::{SEGMENT_HEADER, SegmentHeader};
+use crate::{
+    Change, ChangeRefused, Compression, Credit, EmbeddedLog, Log, ProducerId, Range, ReadError,
+    Refused, Settings, StreamSettings, Writer,
+};
+
+type Open = (EmbeddedLog<SimDisk>, Writer<SimDisk>);
+
+/// Segments that are long beside their groups, so that the next one is not reserved at once.
+fn long() -> Settings {
+    Settings {
+        segment_bytes: 256 << 10,
+        ..small()
+    }
+}
+
+fn open(disk: &SimDisk) -> Open {
+    let (log, writer, recovery) = EmbeddedLog::open(disk.clone(), long()).expect("the log");
+    assert_eq!(recovery.cut, None);
+    (log, writer)
+}
+
+/// Has it done, waiting for room as a caller would.
+fn administer((log, writer): &mut Open, change: Change<'_>) {
+    for _ in 0..3 {
+        let done = log.administer(change);
+        settle(writer);
+        match done {
+            Err(ChangeRefused::Log(Refused::Busy)) => {}
+            done => {
+                let ticket = done.expect("it is taken");
+                assert!(log.progress().committed >= ticket);
+                return assert_eq!(log.progress().failure, None);
+            }
+        }
+    }
+    panic!("there is never room");
+}
+
+fn range(log: &impl Log, stream: &str) -> (u64, u64) {
+    let Range { first, next } = log.range(stream).expect("a stream");
+    (first, next)
+}
+
+#[test]
+fn the_first_change_begins_a_segment_that_says_so() {
+    let disk = SimDisk::new(1);
+    let mut open = open(&disk);
+    let stream = open.0.stream("s").expect("a stream");
+    append(&open.0, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    settle(&mut open.1);
+    let settings = StreamSettings {
+        limit_bytes: Some(1000),
+        ..StreamSettings::default()
+    };
+    administer(
+        &mut open,
+        Change::Set {
+            stream: "s",
+            settings,
+        },
+    );
+    let segments = disk
+        .names()
+        .into_iter()
+        .filter(|name| name.ends_with(".seg"));
+    let needs = segments.map(|name| {
+        let bytes = disk.contents(&name).expect("it is listed");
+        let number = name[..20].parse().expect("a number");
+        let header = SegmentHeader::decode(&bytes[..SEGMENT_HEADER], number);
+        header.expect("a header").needs.0
+    });
+    assert_eq!(needs.collect::<Vec<_>>(), [0, 4]);
+    drop(open);
+    let open = self::open(&disk.crash());
+    let status = open.0.stream_status("s").expect("a stream");
+    assert_eq!((status.settings, status.range.next), (settings, 3));
+}
+
+#[test]
+fn a_limit_refuses_until_records_go() {
+    let disk = SimDisk::new(1);
+    let mut open = open(&disk);
+    let settings = StreamSettings {
+        limit_bytes: Some(100),
+        ..StreamSettings::default()
+    };
+    administer(
+        &mut open,
+        Change::Create {
+            stream: "s",
+            settings,
+        },
+    );
+    let stream = open.0.stream("s").expect("a stream");
+    let anybody = ProducerId::ANONYMOUS;
+    append(&open.0, stream, anybody, 1..=4).expect("room");
+    let refused = append(&open.0, stream, anybody, 5..=8);
+    assert!(
+        matches!(refused, Err(Refused::StreamFull { .. })),
+        "{refused:?}"
+    );
+    let aged = StreamSettings {
+        retain_age: Some(Duration::from_secs(10)),
+        ..settings
+    };
+    administer(
+        &mut open,
+        Change::Set {
+            stream: "s",
+            settings: aged,
+        },
+    );
+    settle_at(&mut open.1, 100);
+    settle_at(&mut open.1, 102);
+    assert_eq!(range(&open.0, "s"), (4, 4));
+    append(&open.0, stream, anybody, 5..=8).expect("room again");
+    settle_at(&mut open.1, 102);
+    let gone = open.0.read("s", 0, Credit(1000));
+    assert_eq!(gone, Err(ReadError::Gone { asked: 0, first: 4 }));
+    assert_eq!(ids(&open.0, "s", 4, 1000), [5, 6, 7, 8]);
+    drop(open);
+    let open = self::open(&disk.crash());
+    assert_eq!(range(&open.0, "s"), (4, 8));
+}
+
+#[test]
+fn a_deleted_stream_is_gone_and_its_name_goes_on_behind_it() {
+    let disk = SimDisk::new(1);
+    let mut open = open(&disk);
+    let old = open.0.stream("s").expect("a stream");
+    let producer = open.0.producer(old, "p").expect("a producer");
+    append(&open.0, old, producer, 1..=5).expect("room");
+    settle(&mut open.1);
+    open.0.set_cursor("s", "c", 3).expect("a cursor");
+    administer(&mut open, Change::Delete { stream: "s" });
+    let log = &open.0;
+    assert_eq!(log.range("s"), None);
+    assert_eq!(append(log, old, producer, 6..=6), Err(Refused::NoStream));
+    assert_eq!(log.producer(old, "p"), Err(Refused::NoStream));
+    assert_eq!(log.set_cursor("s", "c", 0), Err(Refused::NoStream));
+    drop(open);
+    let mut open = self::open(&disk.crash());
+    assert_eq!(open.0.range("s"), None);
+    let new = open.0.stream("s").expect("a stream");
+    assert_ne!(new, old);
+    let producer = open.0.producer(new, "p").expect("a producer");
+    assert_eq!(open.0.mark(producer).appended, None);
+    assert_eq!(open.0.cursor("s", "c"), None);
+    append(&open.0, new, producer, 1..=2).expect("room");
+    settle(&mut open.1);
+    assert_eq!(range(&open.0, "s"), (5, 7));
+    assert_eq!(ids(&open.0, "s", 5, 1000), [1, 2]);
+}
+
+#[test]
+fn compressed_records_are_read_as_they_came() {
+    for compression in Compression::ALL {
+        let disk = SimDisk::new(1);
+        let mut open = open(&disk);
+        let settings = StreamSettings {
+            compression,
+            ..StreamSettings::default()
+        };
+        administer(
+            &mut open,
+            Change::Create {
+                stream: "s",
+                settings,
+            },
+        );
+        let stream = open.0.stream("s").expect("a stream");
+        for from in (1..=200).step_by(20) {
+            append(&open.0, stream, ProducerId::ANONYMOUS, from..=from + 19).expect("room");
+            settle(&mut open.1);
+        }
+        let all: Vec<u64> = (1..=200).collect();
+        for credit in [1, 50, 100, 1000, 100_000] {
+            assert_eq!(ids(&open.0, "s", 0, credit), all);
+            assert_eq!(ids(&open.0, "s", 33, credit), all[33..]);
+        }
+        let stored = open.0.stream_status("s").expect("a stream").bytes;
+        let came = super::frames(1..=200).len() as u64;
+        assert_eq!(
+            stored < came,
+            compression != Compression::None,
+            "{stored} {came}"
+        );
+        drop(open);
+        let open = self::open(&disk.crash());
+        assert_eq!(ids(&open.0, "s", 0, 100_000), all);
+        assert_eq!(open.0.stream_status("s").expect("a stream").bytes, stored);
+    }
+}
