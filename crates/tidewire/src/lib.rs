@@ -100,6 +100,7 @@ pub use build::engine::{Engine, EngineChoice};
 pub use build::limits::{CHUNK, Limits};
 pub use build::listen::{Listen, TcpOptions};
 pub use build::observer::Observer;
+pub use build::socket_file::SocketFile;
 pub use build::watch::Stall;
 pub use layer::{Around, Inner, Layer, Layered, LayeredConn, Wrap};
 pub use memory::buffer::Chunk;

@@ -339,7 +339,7 @@ impl Listen {
         let file = match endpoint {
             Endpoint::Unix(path) => {
                 let backlog = self.options.backlog;
-                Some(SocketFile::listen(&socket, path, self.access, backlog)?)
+                Some(SocketFile::listen_as(&socket, path, self.access, backlog)?)
             }
             _ => {
                 self.refuse_access()?;

@@ -2,14 +2,14 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use rustix::net::SocketAddrUnix;
-use socket2::{Domain, Socket, Type};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::build::listen::Access;
 
@@ -17,9 +17,24 @@ use crate::build::listen::Access;
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Removes the file when dropped, unless somebody has put another in its place.
+/// The file of a listening Unix socket, removed when this is dropped, unless somebody has put another in its place.
+/// Listeners of services have one by themselves; this is for sockets beside them.
+///
+/// ```
+/// use std::os::unix::net::UnixListener;
+/// use tidewire::SocketFile;
+///
+/// let path = std::env::temp_dir().join(format!("tidewire-doc-{}.sock", std::process::id()));
+/// drop(UnixListener::bind(&path)?); // leaves its file behind, as a process does that was killed
+/// let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+/// let file = SocketFile::listen(&socket, &path, 0o600, 8)?;
+/// assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+/// drop(file);
+/// assert!(!path.exists());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     made: Made,
 }
@@ -45,9 +60,26 @@ impl Made {
 }
 
 impl SocketFile {
-    /// Binds `socket` to `path` and has it listen. What a dead process has left there is replaced.
-    pub(crate) fn listen(
-        socket: &Socket,
+    /// Binds a stream or packet socket to `path`, with this access mode, and has it listen. What a dead process has
+    /// left there is replaced.
+    ///
+    /// # Errors
+    /// `AddrInUse` if somebody listens there, or if it is no socket; or what the system says.
+    pub fn listen(
+        socket: &impl AsFd,
+        path: &Path,
+        mode: u32,
+        backlog: i32,
+    ) -> io::Result<SocketFile> {
+        let access = Access {
+            mode: Some(mode),
+            ..Access::default()
+        };
+        SocketFile::listen_as(socket, path, access, backlog)
+    }
+
+    pub(crate) fn listen_as(
+        socket: &impl AsFd,
         path: &Path,
         access: Access,
         backlog: i32,
@@ -58,7 +90,7 @@ impl SocketFile {
         let addr = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &addr) {
             Err(Errno::ADDRINUSE) => {
-                remove_dead(path, &addr)?;
+                remove_dead(path, &addr, rustix::net::sockopt::socket_type(socket)?)?;
                 rustix::net::bind(socket, &addr)?;
             }
             other => other?,
@@ -74,14 +106,17 @@ impl SocketFile {
         if let Some(mode) = access.mode {
             fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
-        socket.listen(backlog)?;
+        rustix::net::listen(socket, backlog)?;
         Ok(file)
     }
 }
 
 impl SocketFile {
     /// The file that a predecessor has made and left.
-    pub(crate) fn adopt(path: &Path) -> io::Result<SocketFile> {
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn adopt(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile {
             path: path.to_owned(),
             made: Made::of(path)?,
@@ -93,7 +128,7 @@ impl SocketFile {
     }
 
     /// Leaves the file to a successor.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         let mut this = std::mem::ManuallyDrop::new(self);
         drop(std::mem::take(&mut this.path));
     }
@@ -111,15 +146,15 @@ impl Drop for SocketFile {
 }
 
 /// Removes a socket on which nobody listens.
-fn remove_dead(path: &Path, addr: &SocketAddrUnix) -> io::Result<()> {
+fn remove_dead(path: &Path, addr: &SocketAddrUnix, kind: SocketType) -> io::Result<()> {
     let in_use = |what: &str| io::Error::new(io::ErrorKind::AddrInUse, what);
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(in_use(
             "there is something else than a socket; move it away or choose another path",
         ));
     }
-    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    probe.set_nonblocking(true)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let probe = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     match rustix::net::connect(&probe, addr) {
         Err(Errno::CONNREFUSED) => {
             tracing::info!(path = %path.display(), "a socket that nobody listens on is replaced");
@@ -162,6 +197,8 @@ fn lock_directory(path: &Path) -> io::Result<Option<File>> {
 mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
 
     fn directory(name: &str) -> PathBuf {
@@ -173,7 +210,7 @@ mod tests {
 
     fn listen(path: &Path, access: Access) -> io::Result<(Socket, SocketFile)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        let file = SocketFile::listen(&socket, path, access, 8)?;
+        let file = SocketFile::listen_as(&socket, path, access, 8)?;
         Ok((socket, file))
     }
 

@@ -1,0 +1,166 @@
+//! The successor's side of a conversation.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tidewire::Endpoint;
+
+use crate::message::{Hello, Listener, Message, Offer};
+use crate::wire::Wire;
+use crate::{Broken, Handed};
+
+/// How long a running server may take to answer what it can answer at once.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Why nothing was handed over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// Nobody listens at the path.
+    #[error("no server can be asked at {path}: {source}")]
+    Nobody {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The running server refuses.
+    #[error("the running server refuses: {0}")]
+    Refused(String),
+    /// The conversation did not come to its end.
+    #[error("{0}")]
+    Broken(Broken),
+}
+
+impl From<Broken> for ClaimError {
+    fn from(broken: Broken) -> ClaimError {
+        match broken {
+            Broken::Refused(why) => ClaimError::Refused(why),
+            broken => ClaimError::Broken(broken),
+        }
+    }
+}
+
+/// How a running server has let go of its logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// In order.
+    InOrder,
+    /// It has ended meanwhile, and nobody holds them.
+    ItHasGone,
+}
+
+/// A conversation with the running server whose sockets are taken over. Dropping it before
+/// [`serving`](Claim::serving) tells the running server to go on.
+#[derive(Debug)]
+pub struct Claim {
+    wire: Wire,
+}
+
+impl Claim {
+    /// Asks the server behind this control socket for its sockets.
+    ///
+    /// # Errors
+    /// See [`ClaimError`]; the running server goes on then.
+    pub fn ask(path: &Path, hello: Hello) -> Result<(Claim, Offer, Vec<Handed>), ClaimError> {
+        let socket = connect(path).map_err(|e| ClaimError::Nobody {
+            path: path.to_owned(),
+            source: e.into(),
+        })?;
+        let claim = Claim {
+            wire: Wire::of_friend(socket)?,
+        };
+        claim.wire.patience(ANSWER)?;
+        let offer = match claim.wire.ask(Message::Hello(hello))?.0 {
+            Message::Offer(offer) => offer,
+            other => return Err(unexpected(&other).into()),
+        };
+        let mut all: VecDeque<Handed> = VecDeque::new();
+        for _ in 0..offer.packets {
+            let (message, sockets) = claim.wire.receive()?;
+            let Message::Listener(listener) = message else {
+                return Err(unexpected(&message).into());
+            };
+            if sockets.is_empty() || sockets.len() != listener.sockets {
+                return Err(unexpected(&Message::Listener(listener)).into());
+            }
+            let handed = handed(listener, sockets)?;
+            match all.back_mut() {
+                Some(last) if last.service == handed.service && last.at == handed.at => {
+                    last.sockets.extend(handed.sockets);
+                }
+                _ => all.push_back(handed),
+            }
+        }
+        Ok((claim, offer, all.into()))
+    }
+
+    /// Has the running server accept nothing more and let go of its logs, and waits for that, `most` at the longest.
+    /// Until [`serving`](Claim::serving) whoever connects waits in the queues.
+    ///
+    /// # Errors
+    /// It refuses, or does not let go.
+    pub fn take(&self, most: Duration) -> Result<Released, ClaimError> {
+        self.wire.patience(most.max(Duration::from_millis(1)))?;
+        match self.wire.ask(Message::Take {}) {
+            Ok((Message::Released {}, _)) => Ok(Released::InOrder),
+            Ok((other, _)) => Err(unexpected(&other).into()),
+            Err(Broken::Gone) => Ok(Released::ItHasGone),
+            Err(broken) => Err(broken.into()),
+        }
+    }
+
+    /// Says that this process accepts, and waits for the running server to agree that it ends. If it has gone, or
+    /// does not answer, there is nobody to agree, and this process goes on.
+    ///
+    /// # Errors
+    /// It refuses, and goes on; this process is to end.
+    pub fn serving(self) -> Result<(), ClaimError> {
+        self.wire.patience(ANSWER)?;
+        match self.wire.ask(Message::Serving {}) {
+            Ok((Message::Go {}, _)) | Err(Broken::Gone | Broken::Silent) => Ok(()),
+            Ok((other, _)) => Err(unexpected(&other).into()),
+            Err(broken) => Err(broken.into()),
+        }
+    }
+
+    /// Gives up, and says why.
+    pub fn refuse(self, why: &str) {
+        self.wire.refuse(why);
+    }
+}
+
+fn connect(path: &Path) -> Result<std::os::fd::OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // Where too many wait, this one is told so instead of waiting for ever.
+    rustix::net::sockopt::set_socket_timeout(
+        &socket,
+        rustix::net::sockopt::Timeout::Send,
+        Some(ANSWER),
+    )?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+fn handed(listener: Listener, sockets: Vec<std::os::fd::OwnedFd>) -> Result<Handed, Broken> {
+    let at: Endpoint = listener
+        .at
+        .parse()
+        .map_err(|_| Broken::Unexpected(format!("a listener at {:?}", listener.at)))?;
+    Ok(Handed {
+        service: listener.service,
+        at,
+        is_given: listener.given,
+        owns_file: listener.owns_file,
+        sockets,
+    })
+}
+
+fn unexpected(message: &Message) -> Broken {
+    Broken::Unexpected(format!("{message:?}"))
+}

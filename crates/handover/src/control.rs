@@ -1,0 +1,141 @@
+//! Where successors ask.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tidewire::{Endpoint, SocketFile};
+
+use crate::session::Session;
+use crate::wire::Wire;
+use crate::{Broken, Handed};
+
+/// Who may ask: the owner.
+const MODE: u32 = 0o600;
+/// Successors that wait to be heard.
+const BACKLOG: i32 = 8;
+
+/// A control socket, listening; its file is removed when it is dropped.
+///
+/// ```
+/// use tidewire_handover::{Claim, Control, Hello};
+///
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("control.sock");
+/// let control = Control::listen(&path)?;
+/// let theirs = path.clone();
+/// let successor = std::thread::spawn(move || {
+///     let hello = Hello { version: "1.0".into(), pid: 1, forget: false };
+///     Claim::ask(&theirs, hello).err().map(|e| e.to_string())
+/// });
+/// let session = loop {
+///     if let Some(session) = control.accept()? {
+///         break session;
+///     }
+/// };
+/// session.refuse("not today");
+/// assert!(successor.join().unwrap().unwrap().contains("not today"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Control {
+    socket: OwnedFd,
+    path: Arc<Path>,
+    file: Option<SocketFile>,
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Control {
+    /// What a successor calls it.
+    pub const SERVICE: &str = "control";
+
+    /// Listens at a path. What a dead process has left there is replaced.
+    ///
+    /// # Errors
+    /// `AddrInUse` if somebody listens there, or what the system says.
+    pub fn listen(path: &Path) -> io::Result<Control> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let file = SocketFile::listen(&socket, path, MODE, BACKLOG)?;
+        Ok(Control {
+            socket,
+            path: path.into(),
+            file: Some(file),
+        })
+    }
+
+    /// Goes on with a predecessor's.
+    ///
+    /// # Errors
+    /// It has no socket, or none with a path.
+    pub fn inherit(handed: Handed) -> io::Result<Control> {
+        let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let Endpoint::Unix(path) = handed.at else {
+            return Err(invalid("a control socket without a path"));
+        };
+        let mut sockets = handed.sockets.into_iter();
+        let socket = sockets.next().ok_or_else(|| invalid("no control socket"))?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let file = handed.owns_file.then(|| SocketFile::adopt(&path));
+        Ok(Control {
+            socket,
+            file: file.transpose()?,
+            path,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For a successor.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn hand(&self) -> io::Result<Handed> {
+        Ok(Handed {
+            service: Control::SERVICE.into(),
+            at: Endpoint::Unix(self.path.clone()),
+            is_given: false,
+            owns_file: self.file.is_some(),
+            sockets: vec![self.socket.try_clone()?],
+        })
+    }
+
+    /// Hears whoever asks; does not wait for anybody. Who is of another user is refused.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept(&self) -> io::Result<Option<Session>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match rustix::net::accept_with(&self.socket, flags) {
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
+            other => other?,
+        };
+        match Wire::of_friend(socket) {
+            Ok(wire) => Ok(Some(Session::new(wire))),
+            // It sees the end.
+            Err(Broken::Refused(why)) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
+            Err(Broken::Io(e)) => Err(e),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Leaves the file to a successor that has the socket.
+    pub fn leave(self) {
+        if let Some(file) = self.file {
+            file.leave();
+        }
+    }
+}

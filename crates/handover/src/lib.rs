@@ -1,0 +1,71 @@
+//! Handing listening sockets to a successor, so that no connection attempt is refused meanwhile.
+//!
+//! The one idea: a listening socket is one open file description, whoever has it. A running server keeps a
+//! [`Control`] socket; a successor [asks](Claim::ask) there, is given duplicates of all listening sockets, and says
+//! when it serves. Until it has said so the running server can go on as if nothing had been.
+//!
+//! # The conversation
+//!
+//! | the successor says | the running server answers |
+//! |---|---|
+//! | `hello`: its version of this, its process | `offer`: which logs it holds, how long it may take to let go; then the sockets, each with its service and place |
+//! | `take`, only if it needs a log that the running server holds | nothing accepts any more; `released` once that log is committed and unlocked |
+//! | `serving`: it accepts | `go`: it ends |
+//!
+//! Instead of any of it each side may say `refuse` and why. Every message is one packet of a Unix socket
+//! (`SOCK_SEQPACKET`): a JSON object `{"handover": 1, ...}` of at most 64 KiB. The number is the version of all
+//! this; who does not know it refuses, in words that any version understands. Sockets travel with the packets that
+//! describe them (`SCM_RIGHTS`).
+//!
+//! The socket is a file of mode 0600, not an abstract name: a file has an owner, and may be put where only a service
+//! and its successor reach it. Who connects must be the same user, or root (`SO_PEERCRED`), on both sides.
+#![forbid(unsafe_code)]
+
+mod claim;
+mod control;
+mod message;
+mod session;
+mod wire;
+
+pub use claim::{Claim, ClaimError, Released};
+pub use control::Control;
+pub use message::{Hello, Offer, VERSION};
+pub use session::{Session, Word};
+pub use wire::Broken;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tidewire::Endpoint;
+
+/// A listening place that is handed over, with all sockets of it.
+#[derive(Debug)]
+pub struct Handed {
+    /// The service, as the two servers call it.
+    pub service: String,
+    /// Where it listens.
+    pub at: Endpoint,
+    /// The service manager's, which has passed it on: the successor need not ask for it in its settings.
+    pub is_given: bool,
+    /// It has a file that the predecessor has made, and that the successor removes in the end.
+    pub owns_file: bool,
+    /// One, or one for each loop that accepted for itself.
+    pub sockets: Vec<OwnedFd>,
+}
+
+impl Handed {
+    /// The same once more.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Handed> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        Ok(Handed {
+            service: self.service.clone(),
+            at: self.at.clone(),
+            is_given: self.is_given,
+            owns_file: self.owns_file,
+            sockets: sockets.collect::<io::Result<_>>()?,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! What the two say to each other, and how that is written.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the conversation.
+pub const VERSION: u32 = 1;
+
+/// A packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Packet {
+    pub(crate) handover: u32,
+    #[serde(flatten)]
+    pub(crate) message: Message,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Message {
+    Hello(Hello),
+    Offer(Offer),
+    /// Sockets of one place travel with it; of one that has many, several in a row.
+    Listener(Listener),
+    Take {},
+    Released {},
+    Serving {},
+    Go {},
+    Refuse {
+        why: String,
+    },
+}
+
+/// What a successor says first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Of the program, for the log.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Data that is kept in memory alone may be forgotten.
+    pub forget: bool,
+}
+
+/// What a running server answers before it passes its sockets on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Of the program, for the log.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Directories of logs that it holds locked, without links or `..`.
+    pub logs: Vec<PathBuf>,
+    /// The longest that it takes to release them once it is asked to; milliseconds.
+    pub release_ms: u64,
+    /// How many packets with sockets follow.
+    pub packets: u32,
+}
+
+/// One place, or a part of its sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listener {
+    pub(crate) service: String,
+    pub(crate) at: String,
+    pub(crate) given: bool,
+    pub(crate) owns_file: bool,
+    /// How many travel with this packet.
+    pub(crate) sockets: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A successor of another version reads these.
+    #[test]
+    fn packets_look_as_documented() {
+        let text = |message| {
+            let handover = VERSION;
+            serde_json::to_string(&Packet { handover, message }).unwrap()
+        };
+        let hello = Hello {
+            version: "0.1.0".into(),
+            pid: 7,
+            forget: false,
+        };
+        assert_eq!(
+            text(Message::Hello(hello)),
+            r#"{"handover":1,"hello":{"version":"0.1.0","pid":7,"forget":false}}"#
+        );
+        assert_eq!(text(Message::Take {}), r#"{"handover":1,"take":{}}"#);
+        assert_eq!(
+            text(Message::Refuse { why: "no".into() }),
+            r#"{"handover":1,"refuse":{"why":"no"}}"#
+        );
+        let listener = Listener {
+            service: "kv/resp".into(),
+            at: "[::1]:6380".into(),
+            given: false,
+            owns_file: false,
+            sockets: 2,
+        };
+        assert_eq!(
+            text(Message::Listener(listener)),
+            r#"{"handover":1,"listener":{"service":"kv/resp","at":"[::1]:6380","given":false,"owns_file":false,"sockets":2}}"#
+        );
+        let back: Packet = serde_json::from_str(r#"{"handover":1,"go":{}}"#).unwrap();
+        assert_eq!(back.message, Message::Go {});
+    }
+}

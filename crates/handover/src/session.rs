@@ -1,0 +1,145 @@
+//! The running server's side of a conversation. It never waits: it is asked when its socket is readable.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use crate::message::{Hello, Listener, Message, Offer};
+use crate::wire::{SOCKETS_MAX, Wire};
+use crate::{Broken, Handed};
+
+/// How long a hello may take.
+const HELLO: Duration = Duration::from_secs(5);
+/// How long a successor may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Silent,
+    Asked,
+    Offered,
+    Taken,
+    Released,
+    Serving,
+}
+
+/// What a successor says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It asks for all sockets: [offer](Session::offer) them, or [refuse](Session::refuse).
+    Hello(Hello),
+    /// It needs a log that is held here: stop to accept, commit, and say when it is [released](Session::released).
+    Take,
+    /// It serves; what remains is to [let it go](Session::go) and to end, or to refuse.
+    Serving,
+}
+
+/// A successor that is heard.
+#[derive(Debug)]
+pub struct Session {
+    wire: Wire,
+    state: State,
+    since: Instant,
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wire.as_fd()
+    }
+}
+
+impl Session {
+    pub(crate) fn new(wire: Wire) -> Session {
+        Session {
+            wire,
+            state: State::Silent,
+            since: Instant::now(),
+        }
+    }
+
+    /// What it has said, if anything; does not wait.
+    ///
+    /// # Errors
+    /// It has gone, takes too long, or says what may not come: the conversation is over.
+    pub fn hear(&mut self) -> Result<Option<Word>, Broken> {
+        let message = match self.wire.receive() {
+            Ok((message, _)) => message,
+            Err(Broken::Silent) if self.is_late() => return Err(Broken::Silent),
+            Err(Broken::Silent) => return Ok(None),
+            Err(other) => return Err(other),
+        };
+        let (word, state) = match (message, self.state) {
+            (Message::Hello(hello), State::Silent) => (Word::Hello(hello), State::Asked),
+            (Message::Take {}, State::Offered) => (Word::Take, State::Taken),
+            (Message::Serving {}, State::Offered | State::Released) => {
+                (Word::Serving, State::Serving)
+            }
+            (message, state) => {
+                return Err(Broken::Unexpected(format!("{message:?} when {state:?}")));
+            }
+        };
+        self.enter(state);
+        Ok(Some(word))
+    }
+
+    /// Whether it has said nothing for longer than it may. Opening a log may take as long as it takes.
+    fn is_late(&self) -> bool {
+        let most = match self.state {
+            State::Silent => HELLO,
+            State::Offered => START,
+            State::Asked | State::Taken | State::Released | State::Serving => return false,
+        };
+        self.since.elapsed() > most
+    }
+
+    /// Passes the sockets on. [`Offer::packets`] is filled in here.
+    ///
+    /// # Errors
+    /// It has gone, or does not take them.
+    pub fn offer(&mut self, mut offer: Offer, all: &[Handed]) -> Result<(), Broken> {
+        let parts = |handed: &Handed| handed.sockets.len().div_ceil(SOCKETS_MAX);
+        offer.packets = all.iter().map(parts).sum::<usize>() as u32;
+        self.wire.send(Message::Offer(offer), &[])?;
+        for handed in all {
+            for sockets in handed.sockets.chunks(SOCKETS_MAX) {
+                let listener = Listener {
+                    service: handed.service.clone(),
+                    at: handed.at.to_string(),
+                    given: handed.is_given,
+                    owns_file: handed.owns_file,
+                    sockets: sockets.len(),
+                };
+                let sockets: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+                self.wire.send(Message::Listener(listener), &sockets)?;
+            }
+        }
+        self.enter(State::Offered);
+        Ok(())
+    }
+
+    /// The logs are committed and unlocked.
+    ///
+    /// # Errors
+    /// It has gone.
+    pub fn released(&mut self) -> Result<(), Broken> {
+        self.enter(State::Released);
+        self.wire.send(Message::Released {}, &[])
+    }
+
+    /// This server ends: the sockets are the successor's.
+    ///
+    /// # Errors
+    /// It has gone.
+    pub fn go(&mut self) -> Result<(), Broken> {
+        self.wire.send(Message::Go {}, &[])
+    }
+
+    /// Refuses, with the reason.
+    pub fn refuse(self, why: &str) {
+        self.wire.refuse(why);
+    }
+
+    fn enter(&mut self, state: State) {
+        (self.state, self.since) = (state, Instant::now());
+    }
+}
