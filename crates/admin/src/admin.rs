@@ -1,9 +1,10 @@
 //! The admin listener: a small server beside the server.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
-use tidewire::{Builder, Endpoint, EngineChoice, Limits, Listen, Running, StartError};
+use tidewire::{Builder, Endpoint, EngineChoice, Limits, Listen, Listening, Running, StartError};
 use tidewire_http::{Http, Settings};
 
 use crate::catalogue::admin as metrics;
@@ -15,6 +16,8 @@ use crate::panel::Panel;
 const CONNECTIONS: usize = 256;
 /// Memory of all of them.
 const MEMORY: usize = 64 << 20;
+/// How long its connections may take to end.
+const END: Duration = Duration::from_millis(500);
 
 /// Serves a [`Panel`], on a loop of its own, until it is dropped.
 ///
@@ -96,12 +99,28 @@ impl Admin {
         let running = self.running.as_ref().expect("it runs until it is dropped");
         &running.addrs()[0]
     }
+
+    /// Duplicates of its listening sockets, for a successor.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn listeners(&self) -> io::Result<Vec<Listening>> {
+        let running = self.running.as_ref().expect("it runs until it is dropped");
+        running.listeners()
+    }
+
+    /// Ends, and leaves who waits to be accepted to a successor that has the [listeners](Admin::listeners).
+    pub fn hand_over(mut self) {
+        if let Some(running) = self.running.take() {
+            running.hand_over(END).wait();
+        }
+    }
 }
 
 impl Drop for Admin {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            running.stop(Duration::from_millis(500));
+            running.stop(END);
         }
         // They refer to each other.
         self.panel.clear();

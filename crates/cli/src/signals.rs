@@ -5,43 +5,51 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 /// Catches the signals that ask for the end. Each becomes a byte in a pipe.
 pub(crate) struct Signals(UnixStream);
 
-/// Catches the signal that asks for files to be read again.
-pub(crate) struct Hangups(UnixStream);
+/// Signals, or a call from inside, as something to be polled.
+pub(crate) struct Caught(UnixStream);
 
-/// What came first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// A signal that asks for the end, or an alarm.
-    End,
-    /// One or several SIGHUPs.
-    Hangup,
-    /// The time is over.
-    Nothing,
-}
-
-impl Hangups {
-    /// From now on SIGHUP does not end the process.
-    pub(crate) fn catch() -> io::Result<Hangups> {
+impl Caught {
+    /// From now on these signals do not end the process by themselves.
+    pub(crate) fn of(signals: &[i32]) -> io::Result<Caught> {
         let (here, there) = UnixStream::pair()?;
         here.set_nonblocking(true)?;
-        pipe::register(SIGHUP, there)?;
-        Ok(Hangups(here))
+        for signal in signals {
+            pipe::register(*signal, there.try_clone()?)?;
+        }
+        Ok(Caught(here))
+    }
+
+    /// What is heard from inside.
+    pub(crate) fn alarm() -> io::Result<(Caught, Alarm)> {
+        let (here, there) = UnixStream::pair()?;
+        here.set_nonblocking(true)?;
+        Ok((Caught(here), Alarm(there)))
     }
 
     /// Whether any came since it was asked before.
-    fn take(&mut self) -> bool {
+    pub(crate) fn take_all(&mut self) -> bool {
         let (mut bytes, mut some) = ([0; 64], false);
         while matches!(self.0.read(&mut bytes), Ok(n) if n > 0) {
             some = true;
         }
         some
+    }
+
+    /// Whether one has come; the next is left for the next call.
+    pub(crate) fn take_one(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(1))
+    }
+}
+
+impl AsFd for Caught {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -59,16 +67,11 @@ impl Alarm {
 impl Signals {
     /// From now on the signals no longer end the process by themselves.
     pub(crate) fn catch() -> io::Result<Signals> {
-        Signals::with_alarm().map(|(signals, _)| signals)
-    }
-
-    /// [`catch`](Signals::catch), with an alarm that is heard like a signal.
-    pub(crate) fn with_alarm() -> io::Result<(Signals, Alarm)> {
         let (here, there) = UnixStream::pair()?;
         for signal in [SIGTERM, SIGINT] {
             pipe::register(signal, there.try_clone()?)?;
         }
-        Ok((Signals(here), Alarm(there)))
+        Ok(Signals(here))
     }
 
     /// Waits for signals, at most this long; how many came. 0 means that the time is over.
@@ -86,31 +89,6 @@ impl Signals {
     }
 }
 
-impl Signals {
-    /// Waits for one or the other, at most this long. An end is not put off by hangups.
-    pub(crate) fn wait_or_hangup(
-        &mut self,
-        hangups: &mut Hangups,
-        timeout: Option<Duration>,
-    ) -> Heard {
-        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
-        let mut fds = [
-            PollFd::new(&self.0, PollFlags::IN),
-            PollFd::new(&hangups.0, PollFlags::IN),
-        ];
-        // Interrupted counts as nothing: whoever waits comes again.
-        let polled = poll(&mut fds, timeout.as_ref());
-        if polled.is_err() || !fds[0].revents().is_empty() {
-            let ends = polled.is_ok() && self.wait(None) > 0;
-            return if ends { Heard::End } else { Heard::Nothing };
-        }
-        match hangups.take() {
-            true => Heard::Hangup,
-            false => Heard::Nothing,
-        }
-    }
-}
-
 /// To be polled: readable when a signal came.
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -121,24 +99,21 @@ impl AsFd for Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signal_hook::consts::SIGUSR1;
 
     #[test]
-    fn an_end_comes_before_hangups_and_hangups_are_heard_once() {
-        let (mut signals, alarm) = Signals::with_alarm().unwrap();
-        let mut hangups = Hangups::catch().unwrap();
-        let moment = Some(Duration::from_millis(1));
-        assert_eq!(signals.wait_or_hangup(&mut hangups, moment), Heard::Nothing);
+    fn what_was_caught_is_heard_once() {
+        let mut hangups = Caught::of(&[SIGUSR1]).unwrap();
+        assert!(!hangups.take_all() && !hangups.take_one());
         for _ in 0..3 {
-            signal_hook::low_level::raise(SIGHUP).unwrap();
+            signal_hook::low_level::raise(SIGUSR1).unwrap();
         }
-        let for_ever = Some(Duration::from_secs(60));
-        assert_eq!(
-            signals.wait_or_hangup(&mut hangups, for_ever),
-            Heard::Hangup
-        );
-        assert_eq!(signals.wait_or_hangup(&mut hangups, moment), Heard::Nothing);
-        signal_hook::low_level::raise(SIGHUP).unwrap();
+        assert!(hangups.take_one(), "and the others wait");
+        assert!(hangups.take_all());
+        assert!(!hangups.take_all());
+        let (mut caught, alarm) = Caught::alarm().unwrap();
+        assert!(!caught.take_one());
         alarm.ring();
-        assert_eq!(signals.wait_or_hangup(&mut hangups, for_ever), Heard::End);
+        assert!(caught.take_one());
     }
 }

@@ -73,7 +73,7 @@ impl Control {
         })
     }
 
-    /// Goes on with a predecessor's.
+    /// Goes on with a predecessor's. Its file stays the predecessor's until it is [adopted](Control::adopt).
     ///
     /// # Errors
     /// It has no socket, or none with a path.
@@ -85,12 +85,18 @@ impl Control {
         let mut sockets = handed.sockets.into_iter();
         let socket = sockets.next().ok_or_else(|| invalid("no control socket"))?;
         rustix::io::ioctl_fionbio(&socket, true)?;
-        let file = handed.owns_file.then(|| SocketFile::adopt(&path));
         Ok(Control {
             socket,
-            file: file.transpose()?,
+            file: None,
             path,
         })
+    }
+
+    /// The predecessor has let go: its file is removed in the end. What has gone need not be.
+    pub fn adopt(&mut self) {
+        if self.file.is_none() {
+            self.file = SocketFile::adopt(&self.path).ok();
+        }
     }
 
     /// Where it listens.

@@ -131,8 +131,9 @@ fn sockets_arrive_with_their_names_and_work() {
     client.write_all(b"x").unwrap();
     server.read_exact(&mut [0]).unwrap();
     // The successor's is the same control socket, and its file stays.
-    let theirs = Control::inherit(got.next_back().unwrap()).unwrap();
+    let mut theirs = Control::inherit(got.next_back().unwrap()).unwrap();
     control.leave();
+    theirs.adopt();
     assert!(place.path().exists());
     let next = successor(&place.path());
     let session = accept(&theirs);

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
-use tidewire::{Endpoint, StartError};
+use tidewire::{Endpoint, Listen, StartError};
 use tidewire_admin::catalogue::admin as metrics;
 use tidewire_admin::{Admin, Levels, Panel, Token};
 
@@ -157,7 +157,11 @@ pub(crate) fn panel(settings: &Settings, logging: &Logging) -> Panel {
 }
 
 /// Starts the listener, unless it is off, or its default address is taken.
-pub(crate) fn start(options: &AdminOptions, panel: &Panel) -> Result<Option<Admin>, Failure> {
+pub(crate) fn start(
+    options: &AdminOptions,
+    panel: &Panel,
+    inherited: Option<(Endpoint, Listen)>,
+) -> Result<Option<Admin>, Failure> {
     let (place, asked) = match &options.admin {
         Some(At::Off) => return Ok(None),
         Some(At::Place(place)) => (place.clone(), true),
@@ -165,6 +169,12 @@ pub(crate) fn start(options: &AdminOptions, panel: &Panel) -> Result<Option<Admi
             let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
             (default.into(), false)
         }
+    };
+    // What is asked for at another place moves, as this is no service.
+    let same = |at: &Endpoint| *at == place || (place.port() == Some(0) && at.ip() == place.ip());
+    let (place, listen) = match inherited {
+        Some((at, listen)) if !asked || same(&at) => (at, listen),
+        _ => (place.clone(), Listen::at(&place)),
     };
     let token = options.token()?;
     let beyond = place
@@ -181,7 +191,7 @@ pub(crate) fn start(options: &AdminOptions, panel: &Panel) -> Result<Option<Admi
     {
         tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
     }
-    match Admin::start(place, panel, token, options.admin_host.clone()) {
+    match Admin::start(listen, panel, token, options.admin_host.clone()) {
         Ok(admin) => Ok(Some(admin)),
         Err(StartError::Listen { addr, source })
             if !asked && source.kind() == io::ErrorKind::AddrInUse =>

@@ -9,11 +9,13 @@ use tidewire::{EngineChoice, Placement};
 
 use super::admin::AdminOptions;
 use super::admission::AdmissionOptions;
+use super::control::ControlAt;
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::Named;
 use super::kv::KvOptions;
 use super::listen_at::ListenAt;
 use super::open::Open;
+use super::settings::TokenSource;
 use super::tls::{TlsOptions, networks};
 use crate::exit::Failure;
 use crate::logging::LogFormat;
@@ -27,7 +29,9 @@ ack/sync 8004, ack/async 8005, ingest 7400, kv/resp 6380, kv/binary 7000, \
 http 8080, discard 12346.
 When ready, one line for each listener goes to stdout, such as
   listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
-SIGTERM and SIGINT stop in order with status 0; a second one ends at once.";
+SIGTERM and SIGINT stop in order with status 0; a second one ends at once. SIGHUP reads the files of TLS
+again. SIGUSR2 starts a successor with the same arguments, which takes over.
+Sockets of a service manager (LISTEN_FDS) are served under their names: FileDescriptorName=kv/resp, admin, ...";
 
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
@@ -188,6 +192,24 @@ pub(crate) struct Options {
     #[command(flatten, next_help_heading = "Admission")]
     pub(crate) admission: AdmissionOptions,
 
+    /// A Unix socket at which a successor, of the same user or root, asks for all listeners; off has none
+    /// [default: tidewire.sock in RUNTIME_DIRECTORY, else in XDG_RUNTIME_DIR, else for root in /run; left out,
+    /// with a warning, where it is taken]
+    #[arg(long, value_name = "PATH", help_heading = "Handover")]
+    pub(crate) control: Option<ControlAt>,
+
+    /// Takes over from the server whose control socket this is: its listeners are served here, no connection
+    /// attempt is refused meanwhile, and what it has accepted it finishes. What it listens to must be in these
+    /// settings, too; its logs are taken over when it has committed them
+    #[arg(long, help_heading = "Handover")]
+    #[serde(skip)]
+    pub(crate) takeover: bool,
+
+    /// Takes over even if that forgets keys: those of a store without --durability
+    #[arg(long, requires = "takeover", help_heading = "Handover")]
+    #[serde(skip)]
+    pub(crate) takeover_forget: bool,
+
     /// TLS; in the file the table `[tls]`.
     #[command(flatten, next_help_heading = "TLS")]
     pub(crate) tls: TlsOptions,
@@ -241,7 +263,38 @@ impl From<PlacementName> for Placement {
     }
 }
 
+impl Args {
+    /// What the flags, the environment and the file say together.
+    pub(crate) fn options(self) -> Result<(Options, TokenSource), Failure> {
+        let mut flags = self.options;
+        flags.take_secrets()?;
+        let token_source = TokenSource {
+            flags: flags.ingest.clone(),
+            config: self.config.clone(),
+        };
+        let options = match &self.config {
+            Some(path) => flags.over(Options::read(path)?),
+            None => flags,
+        };
+        Ok((options, token_source))
+    }
+}
+
 impl Options {
+    /// Adds listeners that are there already. If no service is named, they are all that is meant.
+    pub(crate) fn add_given(&mut self, given: &[ListenAt]) {
+        for one in given {
+            let same = |l: &ListenAt| l.kind == one.kind && l.place == one.place;
+            if !self.listen.iter().any(same) {
+                self.listen.push(one.clone());
+            }
+        }
+        if self.services.is_empty() {
+            let kinds = self.listen.iter().map(|listen| Named(vec![listen.kind]));
+            self.services = kinds.collect();
+        }
+    }
+
     /// Reads a configuration file.
     pub(crate) fn read(path: &Path) -> Result<Options, Failure> {
         let text = std::fs::read_to_string(path).map_err(|e| {
@@ -307,6 +360,9 @@ impl Options {
             stop_deadline: self.stop_deadline.or(base.stop_deadline),
             stall_threshold: self.stall_threshold.or(base.stall_threshold),
             stats_interval: self.stats_interval.or(base.stats_interval),
+            control: self.control.or(base.control),
+            takeover: self.takeover,
+            takeover_forget: self.takeover_forget,
             admin: self.admin.over(base.admin),
             log_key: LogKey::default(),
             durable: self.durable.over(base.durable),

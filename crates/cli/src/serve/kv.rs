@@ -277,9 +277,7 @@ fn recover(store: &mut Store, log: &OpenLog) -> Result<(Arc<KvLog>, durable::Rep
             "cannot recover the key-value store from {directory}: {error}"
         ))
     })?;
-    let keys: usize = (0..store.databases())
-        .map(|db| store.keyspace(db).keys)
-        .sum();
+    let keys = keys(store);
     tracing::info!(
         %directory,
         keys,
@@ -404,6 +402,14 @@ impl Kv {
         drop(keeper.take());
     }
 
+    /// Keys that no log knows.
+    pub(crate) fn forgets(&self) -> usize {
+        match self.log {
+            None => keys(self.resp.0.store()),
+            Some(_) => 0,
+        }
+    }
+
     /// Changes refused so far because there was no room on the disk of the log.
     pub(crate) fn refused_by_full_disk(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.refused_full())
@@ -469,6 +475,12 @@ impl Kv {
             tracing::info!(%counters, "kv/binary");
         }
     }
+}
+
+/// In all databases.
+fn keys(store: &Store) -> usize {
+    let databases = 0..store.databases();
+    databases.map(|db| store.keyspace(db).keys).sum()
 }
 
 fn collect_store(store: &Store, to: &mut Snapshot) {

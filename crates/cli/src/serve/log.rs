@@ -16,6 +16,11 @@ use crate::exit::Failure;
 /// Where the log of the key-value store is, in the directory of the data.
 pub(crate) const KV_DIRECTORY: &str = "kv";
 
+/// Where that is.
+pub(crate) fn kv_directory(options: &LogOptions) -> PathBuf {
+    options.directory().join(KV_DIRECTORY)
+}
+
 /// The logs that are needed.
 #[derive(Default)]
 pub(crate) struct Logs {
@@ -30,6 +35,13 @@ impl Logs {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_none() && self.kv.is_none()
+    }
+
+    /// Commits everything, and lets another process have them.
+    pub(crate) fn release(&self) {
+        for log in self.messages.iter().chain(&self.kv) {
+            log.log.release();
+        }
     }
 
     /// Closes both, whatever becomes of the first.
@@ -56,7 +68,7 @@ impl OpenLog {
     /// Opens the one of the key-value store.
     pub(crate) fn open_kv(options: &LogOptions, policy: Policy) -> Result<OpenLog, Failure> {
         let settings = KvLog::settings(policy);
-        OpenLog::open_at(options.directory().join(KV_DIRECTORY), settings)
+        OpenLog::open_at(kv_directory(options), settings)
     }
 
     fn open_at(directory: PathBuf, settings: Settings) -> Result<OpenLog, Failure> {

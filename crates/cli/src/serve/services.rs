@@ -17,6 +17,7 @@ use tidewire_pool::Pool;
 use super::counted;
 use super::door::Door;
 use super::endpoint::{Endpoint, Kind};
+use super::inherit::Inherited;
 use super::kv::Kv;
 use super::log::{Logs, OpenLog};
 use super::settings::Settings;
@@ -50,6 +51,7 @@ impl Services {
         settings: &Settings,
         fronts: &Fronts,
         logs: &Logs,
+        inherited: &mut Inherited,
     ) -> Result<Services, Failure> {
         let log = logs.messages.as_ref();
         // One service each, however many places it listens at, so that its limits count all of them.
@@ -60,7 +62,7 @@ impl Services {
         let mut kv: Option<Kv> = None;
         let mut http: Option<(Http<Router>, Door<Http<Router>>)> = None;
         for endpoint in &settings.endpoints {
-            let listen = listen(endpoint, settings);
+            let listen = listen(endpoint, settings, inherited);
             let kind = endpoint.kind;
             let limits = || settings.limits(kind, Limits::default());
             match endpoint.kind {
@@ -157,6 +159,17 @@ impl Services {
         self.kv.as_ref().is_some_and(Kv::has_failed)
     }
 
+    /// What a restart would forget, as a reason not to.
+    pub(crate) fn forgets(&self) -> Option<String> {
+        let keys = self.kv.as_ref().map_or(0, Kv::forgets);
+        (keys > 0).then(|| {
+            format!(
+                "the key-value store holds {keys} keys in memory alone (durability none), which its successor would \
+                 not have; with --takeover-forget they are forgotten"
+            )
+        })
+    }
+
     /// Adds what each service has counted.
     pub(crate) fn collect(&self, to: &mut Snapshot) {
         for (mode, service) in &self.acks {
@@ -200,9 +213,13 @@ impl Services {
     }
 }
 
-fn listen(endpoint: &Endpoint, settings: &Settings) -> Listen {
-    let listen = Listen::at(&endpoint.place).options(settings.tcp.clone());
-    let listen = endpoint.shield.access.of(listen);
+fn listen(endpoint: &Endpoint, settings: &Settings, inherited: &mut Inherited) -> Listen {
+    let listen = match inherited.listen(endpoint) {
+        // Whoever made its file has said who may connect.
+        Some(inherited) => inherited,
+        None => endpoint.shield.access.of(Listen::at(&endpoint.place)),
+    };
+    let listen = listen.options(settings.tcp.clone());
     let rules = settings.admission.rules_at(&endpoint.shield.rules);
     match rules.is_empty() {
         true => listen,

@@ -11,10 +11,13 @@ use tidewire_log::Policy;
 
 use super::admin::AdminOptions;
 use super::admission::AdmissionOptions;
-use super::args::{Args, Options};
+use super::args::Options;
+use super::control::ControlAt;
 use super::durable::{IngestOptions, LogOptions, OnLogFailure};
-use super::endpoint::{Endpoint, Kind, endpoints};
+use super::endpoint::{Endpoint, Kind, Named, endpoints};
 use super::kv::KvOptions;
+use super::listen_at::{ListenAt, Place};
+use super::log::kv_directory;
 use super::open::Open;
 use super::tls::Front;
 use crate::exit::Failure;
@@ -28,6 +31,12 @@ const STALL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Listeners that the service manager has passed on.
+    given: Vec<ListenAt>,
+    pub(crate) admin_is_given: bool,
+    pub(crate) control: Option<ControlAt>,
+    /// The most that may be open; `None` for no limit.
+    pub(crate) descriptors: Option<u64>,
     /// Of TLS, and of the PROXY protocol.
     pub(crate) handshake: Option<Duration>,
     pub(crate) engine: EngineChoice,
@@ -49,7 +58,6 @@ pub(crate) struct Settings {
     /// Bytes.
     pub(crate) max_payload: Option<u32>,
     pub(crate) log_format: Option<LogFormat>,
-    pub(crate) log: Option<String>,
     pub(crate) stop_deadline: Duration,
     /// When a loop counts as stuck; loops are not watched without it.
     pub(crate) stall_threshold: Option<Duration>,
@@ -76,8 +84,8 @@ pub(crate) struct Settings {
 /// Where the tokens of ingest come from: the flags, and the configuration file.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
-    flags: IngestOptions,
-    config: Option<PathBuf>,
+    pub(super) flags: IngestOptions,
+    pub(super) config: Option<PathBuf>,
 }
 
 impl TokenSource {
@@ -93,17 +101,15 @@ impl TokenSource {
 }
 
 impl Settings {
-    pub(crate) fn from(args: Args) -> Result<Settings, Failure> {
-        let mut flags = args.options;
-        flags.take_secrets()?;
-        let token_source = TokenSource {
-            flags: flags.ingest.clone(),
-            config: args.config.clone(),
-        };
-        let options = match &args.config {
-            Some(path) => flags.over(Options::read(path)?),
-            None => flags,
-        };
+    /// `given` is what the service manager passes on, as if it were asked for.
+    pub(crate) fn from(
+        mut options: Options,
+        token_source: TokenSource,
+        given: Vec<ListenAt>,
+    ) -> Result<Settings, Failure> {
+        if !given.is_empty() {
+            options.add_given(&given);
+        }
         if options.workers == Some(0) {
             return Err(Failure::usage(
                 "--workers 0: at least one loop must carry connections",
@@ -123,6 +129,10 @@ impl Settings {
         }
         Ok(Settings {
             endpoints,
+            given,
+            admin_is_given: false,
+            control: options.control,
+            descriptors: None,
             handshake: options.handshake.and_then(Span::limit),
             engine: options.engine.unwrap_or_default(),
             workers: options.workers.unwrap_or_else(cores),
@@ -146,7 +156,6 @@ impl Settings {
             lifetime: options.lifetime,
             max_payload: options.max_payload,
             log_format: options.log_format,
-            log: options.log,
             stop_deadline: options
                 .stop_deadline
                 .map_or(Duration::from_secs(10), |span| span.0),
@@ -171,6 +180,39 @@ impl Settings {
 }
 
 impl Settings {
+    /// Whether the service manager has passed this one on.
+    pub(crate) fn is_given(&self, endpoint: &Endpoint) -> bool {
+        let is = |given: &ListenAt| {
+            given.kind == endpoint.kind && given.place == Place::At(endpoint.place.clone())
+        };
+        self.given.iter().any(is)
+    }
+
+    /// The directories of the logs that are needed, as another process would name them.
+    pub(crate) fn log_directories(&self) -> Vec<PathBuf> {
+        let kv = self.kv_durability().map(|_| kv_directory(&self.durable));
+        let messages = self.need_log().then(|| self.durable.directory());
+        let all = [messages, kv].into_iter().flatten();
+        // What is not there yet nobody has locked.
+        all.map(|path| path.canonicalize().unwrap_or(path))
+            .collect()
+    }
+
+    /// The services, by their names, that write to a log.
+    pub(crate) fn services_with_logs(&self) -> Vec<String> {
+        let writes = |kind| match kind {
+            Kind::Ingest => true,
+            Kind::Ack(_) => self.ack_level != Level::None,
+            Kind::Kv(_) => self.kv_durability().is_some(),
+            Kind::Echo | Kind::Http | Kind::Discard => false,
+        };
+        let kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
+        kinds
+            .filter(|kind| writes(*kind))
+            .map(|kind| Named(vec![kind]).to_string())
+            .collect()
+    }
+
     /// Whether there is key-value data.
     pub(crate) fn serves_kv(&self) -> bool {
         let mut kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);

@@ -50,6 +50,7 @@ impl Settings {
             "stop-deadline": self.stop_deadline.as_secs_f64(),
             "stats-interval": seconds(self.stats_interval),
             "log-format": self.log_format.map(|format| format.name()),
+            "control": self.control.as_ref().map(ToString::to_string),
             "admin": self.admin.shown(),
             "admin-token": self.admin.has_token(),
             "log": self.need_log().then(|| self.shown_log()),

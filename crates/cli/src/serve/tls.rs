@@ -151,6 +151,14 @@ impl Front {
         tls.is_some_and(|tls| tls.client_ca.is_some())
     }
 
+    /// Whether its files are good.
+    pub(crate) fn check(&self, handshake: Option<Duration>) -> Result<(), Failure> {
+        match &self.tls {
+            Some(files) => files.load(handshake).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// For the line that says where it listens.
     pub(crate) fn described(&self) -> String {
         let mut text = match &self.tls {

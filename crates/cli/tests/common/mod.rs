@@ -19,12 +19,14 @@ pub(crate) fn tidewire(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
     command.args(args);
     let is = |arg: &&OsStr, what: &str| *arg == OsStr::new(what);
-    let mut words = args.iter().map(AsRef::as_ref);
-    if words.next().is_some_and(|first| is(&first, "serve"))
-        && !words.any(|arg| is(&arg, "--admin"))
-    {
-        // Tests run side by side, and there is one default address.
-        command.args(["--admin", "off"]);
+    let words = || args.iter().map(AsRef::as_ref);
+    if words().next().is_some_and(|first| is(&first, "serve")) {
+        // Tests run side by side, and there is one default address, and one default path.
+        for flag in ["--admin", "--control"] {
+            if !words().any(|arg| is(&arg, flag)) {
+                command.args([flag, "off"]);
+            }
+        }
     }
     command.env_remove("RUST_LOG").stdin(Stdio::null());
     command

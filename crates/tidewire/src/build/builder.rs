@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -450,6 +451,15 @@ impl Builder {
     /// # Errors
     /// See [`StartError`]; nothing keeps running then.
     pub fn start(&mut self) -> Result<Running, StartError> {
+        let (mut running, left) = self.start_loops()?;
+        // Not before: a predecessor that goes on after all needs them. What has gone need not be removed.
+        let adopted = left.iter().filter_map(|path| SocketFile::adopt(path).ok());
+        running.files.extend(adopted);
+        Ok(running)
+    }
+
+    /// With the files of a predecessor.
+    fn start_loops(&mut self) -> Result<(Running, Vec<PathBuf>), StartError> {
         if let Some(why) = &self.refused {
             return Err(StartError::Settings(why.clone()));
         }
@@ -461,6 +471,7 @@ impl Builder {
         let handing_over = self.placement != Placement::Shared || engine == Engine::Threads;
         let copies = if handing_over { 1 } else { self.loops };
         let (mut addrs, mut files, mut listening) = (Vec::new(), Vec::new(), Vec::new());
+        let mut left = Vec::new();
         let mut sockets: Vec<Vec<setup::Listener>> = (0..copies).map(|_| Vec::new()).collect();
         for (number, (service, listen)) in self.listens.iter().enumerate() {
             let bound = listen.bind(copies);
@@ -470,6 +481,7 @@ impl Builder {
             })?;
             addrs.push(bound.endpoint);
             files.extend(bound.file);
+            left.extend(bound.left);
             for (i, socket) in bound.sockets.into_iter().enumerate() {
                 let set = &mut sockets[i % copies];
                 let socket = Arc::new(Descriptor::from(socket));
@@ -539,7 +551,7 @@ impl Builder {
             running
                 .acceptors
                 .push(running.spawn(Engine::Epoll, "accept".into(), 0, acceptor)?);
-            return Ok(running);
+            return Ok((running, left));
         }
         let own = if handing_over {
             Vec::new()
@@ -575,7 +587,7 @@ impl Builder {
                 .acceptors
                 .push(running.spawn(engine, "accept".into(), self.loops, setup)?);
         }
-        Ok(running)
+        Ok((running, left))
     }
 }
 

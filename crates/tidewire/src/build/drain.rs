@@ -167,7 +167,7 @@ impl Drain {
             Phase::Over
         } else if clock.deadline() <= now {
             Phase::Cutting
-        } else if clock.anybody_listens() {
+        } else if clock.any_open() {
             Phase::Closing
         } else {
             Phase::Finishing

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -124,6 +125,8 @@ pub(crate) struct Bound {
     pub(crate) file: Option<SocketFile>,
     /// TCP, and of nobody else.
     pub(crate) is_private: bool,
+    /// A predecessor's file that becomes ours when the loops run.
+    pub(crate) left: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -195,7 +198,8 @@ impl Listen {
     }
 
     /// The file of an inherited Unix socket is removed at a stop, as if it had been bound here: for whoever takes
-    /// over from a [predecessor](crate::Listening) that made it. Of no effect without a file.
+    /// over from a [predecessor](crate::Listening) that made it. It is left alone if starting fails. Of no effect
+    /// without a file.
     #[must_use]
     pub fn owning_file(mut self) -> Listen {
         self.owns_file = true;
@@ -264,9 +268,7 @@ impl Listen {
         let mut common: Option<Endpoint> = None;
         for listener in listeners {
             rustix::io::ioctl_fionbio(listener, true)?;
-            let bound = rustix::net::getsockname(listener)?;
-            let endpoint = Endpoint::from_kernel(bound)
-                .ok_or_else(|| invalid("the inherited socket is neither TCP nor a Unix socket"))?;
+            let endpoint = Endpoint::of_socket(listener)?;
             let socket = SockRef::from(listener);
             self.options.apply(&socket, endpoint.is_tcp())?;
             if socket.is_listener()? {
@@ -284,13 +286,12 @@ impl Listen {
             .take(copies.max(listeners.len()))
             .map(OwnedFd::try_clone)
             .collect::<io::Result<_>>()?;
-        let path = endpoint.path().filter(|_| self.owns_file);
-        // If it has gone there is nothing to remove.
-        let file = path.and_then(|path| SocketFile::adopt(path).ok());
+        let left = endpoint.path().filter(|_| self.owns_file);
         Ok(Bound {
+            left: left.map(Path::to_owned),
             endpoint,
             sockets,
-            file,
+            file: None,
             is_private: false,
         })
     }
@@ -313,6 +314,7 @@ impl Listen {
             sockets,
             file: None,
             is_private: true,
+            left: None,
         })
     }
 
@@ -353,6 +355,7 @@ impl Listen {
             sockets: duplicate(&socket, copies)?,
             file,
             is_private: false,
+            left: None,
         })
     }
 

@@ -1,9 +1,27 @@
 //! When a graceful stop gives up, and what it leaves to a successor; shared by all loops.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::reach::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::vocabulary::time::{Clock, Instant};
+
+/// Held by a loop for as long as it takes connections in.
+#[derive(Debug)]
+pub(crate) struct Open(Arc<StopClock>);
+
+impl Open {
+    pub(crate) fn of(clock: &Arc<StopClock>) -> Open {
+        clock.open.fetch_add(1, SeqCst);
+        Open(clock.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, SeqCst);
+    }
+}
 
 /// How a stop is to go. Its deadline is only ever moved closer.
 #[derive(Debug)]
@@ -13,8 +31,8 @@ pub(crate) struct StopClock {
     succeeded: AtomicBool,
     /// Somebody else has the listeners too, or had.
     shared: AtomicBool,
-    /// Loops that listen.
-    listening: AtomicUsize,
+    /// Loops that have not come to their last look for whoever wants in.
+    open: AtomicUsize,
 }
 
 impl Default for StopClock {
@@ -23,7 +41,7 @@ impl Default for StopClock {
             deadline_ns: AtomicU64::new(u64::MAX),
             succeeded: AtomicBool::new(false),
             shared: AtomicBool::new(false),
-            listening: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
         }
     }
 }
@@ -41,18 +59,9 @@ impl StopClock {
         Instant::from_nanos(self.deadline_ns.load(SeqCst))
     }
 
-    /// A loop begins to listen.
-    pub(crate) fn listens(&self) {
-        self.listening.fetch_add(1, SeqCst);
-    }
-
-    /// It has looked into its queues for the last time.
-    pub(crate) fn has_closed(&self) {
-        self.listening.fetch_sub(1, SeqCst);
-    }
-
-    pub(crate) fn anybody_listens(&self) -> bool {
-        self.listening.load(SeqCst) > 0
+    /// Whether a loop still takes connections in.
+    pub(crate) fn any_open(&self) -> bool {
+        self.open.load(SeqCst) > 0
     }
 
     /// The listeners were handed over.

@@ -178,11 +178,6 @@ impl<F> Accepting<F> {
         listener.socket
     }
 
-    /// Whether there is no listener.
-    pub(super) fn is_empty(&self) -> bool {
-        self.listeners.is_empty()
-    }
-
     /// The listener's number among all, and its service.
     pub(super) fn listener(&self, which: usize) -> (u32, u16) {
         let (service, number) = self.listeners[which];
@@ -346,9 +341,6 @@ impl<D: Driver> Reactor<D> {
             self.crowd_over();
         }
         self.driver.close_listeners();
-        if !self.accepting.is_empty() {
-            self.setup.clock.has_closed();
-        }
         self.accepting.parting.close_all(self.driver.sys());
         if self.hand_over.is_done() {
             self.accepting.pause.end();

@@ -102,6 +102,7 @@ impl Registered {
             counters,
             services: services.collect(),
             lag: self.counters.activity.lag(),
+            waits: self.waker.is_asleep(),
         }
     }
 }
@@ -121,6 +122,8 @@ pub struct LoopView {
     pub services: Vec<Counters>,
     /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
     pub lag: Lag,
+    /// It waits for something to happen. A loop that does not, and whose turns do not go on, is stuck.
+    pub waits: bool,
 }
 
 impl LoopView {

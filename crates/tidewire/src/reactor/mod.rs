@@ -39,6 +39,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::reach::stop::Open;
 use crate::reach::waker::{Stop, Waker};
 use crate::reactor::accept::Accepting;
 use crate::reactor::busy::BusyPoll;
@@ -65,6 +66,8 @@ pub(crate) struct Reactor<D: Driver> {
     accepting: Accepting<Fd<D>>,
     hand_over: HandOver,
     stage: Stage,
+    /// Until nobody comes in any more.
+    open: Option<Open>,
     /// What those were told who took over what was accepted.
     spread_stopped: Stop,
 }
@@ -82,12 +85,10 @@ impl<D: Driver> Reactor<D> {
         }
         let mut accepting = Accepting::default();
         let listeners = std::mem::take(&mut setup.listeners).into_iter();
-        let sockets: Vec<_> = listeners.map(|l| accepting.add(l)).collect();
-        if !sockets.is_empty() {
-            setup.clock.listens();
-        }
+        let sockets = listeners.map(|l| accepting.add(l)).collect();
         driver.listen(sockets, setup.spread.batch())?;
         Ok(Reactor {
+            open: Some(Open::of(&setup.clock)),
             core,
             driver,
             busy: BusyPoll::new(setup.busy_poll),
@@ -105,9 +106,6 @@ impl<D: Driver> Reactor<D> {
 
     /// Listens to one more.
     pub(crate) fn listen(&mut self, listener: Listener) -> io::Result<()> {
-        if self.accepting.is_empty() {
-            self.setup.clock.listens();
-        }
         let socket = self.accepting.add(listener);
         self.driver.listen(vec![socket], self.setup.spread.batch())
     }

@@ -95,6 +95,7 @@ impl<D: Driver> Reactor<D> {
         self.obey();
         // What has been received already is not in the kernel's hands any more.
         self.hear();
+        self.open = None;
         self.driver.sweep(&mut self.core);
     }
 

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -300,6 +301,18 @@ impl ToSocketAddrs for Endpoint {
 // ---- Sockets ----
 
 impl Endpoint {
+    /// Where a socket is bound: one that a service manager has passed on, say.
+    ///
+    /// # Errors
+    /// It is no socket, or neither TCP's nor a Unix one.
+    pub fn of_socket(socket: &impl AsFd) -> io::Result<Endpoint> {
+        let bound = rustix::net::getsockname(socket)?;
+        Endpoint::from_kernel(bound).ok_or_else(|| {
+            let what = "the inherited socket is neither TCP nor a Unix socket";
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })
+    }
+
     /// What the kernel tells of a socket's end.
     pub(crate) fn from_kernel(addr: SocketAddrAny) -> Option<Endpoint> {
         if addr.address_family() != AddressFamily::UNIX {

@@ -1,0 +1,62 @@
+//! Where a server listens, for people and for programs that started it.
+
+use std::io::{self, Write};
+
+use tidewire::Running;
+use tidewire_admin::Admin;
+
+use super::endpoint::{Endpoint, Kind};
+use super::log::Logs;
+
+/// One line for each listener, for people and for programs that started this one.
+pub(super) fn announce(
+    endpoints: &[Endpoint],
+    running: &Running,
+    logs: &Logs,
+    admin: Option<&Admin>,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (endpoint, addr) in endpoints.iter().zip(running.addrs()) {
+        write!(out, "listening service={}", endpoint.kind.service())?;
+        if let Some(mode) = endpoint.kind.mode() {
+            write!(out, " mode={mode}")?;
+        }
+        write!(out, " addr={addr} engine={}", running.engine())?;
+        write!(out, "{}", endpoint.front.described())?;
+        match endpoint.kind {
+            Kind::Ingest => {
+                if let Some(log) = &logs.messages {
+                    let directory = word(&log.directory.to_string_lossy());
+                    write!(out, " dir={directory} policy={}", log.policy())?;
+                }
+            }
+            Kind::Kv(_) => match &logs.kv {
+                Some(log) => {
+                    let directory = word(&log.directory.to_string_lossy());
+                    write!(out, " durability={} dir={directory}", log.policy())?;
+                }
+                None => write!(out, " durability=none")?,
+            },
+            Kind::Echo | Kind::Http | Kind::Ack(_) | Kind::Discard => {}
+        }
+        writeln!(out)?;
+    }
+    if let Some(admin) = admin {
+        // Last: whoever counts lines counts those of the services.
+        writeln!(
+            out,
+            "listening service=admin addr={} engine=epoll",
+            admin.addr()
+        )?;
+    }
+    out.flush()
+}
+
+/// A text as one word of a line.
+fn word(text: &str) -> String {
+    let escape = |c: char| match c {
+        c if c.is_whitespace() => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}

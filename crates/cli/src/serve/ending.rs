@@ -1,0 +1,245 @@
+//! A server that ends: what is left is shown, and a successor gets what it waits for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire::{Drain, LoopFailed, Phase, Stopper, Waiter};
+use tidewire_admin::Admin;
+
+use super::events::Events;
+use super::handing::{Handing, Wants};
+use super::inherit::Inherited;
+use super::life::{End, Life, Why};
+use super::log::Logs;
+use super::manager::Manager;
+use super::services::Services;
+use super::settings::Settings;
+use crate::exit::Failure;
+
+/// How often it is told how far it has come.
+const SHOW: Duration = Duration::from_secs(1);
+/// How often it is looked whether a log is in use.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A server on its way out.
+pub(crate) struct Ending<'a> {
+    settings: &'a Settings,
+    manager: &'a Manager,
+    /// Answers until the end, unless a successor does.
+    _admin: Option<Admin>,
+    logs: Logs,
+    services: Arc<Services>,
+    drain: Drain,
+    stopper: Stopper,
+    loops: Waiter,
+    successor: Successor,
+    shown: Instant,
+}
+
+/// What becomes of the listeners.
+enum Successor {
+    /// They are closed, or somebody serves there.
+    Settled,
+    /// Somebody needs the logs first. These are kept for the case that it dies.
+    AwaitsLogs(Inherited),
+    /// It has the logs, and has not said yet that it serves.
+    Starts(Inherited),
+}
+
+impl<'a> Ending<'a> {
+    /// Nothing is accepted any more.
+    pub(crate) fn begin(life: Life<'a>, why: Why, handing: &mut Handing) -> Ending<'a> {
+        let deadline = life.settings.stop_deadline;
+        let kept = match why {
+            Why::LogsAwaited => Some(life.listeners().map(Inherited::new)),
+            Why::Stop | Why::Succeeded => None,
+        };
+        let Life {
+            settings,
+            manager,
+            mut admin,
+            logs,
+            services,
+            running,
+            ..
+        } = life;
+        let loops = running.waiter();
+        let deadline_s = deadline.as_secs_f64();
+        let (drain, successor) = match (why, kept) {
+            (Why::Stop, _) | (Why::LogsAwaited, None | Some(Err(_))) => {
+                handing.refuse("the running server is stopping");
+                manager.stopping(deadline);
+                tracing::info!(deadline_s, "stopping; a second signal ends at once");
+                (running.drain(deadline), Successor::Settled)
+            }
+            (Why::Succeeded, _) => (running.hand_over(deadline), Successor::Settled),
+            (Why::LogsAwaited, Some(Ok(kept))) => {
+                tracing::info!(
+                    deadline_s,
+                    "a successor awaits the logs; a signal ends at once"
+                );
+                (running.hand_over(deadline), Successor::AwaitsLogs(kept))
+            }
+        };
+        if why != Why::Stop
+            && let Some(admin) = admin.take()
+        {
+            admin.hand_over();
+        }
+        if why == Why::Succeeded {
+            // Once it says that it serves, whoever connects is the successor's.
+            let began = Instant::now();
+            while drain.progress().phase == Phase::Closing && began.elapsed() < SHOW {
+                drain.wait_for(Duration::from_millis(1));
+            }
+            let_go(handing, manager);
+        }
+        Ending {
+            settings,
+            manager,
+            _admin: admin,
+            logs,
+            services,
+            stopper: drain.stopper(),
+            drain,
+            loops,
+            successor,
+            shown: Instant::now(),
+        }
+    }
+
+    /// Until it is over.
+    pub(crate) fn run(
+        mut self,
+        events: &mut Events,
+        handing: &mut Handing,
+    ) -> Result<End, Failure> {
+        loop {
+            let over = self.drain.wait_for(Duration::ZERO);
+            if let Successor::AwaitsLogs(_) = self.successor
+                && (over || !self.needs_logs())
+            {
+                self.release_logs(handing);
+            }
+            if over && matches!(self.successor, Successor::Settled) {
+                return self.finish();
+            }
+            self.show(over);
+            let pause = match self.successor {
+                Successor::AwaitsLogs(_) => LOOK,
+                Successor::Starts(_) | Successor::Settled => SHOW,
+            };
+            let (control, successor) = handing.fds();
+            let heard = events.wait(control, successor, Some(pause));
+            if heard.end {
+                tracing::warn!("second signal: cutting all connections");
+                self.stopper.stop_now();
+                if over {
+                    // Whoever starts with the logs is on its own.
+                    self.successor = Successor::Settled;
+                }
+            }
+            let wants = handing.hear();
+            if heard.control {
+                handing.accept(Some(match self.successor {
+                    Successor::Settled => "the running server is stopping",
+                    _ => "another takeover is under way",
+                }));
+            }
+            match wants {
+                None => {}
+                Some(Wants::End) => {
+                    let_go(handing, self.manager);
+                    self.successor = Successor::Settled;
+                }
+                Some(Wants::Nothing) => {
+                    let before = std::mem::replace(&mut self.successor, Successor::Settled);
+                    if let Successor::AwaitsLogs(kept) | Successor::Starts(kept) = before {
+                        return self.go_back(kept);
+                    }
+                }
+                Some(Wants::Listeners | Wants::Logs) => {
+                    handing.refuse("the running server is stopping")
+                }
+            }
+        }
+    }
+
+    /// Whether connections are left that may still write to a log, or wait for it.
+    fn needs_logs(&self) -> bool {
+        let progress = self.drain.progress();
+        let names = self.settings.services_with_logs();
+        let busy = |left: &tidewire::Left| {
+            left.open > left.lingering && names.iter().any(|name| **name == *left.service)
+        };
+        progress.phase == Phase::Closing || progress.services.iter().any(busy)
+    }
+
+    fn release_logs(&mut self, handing: &mut Handing) {
+        if let Successor::AwaitsLogs(kept) =
+            std::mem::replace(&mut self.successor, Successor::Settled)
+        {
+            self.services.let_go_of_logs();
+            self.logs.release();
+            tracing::info!("the logs are committed, and the successor's");
+            handing.released();
+            self.successor = Successor::Starts(kept);
+        }
+    }
+
+    fn show(&mut self, over: bool) {
+        if over || self.shown.elapsed() < SHOW {
+            return;
+        }
+        self.shown = Instant::now();
+        let progress = self.drain.progress();
+        tracing::info!(%progress, "draining");
+        self.manager.status(&format!("draining: {progress}"));
+    }
+
+    /// The successor has died, and this server serves again.
+    fn go_back(self, kept: Inherited) -> Result<End, Failure> {
+        tracing::error!("the successor has died before it served: this server goes on");
+        self.stopper.stop_now();
+        self.drain.wait();
+        self.services.log();
+        self.services.let_go_of_logs();
+        self.logs.release();
+        Ok(End::Again(kept))
+    }
+
+    fn finish(self) -> Result<End, Failure> {
+        let counters = self.drain.wait();
+        tracing::info!(%counters, "stopped");
+        self.services.log();
+        self.services.let_go_of_logs();
+        self.logs.close()?;
+        if self.services.has_failed() {
+            return Err(Failure::wrong(
+                "the key-value store has stopped taking changes, see what the log says above; start the \
+                 server again",
+            ));
+        }
+        self.loops.wait().map_err(loop_failed)?;
+        Ok(End::Over)
+    }
+}
+
+/// The successor serves.
+fn let_go(handing: &mut Handing, manager: &Manager) {
+    if let Some(pid) = handing.pid() {
+        manager.succeeded_by(pid);
+        tracing::info!(
+            pid,
+            "a successor serves; what was accepted here is finished here"
+        );
+    }
+    handing.let_go();
+}
+
+fn loop_failed(failed: LoopFailed) -> Failure {
+    Failure::wrong(format!(
+        "{failed}; its connections were cut and the server has stopped. This is a mistake in the \
+         server: please report what the log says above, and start it again"
+    ))
+}

@@ -1,0 +1,362 @@
+//! A server from its start to its end. There may be another one after it in the same process: when a successor that
+//! was to take over has died on the way.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire::admission::Admission;
+use tidewire::{Builder, Running, StartError};
+use tidewire_admin::{Admin, Listener, Panel, Stage};
+use tidewire_handover::{Handed, Offer};
+
+use super::admin;
+use super::announce::announce;
+use super::blocked::Blocked;
+use super::durable::OnLogFailure;
+use super::ending::Ending;
+use super::endpoint::Named;
+use super::events::Events;
+use super::full_disk::FullDisk;
+use super::handing::{Handing, Wants};
+use super::inherit::{self, Inherited};
+use super::log::{Logs, OpenLog};
+use super::manager::Manager;
+use super::services::Services;
+use super::settings::Settings;
+use super::tls::Fronts;
+use crate::exit::Failure;
+use crate::logging::Logging;
+use crate::signals::Alarm;
+
+/// A server that runs.
+pub(crate) struct Life<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) manager: &'a Manager,
+    panel: Panel,
+    pub(super) admin: Option<Admin>,
+    fronts: Fronts,
+    pub(super) logs: Logs,
+    pub(super) services: Arc<Services>,
+    pub(super) running: Running,
+}
+
+/// How it has ended.
+pub(crate) enum End {
+    Over,
+    /// The successor has died before it served: these are its listeners, and all who wait there.
+    Again(Inherited),
+}
+
+/// Why a server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It was asked to, or has to.
+    Stop,
+    /// A successor serves.
+    Succeeded,
+    /// A successor will serve once it has the logs.
+    LogsAwaited,
+}
+
+impl<'a> Life<'a> {
+    /// Opens what it needs, and starts the loops.
+    pub(crate) fn begin(
+        settings: &'a Settings,
+        manager: &'a Manager,
+        logging: &Logging,
+        mut inherited: Inherited,
+        events: &mut Events,
+    ) -> Result<Life<'a>, Failure> {
+        // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
+        let panel = admin::panel(settings, logging);
+        let admin = admin::start(&settings.admin, &panel, inherited.take_admin())?;
+        manager.recovering();
+        let mut logs = Logs::default();
+        if settings.need_log() {
+            logs.messages = Some(OpenLog::open(&settings.durable)?);
+        }
+        if let Some(policy) = settings.kv_durability() {
+            logs.kv = Some(OpenLog::open_kv(&settings.durable, policy)?);
+        }
+        let fronts = Fronts::new(settings.handshake);
+        let (running, services) = start(settings, &fronts, &logs, &mut inherited)?;
+        let life = Life {
+            settings,
+            manager,
+            panel,
+            admin,
+            fronts,
+            logs,
+            services,
+            running,
+        };
+        life.show();
+        life.fronts.warn();
+        let alarm = events.alarm();
+        let alarm = alarm.map_err(|e| Failure::usage(format!("cannot watch the loops: {e}")))?;
+        let alarm = Arc::new(alarm);
+        let rung = alarm.clone();
+        life.services.on_shutdown(move || rung.ring());
+        let loops = life.running.waiter();
+        watch(move || drop(loops.wait()), alarm);
+        tracing::info!(
+            engine = %life.running.engine(),
+            reason = life.running.engine_reason(),
+            workers = settings.workers,
+            descriptors = settings.descriptors,
+            "serving"
+        );
+        Ok(life)
+    }
+
+    /// Says on stdout where it listens.
+    pub(crate) fn announce(&self) -> io::Result<()> {
+        let endpoints = &self.settings.endpoints;
+        announce(endpoints, &self.running, &self.logs, self.admin.as_ref())
+    }
+
+    /// Serves until the end.
+    pub(crate) fn run(
+        mut self,
+        events: &mut Events,
+        handing: &mut Handing,
+    ) -> Result<End, Failure> {
+        self.manager.serving(self.running.observer());
+        let why = self.wait(events, handing);
+        self.end(why, events, handing)
+    }
+
+    /// It was started in vain: what was inherited stays with who has it.
+    pub(crate) fn abandon(self) {
+        self.running.hand_over(Duration::ZERO).wait();
+        if let Some(admin) = self.admin {
+            admin.hand_over();
+        }
+    }
+
+    /// Lets those who ask the admin listener see what runs.
+    fn show(&self) {
+        let listeners = self.settings.endpoints.iter().zip(self.running.addrs());
+        let listeners = listeners.map(|(endpoint, addr)| Listener {
+            service: Named(vec![endpoint.kind]).to_string(),
+            addr: addr.to_string(),
+        });
+        self.panel
+            .show(self.running.observer(), listeners.collect());
+        let services = self.services.clone();
+        self.panel.add(move |to| services.collect(to));
+        for (name, log) in [("messages", &self.logs.messages), ("kv", &self.logs.kv)] {
+            if let Some(log) = log.as_ref().map(OpenLog::watched) {
+                self.panel.add(move |to| log.collect(name, to));
+            }
+        }
+        self.panel.set_stage(Stage::Serving);
+    }
+
+    /// Until a signal comes, or a loop fails, or the log has failed and that is to be the end, or a successor takes
+    /// over.
+    fn wait(&mut self, events: &mut Events, handing: &mut Handing) -> Why {
+        let settings = self.settings;
+        let mut shown = Instant::now();
+        let mut full = FullDisk::default();
+        let mut blocked = Blocked::default();
+        loop {
+            let next = settings
+                .stats_interval
+                .map(|every| every.saturating_sub(shown.elapsed()));
+            let look = (!self.logs.is_empty()).then_some(LOOK);
+            // A pause of zero would be none at all.
+            let pause = [next, look, handing.look()].into_iter().flatten().min();
+            let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
+            let (control, successor) = handing.fds();
+            let heard = events.wait(control, successor, pause);
+            if heard.end || heard.loops {
+                return Why::Stop;
+            }
+            if heard.hangup {
+                self.reload();
+            }
+            if heard.upgrade {
+                handing.upgrade();
+            }
+            // First who is heard already: it may have gone, and made way for the next.
+            let wants = handing.hear();
+            if heard.control {
+                handing.accept(None);
+            }
+            match wants {
+                Some(Wants::Nothing) | None => {}
+                Some(wants) => {
+                    // Each time: keys may have come since.
+                    if let Some(why) = self.services.forgets().filter(|_| !handing.may_forget()) {
+                        tracing::warn!(why, "a takeover is refused");
+                        handing.refuse(&why);
+                        continue;
+                    }
+                    match wants {
+                        Wants::Logs => return Why::LogsAwaited,
+                        Wants::End => return Why::Succeeded,
+                        Wants::Listeners => handing.offer(self.offer(), self.listeners()),
+                        Wants::Nothing => {}
+                    }
+                }
+            }
+            // Each of them is to be told of.
+            let failed = self
+                .logs
+                .each()
+                .fold(self.services.has_failed(), |failed, log| {
+                    log.has_failed() | failed
+                });
+            if failed && settings.on_log_failure == OnLogFailure::Exit {
+                return Why::Stop;
+            }
+            full.look(self.services.refused_by_full_disk());
+            let why = self.logs.each().find_map(|log| log.blocked());
+            blocked.look(why.as_deref());
+            if settings
+                .stats_interval
+                .is_some_and(|every| shown.elapsed() >= every)
+            {
+                shown = Instant::now();
+                tracing::info!(counters = %self.running.counters(), "so far");
+                self.services.log();
+            }
+        }
+    }
+
+    /// What SIGHUP asks for. A mistake in the files must not end a server that serves.
+    fn reload(&self) {
+        self.manager.reloading();
+        match self.fronts.reload() {
+            Ok(0) => {
+                tracing::info!("SIGHUP: no listener speaks TLS, so there is nothing to read again");
+            }
+            Ok(listeners) => {
+                tracing::info!(listeners, "SIGHUP: the files of TLS were read again");
+                self.fronts.warn();
+            }
+            Err(Failure { message, .. }) => {
+                tracing::error!(why = message, "SIGHUP: nothing has changed");
+            }
+        }
+        reload_tokens(self.settings, &self.services);
+        self.manager.ready();
+    }
+
+    /// What a successor has to know.
+    fn offer(&self) -> Offer {
+        let most = self.settings.stop_deadline;
+        Offer {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            logs: self.settings.log_directories(),
+            release_ms: u64::try_from(most.as_millis()).unwrap_or(u64::MAX),
+            packets: 0,
+        }
+    }
+
+    /// All that listens, but the control socket.
+    pub(super) fn listeners(&self) -> io::Result<Vec<Handed>> {
+        let settings = self.settings;
+        let mut all = inherit::of_services(settings, self.running.listeners()?);
+        if let Some(admin) = &self.admin {
+            all.extend(inherit::of_admin(admin, settings.admin_is_given)?);
+        }
+        Ok(all)
+    }
+
+    /// Ends in order.
+    fn end(self, why: Why, events: &mut Events, handing: &mut Handing) -> Result<End, Failure> {
+        self.panel.set_stage(Stage::Draining);
+        Ending::begin(self, why, handing).run(events, handing)
+    }
+}
+
+/// The same for the tokens of ingest. Files that now hold none are taken for a mistake: without tokens
+/// everybody on this host would be let in.
+fn reload_tokens(settings: &Settings, services: &Services) {
+    let had = !settings.ingest.tokens.is_empty();
+    match settings.token_source.read() {
+        Ok(tokens) if had && tokens.is_empty() => {
+            tracing::error!("SIGHUP: there would be no tokens any more: nothing has changed");
+        }
+        Ok(tokens) if had || !tokens.is_empty() => {
+            let count = tokens.len();
+            if services.change_tokens(tokens) {
+                tracing::info!(
+                    tokens = count,
+                    "SIGHUP: the tokens of ingest were read again"
+                );
+            }
+        }
+        Ok(_) => {}
+        Err(Failure { message, .. }) => {
+            tracing::error!(
+                why = message,
+                "SIGHUP: the tokens of ingest have not changed"
+            );
+        }
+    }
+}
+
+/// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
+fn watch(ended: impl FnOnce() + Send + 'static, alarm: Arc<Alarm>) {
+    // Not joined: it ends with the loops.
+    std::thread::spawn(move || {
+        ended();
+        alarm.ring();
+    });
+}
+
+/// How often the log is asked whether it has failed.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn start(
+    settings: &Settings,
+    fronts: &Fronts,
+    logs: &Logs,
+    inherited: &mut Inherited,
+) -> Result<(Running, Arc<Services>), Failure> {
+    let mut builder = Builder::new();
+    builder
+        .engine(settings.engine)
+        .loops(settings.workers)
+        .placement(settings.placement)
+        .cpus(&settings.cpus)
+        .busy_poll(settings.busy_poll);
+    if let Some(bytes) = settings.memory {
+        builder.memory(bytes);
+    }
+    if let Some(threshold) = settings.stall_threshold {
+        builder.watch(threshold);
+    }
+    let all = settings.admission.rules_of_all();
+    if !all.is_empty() {
+        builder.admission(Admission::new(all));
+    }
+    let services = Services::add(&mut builder, settings, fronts, logs, inherited)?;
+    let running = builder.start().map_err(|e| cannot_start(&e))?;
+    services.listening(&settings.endpoints, running.addrs());
+    Ok((running, Arc::new(services)))
+}
+
+fn cannot_start(error: &StartError) -> Failure {
+    let advice = match error {
+        StartError::Listen { source, .. } => match source.kind() {
+            // What is found at the path of a Unix socket is said already.
+            io::ErrorKind::AddrInUse if source.raw_os_error().is_none() => "",
+            io::ErrorKind::AddrInUse => {
+                "; another process listens there: stop it, or choose other places with \
+                 --listen SERVICE=ADDR (port 0 takes any free one)"
+            }
+            io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need the right to bind them",
+            _ => "; see --listen, --bind and --congestion",
+        },
+        StartError::Engine { .. } => "; use --engine auto, epoll or threads",
+        _ => "",
+    };
+    Failure::usage(format!("{error}{advice}"))
+}
