@@ -18,6 +18,8 @@ use crate::exit::Failure;
 
 /// How often it is told how far it has come.
 const SHOW: Duration = Duration::from_secs(1);
+/// How long a successor may be kept waiting for the loops to accept no more. They need moments, unless they are stuck.
+const LET_GO: Duration = Duration::from_secs(6);
 /// How often it is looked whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -89,7 +91,7 @@ impl<'a> Ending<'a> {
         if why == Why::Succeeded {
             // Once it says that it serves, whoever connects is the successor's.
             let began = Instant::now();
-            while drain.progress().phase == Phase::Closing && began.elapsed() < SHOW {
+            while drain.progress().phase == Phase::Closing && began.elapsed() < LET_GO {
                 drain.wait_for(Duration::from_millis(1));
             }
             let_go(handing, manager);

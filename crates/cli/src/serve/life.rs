@@ -127,6 +127,11 @@ impl<'a> Life<'a> {
         self.end(why, events, handing)
     }
 
+    /// The predecessor accepts no more.
+    pub(crate) fn is_alone(&self) {
+        self.running.accept_waiting();
+    }
+
     /// It was started in vain: what was inherited stays with who has it.
     pub(crate) fn abandon(self) {
         self.running.hand_over(Duration::ZERO).wait();

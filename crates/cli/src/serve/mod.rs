@@ -113,11 +113,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 });
             }
         };
-        if let Some(takeover) = takeover.take()
-            && let Err(refused) = takeover.serving()
-        {
-            life.abandon();
-            return Err(refused);
+        if let Some(takeover) = takeover.take() {
+            if let Err(refused) = takeover.serving() {
+                life.abandon();
+                return Err(refused);
+            }
+            life.is_alone();
         }
         handing.adopt();
         life.announce()

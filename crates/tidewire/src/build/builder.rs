@@ -730,6 +730,16 @@ impl Running {
         path.is_some_and(|path| self.files.iter().any(|file| file.path() == path))
     }
 
+    /// Has the loops look into the queues of their listeners now: for a successor, once its predecessor accepts no
+    /// more. Of two rings that wait at one socket the kernel wakes one, and does not wake the other when that
+    /// one gives up; who has come then would wait until the next one comes.
+    pub fn accept_waiting(&self) {
+        for thread in self.acceptors.iter().chain(&self.loops) {
+            // An inbox without room is that of a loop which is not asleep: it hears of whoever comes.
+            let _ = thread.waker.send(Command::Look);
+        }
+    }
+
     /// What happened so far, on all loops.
     #[must_use]
     pub fn counters(&self) -> Counters {

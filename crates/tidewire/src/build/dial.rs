@@ -157,7 +157,7 @@ impl NotDialled {
     pub(crate) fn from_unsent(unsent: Unsent) -> NotDialled {
         let dial = |command: Box<Command>| match *command {
             Command::Dial { dial, .. } => Box::new(dial),
-            Command::Adopt { .. } => unreachable!("what was sent comes back"),
+            Command::Adopt { .. } | Command::Look => unreachable!("what was sent comes back"),
         };
         match unsent {
             Unsent::NoRoom(command) => NotDialled::NoRoom(dial(command)),

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     },
     /// Connect for the service of this index.
     Dial { service: u16, dial: Dial },
+    /// Take in whoever waits to be accepted.
+    Look,
 }
 
 impl Command {
@@ -47,6 +49,7 @@ impl Command {
     pub(crate) fn service(&self) -> u16 {
         match self {
             Command::Adopt { service, .. } | Command::Dial { service, .. } => *service,
+            Command::Look => unreachable!("no thread is started to look"),
         }
     }
 }
@@ -306,7 +309,7 @@ mod tests {
     fn tokens(commands: Vec<Command>) -> Vec<u64> {
         let token = |command| match command {
             Command::Dial { dial, .. } => dial.token,
-            Command::Adopt { .. } => unreachable!("only dials are sent here"),
+            Command::Adopt { .. } | Command::Look => unreachable!("only dials are sent here"),
         };
         commands.into_iter().map(token).collect()
     }

@@ -10,6 +10,7 @@ use crate::kernel::accept::Accepted;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
+use crate::reach::waker::Stop;
 use crate::reactor::Reactor;
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::env::Env;
@@ -345,6 +346,24 @@ impl<D: Driver> Reactor<D> {
         if self.hand_over.is_done() {
             self.accepting.pause.end();
         }
+    }
+
+    /// Looks into the queues without having been told of anybody.
+    pub(super) fn take_in_who_waits(&mut self) {
+        if self.accepting.pause.is_on() || self.waker.stopping() != Stop::No {
+            return;
+        }
+        for which in 0..self.accepting.listeners.len() {
+            for _ in 0..SWEEP {
+                let accepted = self.driver.accept_now(which);
+                let goes_on = matches!(accepted, Accepted::Connection(..));
+                self.accepted(which, accepted);
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+        self.crowd_over();
     }
 
     fn empty_queue(&mut self, which: usize) {

@@ -36,6 +36,7 @@ impl<D: Driver> Reactor<D> {
                     peer,
                     permit,
                 }),
+                Command::Look => self.take_in_who_waits(),
                 Command::Dial { service, dial } => match &self.setup.spread {
                     Spread::Threads(spawner) => {
                         let token = dial.token;

@@ -44,6 +44,7 @@ impl Drop for Life {
                     // It is to see a reset, not an orderly end.
                     socket.reset_on_close();
                 }
+                Command::Look => {}
                 Command::Dial { service, dial } => {
                     let token = dial.token;
                     let left = heir.as_ref().map(|heir| {

@@ -66,6 +66,10 @@ pub(crate) fn cases() -> Vec<Case> {
             real = "hands over sockets of this machine"
         ),
         case!(
+            a_lone_client_is_not_forgotten_between_two_servers,
+            real = "hands over sockets of this machine"
+        ),
+        case!(
             a_drain_shows_what_it_waits_for,
             real = "watches loops of this machine"
         ),
@@ -629,6 +633,7 @@ fn successors_differ_in_their_loops(v: Variant) {
             })
             .start(|| Echo);
         old.hand_over();
+        new.running().accept_waiting();
         // As many as make it certain that every queue had some.
         let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(addr)).collect();
         for client in &mut clients {
@@ -638,6 +643,31 @@ fn successors_differ_in_their_loops(v: Variant) {
             client.expect(b"x");
         }
         drop(clients);
+        new.stop();
+    }
+}
+
+/// One connection, at the moment when the old server gives up accepting: though nobody comes after it whose coming
+/// would wake the new one, it is accepted by one of the two.
+fn a_lone_client_is_not_forgotten_between_two_servers(v: Variant) {
+    for round in 0..15 {
+        let old = Setup::on(v).start(|| Echo);
+        let addr = old.addr();
+        let listeners = old.running().listeners().expect("descriptors");
+        let new = inherit(v, listeners).start(|| Echo);
+        let comes = std::thread::spawn(move || {
+            // Before, while and after the old one gives up.
+            std::thread::sleep(Duration::from_micros(round * 20));
+            let mut client = Client::connect(addr);
+            // Who is accepted just before the end may be told so before it has asked.
+            client.try_send(b"x");
+            client.try_finish();
+            let back = client.rest();
+            assert!(back.is_empty() || back == b"x", "served, or told goodbye");
+        });
+        old.hand_over();
+        new.running().accept_waiting();
+        comes.join().expect("the client");
         new.stop();
     }
 }
