@@ -11,9 +11,10 @@ use native::{
     Client, Frame, World, hello, message, messages, payload, produce, reader, refusal, settings,
     subscribe,
 };
-use tidewire_ingest::native::codec::{Begin, Hello, ReaderFrame, Reason, Subscribe};
+use tidewire_ingest::native::codec::{Begin, Hello, Produce, ReaderFrame, Reason, Subscribe};
 use tidewire_ingest::native::{Settings, Token};
 use tidewire_ingest::testing::SteppedLog;
+use tidewire_log::{Change, Log};
 
 /// A world whose log has messages 1 to `n` of the producer `a`, each batch of ten.
 fn filled(n: u64, settings: Settings) -> World {
@@ -464,4 +465,69 @@ fn what_comes_with_the_hello_is_heard() {
     world.send(client, &bytes);
     let frames = native::frames(world.sim.received(client.peer));
     assert_eq!(ids(&frames, &mut 0).len(), 100);
+}
+
+#[test]
+fn a_reader_in_the_middle_of_a_stream_is_told_that_it_was_deleted() {
+    // One has had the first record, one is at the beginning still.
+    for (credit, position) in [(1, 1), (0, 0)] {
+        let mut world = filled(30, settings());
+        let mut r = reader(
+            &mut world,
+            Subscribe {
+                follow: true,
+                credit,
+                ..subscribe()
+            },
+        );
+        assert_eq!(ids(&world.frames(&mut r), &mut 0).len(), position as usize);
+        let stream = "default";
+        world.log.administer(Change::Delete { stream }).unwrap();
+        world.say(r, ReaderFrame::Credit(1 << 20));
+        assert_eq!(
+            world.frames(&mut r),
+            [refusal(position, Reason::NoStream)],
+            "at {position}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_catches_up_is_turned_away_with_its_token() {
+    let with = |name: &str| Settings {
+        tokens: vec![Token::new(name, name, &[])],
+        read_max: 1000,
+        ..settings()
+    };
+    let mut world = World::with(SteppedLog::new().auto(), with("old"), 3);
+    let mut conditions = world.sim.conditions().clone();
+    (conditions.send_buffer, conditions.receive_buffer) = (1000, 1000);
+    world.sim.set_conditions(conditions);
+    let a = world.producer(Produce {
+        token: "old",
+        ..produce("a")
+    });
+    const COUNT: u64 = 200;
+    for id in 1..=COUNT {
+        let mut bytes = Vec::new();
+        message(&mut bytes, id, &[7; 10_000]);
+        world.send(a, &bytes);
+    }
+    let r = world.connect();
+    world.sim.reading(r.peer, false);
+    let first = Subscribe {
+        token: "old",
+        ..subscribe()
+    };
+    world.send(r, &hello(Hello::Subscribe(first)));
+    world.service.change_tokens(with("new").tokens);
+    world.sim.reading(r.peer, true);
+    world.quiet();
+    let frames = native::frames(world.sim.received(r.peer));
+    let Some(&Frame::Refusal { id, reason, .. }) = frames.last() else {
+        panic!("{:?}", frames.last());
+    };
+    assert_eq!(reason, Reason::Unauthorised);
+    assert!(id < COUNT, "it was given all that there is");
+    assert!(world.ended(r));
 }

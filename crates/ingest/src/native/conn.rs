@@ -352,6 +352,10 @@ impl Protocol for IngestConn {
     fn idle(&mut self, _: &mut Cx<'_, Self>) {}
 
     fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
+        // A reader that has much to catch up with says nothing for long.
+        if matches!(message, Message::Read(_)) && !self.is_let_in(cx) {
+            return;
+        }
         match (message, &mut self.role) {
             (Message::Fenced, Role::Settling(producer) | Role::Producer(producer)) => {
                 producer.fenced(cx);

@@ -113,7 +113,8 @@ impl Reader {
         shared: &Shared,
         cx: &mut Cx<'_, IngestConn>,
     ) {
-        let exists = *self.stream == *DEFAULT_STREAM || shared.log.range(&self.stream).is_some();
+        self.has_been = shared.log.range(&self.stream).is_some();
+        let exists = self.has_been || *self.stream == *DEFAULT_STREAM;
         if !exists && !hello.may_be_absent {
             let text = format!("there is no stream {:?}", self.stream);
             return refuse(cx, 0, Reason::NoStream, 0, &text);
@@ -161,6 +162,10 @@ impl Reader {
     ) {
         self.state = State::Held;
         self.reading = 0;
+        let has_records = matches!(&answer, Answer::Records(Ok(read)) if !read.runs.is_empty());
+        if !has_records && self.is_deleted(shared) {
+            return self.deleted(cx);
+        }
         match answer {
             Answer::Place(Ok((range, start))) => self.welcome(range, start, shared, cx),
             Answer::Records(Ok(read)) if read.runs.is_empty() => self.at_tail(shared, cx),
@@ -334,11 +339,10 @@ impl Reader {
         if let Some(place) = &self.place {
             place.at(self.position);
         }
-        let range = shared.log.range(&self.stream);
-        if range.is_none() && self.has_been {
-            let reason = Reason::NoStream;
-            return refuse(cx, self.position, reason, 0, "the stream was deleted");
+        if self.is_deleted(shared) {
+            return self.deleted(cx);
         }
+        let range = shared.log.range(&self.stream);
         self.has_been |= range.is_some();
         if range.is_some_and(|range| range.next > self.position) {
             self.state = State::Held;
@@ -346,6 +350,15 @@ impl Reader {
         } else {
             cx.local.followers.push(cx.link.id());
         }
+    }
+
+    fn is_deleted(&self, shared: &Shared) -> bool {
+        self.has_been && shared.log.range(&self.stream).is_none()
+    }
+
+    fn deleted(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        let reason = Reason::NoStream;
+        refuse(cx, self.position, reason, 0, "the stream was deleted");
     }
 
     /// Sends what was read, as far as there is credit.
