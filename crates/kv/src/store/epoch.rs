@@ -88,6 +88,8 @@ pub(super) struct Orphan {
     pub(super) frozen: Option<(Kind, usize)>,
     /// Bytes of a string that were written down.
     pub(super) offset: usize,
+    /// The others are among those that were handed out.
+    pub(super) is_queued: bool,
     /// Bytes that the graveyard counts until it has it.
     pub(super) held: i64,
 }
@@ -143,8 +145,9 @@ impl Epochs {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out an entry as it is. Its bit is set by the caller.
-    pub(super) fn hand_out(&self, entry: &mut Entry, origin: u16, db: u16) {
+    /// Hands out an entry as it is. Its bit is set by the caller. `changes`: it is about to, so a long string
+    /// is in memory twice from now on, or would be gone.
+    pub(super) fn hand_out(&self, entry: &mut Entry, origin: u16, db: u16, changes: bool) {
         let mut handed = self.handed();
         let handed = &mut *handed;
         handed.keys += 1;
@@ -166,11 +169,15 @@ impl Epochs {
             return;
         };
         if let Some(shared) = value.share() {
+            if changes && let ValueRef::Str(s) = shared.as_ref() {
+                self.queued.fetch_add(s.len(), Relaxed);
+            }
             handed.orphans.push(Orphan {
                 owned,
                 value: shared,
                 frozen: None,
                 offset: 0,
+                is_queued: changes,
                 held: 0,
             });
             return;
@@ -206,6 +213,7 @@ impl Epochs {
             value,
             frozen: Some((frozen.kind, frozen.blocks)),
             offset: 0,
+            is_queued: false,
             held,
         });
         None
@@ -254,7 +262,7 @@ impl Shard {
         if let Some(walk) = walk
             && !forgets
         {
-            epochs.hand_out(entry, walk[usize::from(db)].origin, db);
+            epochs.hand_out(entry, walk[usize::from(db)].origin, db, true);
         }
         entry.set_epoch(epoch);
     }

@@ -110,6 +110,9 @@ impl Store {
                 let end = s.len().min(orphan.offset + PIECE);
                 let bytes = &s[orphan.offset..end];
                 put_string_piece(orphan.owned.head(), s.len(), orphan.offset, bytes, to);
+                if orphan.is_queued {
+                    self.epochs.queued.fetch_sub(bytes.len(), Relaxed);
+                }
                 orphan.offset = end;
                 end == s.len()
             }
@@ -208,7 +211,7 @@ impl Store {
     /// many keys were written.
     fn write_down(&self, entry: &mut Entry, origin: u16, at: (u16, &mut u64), to: &mut Vec<u8>) {
         if super::epoch::is_large(entry) {
-            self.epochs.hand_out(entry, origin, at.0);
+            self.epochs.hand_out(entry, origin, at.0, false);
             return;
         }
         *at.1 += 1;

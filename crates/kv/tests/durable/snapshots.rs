@@ -358,3 +358,41 @@ fn scene_least(scene: &Scene, durable: u64) -> u64 {
 fn whatever_happens_while_a_snapshot_is_made_nothing_is_lost() {
     for_each_seed(40, |seed| accidents(seed, Mistakes::default()));
 }
+
+/// They are shared and not copied when they are handed out, but a change copies them: memory that nobody
+/// held back would be that of all long strings.
+#[test]
+fn long_strings_that_change_are_held_back_as_all_that_was_handed_out() {
+    let (disk, now_ms) = (SimDisk::new(1), START);
+    let settings = settings(1);
+    let mut scene = open(Policy::Os, &disk, settings, Mistakes::default(), now_ms).unwrap();
+    for n in 0..8 {
+        scene.run(now_ms, 0, &format!("SETRANGE long{n} 500000 x"));
+        step(&mut scene.writer, 0);
+    }
+    scene.store.set_handed_out_max(1 << 20);
+    let asked = scene.kv_log.snapshots().ask();
+    scene.keeper.step(now(0));
+    let change = |n: usize| {
+        let (spec, args) = parsed("SETRANGE long0 1 y");
+        let key = format!("long{n}");
+        let args = [args[0], key.as_bytes(), args[2], args[3]];
+        let mut reply = Reply::new(Proto::Resp2);
+        let _ = scene
+            .store
+            .runner(now_ms, 1)
+            .run(spec, 0, &args, &mut reply);
+        reply.bytes().starts_with(b":")
+    };
+    let changed = (0..8).take_while(|n| change(*n)).count();
+    assert_eq!((changed, scene.store.handed_out()), (3, 3 * 500_001));
+    // They go on when those are written.
+    for at in 0..10_000 {
+        scene.keeper.step(now(at));
+        step(&mut scene.writer, at);
+        scene.kv_log.update();
+    }
+    let outcome = scene.kv_log.snapshots().status().outcome(asked);
+    assert_eq!((outcome, scene.store.handed_out()), (Some(true), 0));
+    assert!(change(3));
+}
