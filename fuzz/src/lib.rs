@@ -11,6 +11,7 @@ mod http;
 mod kv;
 mod log;
 mod native;
+mod rdb;
 mod tls;
 
 pub use classic::{classic_codec, classic_service};
@@ -19,4 +20,5 @@ pub use http::{http_chunked, http_service};
 pub use kv::{kv_binary, kv_execute, resp_codec};
 pub use log::log_recovery;
 pub use native::{native_codec, native_service};
+pub use rdb::rdb_decode;
 pub use tls::tls_server;

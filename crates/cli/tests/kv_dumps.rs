@@ -231,3 +231,43 @@ fn what_cannot_be_imported_is_refused_by_its_name() {
         assert!(!refused.status.success() && said.contains(says), "{said}");
     }
 }
+
+/// A dump of nothing that looks as if it were one of a server is found out when it is needed.
+#[test]
+fn a_directory_without_keys_of_a_server_is_not_exported_and_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let text = |name: &str| path(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("empty")).unwrap();
+    for data in ["misspelt", "empty"] {
+        let refused = run(&["kv", "export", "--data", &text(data), &text("dump.rdb")]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = stderr(&refused);
+        assert!(said.contains("no key-value store in"), "{said}");
+    }
+    assert!(!path("misspelt").exists() && !path("dump.rdb").exists());
+    assert_eq!(fs::read_dir(path("empty")).unwrap().count(), 0);
+}
+
+/// Two lists of 2 MiB, of zeros that were compressed.
+#[test]
+fn a_dump_that_takes_more_memory_than_it_may_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dump.rdb");
+    let mut bytes = b"REDIS0009\x01\x01k\x02".to_vec();
+    for _ in 0..2 {
+        let packed = [&[0, 0][..], &[0xe0, 0xff, 0].repeat(8000)].concat();
+        bytes.extend([0xc3, 0x80]);
+        bytes.extend((packed.len() as u32).to_be_bytes());
+        bytes.push(0x80);
+        bytes.extend((1 + 8000 * 264_u32).to_be_bytes());
+        bytes.extend(packed);
+    }
+    fs::write(&file, bytes).unwrap();
+    let data = directory.path().join("data");
+    let (file, data) = (file.to_str().unwrap(), data.to_str().unwrap());
+    let refused = run(&["kv", "import", file, "--data", data, "--key-max", "3MiB"]);
+    assert!(stderr(&refused).contains("more memory"), "{refused:?}");
+    let refused = run(&["kv", "import", file, "--data", data]);
+    assert!(stderr(&refused).contains("ends too early"), "{refused:?}");
+}

@@ -7,6 +7,10 @@ use crate::{Value, crc};
 const VERSION: u32 = 12;
 /// Longest string: bytes.
 const STRING_MAX: usize = 512 << 20;
+/// Bytes that one key may take in memory. Default.
+const KEY_MAX: usize = 4 << 30;
+/// Bytes that an element takes besides its own.
+const ELEMENT: usize = 32;
 
 /// A key of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,23 +78,32 @@ pub(crate) struct Cursor<'a> {
     at: usize,
     /// Nothing comes behind them.
     all: bool,
+    /// Bytes that what is taken may still take in memory: a file of some megabytes can say gigabytes.
+    left: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn of_some(bytes: &'a [u8]) -> Cursor<'a> {
+    fn of_some(bytes: &'a [u8], left: usize) -> Cursor<'a> {
         Cursor {
             bytes,
             at: 0,
             all: false,
+            left,
         }
     }
 
-    pub(crate) fn of_all(bytes: &'a [u8]) -> Cursor<'a> {
+    pub(crate) fn of_all(bytes: &'a [u8], left: usize) -> Cursor<'a> {
         Cursor {
-            bytes,
-            at: 0,
             all: true,
+            ..Cursor::of_some(bytes, left)
         }
+    }
+
+    /// Counts a string of so many bytes.
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+        let left = self.left.checked_sub(bytes.saturating_add(ELEMENT));
+        self.left = left.ok_or(Fault::Bad("a key that takes more memory than it may"))?;
+        Ok(())
     }
 
     pub(crate) fn at(&self) -> usize {
@@ -168,12 +181,17 @@ impl<'a> Cursor<'a> {
             Some(length).filter(|&n| n <= STRING_MAX).ok_or(too_long)
         };
         Ok(match self.length_or_special()? {
-            Ok(length) => self.take(bounded(length)?)?.to_vec(),
-            Err(0) => self.signed_le(1)?.to_string().into(),
-            Err(1) => self.signed_le(2)?.to_string().into(),
-            Err(2) => self.signed_le(4)?.to_string().into(),
+            Ok(length) => {
+                self.charge(bounded(length)?)?;
+                self.take(length)?.to_vec()
+            }
+            Err(power @ 0..3) => {
+                self.charge(0)?;
+                self.signed_le(1 << power)?.to_string().into()
+            }
             Err(3) => {
                 let (short, long) = (bounded(self.length()?)?, bounded(self.length()?)?);
+                self.charge(long)?;
                 lzf(self.take(short)?, long)?
             }
             Err(_) => return Err(Fault::Bad("a string of an unknown encoding")),
@@ -182,10 +200,23 @@ impl<'a> Cursor<'a> {
 
     fn strings(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Fault> {
         // Each has a byte at least.
-        let mut all = Vec::with_capacity(count.min(self.bytes.len() - self.at));
+        let most = (self.bytes.len() - self.at).min(self.left / ELEMENT);
+        let mut all = Vec::with_capacity(count.min(most));
         for _ in 0..count {
             all.push(self.string()?);
         }
+        Ok(all)
+    }
+
+    /// The elements of a string that is a packed collection, which `read` takes apart.
+    fn packed(&mut self, read: Packed) -> Result<Vec<Vec<u8>>, Fault> {
+        let before = self.left;
+        let packed = self.string()?;
+        let all = read(&packed, self.left)?;
+        // It is gone when they are there.
+        self.left = before;
+        all.iter()
+            .try_for_each(|element| self.charge(element.len()))?;
         Ok(all)
     }
 
@@ -201,6 +232,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Takes a packed collection apart, which may take so many bytes then.
+type Packed = fn(&[u8], usize) -> Result<Vec<Vec<u8>>, Fault>;
+
 fn score(text: &[u8]) -> Result<f64, Fault> {
     let text = std::str::from_utf8(text).ok();
     let score = text.and_then(|text| text.parse::<f64>().ok());
@@ -210,8 +244,9 @@ fn score(text: &[u8]) -> Result<f64, Fault> {
 }
 
 /// Reads a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
+    key_max: usize,
     version: u32,
     database: u32,
     deadline_ms: Option<u64>,
@@ -220,7 +255,31 @@ pub struct Decoder {
     ended: bool,
 }
 
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder {
+            key_max: KEY_MAX,
+            version: 0,
+            database: 0,
+            deadline_ms: None,
+            crc: 0,
+            offset: 0,
+            ended: false,
+        }
+    }
+}
+
 impl Decoder {
+    /// Refuses keys that take more than about so many bytes in memory: some bytes of a file may say a
+    /// thousand times as many. It is 4 GiB else.
+    #[must_use]
+    pub fn with_key_max(self, bytes: usize) -> Decoder {
+        Decoder {
+            key_max: bytes,
+            ..self
+        }
+    }
+
     /// What `input` begins with, and how many bytes that was; `None` if more is needed: then it is to be called
     /// again with more behind the same bytes, best with twice as many. A key is given as a whole, so
     /// what has to be kept is as long as the longest one.
@@ -228,7 +287,7 @@ impl Decoder {
     /// # Errors
     /// See [`Error`]. After the [end](Item::End) nothing may come.
     pub fn next(&mut self, input: &[u8]) -> Result<Option<(usize, Item)>, Error> {
-        let mut cursor = Cursor::of_some(input);
+        let mut cursor = Cursor::of_some(input, self.key_max);
         let offset = self.offset;
         let item = match self.item(&mut cursor) {
             Ok(item) => item,
@@ -389,31 +448,31 @@ fn value(kind: u8, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<Value, Fault> 
             let twice = twice.ok_or(Fault::Bad("a length without bounds"))?;
             pairs(cursor.strings(twice)?)?
         }
-        10 => Value::List(ziplist(&cursor.string()?)?),
-        11 => Value::Set(intset(&cursor.string()?)?),
-        12 => scores(ziplist(&cursor.string()?)?)?,
-        13 => pairs(ziplist(&cursor.string()?)?)?,
+        10 => Value::List(cursor.packed(ziplist)?),
+        11 => Value::Set(cursor.packed(intset)?),
+        12 => scores(cursor.packed(ziplist)?)?,
+        13 => pairs(cursor.packed(ziplist)?)?,
         14 => {
             let mut all = Vec::new();
             for _ in 0..cursor.length()? {
-                all.extend(ziplist(&cursor.string()?)?);
+                all.extend(cursor.packed(ziplist)?);
             }
             Value::List(all)
         }
-        16 => pairs(listpack(&cursor.string()?)?)?,
-        17 => scores(listpack(&cursor.string()?)?)?,
+        16 => pairs(cursor.packed(listpack)?)?,
+        17 => scores(cursor.packed(listpack)?)?,
         18 => {
             let mut all = Vec::new();
             for _ in 0..cursor.length()? {
                 match cursor.length()? {
                     1 => all.push(cursor.string()?),
-                    2 => all.extend(listpack(&cursor.string()?)?),
+                    2 => all.extend(cursor.packed(listpack)?),
                     _ => return Err(Fault::Bad("a part of a list of an unknown kind")),
                 }
             }
             Value::List(all)
         }
-        20 => Value::Set(listpack(&cursor.string()?)?),
+        20 => Value::Set(cursor.packed(listpack)?),
         6 | 7 => return unsupported("of a module"),
         9 => return unsupported("a hash in the form of Redis before 2.6"),
         15 | 19 | 21 => return unsupported("a stream"),

@@ -8,9 +8,9 @@ fn integer(n: i64) -> Vec<u8> {
     n.to_string().into_bytes()
 }
 
-/// The elements of a listpack.
-pub(crate) fn listpack(bytes: &[u8]) -> Result<Elements, Fault> {
-    let mut cursor = Cursor::of_all(bytes);
+/// The elements of a listpack, which may take so many bytes.
+pub(crate) fn listpack(bytes: &[u8], left: usize) -> Result<Elements, Fault> {
+    let mut cursor = Cursor::of_all(bytes, left);
     if cursor.u32_le()? as usize != bytes.len() {
         return Err(Fault::Bad("a listpack of another size than it says"));
     }
@@ -50,14 +50,15 @@ pub(crate) fn listpack(bytes: &[u8]) -> Result<Elements, Fault> {
             _ => 5,
         };
         cursor.take(back)?;
+        cursor.charge(element.len())?;
         all.push(element);
     }
     cursor.end(all)
 }
 
 /// The elements of a ziplist.
-pub(crate) fn ziplist(bytes: &[u8]) -> Result<Elements, Fault> {
-    let mut cursor = Cursor::of_all(bytes);
+pub(crate) fn ziplist(bytes: &[u8], left: usize) -> Result<Elements, Fault> {
+    let mut cursor = Cursor::of_all(bytes, left);
     if cursor.u32_le()? as usize != bytes.len() {
         return Err(Fault::Bad("a ziplist of another size than it says"));
     }
@@ -70,7 +71,7 @@ pub(crate) fn ziplist(bytes: &[u8]) -> Result<Elements, Fault> {
             _ => {}
         }
         let head = cursor.byte()?;
-        all.push(match head {
+        let element = match head {
             0..0x40 => cursor.take(head.into())?.to_vec(),
             0x40..0x80 => {
                 let n = usize::from(head & 0x3f) << 8 | usize::from(cursor.byte()?);
@@ -87,19 +88,24 @@ pub(crate) fn ziplist(bytes: &[u8]) -> Result<Elements, Fault> {
             0xfe => integer(cursor.signed_le(1)?),
             0xf1..=0xfd => integer(i64::from(head & 0x0f) - 1),
             _ => return Err(Fault::Bad("an element of a ziplist of an unknown kind")),
-        });
+        };
+        cursor.charge(element.len())?;
+        all.push(element);
     }
 }
 
 /// The members of a set of integers.
-pub(crate) fn intset(bytes: &[u8]) -> Result<Elements, Fault> {
-    let mut cursor = Cursor::of_all(bytes);
+pub(crate) fn intset(bytes: &[u8], left: usize) -> Result<Elements, Fault> {
+    let mut cursor = Cursor::of_all(bytes, left);
     let (size, count) = (cursor.u32_le()? as usize, cursor.u32_le()? as usize);
     if !matches!(size, 2 | 4 | 8) || bytes.len() - 8 != size.saturating_mul(count) {
         return Err(Fault::Bad("a set of integers of another size than it says"));
     }
     (0..count)
-        .map(|_| cursor.signed_le(size).map(integer))
+        .map(|_| {
+            cursor.charge(0)?;
+            cursor.signed_le(size).map(integer)
+        })
         .collect()
 }
 

@@ -138,3 +138,43 @@ fn what_cannot_be_given_is_refused_by_name() {
             .contains("Valkey")
     );
 }
+
+/// A string of zeros, `run` times 264 bytes, compressed by LZF.
+fn zeros(run: usize) -> Vec<u8> {
+    let mut packed = vec![0, 0];
+    packed.extend([0xe0, 0xff, 0].repeat(run));
+    let long = 1 + run * 264;
+    let length = |n: usize| [&[0x80][..], &(n as u32).to_be_bytes()].concat();
+    [vec![0xc3], length(packed.len()), length(long), packed].concat()
+}
+
+/// The file has a hundredth of what it says.
+#[test]
+fn a_key_takes_no_more_memory_than_it_may() {
+    let bomb = |strings: u8| {
+        let mut file = b"REDIS0009\x01".to_vec();
+        file.extend([1, b'k', strings]);
+        file.extend(zeros(400).repeat(strings.into()));
+        file
+    };
+    // What is compressed, and what is packed small.
+    let packed = {
+        let mut listpack = vec![1; 60_000 * 2];
+        listpack.push(0xff);
+        let size = (listpack.len() as u32 + 6).to_le_bytes();
+        let head = [&size[..], &[0xff, 0xff]].concat();
+        let length = (listpack.len() as u32 + 6).to_be_bytes();
+        let file = [b"REDIS0012\x14\x01k\x80", &length[..], &head, &listpack];
+        file.concat()
+    };
+    for (file, most) in [(bomb(1), 200 << 10), (bomb(9), 1 << 20), (packed, 3 << 20)] {
+        let keys_of = |most| {
+            let mut decoder = Decoder::default().with_key_max(most);
+            let (used, _) = decoder.next(&file)?.unwrap();
+            decoder.next(&file[used..]).map(|item| item.is_some())
+        };
+        assert_eq!(keys_of(most), Ok(true));
+        let refused = keys_of(most / 2).unwrap_err().to_string();
+        assert!(refused.contains("more memory"), "{refused}");
+    }
+}

@@ -39,8 +39,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if to.exists() {
         return Err(Failure::usage(format!("{} is there already", to.display())));
     }
+    // Opening would make one: an empty dump of a directory that was misspelt is no dump.
+    if !super::is_there(&args.data) {
+        return Err(Failure::usage(format!(
+            "there is no key-value store in {}",
+            args.data.display()
+        )));
+    }
     let opened = super::open(&args.data)?;
-    let partial = to.with_extension("partial");
+    // Behind the whole name, so that it is not a file of somebody else.
+    let mut partial = to.clone().into_os_string();
+    partial.push(".partial");
     let file = OpenOptions::new()
         .create(true)
         .truncate(true)

@@ -16,6 +16,7 @@ use tidewire_rdb::{Decoder, Item, Key, Value};
 
 use crate::exit::Failure;
 use crate::secret::Secret;
+use crate::size::Size;
 
 /// What is shown below the options.
 const EXAMPLES: &str = "\
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// A file whose one line is the password of the running server
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Most memory that one key of the dump may take while it is read: a small dump can hold a large one
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    key_max: Size,
     /// Puts keys in the place of those that the running server has
     #[arg(long, requires = "to")]
     replace: bool,
@@ -97,7 +101,7 @@ struct Counts {
 fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, Failure> {
     let wrong = |why: String| Failure::wrong(format!("{}: {why}", args.file.display()));
     let mut counts = Counts::default();
-    let mut decoder = Decoder::default();
+    let mut decoder = Decoder::default().with_key_max(args.key_max.0 as usize);
     let (mut bytes, mut from, mut more) = (Vec::new(), 0, true);
     loop {
         match decoder

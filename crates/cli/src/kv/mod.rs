@@ -50,12 +50,7 @@ struct Opened {
 
 /// Opens what a server has in the directory `data`, or what a backup of that has.
 fn open(data: &Path) -> Result<Opened, Failure> {
-    let within = data.join(KV_DIRECTORY);
-    let directory: PathBuf = if within.is_dir() || !has_segments(data) {
-        within
-    } else {
-        data.to_owned()
-    };
+    let directory = directory(data);
     let settings = KvLog::settings(Policy::Os);
     let cannot = |why: String| {
         Failure::usage(format!(
@@ -82,6 +77,21 @@ fn open(data: &Path) -> Result<Opened, Failure> {
         store,
         found,
     })
+}
+
+/// Where the store is of what a server has in the directory `data`, or a backup.
+fn directory(data: &Path) -> PathBuf {
+    let within = data.join(KV_DIRECTORY);
+    if within.is_dir() || !has_segments(data) {
+        within
+    } else {
+        data.to_owned()
+    }
+}
+
+/// Whether there is a store to open.
+fn is_there(data: &Path) -> bool {
+    has_segments(&directory(data))
 }
 
 fn has_segments(directory: &Path) -> bool {
