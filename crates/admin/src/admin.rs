@@ -60,7 +60,9 @@ impl Admin {
         };
         let limits = Limits {
             connections: CONNECTIONS,
-            idle: Some(Duration::from_secs(60)),
+            // Whoever takes all places must at least work for it.
+            idle: Some(Duration::from_secs(15)),
+            first_byte: Some(Duration::from_secs(5)),
             ..settings.limits()
         };
         let app = Http::with(settings, Desk::new(Gate { token, names }, panel));

@@ -299,7 +299,10 @@ fn a_listed_proxy_speaks_for_others_and_nobody_else_does() {
             b"",
             "{engine}"
         );
-        stop(server);
+        let warned = stop(server);
+        let line = warned.lines().find(|line| line.contains("cutting a proxy"));
+        let line = line.unwrap_or_else(|| panic!("{engine}: {warned}"));
+        assert!(line.contains("no PROXY protocol header"), "{line}");
 
         let (server, lines) = serve(&[&usual[..], &["--proxy-from", "10.0.0.0/8"]].concat(), 1);
         let said = last_words(socket(addr(&lines[0])), &quit);

@@ -12,6 +12,7 @@ use super::admission::AdmissionOptions;
 use super::control::ControlAt;
 use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
 use super::endpoint::Named;
+use super::http::HttpOptions;
 use super::kv::KvOptions;
 use super::listen_at::ListenAt;
 use super::open::Open;
@@ -40,7 +41,8 @@ pub(crate) struct Args {
     /// Reads settings from this TOML file: the same names as the flags without their dashes in
     /// front, the services as `services = [...]`; those of the durable log in a section `[log]`, of
     /// ingest in `[ingest]`, of ack in `[ack]`, of the key-value store in `[kv]`, without `kv-`, of
-    /// TLS in `[tls]`, without `tls-`, of admission in `[admission]`. A `[[listen]]` may be a table:
+    /// TLS in `[tls]`, without `tls-`, of http in `[http]`,
+    /// without `http-`, of admission in `[admission]`. A `[[listen]]` may be a table:
     /// service, at, mode, owner, tls, tls-cert, tls-key, tls-client-ca, proxy-from, and what `[admission]`
     /// has, for this listener. Flags win.
     #[arg(long, value_name = "FILE")]
@@ -236,6 +238,10 @@ pub(crate) struct Options {
     #[command(flatten, next_help_heading = "Ack")]
     pub(crate) ack: AckOptions,
 
+    /// The service http; in the file the table `[http]`.
+    #[command(flatten, next_help_heading = "HTTP")]
+    pub(crate) http: HttpOptions,
+
     /// The key-value store; in the file the table `[kv]`.
     #[command(flatten, next_help_heading = "Key-value store")]
     pub(crate) kv: KvOptions,
@@ -368,6 +374,7 @@ impl Options {
             durable: self.durable.over(base.durable),
             ingest: self.ingest.over(base.ingest),
             ack: self.ack.over(base.ack),
+            http: self.http.over(base.http),
             kv: self.kv.over(base.kv),
         }
     }

@@ -19,6 +19,7 @@ mod events;
 mod full_disk;
 mod guard;
 mod handing;
+mod http;
 mod inherit;
 mod kv;
 mod life;

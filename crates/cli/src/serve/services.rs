@@ -1,7 +1,6 @@
 //! The services, with what the settings say about them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidewire::admission::Admission;
 use tidewire::{Builder, Limits, Listen};
@@ -284,17 +283,11 @@ fn add_http(
 ) -> Result<(Http<Router>, Door<Http<Router>>), Failure> {
     let pool = Pool::new(&tidewire_pool::Settings::default())
         .map_err(|e| Failure::usage(format!("cannot start the workers of http: {e}")))?;
-    let mut own = tidewire_http::Settings::default();
-    if let Some(within) = settings.whole_request {
-        // For ever is longer than any connection lives.
-        let within = within.limit().unwrap_or(Duration::from_secs(1 << 32));
-        (own.head_timeout, own.body_timeout) = (within, within);
-    }
     let burns = match settings.is_open(Kind::Http) {
         true => Burns::ForEverybody,
         false => Burns::ForTrusted,
     };
-    let service = Http::with(own, demo::router(pool, burns));
+    let service = Http::with(settings.http.clone(), demo::router(pool, burns));
     let limits = Limits {
         request: None,
         ..settings.limits(Kind::Http, service.limits())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
+use tidewire_http::Settings as HttpSettings;
 use tidewire_ingest::native::Token;
 use tidewire_ingest::{Level, native};
 use tidewire_log::Policy;
@@ -52,7 +53,7 @@ pub(crate) struct Settings {
     /// Zero is never.
     pub(super) idle: Option<Span>,
     pub(super) first_byte: Option<Span>,
-    pub(crate) whole_request: Option<Span>,
+    pub(super) whole_request: Option<Span>,
     pub(super) write_stall: Option<Span>,
     pub(super) lifetime: Option<Span>,
     /// Bytes.
@@ -71,6 +72,7 @@ pub(crate) struct Settings {
     pub(crate) ack_level: Level,
     /// Where its messages go.
     pub(crate) ack_stream: String,
+    pub(crate) http: HttpSettings,
     pub(crate) kv: KvOptions,
     /// Services that turn nobody away.
     pub(crate) open: Vec<Open>,
@@ -170,6 +172,7 @@ impl Settings {
             ingest,
             ack_level: options.ack.level.unwrap_or_default(),
             ack_stream: options.ack.stream.unwrap_or_else(|| "default".into()),
+            http: options.http.settings(options.whole_request)?,
             kv: options.kv,
             open: options.open,
             ingest_token_file: options.ingest.token_file,
@@ -217,6 +220,11 @@ impl Settings {
     pub(crate) fn serves_kv(&self) -> bool {
         let mut kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
         kinds.any(|kind| matches!(kind, Kind::Kv(_)))
+    }
+
+    /// Whether this service is served.
+    pub(crate) fn serves(&self, kind: Kind) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.kind == kind)
     }
 
     /// Whether anything that runs writes to the log.

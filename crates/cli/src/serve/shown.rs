@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tidewire::{Limits, Placement};
 
 use super::admission::shown;
-use super::endpoint::Named;
+use super::endpoint::{Kind, Named};
+use super::http;
 use super::kv::Durability;
 use super::settings::Settings;
 
@@ -64,6 +65,7 @@ impl Settings {
                 "tokens": self.ingest.tokens.len(),
                 "streams": if self.ingest.declared { "declared" } else { "auto" },
             }),
+            "http": self.serves(Kind::Http).then(|| http::shown(&self.http)),
             "ack": json!({
                 "level": self.ack_level.to_string(),
                 "stream": self.ack_stream,
