@@ -25,16 +25,40 @@ use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(an_address_and_its_network_have_limits),
-        case!(rates_are_kept_in_all_and_for_each_address),
-        case!(lists_decide_who_may_come_at_all),
-        case!(an_ipv4_client_of_an_ipv6_listener_is_in_ipv4_networks),
-        case!(listener_service_and_all_have_rules_of_their_own),
+        case!(
+            an_address_and_its_network_have_limits,
+            real = "its clients have addresses of this machine"
+        ),
+        case!(
+            rates_are_kept_in_all_and_for_each_address,
+            real = "its clients have addresses of this machine"
+        ),
+        case!(
+            lists_decide_who_may_come_at_all,
+            real = "its clients have addresses of this machine"
+        ),
+        case!(
+            an_ipv4_client_of_an_ipv6_listener_is_in_ipv4_networks,
+            real = "its clients have addresses of this machine"
+        ),
+        case!(
+            listener_service_and_all_have_rules_of_their_own,
+            real = "its clients have addresses of this machine"
+        ),
         case!(who_is_turned_away_hears_it_in_the_services_words),
-        case!(places_come_back_from_connections_that_panicked_or_were_refused),
+        case!(
+            places_come_back_from_connections_that_panicked_or_were_refused,
+            real = "its clients have addresses of this machine"
+        ),
         case!(a_proxys_clients_are_counted_and_the_proxy_is_not),
-        case!(unix_sockets_are_counted_and_listed),
-        case!(a_flood_that_is_refused_leaves_the_others_alone),
+        case!(
+            unix_sockets_are_counted_and_listed,
+            real = "listens on Unix sockets of this machine"
+        ),
+        case!(
+            a_flood_that_is_refused_leaves_the_others_alone,
+            real = "its clients have addresses of this machine"
+        ),
         case!(
             least_connections_fills_up_who_has_fewest,
             on = |v| v.placement == Placement::Acceptor
