@@ -351,7 +351,11 @@ fn cannot_start(error: &StartError) -> Failure {
     let advice = match error {
         StartError::Listen { source, .. } => match source.kind() {
             // What is found at the path of a Unix socket is said already.
-            io::ErrorKind::AddrInUse if source.raw_os_error().is_none() => "",
+            io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
+                if source.raw_os_error().is_none() =>
+            {
+                ""
+            }
             io::ErrorKind::AddrInUse => {
                 "; another process listens there: stop it, or choose other places with \
                  --listen SERVICE=ADDR (port 0 takes any free one)"

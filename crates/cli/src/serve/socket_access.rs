@@ -59,8 +59,11 @@ impl SocketAccess {
             if name.is_empty() {
                 return Ok(None);
             }
-            if let Ok(number) = name.parse::<u32>() {
-                return Ok(Some(number));
+            match name.parse() {
+                // To the kernel it means that all stays as it is.
+                Ok(u32::MAX) => return Err(format!("{name} is no {what}: numbers end before it")),
+                Ok(number) => return Ok(Some(number)),
+                Err(_) => {}
             }
             match of(name) {
                 Ok(Some(number)) => Ok(Some(number)),
@@ -137,6 +140,8 @@ mod tests {
             ("unix:/x?mode=1777", "no mode"),
             ("unix:/x?mode=", "no mode"),
             ("unix:/x?owner=:", "no owner"),
+            ("unix:/x?owner=4294967295", "no user"),
+            ("unix:/x?owner=0:4294967295", "no group"),
             ("unix:/x?owner=nobody-of-that-name", "no user"),
             ("unix:/x?owner=root:nobody-of-that-name", "no group"),
             ("unix:/x?size=3", "mode=0660"),

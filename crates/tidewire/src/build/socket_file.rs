@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -86,7 +86,7 @@ impl SocketFile {
     ) -> io::Result<SocketFile> {
         // Two servers that start at once must not take each other's socket, bound and not yet
         // listening, for a dead one's.
-        let _lock = lock_directory(path)?;
+        let lock = lock_directory(path)?;
         let addr = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &addr) {
             Err(Errno::ADDRINUSE) => {
@@ -100,14 +100,10 @@ impl SocketFile {
             made: Made::of(path)?,
         };
         // Nobody can connect before it listens, so nobody slips in under a wider mode.
-        if access.uid.is_some() || access.gid.is_some() {
-            std::os::unix::fs::chown(path, access.uid, access.gid)?;
-        }
-        if let Some(mode) = access.mode {
-            fs::set_permissions(path, Permissions::from_mode(mode))?;
-        }
-        rustix::net::listen(socket, backlog)?;
-        Ok(file)
+        let listens = give(path, access).and_then(|()| Ok(rustix::net::listen(socket, backlog)?));
+        // The file of one that cannot listen is removed, which takes the lock itself.
+        drop(lock);
+        listens.map(|()| file)
     }
 }
 
@@ -142,6 +138,34 @@ impl Drop for SocketFile {
         {
             tracing::warn!(path = %self.path.display(), error = %e, "cannot remove the socket");
         }
+    }
+}
+
+/// Gives the socket its owner and mode, and nothing else that has taken its name: who may write to the directory
+/// could put a link to another's file there.
+fn give(path: &Path, access: Access) -> io::Result<()> {
+    if access == Access::default() {
+        return Ok(());
+    }
+    let there = rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&there)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other(
+            "somebody has put something else in the socket's place",
+        ));
+    }
+    // By the descriptor: the name may mean another file by now.
+    let there = format!("/proc/self/fd/{}", there.as_raw_fd());
+    if access.uid.is_some() || access.gid.is_some() {
+        std::os::unix::fs::chown(&there, access.uid, access.gid)
+            .map_err(|e| io::Error::new(e.kind(), format!("its owner cannot be set: {e}")))?;
+    }
+    match access.mode {
+        Some(mode) => fs::set_permissions(&there, Permissions::from_mode(mode)),
+        None => Ok(()),
     }
 }
 
@@ -251,6 +275,26 @@ mod tests {
         assert!(path.exists());
         drop(its_file);
         assert!(!path.exists());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_a_link_points_at_keeps_its_mode() {
+        let dir = directory("link");
+        let (path, other) = (dir.join("it.sock"), dir.join("other"));
+        fs::write(&other, b"").unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let access = Access {
+            mode: Some(0o666),
+            ..Access::default()
+        };
+        for place in [&path, &other] {
+            let e = give(place, access).unwrap_err();
+            assert!(e.to_string().contains("something else"), "{e}");
+        }
+        let mode = fs::metadata(&other).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         fs::remove_dir_all(dir).unwrap();
     }
 
