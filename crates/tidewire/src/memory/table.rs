@@ -10,6 +10,10 @@ use std::ops::{Index, IndexMut};
 /// kernel and give it back as a whole. Of its memory only what was used is resident.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// Up to here the first chunk grows by doubling: many a table has one connection only. Then it is taken whole,
+/// so that what has been outgrown does not stay with the allocator.
+const DOUBLED_BYTES: usize = 4 << 10;
+
 struct Chunk<T> {
     /// At most [`Table::CHUNK`]. No memory while none is taken, except for one chunk of the table.
     places: Vec<Option<T>>,
@@ -135,11 +139,12 @@ impl<T> Table<T> {
             self.spare = None;
         }
         let chunk = self.chunk_mut(at).expect("made above");
-        // The first chunk grows by doubling: many a table has one connection only.
-        if chunk.places.capacity() == 0 && at > 0 {
-            chunk.places.reserve_exact(Self::CHUNK);
-        }
         while chunk.places.len() <= place {
+            let len = chunk.places.len();
+            let small = at == 0 && len * size_of::<Option<T>>() < DOUBLED_BYTES;
+            if len == chunk.places.capacity() && !small {
+                chunk.places.reserve_exact(Self::CHUNK - len);
+            }
             chunk.places.push(None);
         }
         let new = chunk.places[place].replace(value).is_none();
