@@ -314,7 +314,7 @@ fn a_flood_from_many_addresses_takes_no_more_than_it_may() {
                 grown < most,
                 "{engine} {service}: memory has grown by {grown}"
             );
-            drop(held);
+            drop((held, before));
             stop(server);
         }
     }
