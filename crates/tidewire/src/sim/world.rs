@@ -138,8 +138,8 @@ impl Sim {
         }
     }
 
-    /// Turns and arrivals after which a run is given up with [`Outcome::StepLimit`]. Default 20
-    /// million.
+    /// Turns and arrivals after which a run is given up with
+    /// [`Outcome::StepLimit`](super::Outcome::StepLimit). Default 20 million.
     pub fn steps_max(&mut self, steps: u64) -> &mut Sim {
         self.steps_max = steps;
         self
