@@ -1,8 +1,8 @@
 //! What goes over connections, for people: in words and as pcap, of any service, on every engine and in the
 //! simulator.
 //!
-//! [`Tracer`] is a [`Wrap`](crate::Wrap): put it around a service with [`Layered`](crate::Layered). Outside of TLS it sees records,
-//! inside of it what they say. What the whole network of a simulation sees, [`Sim::words`](crate::sim::Sim::words) and
+//! [`Tracer`] is a [`Wrap`](crate::Wrap): put it around a service with [`Layered`](crate::Layered). Outside of TLS
+//! it sees records, inside of it what they say. What the whole network of a simulation sees, [`Sim::words`](crate::sim::Sim::words) and
 //! [`Sim::pcap`](crate::sim::Sim::pcap) tell.
 //!
 //! ```
