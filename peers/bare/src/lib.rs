@@ -6,6 +6,7 @@
 use std::net::TcpListener;
 use std::process::exit;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
 
@@ -86,4 +87,42 @@ impl Args {
 fn refuse(usage: &str, why: &str) -> ! {
     eprintln!("{why}\nusage: {usage}");
     exit(1)
+}
+
+/// CPU that is spent on purpose: a slowdown of known size.
+///
+/// Counted in turns of a loop, measured once at the start, because asking the clock takes longer than what is to be
+/// burnt.
+pub struct Burn {
+    turns: u64,
+}
+
+impl Burn {
+    /// Burns about `nanos` each time.
+    pub fn of(nanos: u64) -> Self {
+        const TURNS: u64 = 2_000_000;
+        if nanos == 0 {
+            return Self { turns: 0 };
+        }
+        // The fastest of several is the one that nobody disturbed.
+        let fastest = (0..9)
+            .map(|_| {
+                let begin = Instant::now();
+                Self { turns: TURNS }.now();
+                begin.elapsed()
+            })
+            .min()
+            .unwrap_or(Duration::from_millis(1));
+        let each = fastest.as_nanos().max(1) as f64 / TURNS as f64;
+        Self {
+            turns: (nanos as f64 / each) as u64,
+        }
+    }
+
+    /// Burns it.
+    pub fn now(&self) {
+        for turn in 0..self.turns {
+            std::hint::black_box(turn);
+        }
+    }
 }

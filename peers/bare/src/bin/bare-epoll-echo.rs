@@ -2,14 +2,15 @@
 //!
 //! Edge-triggered, so a socket is registered once and never touched again. One buffer serves everybody:
 //! a chunk is received into it and sent straight from it, and only what the peer does not take is copied
-//! aside. A receive that did not fill the buffer has drained the socket, which saves the call that would
+//! aside. `--burn` spends so many nanoseconds of CPU for each receive: a slowdown of known size, to see whether it is
+//! found. A receive that did not fill the buffer has drained the socket, which saves the call that would
 //! only have said so. There is no limit on what one connection may do in a turn, and no timeout.
 
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use bare::Args;
+use bare::{Args, Burn};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -19,11 +20,12 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const EVENTS_MAX: usize = 1024;
 
 fn main() -> std::io::Result<()> {
-    let args = Args::parse("bare-epoll-echo [--addr HOST:PORT] [--cpu N]");
+    let args = Args::parse("bare-epoll-echo [--addr HOST:PORT] [--cpu N] [--burn NANOS]");
     args.pin();
     let listener = args.listen();
     listener.set_nonblocking(true)?;
-    match Loop::new(listener)?.run()? {}
+    let burn = Burn::of(args.value("--burn").unwrap_or(0));
+    match Loop::new(listener, burn)?.run()? {}
 }
 
 struct Conn {
@@ -38,10 +40,12 @@ struct Loop {
     /// Indexed by descriptor.
     conns: Vec<Option<Conn>>,
     buffer: Vec<u8>,
+    /// A planted slowdown, for each receive.
+    burn: Burn,
 }
 
 impl Loop {
-    fn new(listener: TcpListener) -> rustix::io::Result<Self> {
+    fn new(listener: TcpListener, burn: Burn) -> rustix::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let key = EventData::new_u64(listener.as_raw_fd() as u64);
         epoll::add(&epoll, &listener, key, EventFlags::IN)?;
@@ -50,6 +54,7 @@ impl Loop {
             listener,
             conns: Vec::new(),
             buffer: vec![0; CHUNK_BYTES],
+            burn,
         })
     }
 
@@ -66,7 +71,9 @@ impl Loop {
                 if key == self.listener.as_raw_fd() as usize {
                     self.accept()?;
                 } else if let Some(conn) = &mut self.conns[key]
-                    && conn.ready(event.flags, &mut self.buffer).is_err()
+                    && conn
+                        .ready(event.flags, &mut self.buffer, &self.burn)
+                        .is_err()
                 {
                     self.conns[key] = None;
                 }
@@ -107,7 +114,7 @@ impl Loop {
 struct Over;
 
 impl Conn {
-    fn ready(&mut self, flags: EventFlags, buffer: &mut [u8]) -> Result<(), Over> {
+    fn ready(&mut self, flags: EventFlags, buffer: &mut [u8], burn: &Burn) -> Result<(), Over> {
         if !self.unsent.is_empty() {
             let sent = send(&self.socket, &self.unsent)?;
             self.unsent.drain(..sent);
@@ -125,6 +132,7 @@ impl Conn {
                 Err(Errno::INTR) => continue,
                 Err(_) => return Err(Over),
             };
+            burn.now();
             let sent = send(&self.socket, &buffer[..received])?;
             if sent < received {
                 self.unsent.extend_from_slice(&buffer[sent..received]);
