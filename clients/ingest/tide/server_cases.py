@@ -3,6 +3,7 @@
 import pathlib
 import socket
 import struct
+import time
 
 from .wire import (Line, administer, commit, credit, expect, hello, message, produce, reader_frame,
                    subscribe, text, wanted)
@@ -351,6 +352,26 @@ def a_deleted_stream_is_gone(w):
     expect(admin.done(5, text(w.stream) + text("")) == [], "a cursor outlived its stream")
     late = w.reader(at=2)
     expect(late.want(4).start == 5, "reading begins where nothing is")
+
+
+def a_deleted_cursor_is_gone(w):
+    w.filled(5)
+    admin = Admin(w)
+    # One that does not follow is sent the end next, and is not heard any more.
+    reader = w.reader(flags=1, cursor="c")
+    reader.want(4)
+    reader.send(commit(3))
+    until = time.monotonic() + 30
+    while not admin.done(5, text(w.stream) + text("")):
+        expect(time.monotonic() < until, "a cursor that was moved is never listed")
+        time.sleep(0.005)
+    admin.refused(7, text(w.stream) + text("d"), "no such cursor")
+    admin.refused(7, text(w.stream + "-none") + text("c"), "no such stream")
+    admin.done(7, text(w.stream) + text("c"))
+    expect(admin.done(5, text(w.stream) + text("")) == [], "a deleted cursor is listed")
+    admin.refused(7, text(w.stream) + text("c"), "no such cursor")
+    later = w.reader(begin=4, cursor="c")
+    expect(later.want(4).start == 0, "a deleted cursor stands somewhere")
 
 
 def bad_requests_are_malformed(w):

@@ -9,7 +9,7 @@ REASONS = {
     1: "malformed", 2: "too large", 3: "disk full", 4: "over quota", 5: "out of order", 6: "fenced",
     7: "unauthorised", 8: "log failed", 9: "stopping", 10: "too many", 11: "gone", 12: "damaged",
     13: "beyond the end", 14: "no such stream", 15: "too slow", 16: "stream full", 17: "exists",
-    18: "unsupported",
+    18: "unsupported", 19: "no such cursor",
 }
 
 
@@ -84,6 +84,7 @@ class Frame:
                 self.last_id = None
         elif kind == 2:
             self.id, = struct.unpack_from("<Q", body)
+            self.why = body[9:9 + body[8]].decode() if flags & 1 and len(body) > 8 else ""
         elif kind == 3:
             self.id, code, self.retry_after_ms = struct.unpack_from("<QH2xI", body)
             self.reason = REASONS.get(code, code)
