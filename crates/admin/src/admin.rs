@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use tidewire::{Builder, Endpoint, EngineChoice, Limits, Listen, Listening, Running, StartError};
+use tidewire::{
+    Builder, Endpoint, EngineChoice, Layered, Limits, Listen, Listening, Running, Service,
+    StartError, Wrap,
+};
 use tidewire_http::{Http, Settings};
 
 use crate::catalogue::admin as metrics;
@@ -52,22 +55,35 @@ impl Admin {
         token: Option<Token>,
         names: Vec<String>,
     ) -> Result<Admin, StartError> {
-        let names = names.into_iter().map(|name| name.to_ascii_lowercase());
-        let names = names.collect();
-        let settings = Settings {
-            body: 4 << 10,
-            ..Settings::default()
-        };
-        let limits = Limits {
-            connections: CONNECTIONS,
-            // Whoever takes all places must at least work for it.
-            idle: Some(Duration::from_secs(15)),
-            first_byte: Some(Duration::from_secs(5)),
-            ..settings.limits()
-        };
-        let app = Http::with(settings, Desk::new(Gate { token, names }, panel));
+        let (app, limits) = app(panel, token, names);
+        Admin::serve(at.into(), panel, app.clone(), app, limits)
+    }
+
+    /// The same, with a layer in front, such as TLS.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn start_behind(
+        wrap: impl Wrap,
+        at: impl Into<Listen>,
+        panel: &Panel,
+        token: Option<Token>,
+        names: Vec<String>,
+    ) -> Result<Admin, StartError> {
+        let (app, limits) = app(panel, token, names);
+        let layered = Layered::with_limits(wrap, app.clone(), limits.clone());
+        Admin::serve(at.into(), panel, app, layered, limits)
+    }
+
+    fn serve<S: Service>(
+        at: Listen,
+        panel: &Panel,
+        app: Http<Desk>,
+        service: S,
+        limits: Limits,
+    ) -> Result<Admin, StartError> {
         let mut builder = Builder::new();
-        let service = builder.service_with(app.clone(), limits);
+        let service = builder.service_with(service, limits);
         builder.name(service, "admin");
         builder.listen(service, at);
         // Readiness is all it needs: no ring, whose memory is limited, and few buffers.
@@ -117,6 +133,25 @@ impl Admin {
             running.hand_over(END).wait();
         }
     }
+}
+
+/// What answers, and the limits of its connections.
+fn app(panel: &Panel, token: Option<Token>, names: Vec<String>) -> (Http<Desk>, Limits) {
+    let names = names.into_iter().map(|name| name.to_ascii_lowercase());
+    let names = names.collect();
+    let settings = Settings {
+        body: 4 << 10,
+        ..Settings::default()
+    };
+    let limits = Limits {
+        connections: CONNECTIONS,
+        // Whoever takes all places must at least work for it.
+        idle: Some(Duration::from_secs(15)),
+        first_byte: Some(Duration::from_secs(5)),
+        ..settings.limits()
+    };
+    let app = Http::with(settings, Desk::new(Gate { token, names }, panel));
+    (app, limits)
 }
 
 impl Drop for Admin {

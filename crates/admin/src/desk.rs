@@ -132,7 +132,7 @@ fn routes(panel: &Panel) -> Router {
         .get("/ready", move |_, response| {
             let stage = ready.stage();
             let response = response.status(if stage == Stage::Serving { 200 } else { 503 });
-            response.text(&format!("{}\n", stage.name()))
+            response.text(&format!("{}\n", ready.state()))
         })
         .get("/log", move |_, response| match shown.levels() {
             Some(levels) => response.text(&format!("{}\n", levels.shown())),

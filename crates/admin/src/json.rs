@@ -36,6 +36,8 @@ pub struct Page {
     pub engine_reason: String,
     /// `recovering`, `serving` or `draining`.
     pub state: String,
+    /// What it does in this state, and how far that is; empty if there is nothing to say.
+    pub doing: String,
     /// Where it listens, in the order of the banner.
     pub listeners: Vec<Listener>,
     /// Every metric that has values, by its name.

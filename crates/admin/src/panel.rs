@@ -59,6 +59,8 @@ type Source = Box<dyn Fn(&mut Snapshot) + Send + Sync>;
 ///
 /// let panel = Panel::new(serde_json::json!({ "engine": "auto" }));
 /// panel.add(|to| to.add(&catalogue::kv::HITS, &[], 7_u64));
+/// panel.set_doing("opening the log, 3 of 9 segments".into());
+/// assert_eq!(panel.state(), "recovering: opening the log, 3 of 9 segments");
 /// panel.set_stage(Stage::Serving);
 /// assert!(panel.snapshot().to_prometheus().contains("tidewire_kv_hits_total 7\n"));
 /// assert_eq!(panel.page().state, "serving");
@@ -78,6 +80,8 @@ struct Seen {
     server: Option<(Observer, Vec<Listener>)>,
     sources: Vec<Arc<Source>>,
     levels: Option<Arc<dyn Levels>>,
+    /// What it does in its stage, and how far that is.
+    doing: String,
 }
 
 impl fmt::Debug for Panel {
@@ -104,9 +108,25 @@ impl Panel {
         Stage::ALL[usize::from(self.0.stage.load(Relaxed))]
     }
 
-    /// Says how far the server is.
+    /// Says how far the server is. What it was doing before is over.
     pub fn set_stage(&self, stage: Stage) {
         self.0.stage.store(stage as u8, Relaxed);
+        self.seen().doing.clear();
+    }
+
+    /// Says in a few words what the server is doing in its stage, and how far that is: `/ready` shows it.
+    pub fn set_doing(&self, doing: String) {
+        self.seen().doing = doing;
+    }
+
+    /// How far the server is, in words.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let doing = self.seen().doing.clone();
+        match doing.is_empty() {
+            true => self.stage().name().into(),
+            false => format!("{}: {doing}", self.stage().name()),
+        }
     }
 
     /// Shows the loops of a running server, and where it listens.
@@ -172,6 +192,7 @@ impl Panel {
             time: now.as_secs_f64(),
             uptime_seconds: self.0.began.elapsed().as_secs_f64(),
             state: self.stage().name().into(),
+            doing: self.seen().doing.clone(),
             ..Page::default()
         };
         if let Some((observer, listeners)) = &self.seen().server {

@@ -11,6 +11,31 @@ use tidewire::Instant;
 use crate::shared::Shared;
 
 /// The loop's clock, and timers by it. In the simulator it is the virtual clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use futures_util::AsyncWriteExt;
+/// use tidewire_async::{Clock, Stream};
+///
+/// /// Says what time it is, twice.
+/// async fn tick(mut stream: Stream) {
+///     let clock: Clock = stream.clock();
+///     let began = clock.now();
+///     for _ in 0..2 {
+///         clock.sleep(Duration::from_secs(1)).await;
+///         let text = format!("{} s\n", (clock.now() - began).as_secs());
+///         let _ = stream.write_all(text.as_bytes()).await;
+///     }
+/// }
+/// # use tidewire::{Limits, sim::{Conditions, Sim}};
+/// # let mut sim = Sim::under(1, Conditions::calm());
+/// # let at = sim.add_loop();
+/// # let service = sim.service(at, tidewire_async::serve(tick), Limits::default());
+/// # let addr = sim.listen(service);
+/// # let peer = sim.plain(addr);
+/// # sim.run_for(Duration::from_secs(5));
+/// # assert_eq!(sim.received(peer), b"1 s\n2 s\n");
+/// ```
 #[derive(Clone)]
 pub struct Clock {
     shared: Shared,
@@ -46,6 +71,29 @@ impl Clock {
     }
 
     /// Resolves at `at`, or at once if that has passed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use futures_util::AsyncWriteExt;
+    /// use tidewire_async::Stream;
+    ///
+    /// /// A dot a second, on the second, however long writing takes.
+    /// async fn beat(mut stream: Stream) {
+    ///     let clock = stream.clock();
+    ///     let mut due = clock.now();
+    ///     for _ in 0..3 {
+    ///         due = due + Duration::from_secs(1);
+    ///         clock.sleep_until(due).await;
+    ///         let _ = stream.write_all(b".").await;
+    ///     }
+    /// }
+    /// # use tidewire::{Limits, sim::{Conditions, Sim}};
+    /// # let mut sim = Sim::under(1, Conditions::calm());
+    /// # let addr = sim.serve(tidewire_async::serve(beat), Limits::default());
+    /// # let peer = sim.plain(addr);
+    /// # sim.run_for(Duration::from_secs(5));
+    /// # assert_eq!(sim.received(peer), b"...");
+    /// ```
     pub fn sleep_until(&self, at: Instant) -> Sleep {
         Sleep {
             shared: self.shared.clone(),
@@ -56,6 +104,31 @@ impl Clock {
 }
 
 /// A timer: [`Clock::sleep`].
+///
+/// ```
+/// use std::time::Duration;
+/// use futures_util::AsyncWriteExt;
+/// use futures_util::future::{Either, select};
+/// use tidewire_async::{Sleep, Stream};
+///
+/// /// Waits for the end of the server, but not for long.
+/// async fn patient(mut stream: Stream) {
+///     let sleep: Sleep = stream.clock().sleep(Duration::from_secs(1));
+///     let word: &[u8] = match select(sleep, stream.stopping()).await {
+///         Either::Left(_) => b"late",
+///         Either::Right(_) => b"over",
+///     };
+///     let _ = stream.write_all(word).await;
+/// }
+/// # use tidewire::{Limits, sim::{Conditions, Sim}};
+/// # let mut sim = Sim::under(1, Conditions::calm());
+/// # let at = sim.add_loop();
+/// # let service = sim.service(at, tidewire_async::serve(patient), Limits::default());
+/// # let addr = sim.listen(service);
+/// # let peer = sim.plain(addr);
+/// # sim.run_for(Duration::from_secs(5));
+/// # assert_eq!(sim.received(peer), b"late");
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Sleep {
     shared: Shared,
@@ -74,20 +147,21 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Sleep { shared, at, id } = &mut *self;
-        let mut shared = shared.lock();
-        if *at <= shared.now {
+        let mut shared = self.shared.lock();
+        if self.at <= shared.now {
             return Poll::Ready(());
         }
-        *id = Some(shared.sleep(*id, *at, cx.waker()));
+        let (id, before) = shared.sleep(self.id, self.at, cx.waker());
+        drop(shared);
+        self.id = Some(id);
+        drop(before);
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.shared.lock().wake_not(id);
-        }
+        // The waker goes when the lock has been let go of.
+        let _waker = self.id.and_then(|id| self.shared.lock().wake_not(id));
     }
 }

@@ -28,7 +28,7 @@ impl rt::Read for Stream {
         cx: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = self.shared.lock().poll_read(cx, |bytes| {
+        let read = self.shared.poll_read(cx, |bytes| {
             let n = bytes.len().min(buffer.remaining());
             buffer.put_slice(&bytes[..n]);
             n

@@ -46,6 +46,27 @@ where
 }
 
 /// A service of futures: [`serve`].
+///
+/// ```
+/// use std::future::Future;
+/// use futures_util::AsyncWriteExt;
+/// use tidewire_async::{Serve, Stream, serve};
+///
+/// /// A service of a function that is given along with what it needs.
+/// fn greeting(word: &'static str) -> Serve<impl Fn(Stream) -> std::pin::Pin<Box<dyn Future<Output = ()>>> + Send + Sync + 'static> {
+///     serve(move |mut stream: Stream| {
+///         let answer: std::pin::Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
+///             let _ = stream.write_all(word.as_bytes()).await;
+///         });
+///         answer
+///     })
+/// }
+/// # let mut sim = tidewire::sim::Sim::new(1);
+/// # let addr = sim.serve(greeting("hello"), Default::default());
+/// # let peer = sim.plain(addr);
+/// # sim.run_for(std::time::Duration::from_secs(5));
+/// # assert_eq!(sim.received(peer), b"hello");
+/// ```
 pub struct Serve<F>(F);
 
 impl<F> fmt::Debug for Serve<F> {

@@ -10,7 +10,7 @@ use tidewire::{Instant, Peer};
 pub(crate) const AHEAD: usize = 64 << 10;
 
 /// Behind a lock only because hyper wants timers that could be sent elsewhere: nobody else ever
-/// holds it.
+/// holds it. No waker is dropped while it is held: that may drop a future, which takes it.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<State>>);
 
@@ -34,9 +34,11 @@ pub(crate) struct State {
     pub(crate) minds_stopping: bool,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
-    pub(crate) stopper: Option<Waker>,
+    /// Those that wait for a stop, each with its own waker.
+    stoppers: Vec<(u64, Waker)>,
     sleeps: Vec<(u64, Instant, Waker)>,
-    next_sleep: u64,
+    /// Of a sleep or of one that waits for a stop.
+    last_id: u64,
 }
 
 impl Shared {
@@ -55,14 +57,41 @@ impl Shared {
             minds_stopping: false,
             reader: None,
             writer: None,
-            stopper: None,
+            stoppers: Vec::new(),
             sleeps: Vec::new(),
-            next_sleep: 0,
+            last_id: 0,
         })))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands what there is to `take`, which says how much it took.
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.lock();
+        if let Some(result) = state.read(take) {
+            return Poll::Ready(result);
+        }
+        let before = state.reader.replace(cx.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut state = self.lock();
+        if let Some(result) = state.write(bytes) {
+            return Poll::Ready(result);
+        }
+        let before = state.writer.replace(cx.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
     }
 }
 
@@ -91,65 +120,85 @@ impl State {
         }
     }
 
-    /// Hands what there is to `take`, which says how much it took.
-    pub(crate) fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        take: impl FnOnce(&[u8]) -> usize,
-    ) -> Poll<io::Result<usize>> {
+    /// `None` if there is nothing to read yet.
+    fn read(&mut self, take: impl FnOnce(&[u8]) -> usize) -> Option<io::Result<usize>> {
         if !self.unread().is_empty() {
             let n = take(self.unread());
             self.consume(n);
-            return Poll::Ready(Ok(n));
+            return Some(Ok(n));
         }
         if let Some(kind) = self.broken {
-            return Poll::Ready(Err(kind.into()));
+            return Some(Err(kind.into()));
         }
-        if self.ended {
-            return Poll::Ready(Ok(0));
-        }
-        self.reader = Some(cx.waker().clone());
-        Poll::Pending
+        self.ended.then_some(Ok(0))
     }
 
-    pub(crate) fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    /// `None` if there is no room yet.
+    fn write(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         if let Some(kind) = self.broken {
-            return Poll::Ready(Err(kind.into()));
+            return Some(Err(kind.into()));
         }
         if self.shut {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            return Some(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let room = AHEAD.saturating_sub(self.written.len());
         if !self.room || room == 0 {
-            self.writer = Some(cx.waker().clone());
-            return Poll::Pending;
+            return None;
         }
         let n = bytes.len().min(room);
         self.written.extend_from_slice(&bytes[..n]);
-        Poll::Ready(Ok(n))
+        Some(Ok(n))
+    }
+
+    fn id_or_new(&mut self, id: Option<u64>) -> u64 {
+        id.unwrap_or_else(|| {
+            self.last_id += 1;
+            self.last_id
+        })
+    }
+
+    // ---- Stopping ----
+
+    /// Has `waker` called at a stop, instead of what `id` stood for before; its id, and the waker that it
+    /// replaces.
+    pub(crate) fn mind_stop(&mut self, id: Option<u64>, waker: &Waker) -> (u64, Option<Waker>) {
+        let before = id.and_then(|id| self.mind_no_stop(id));
+        let id = self.id_or_new(id);
+        self.stoppers.push((id, waker.clone()));
+        (id, before)
+    }
+
+    pub(crate) fn mind_no_stop(&mut self, id: u64) -> Option<Waker> {
+        let at = self.stoppers.iter().position(|(other, _)| *other == id)?;
+        Some(self.stoppers.swap_remove(at).1)
+    }
+
+    /// The server is about to stop; who waits for that.
+    pub(crate) fn stop(&mut self) -> Vec<Waker> {
+        self.stopping = true;
+        let stoppers = std::mem::take(&mut self.stoppers);
+        stoppers.into_iter().map(|(_, waker)| waker).collect()
     }
 
     // ---- Sleeping ----
 
-    /// Has `waker` called at `at`, instead of what `id` stood for before; its id.
-    pub(crate) fn sleep(&mut self, id: Option<u64>, at: Instant, waker: &Waker) -> u64 {
-        if let Some(id) = id {
-            self.wake_not(id);
-        }
-        let id = id.unwrap_or_else(|| {
-            self.next_sleep += 1;
-            self.next_sleep
-        });
+    /// Has `waker` called at `at`, instead of what `id` stood for before; its id, and the waker that it
+    /// replaces.
+    pub(crate) fn sleep(
+        &mut self,
+        id: Option<u64>,
+        at: Instant,
+        waker: &Waker,
+    ) -> (u64, Option<Waker>) {
+        let before = id.and_then(|id| self.wake_not(id));
+        let id = self.id_or_new(id);
         self.sleeps.push((id, at, waker.clone()));
-        id
+        (id, before)
     }
 
-    pub(crate) fn wake_not(&mut self, id: u64) {
-        self.sleeps.retain(|(other, ..)| *other != id);
+    pub(crate) fn wake_not(&mut self, id: u64) -> Option<Waker> {
+        let at = self.sleeps.iter().position(|(other, ..)| *other == id)?;
+        Some(self.sleeps.remove(at).2)
     }
 
     pub(crate) fn next_alarm(&self) -> Option<Instant> {

@@ -14,6 +14,30 @@ use crate::shared::Shared;
 
 /// A connection as its future sees it: it reads, writes, and closes its side. Clones are the same
 /// connection, such as one to read and one to write.
+///
+/// ```
+/// use futures_util::AsyncReadExt;
+/// use futures_util::AsyncWriteExt;
+/// use tidewire_async::Stream;
+///
+/// /// Reads all there is, then answers with its length.
+/// async fn length(mut stream: Stream) {
+///     let mut all = Vec::new();
+///     if stream.read_to_end(&mut all).await.is_ok() {
+///         let _ = stream.write_all(format!("{}\n", all.len()).as_bytes()).await;
+///     }
+/// }
+/// # use tidewire::{Limits, sim::{Conditions, Sim}};
+/// # let mut sim = Sim::under(1, Conditions::calm());
+/// # let at = sim.add_loop();
+/// # let service = sim.service(at, tidewire_async::serve(length), Limits::default());
+/// # let addr = sim.listen(service);
+/// # let peer = sim.plain(addr);
+/// # sim.send(peer, b"hello");
+/// # sim.finish(peer);
+/// # sim.run_for(std::time::Duration::from_secs(5));
+/// # assert_eq!(sim.received(peer), b"5\n");
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     pub(crate) shared: Shared,
@@ -33,6 +57,23 @@ impl Stream {
     }
 
     /// The loop's clock, and timers by it.
+    ///
+    /// ```
+    /// use futures_util::AsyncWriteExt;
+    /// use tidewire_async::Stream;
+    ///
+    /// /// Says who is there, and when it is by the loop's clock.
+    /// async fn hello(mut stream: Stream) {
+    ///     let text = format!("{} at {} ns", stream.peer().endpoint, stream.clock().now().as_nanos());
+    ///     let _ = stream.write_all(text.as_bytes()).await;
+    /// }
+    /// # use tidewire::{Limits, sim::{Conditions, Sim}};
+    /// # let mut sim = Sim::under(1, Conditions::calm());
+    /// # let addr = sim.serve(tidewire_async::serve(hello), Limits::default());
+    /// # let peer = sim.plain(addr);
+    /// # sim.run_for(std::time::Duration::from_secs(5));
+    /// # assert!(sim.received(peer).ends_with(b" ns"));
+    /// ```
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock::new(self.shared.clone())
@@ -64,7 +105,10 @@ impl Stream {
     /// # assert_eq!(sim.received(peer), b"goodbye");
     /// ```
     pub fn stopping(&self) -> Stopping {
-        Stopping(self.shared.clone())
+        Stopping {
+            shared: self.shared.clone(),
+            id: None,
+        }
     }
 }
 
@@ -74,7 +118,7 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        self.shared.lock().poll_read(cx, |bytes| {
+        self.shared.poll_read(cx, |bytes| {
             let n = bytes.len().min(buffer.len());
             buffer[..n].copy_from_slice(&bytes[..n]);
             n
@@ -88,7 +132,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.shared.lock().poll_write(cx, bytes)
+        self.shared.poll_write(cx, bytes)
     }
 
     /// Written is as good as flushed: the loop sends it when the future has been polled.
@@ -104,25 +148,59 @@ impl AsyncWrite for Stream {
 }
 
 /// Resolves when the server is about to stop: [`Stream::stopping`].
+///
+/// ```
+/// use futures_util::AsyncWriteExt;
+/// use tidewire_async::{Stopping, Stream};
+///
+/// async fn says_goodbye(mut stream: Stream) {
+///     let stopping: Stopping = stream.stopping();
+///     stopping.await;
+///     let _ = stream.write_all(b"goodbye").await;
+/// }
+/// # use tidewire::{Limits, sim::{Conditions, Sim}};
+/// # let mut sim = Sim::under(1, Conditions::calm());
+/// # let at = sim.add_loop();
+/// # let service = sim.service(at, tidewire_async::serve(says_goodbye), Limits::default());
+/// # let addr = sim.listen(service);
+/// # let peer = sim.plain(addr);
+/// # sim.run_for(std::time::Duration::from_secs(1));
+/// # sim.stop(at, std::time::Duration::from_secs(1));
+/// # sim.run_for(std::time::Duration::from_secs(1));
+/// # assert_eq!(sim.received(peer), b"goodbye");
+/// ```
 #[must_use = "futures do nothing unless polled"]
-pub struct Stopping(Shared);
+pub struct Stopping {
+    shared: Shared,
+    /// Of its waker among those that wait, once it was polled.
+    id: Option<u64>,
+}
 
 impl fmt::Debug for Stopping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stopping({})", self.0.lock().stopping)
+        write!(f, "Stopping({})", self.shared.lock().stopping)
     }
 }
 
 impl Future for Stopping {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut shared = self.0.lock();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut shared = self.shared.lock();
         shared.minds_stopping = true;
         if shared.stopping {
             return Poll::Ready(());
         }
-        shared.stopper = Some(cx.waker().clone());
+        let (id, _before) = shared.mind_stop(self.id, cx.waker());
+        drop(shared);
+        self.id = Some(id);
         Poll::Pending
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        // The waker goes when the lock has been let go of.
+        let _waker = self.id.and_then(|id| self.shared.lock().mind_no_stop(id));
     }
 }

@@ -17,6 +17,16 @@ use crate::shared::{Shared, State};
 const POLLS: usize = 32;
 
 /// A connection that is a future: what [`serve`](crate::serve) makes.
+///
+/// ```
+/// use tidewire::Service;
+/// use tidewire_async::{Stream, Task, serve};
+///
+/// /// Whatever the function, the connections are tasks.
+/// fn is_of_tasks(_: &impl Service<Conn = Task>) {}
+///
+/// is_of_tasks(&serve(|stream: Stream| async move { drop(stream) }));
+/// ```
 pub struct Task {
     /// `None` once it has returned.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -33,6 +43,17 @@ impl fmt::Debug for Task {
 }
 
 /// The futures of one loop that were woken, until the loop polls them. Of no use to others.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidewire::Protocol;
+/// use tidewire_async::{Task, Woken};
+///
+/// /// A layer around tasks shares their state on each loop, which is this.
+/// fn of_tasks(local: Arc<Woken>) -> <Task as Protocol>::Local {
+///     local
+/// }
+/// ```
 pub struct Woken {
     queue: Mutex<VecDeque<ConnId>>,
     at: LoopHandle<()>,
@@ -236,11 +257,15 @@ impl Protocol for Task {
     }
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
-        let minds = self.shared.lock().minds_stopping;
-        self.tell(&mut cx.link, |shared| {
-            shared.stopping = true;
-            shared.stopper.take()
-        });
+        let (minds, stoppers) = {
+            let mut shared = self.shared.lock();
+            shared.now = cx.link.now();
+            (shared.minds_stopping, shared.stop())
+        };
+        if !stoppers.is_empty() {
+            self.wake_here(stoppers);
+            self.go_on(&mut cx.link);
+        }
         if !minds {
             cx.link.finish();
         }

@@ -10,15 +10,16 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::future::join;
-use futures_util::{AsyncReadExt, AsyncWriteExt};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use tidewire::sim::chunking::{self, Feed};
 use tidewire::sim::{Conditions, Outcome, Pair, PlainState, Sim};
 use tidewire::{Closed, Limits};
-use tidewire_async::{Stream, serve};
+use tidewire_async::{Sleep, Stream, serve};
 
 async fn echo(mut stream: Stream) {
     let mut buffer = [0; 700];
@@ -265,6 +266,62 @@ fn a_stop_finishes_and_an_end_drops_the_future() {
         assert_eq!(DROPPED.get(), ending + 1);
         assert_eq!(world.sim.counters(world.at).open, 0);
     }
+}
+
+/// Each that waits for a stop may have a waker of its own, such as within a set of futures.
+#[test]
+fn a_stop_wakes_all_that_wait_for_it() {
+    let mut world = world(|mut stream: Stream| async move {
+        let mut all: FuturesUnordered<_> = (0..3).map(|_| stream.stopping()).collect();
+        while all.next().await.is_some() {
+            let _ = stream.write_all(b"x").await;
+        }
+    });
+    world.sim.run_for(Duration::from_secs(1));
+    world.sim.stop(world.at, Duration::from_secs(1));
+    world.sim.run_for(Duration::from_secs(5));
+    assert_eq!(world.sim.received(world.peer), b"xxx");
+}
+
+/// A waker may be the last that holds a future of its connection, which takes the lock when it goes.
+#[test]
+fn a_waker_that_is_replaced_may_drop_a_future() {
+    struct Holds(Sleep);
+    impl Wake for Holds {
+        fn wake(self: Arc<Self>) {}
+    }
+    let mut world = world(|mut stream: Stream| async move {
+        let clock = stream.clock();
+        let hour = Duration::from_secs(3600);
+        let holds = || {
+            let mut holds = Holds(clock.sleep(hour));
+            let _ = pin!(&mut holds.0).poll(&mut Context::from_waker(Waker::noop()));
+            Waker::from(Arc::new(holds))
+        };
+        let waits_twice = |mut is_pending: Box<dyn FnMut(&mut Context<'_>) -> bool>| {
+            for waker in [holds(), holds()] {
+                assert!(is_pending(&mut Context::from_waker(&waker)));
+            }
+        };
+        let mut reader = stream.clone();
+        waits_twice(Box::new(move |cx| {
+            pin!(reader.read(&mut [0])).poll(cx).is_pending()
+        }));
+        // What is moved in goes with the closure, and with it the second waker of these.
+        let mut sleep = clock.sleep(hour);
+        waits_twice(Box::new(move |cx| pin!(&mut sleep).poll(cx).is_pending()));
+        let mut stopping = stream.stopping();
+        waits_twice(Box::new(move |cx| {
+            pin!(&mut stopping).poll(cx).is_pending()
+        }));
+        let _ = stream.write(&[b'x'; 1 << 20]).await;
+        let mut writer = stream.clone();
+        waits_twice(Box::new(move |cx| {
+            pin!(writer.write(b"y")).poll(cx).is_pending()
+        }));
+    });
+    world.sim.run_for(Duration::from_secs(5));
+    assert_eq!(world.sim.received(world.peer), [b'x'; 64 << 10]);
 }
 
 #[test]

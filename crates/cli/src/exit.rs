@@ -5,6 +5,10 @@ pub(crate) const USAGE: u8 = 1;
 /// A server under load gave a wrong answer or lost a connection; messages were not acknowledged; a
 /// log is damaged.
 pub(crate) const WRONG: u8 = 2;
+/// A comparison found a regression, or an objective was missed.
+pub(crate) const MISSED: u8 = 3;
+/// A measurement came to figures that should not be believed.
+pub(crate) const UNTRUSTWORTHY: u8 = 4;
 
 /// Why the command failed: a sentence that says what was attempted, on what, why it failed and what
 /// to do about it.

@@ -10,9 +10,11 @@ mod say;
 
 mod allocator;
 mod bench;
+mod count;
 mod descriptors;
 mod exit;
 mod kv;
+mod lab;
 mod log;
 mod logging;
 mod look;
@@ -68,6 +70,8 @@ enum Command {
     /// Loads a server and measures it, or compares two.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
+    /// Runs a matrix of workloads and servers, and says what may be said of it.
+    Lab(lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run(),
         Command::Log(log) => log::run(log),
         Command::Bench(bench) => bench::run(*bench),
+        Command::Lab(args) => lab::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

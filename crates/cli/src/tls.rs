@@ -40,9 +40,11 @@ impl TlsArgs {
 
     /// The client that was asked for.
     pub(crate) fn client(&self) -> Result<Option<TlsClient>, Failure> {
-        if !self.is_wanted() {
-            return Ok(None);
-        }
+        self.is_wanted().then(|| self.made()).transpose()
+    }
+
+    /// A client, asked for or not.
+    pub(crate) fn made(&self) -> Result<TlsClient, Failure> {
         let wrong = |what: &Path, e| Failure::usage(format!("{}: {e}", what.display()));
         let roots = match &self.tls_ca {
             Some(path) => Roots::from_pem(&read(path)?).map_err(|e| wrong(path, e))?,
@@ -57,7 +59,7 @@ impl TlsArgs {
         if let Some(name) = &self.tls_name {
             client = client.server_name(name).map_err(usage)?;
         }
-        client.build().map(Some).map_err(usage)
+        client.build().map_err(usage)
     }
 }
 

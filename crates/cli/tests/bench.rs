@@ -46,7 +46,9 @@ fn good(args: &[&str]) -> Value {
     let report = Report::new();
     let output = run(&[&["bench"], args, &["--json", report.path()]].concat());
     let (out, err) = (stdout(&output), stderr(&output));
-    assert_eq!(output.status.code(), Some(0), "{args:?}\n{out}\n{err}");
+    // Whether this machine was quiet enough to believe it is not what is tested.
+    let done = matches!(output.status.code(), Some(0 | 4));
+    assert!(done, "{args:?}\n{out}\n{err}");
     assert!(out.contains("MiB/s"), "{out}");
     report.json()
 }
@@ -164,11 +166,8 @@ fn every_level_of_both_protocols_is_acknowledged_to_the_last() {
         "50ms",
         "--no-pin",
     ]);
-    let load = &json["result"]["workload"]["native"];
-    assert_eq!(
-        (&load["level"], &load["rate"]),
-        (&"durable".into(), &2000.0.into())
-    );
+    assert_eq!(json["result"]["workload"]["native"]["level"], "durable");
+    assert_eq!(json["result"]["arrivals"]["per_second"], 2000.0);
     assert!(json["result"]["requests"].as_u64().unwrap() <= 2000);
 }
 
@@ -255,9 +254,10 @@ fn a_rate_is_kept_and_latency_counts_from_the_schedule() {
         ns >= 19 * 50_000_000,
         "19 intervals of 50 ms at least: {result}"
     );
-    // From the send, only the two in flight would have been late: 43 ms in the mean.
-    let mean = result["latency"]["mean_ns"].as_f64().unwrap();
-    assert!(mean > 80e6, "{result}");
+    // From the send, only the two in flight are late: 43 ms in the mean.
+    let mean = |of: &Value| of["mean_ns"].as_f64().unwrap();
+    assert!(mean(&result["schedule"]["latency"]) > 80e6, "{result}");
+    assert!(mean(&result["latency"]) < 80e6, "{result}");
 }
 
 /// Runs a load against an address; its status and stderr.
@@ -385,7 +385,13 @@ fn what_makes_no_sense_has_status_1() {
         vec!["ack", "--protocol", "native", "--level", "none"],
         vec!["ack", "--protocol", "native", "--mode", "sync"],
         vec!["ack", "--protocol", "native", "--rounds", "2"],
-        vec!["ack", "--rate", "2"],
+        vec!["ack", "--rate", "2", "--batch", "3"],
+        vec!["echo", "--rate", "0"],
+        vec!["echo", "--arrivals", "poisson"],
+        vec!["idle", "--count", "1"],
+        vec!["idle", "--active", "101"],
+        vec!["echo", "--stall", "0"],
+        vec!["echo", "--count", "1.5"],
         vec!["echo", "--count", "1", "--duration", "1s"],
         vec!["ack", "--preset", "sync", "--mode", "async"],
         vec!["discard", "--size", "100000000"],
@@ -433,7 +439,8 @@ fn an_interrupted_run_shows_what_there_is() {
     busy.recv_timeout(common::PATIENCE).unwrap();
     bench.signal(Signal::INT);
     let output = bench.end();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let done = matches!(output.status.code(), Some(0 | 4));
+    assert!(done, "{}", stderr(&output));
     let text = stdout(&output);
     assert!(
         text.contains("requests/s") && text.contains("interrupted"),
@@ -533,6 +540,35 @@ fn a_lying_side_ends_a_comparison_with_status_2() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
         said.contains("side B") && said.contains("wrong reply"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_process_behind_an_address_is_found_and_measured() {
+    let addr = server(|mut socket| {
+        let mut bytes = [0; 64];
+        while socket.read_exact(&mut bytes).is_ok() && socket.write_all(&bytes).is_ok() {}
+    });
+    let addr = addr.to_string();
+    let output = run(&[
+        "bench",
+        "echo",
+        "--size",
+        "64",
+        "--addr",
+        &addr,
+        "--duration",
+        "200ms",
+        "--warmup",
+        "0",
+        "--no-pin",
+    ]);
+    let said = stdout(&output) + &stderr(&output);
+    let found = format!("{} listens at {addr}", std::process::id());
+    assert!(said.contains(&found), "{said}");
+    assert!(
+        said.contains("server CPU") && !said.contains("not measured"),
         "{said}"
     );
 }

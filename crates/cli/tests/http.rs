@@ -55,7 +55,9 @@ fn loads_of_every_shape_are_answered() {
         ] {
             let output = run(&words(&format!("bench http --engine {engine} {load}")));
             let (out, err) = (stdout(&output), stderr(&output));
-            assert_eq!(output.status.code(), Some(0), "{load}\n{out}\n{err}");
+            // Whether this machine was quiet enough to believe it is not what is tested.
+            let done = matches!(output.status.code(), Some(0 | 4));
+            assert!(done, "{load}\n{out}\n{err}");
             assert!(out.contains("requests/s"), "{load}\n{out}");
         }
     }

@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/kv.rs"]
 mod kv;
+#[path = "../../kv/tests/common/valkey.rs"]
+mod valkey;
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,22 +15,24 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Running, addr, run, stderr};
 use kv::{Client, Reply};
+use tidewire_rdb::{Encoder, Value};
 
-/// A Redis that is killed at its end.
+/// A Redis or Valkey that is killed at its end.
 struct Redis {
     process: Child,
     client: Client,
+    port: u16,
 }
 
 impl Redis {
     /// In a directory, with a dump there if it is to load one. `None` if there is none on this machine.
-    fn start(directory: &Path) -> Option<Redis> {
-        let port = TcpListener::bind("127.0.0.1:0")
+    fn start(program: &str, directory: &Path) -> Option<Redis> {
+        let at = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
-        let started = Command::new("redis-server")
-            .args(["--port", &port.port().to_string(), "--bind", "127.0.0.1"])
+        let started = Command::new(program)
+            .args(["--port", &at.port().to_string(), "--bind", "127.0.0.1"])
             .args([
                 "--save",
                 "",
@@ -36,6 +40,8 @@ impl Redis {
                 "no",
                 "--dbfilename",
                 "dump.rdb",
+                "--repl-diskless-sync-delay",
+                "0",
             ])
             .arg("--dir")
             .arg(directory)
@@ -43,18 +49,23 @@ impl Redis {
             .stderr(Stdio::null())
             .spawn();
         let Ok(process) = started else {
-            eprintln!("skipped: there is no redis-server");
+            eprintln!("skipped: there is no {program}");
             return None;
         };
         let began = Instant::now();
         let client = loop {
-            match Client::connect(port) {
+            match Client::connect(at) {
                 Ok(client) => break client,
                 Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
             }
             thread::sleep(Duration::from_millis(20));
         };
-        Some(Redis { process, client })
+        let port = at.port();
+        Some(Redis {
+            process,
+            client,
+            port,
+        })
     }
 }
 
@@ -160,10 +171,52 @@ const SYNC: &[&str] = &["--durability", "sync"];
 
 #[test]
 fn a_dump_of_redis_is_imported_and_redis_loads_what_is_exported() {
+    there_and_back("redis-server");
+}
+
+#[test]
+fn a_dump_of_valkey_is_imported_and_valkey_loads_what_is_exported() {
+    match valkey::valkey() {
+        Some(program) => there_and_back(&program),
+        None => eprintln!("skipped: there is no Valkey"),
+    }
+}
+
+/// A dump that nobody has on the server's disk, but `redis-cli --rdb` as a replica would.
+#[test]
+fn what_redis_cli_has_fetched_is_imported() {
     let place = tempfile::tempdir().unwrap();
-    let theirs = place.path().join("redis");
+    for program in [Some("redis-server".to_owned()), valkey::valkey()] {
+        let started = program.and_then(|program| Redis::start(&program, place.path()));
+        let Some(mut redis) = started else {
+            continue;
+        };
+        fill(&mut redis.client);
+        let expected = all(&mut redis.client);
+        let dump = place.path().join("fetched.rdb");
+        let dump = dump.to_str().unwrap();
+        let port = redis.port.to_string();
+        let fetched = Command::new("redis-cli")
+            .args(["-h", "127.0.0.1", "-p", &port, "--rdb", dump])
+            .output();
+        let Ok(fetched) = fetched else {
+            return eprintln!("skipped: there is no redis-cli");
+        };
+        assert!(fetched.status.success(), "{fetched:?}");
+        let nothing = tempfile::tempdir().unwrap();
+        let (_running, at) = ours(nothing.path(), &[]);
+        let imported = run(&["kv", "import", dump, "--to", &at]);
+        assert!(imported.status.success(), "{}", stderr(&imported));
+        let mut client = Client::connect(at.parse().unwrap()).unwrap();
+        same(&all(&mut client), &expected);
+    }
+}
+
+fn there_and_back(program: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let theirs = place.path().join("theirs");
     fs::create_dir(&theirs).unwrap();
-    let Some(mut redis) = Redis::start(&theirs) else {
+    let Some(mut redis) = Redis::start(program, &theirs) else {
         return;
     };
     fill(&mut redis.client);
@@ -206,12 +259,39 @@ fn a_dump_of_redis_is_imported_and_redis_loads_what_is_exported() {
     let out = back.join("dump.rdb").to_string_lossy().into_owned();
     let exported = run(&["kv", "export", "--data", &data, &out]);
     assert!(exported.status.success(), "{}", stderr(&exported));
-    let mut redis = Redis::start(&back).unwrap();
+    let mut redis = Redis::start(program, &back).unwrap();
     let began = Instant::now();
     while redis.client.ask("PING").unwrap() != Reply::Line("PONG".into()) {
         assert!(began.elapsed() < PATIENCE);
     }
     same(&all(&mut redis.client), &expected);
+}
+
+/// Redis does not load one either. Of two lists, one would be made.
+#[test]
+fn a_key_that_comes_twice_is_refused_by_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes);
+    let list = Value::List(vec![b"a".to_vec()]);
+    for (database, key) in [(0, "twice"), (1, "twice"), (1, "once"), (1, "twice")] {
+        encoder.key(database, key.as_bytes(), None, &list, &mut bytes);
+    }
+    encoder.end(&mut bytes);
+    let dump = place.path().join("dump.rdb");
+    fs::write(&dump, bytes).unwrap();
+    let dump = dump.to_str().unwrap();
+    let data = place.path().join("data").to_string_lossy().into_owned();
+    let (_running, at) = ours(place.path(), &[]);
+    for to in [["--data", &data], ["--to", &at]] {
+        let refused = run(&[&["kv", "import", dump][..], &to].concat());
+        let said = stderr(&refused);
+        assert!(!refused.status.success());
+        assert!(
+            said.contains("the key twice of database 1 comes twice"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

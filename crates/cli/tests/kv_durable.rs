@@ -6,16 +6,18 @@ mod common;
 mod kv;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Running, addr, engines, run, stderr};
-use kv::{Client, Reply, text};
+use kv::{Client, Reply, serve, text};
 use rustix::process::Signal;
 use tidewire_kv::binary::encode_write;
 
@@ -102,39 +104,6 @@ fn binary(
     Ok(())
 }
 
-/// A server with both ports; where they are.
-fn serve(engine: &str, data: &Path) -> (Running, SocketAddr, SocketAddr) {
-    let data = data.to_string_lossy();
-    let mut server = Running::start(&[
-        "serve",
-        "kv",
-        "--listen",
-        "kv/resp=0",
-        "--listen",
-        "kv/binary=0",
-        "--engine",
-        engine,
-        "--workers",
-        "2",
-        "--durability",
-        "sync",
-        "--data",
-        &data,
-        // One is made nearly all the time.
-        "--kv-snapshot-growth",
-        "4KiB",
-    ]);
-    let (one, other) = (server.line(), server.line());
-    assert!(one.contains(" durability=sync dir="), "{one}");
-    let (resp, binary) = if one.contains("mode=resp") {
-        (one, other)
-    } else {
-        (other, one)
-    };
-    let ports = (addr(&resp), addr(&binary));
-    (server, ports.0, ports.1)
-}
-
 /// What is not there that was heard.
 fn check(all: &Heard, client: &mut Client) {
     let there: BTreeSet<String> = client.list("l").unwrap().into_iter().collect();
@@ -170,7 +139,7 @@ fn what_any_client_has_heard_survives_sigkill_on_every_engine() {
         .flat_map(|engine| [engine; 3])
         .collect();
     for (round, engine) in rounds.into_iter().enumerate() {
-        let (server, resp, binary_at) = serve(engine, data.path());
+        let (server, resp, binary_at) = serve(engine, "sync", data.path());
         check(&all, &mut Client::connect(resp).unwrap());
         let answers = Arc::new(AtomicUsize::new(0));
         let clients: Vec<_> = (0..6)
@@ -206,7 +175,7 @@ fn what_any_client_has_heard_survives_sigkill_on_every_engine() {
             all.counted = all.counted.max(heard.counted);
         }
     }
-    let (_server, resp, _) = serve("auto", data.path());
+    let (_server, resp, _) = serve("auto", "sync", data.path());
     check(&all, &mut Client::connect(resp).unwrap());
     assert!(all.pushed.len() > 20 && all.written.len() > 3);
 }
@@ -253,7 +222,7 @@ fn an_orderly_stop_keeps_everything_and_every_level_says_what_it_is() {
 #[test]
 fn what_cannot_be_opened_is_said() {
     let data = tempfile::tempdir().unwrap();
-    let (_server, _, _) = serve("auto", data.path());
+    let (_server, _, _) = serve("auto", "sync", data.path());
     let path = data.path().to_string_lossy().into_owned();
     let again = run(&[
         "serve",
@@ -270,7 +239,7 @@ fn what_cannot_be_opened_is_said() {
     assert!(said.contains("another process has it open"), "{said}");
 
     let file = data.path().join("file");
-    std::fs::write(&file, "no directory").unwrap();
+    fs::write(&file, "no directory").unwrap();
     let file = file.to_string_lossy();
     let refused = run(&[
         "serve",
@@ -289,5 +258,156 @@ fn what_cannot_be_opened_is_said() {
         stderr(&wrong).contains("sync, interval:TIME, os or none"),
         "{}",
         stderr(&wrong)
+    );
+}
+
+/// For a server that may not write there: because there was nothing before, or because something was.
+#[test]
+fn a_directory_that_may_not_be_written_is_said_and_left_as_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    let (fresh, used) = (place.path().join("fresh"), place.path().join("used"));
+    fs::create_dir(&fresh).unwrap();
+    let (server, resp, _) = serve("auto", "sync", &used);
+    Client::connect(resp).unwrap().ask("SET k v").unwrap();
+    server.signal(Signal::TERM);
+    server.end();
+    let read_only =
+        "mount --bind '$0' '$0' && mount -o remount,bind,ro '$0'".replace("'$0'", "\"$0\"");
+    let run = |data: &Path, command: &[&str]| {
+        Command::new("unshare")
+            .args(["-rm", "sh", "-c", &format!("{read_only} && exec \"$@\"")])
+            .arg(data)
+            .args(command)
+            .output()
+    };
+    let works = run(&fresh, &["true"]);
+    if !works.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: nothing can be mounted in a namespace of one's own here");
+    }
+    for data in [&fresh, &used] {
+        let path = data.to_str().unwrap();
+        let args = [
+            "serve",
+            "kv/resp",
+            "--listen",
+            "kv/resp=0",
+            "--admin",
+            "off",
+            "--control",
+            "off",
+        ];
+        let more = ["--durability", "sync", "--data", path];
+        let refused = run(
+            data,
+            &[&[env!("CARGO_BIN_EXE_tidewire")][..], &args, &more].concat(),
+        );
+        let refused = refused.unwrap();
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("cannot open the log in") && said.contains("--data DIR"),
+            "{said}"
+        );
+    }
+    assert_eq!(fs::read_dir(&fresh).unwrap().count(), 0);
+    let (_server, resp, _) = serve("auto", "sync", &used);
+    let kept = Client::connect(resp).unwrap().ask("GET k").unwrap();
+    assert_eq!(kept, Reply::Bulk(Some("v".into())));
+}
+
+/// A start that is cut short, at any step, has lost nothing for the next one.
+#[test]
+fn a_server_that_is_killed_while_it_recovers_has_all_of_it_the_next_time() {
+    let data = tempfile::tempdir().unwrap();
+    let (server, resp, _) = serve("auto", "sync", data.path());
+    let mut client = Client::connect(resp).unwrap();
+    let lines: Vec<String> = (0..20_000).map(|n| format!("SET key:{n} {n}")).collect();
+    for some in lines.chunks(500) {
+        client.send(some).unwrap();
+        for _ in some {
+            assert_eq!(client.reply().unwrap(), Reply::Line("OK".into()));
+        }
+    }
+    server.signal(Signal::KILL);
+    server.end();
+    let path = data.path().to_str().unwrap();
+    let args = [
+        "serve",
+        "kv/resp",
+        "--listen",
+        "kv/resp=0",
+        "--durability",
+        "sync",
+        "--data",
+        path,
+    ];
+    for millis in [0, 1, 3, 9, 20, 50, 100] {
+        let starting = Running::start(&[&args[..], &["--kv-snapshot-growth", "1KiB"]].concat());
+        // Wherever it is then.
+        thread::sleep(Duration::from_millis(millis));
+        starting.signal(Signal::KILL);
+        starting.end();
+    }
+    let (_server, resp, _) = serve("auto", "sync", data.path());
+    let mut client = Client::connect(resp).unwrap();
+    assert_eq!(client.ask("DBSIZE").unwrap(), Reply::Int(20_000));
+    assert_eq!(
+        client.ask("GET key:19999").unwrap(),
+        Reply::Bulk(Some("19999".into()))
+    );
+}
+
+/// Syncs that fail, by strace: what nobody can promise is not acknowledged, and the server says why it ends.
+#[test]
+fn when_a_sync_fails_nothing_more_is_acknowledged_and_the_rest_is_there() {
+    let traced = Command::new("strace")
+        .args(["-e", "trace=none", "true"])
+        .output();
+    if !traced.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: strace is not there, or may not trace here");
+    }
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().to_str().unwrap();
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-o", "/dev/null", "-e", "trace=fdatasync,fsync"])
+        .args(["-e", "inject=fdatasync:error=EIO:when=40+"])
+        .arg(env!("CARGO_BIN_EXE_tidewire"))
+        .args([
+            "serve",
+            "kv/resp",
+            "--listen",
+            "kv/resp=0",
+            "--admin",
+            "off",
+            "--control",
+            "off",
+        ])
+        .args(["--durability", "sync", "--data", path])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut server = Running::from(command.spawn().unwrap());
+    let mut client = Client::connect(addr(&server.line())).unwrap();
+    let mut acknowledged = 0;
+    while let Ok(Reply::Int(n)) = client.ask("INCR n") {
+        acknowledged = n;
+        assert!(n < 10_000, "no sync fails");
+    }
+    let ended = server.end();
+    assert_eq!(ended.status.code(), Some(2), "{}", stderr(&ended));
+    assert!(
+        stderr(&ended).contains("the durable log has stopped for good"),
+        "{}",
+        stderr(&ended)
+    );
+    assert!(acknowledged > 0);
+    let (_server, resp, _) = serve("auto", "sync", data.path());
+    let Reply::Int(there) = Client::connect(resp).unwrap().ask("INCRBY n 0").unwrap() else {
+        panic!("no number")
+    };
+    assert!(
+        there >= acknowledged,
+        "{acknowledged} was heard, {there} is there"
     );
 }

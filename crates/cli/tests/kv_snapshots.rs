@@ -7,6 +7,7 @@ mod kv;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -174,6 +175,171 @@ fn without_durability_there_is_nothing_to_save_to_and_that_is_said() {
     assert_eq!(field(&mut client, "rdb_saves"), "0");
     let _ = client.ask("SHUTDOWN NOSAVE");
     assert!(running.end().status.success());
+}
+
+/// As in Redis: SAVE would hold it up, the others begin behind it.
+#[test]
+fn within_a_transaction_save_is_refused_and_bgsave_is_scheduled() {
+    let data = tempfile::tempdir().unwrap();
+    let (_running, mut client) = server(data.path(), SYNC);
+    client.ask("MULTI").unwrap();
+    let refused = client.ask("SAVE").unwrap();
+    let why = "ERR Command not allowed inside a transaction";
+    assert_eq!(refused, Reply::Line(why.into()));
+    let aborted = client.ask("EXEC").unwrap();
+    assert!(
+        matches!(&aborted, Reply::Line(text) if text.starts_with("EXECABORT")),
+        "{aborted:?}"
+    );
+    let lines = ["MULTI", "SET k v", "BGSAVE", "BGREWRITEAOF", "EXEC"];
+    client.send(&lines.map(str::to_owned)).unwrap();
+    let replies = lines.map(|_| client.reply().unwrap());
+    let says = [
+        "OK",
+        "Background saving scheduled",
+        "Background append only file rewriting scheduled",
+    ];
+    assert_eq!(
+        replies[4],
+        Reply::Array(says.map(|text| Reply::Line(text.into())).into())
+    );
+    wait_for(&mut client, "rdb_saves", |saves| saves != "0");
+}
+
+/// Bytes of the files of the log.
+fn segments(data: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(data.join("kv"))
+        .unwrap()
+        .map(|entry| entry.unwrap());
+    let segments = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "seg"));
+    segments
+        .map(|segment| segment.metadata().unwrap().len())
+        .collect()
+}
+
+#[test]
+fn segments_are_as_long_as_is_said_and_large_units_are_refused_by_name() {
+    let data = tempfile::tempdir().unwrap();
+    let set = |bytes: usize| format!("SET large {}", "x".repeat(bytes));
+    let (running, mut client) = server(data.path(), SYNC);
+    assert_eq!(client.ask(&set(3 << 20)).unwrap(), Reply::Line("OK".into()));
+    running.signal(Signal::TERM);
+    running.end();
+    // What shorter segments would not take is read from those that there are.
+    let (_running, mut client) = server(data.path(), &[SYNC, &["--segment", "8MiB"]].concat());
+    assert_eq!(client.ask("STRLEN large").unwrap(), Reply::Int(3 << 20));
+    let refused = client.ask(&set(3 << 20)).unwrap();
+    assert!(
+        matches!(&refused, Reply::Line(text) if text.contains("as one unit")),
+        "{refused:?}"
+    );
+    for _ in 0..20 {
+        assert_eq!(client.ask(&set(1 << 20)).unwrap(), Reply::Line("OK".into()));
+    }
+    assert_eq!(client.ask("SAVE").unwrap(), Reply::Line("OK".into()));
+    assert!(
+        segments(data.path()).iter().all(|bytes| *bytes <= 8 << 20),
+        "{:?}",
+        segments(data.path())
+    );
+
+    let path = data.path().join("other").to_string_lossy().into_owned();
+    let args = [
+        "serve",
+        "kv/resp",
+        "--listen",
+        "kv/resp=0",
+        "--data",
+        &path,
+        "--segment",
+        "1MiB",
+    ];
+    let refused = run(&[&args[..], SYNC].concat());
+    assert!(
+        stderr(&refused).contains("--segment 1MiB: the log of kv needs"),
+        "{refused:?}"
+    );
+}
+
+/// A server whose data is on a file system of 100 MiB; `None` if this machine does not let it be made.
+fn on_a_small_disk(data: &Path) -> Option<(Running, Client)> {
+    let path = data.to_str().unwrap();
+    let mount = format!("mount -t tmpfs -o size=100m none '{path}'");
+    let works = Command::new("unshare")
+        .args(["-rm", "sh", "-c", &mount])
+        .status();
+    if !works.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no file system can be mounted in a namespace of one's own here");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["-rm", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")])
+        .arg(env!("CARGO_BIN_EXE_tidewire"))
+        .args(["serve", "kv/resp", "--listen", "kv/resp=0", "--data", path])
+        .args([
+            "--admin",
+            "off",
+            "--control",
+            "off",
+            "--kv-snapshot-growth",
+            "0",
+        ])
+        .args(SYNC)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = Running::from(command.spawn().unwrap());
+    let client = Client::connect(addr(&running.line())).unwrap();
+    Some((running, client))
+}
+
+#[test]
+fn on_a_small_disk_snapshots_are_made_while_there_is_room_for_two() {
+    let data = tempfile::tempdir().unwrap();
+    let Some((_running, mut client)) = on_a_small_disk(data.path()) else {
+        return;
+    };
+    fill(&mut client);
+    for _ in 0..3 {
+        assert_eq!(client.ask("SAVE").unwrap(), Reply::Line("OK".into()));
+    }
+    let value = "x".repeat(1 << 19);
+    let mut keys = 0;
+    // Until a second one has no room beside the first; then until the log has none.
+    let refused = loop {
+        let reply = client.ask(&format!("SET large:{keys} {value}")).unwrap();
+        assert_eq!(reply, Reply::Line("OK".into()));
+        keys += 1;
+        match client.ask("SAVE").unwrap() {
+            Reply::Line(text) if text == "OK" => assert!(keys < 180),
+            refused => break refused,
+        }
+    };
+    assert!(keys > 20, "{keys}");
+    let is_clear = |text: &str| text.contains("no room for a second snapshot");
+    assert!(
+        matches!(&refused, Reply::Line(text) if is_clear(text)),
+        "{refused:?}"
+    );
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
+    check(&mut client);
+    let refused = loop {
+        match client.ask(&format!("SET more {value}")).unwrap() {
+            Reply::Line(text) if text == "OK" => {}
+            refused => break refused,
+        }
+    };
+    assert!(
+        matches!(&refused, Reply::Line(text) if text.starts_with("MISCONF the disk")),
+        "{refused:?}"
+    );
+    check(&mut client);
+    // Nothing can be removed by way of the log either, and what was there is there.
+    assert_eq!(
+        client.ask(&format!("STRLEN large:{}", keys - 1)).unwrap(),
+        Reply::Int(1 << 19)
+    );
 }
 
 #[test]

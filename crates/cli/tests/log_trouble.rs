@@ -75,6 +75,12 @@ fn why_no_room_can_be_reserved_is_told() {
     });
     assert_code(&sent, 0);
     assert_eq!(server.read(&["--raw"]), input);
+    // Whoever sends is told what it waits for.
+    let told = stderr(&sent);
+    assert!(
+        told.contains("waiting") && told.contains("File too large"),
+        "{told}"
+    );
     let said = stderr(&server.stop());
     assert!(
         said.contains("takes nothing for now") && said.contains("File too large"),

@@ -284,8 +284,11 @@ fn help_tells_the_defaults_in_force() {
     let ingest = tidewire_ingest::native::Settings::default();
     for (what, default) in [
         (
-            "Size of the log's segments",
-            format!("{}MiB", log.segment_bytes >> 20),
+            "What one command or transaction of kv changes may be a sixth of it",
+            format!(
+                "{}MiB; for kv 192MiB, less on a disk of less than 3GiB",
+                log.segment_bytes >> 20
+            ),
         ),
         (
             "payload that the log takes",
@@ -306,5 +309,63 @@ fn help_tells_the_defaults_in_force() {
     ] {
         let said = format!("{what} [default: {default}]");
         assert!(help.contains(&said), "no {said:?} in {help}");
+    }
+}
+
+/// Whoever gives a flag means something by it.
+#[test]
+fn flags_that_would_have_no_effect_are_refused() {
+    for (args, said) in [
+        (&["--prefix-v4", "16"][..], "--max-per-prefix"),
+        (&["--prefix-v6", "32"], "--max-per-prefix"),
+        (&["--address-v6", "56"], "--max-per-address"),
+        (
+            &["--address-v6", "56", "--max-per-prefix", "7"],
+            "--max-per-address",
+        ),
+        (&["--max-connections", "kv=5"], "kv is not served here"),
+        (
+            &["--deny", "ack/sync=10.0.0.0/8"],
+            "ack/sync is not served here",
+        ),
+        (&["--accept-rate", "http=5"], "http is not served here"),
+        (&["--open=kv"], "kv is not served here"),
+        (&["--kv-maxmemory", "1GiB"], "kv is not served here"),
+        (&["--http-body", "1KiB"], "http is not served here"),
+        (&["--readers", "7"], "ingest is not served here"),
+        (&["--ack-level", "durable"], "ack is not served here"),
+        (&["--max-payload", "7"], "neither ack nor ingest"),
+        (&["--sync", "os"], "no service here writes to a log"),
+        (&["--admin-host", "it.example"], "no admin listener"),
+        (&["kv", "--kv-snapshot-growth", "1GiB"], "--durability"),
+        (&["--takeover-forget"], "--takeover"),
+    ] {
+        let output = run(&[&["serve", "echo", "--listen", "echo=0"], args].concat());
+        let message = stderr(&output);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(message.contains(said), "{args:?}: {message}");
+    }
+    // With something to act on they are taken, and a file may be that of several servers.
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("tidewire.toml");
+    std::fs::write(
+        &file,
+        "[kv]\nmaxmemory = '1GiB'\n[admission]\nprefix-v4 = 16\n",
+    )
+    .unwrap();
+    let config = ["--config", file.to_str().unwrap()];
+    for args in [
+        &["--prefix-v4", "16", "--max-per-prefix", "7"][..],
+        &["--address-v6", "56", "--accept-rate-per-address", "7"],
+        &["--max-connections", "echo=5", "--open=echo"],
+        &config,
+    ] {
+        let mut server = Running::start(&[&["serve", "echo", "--listen", "echo=0"], args].concat());
+        let line = server.line();
+        assert!(
+            line.starts_with("listening "),
+            "{args:?}: {}",
+            stderr(&server.end())
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! `tidewire ship` with real servers and real files, killed and rotated under it.
 
 mod common;
+#[path = "common/pki.rs"]
+mod pki;
 #[path = "common/durable.rs"]
 mod with_log;
 
@@ -29,9 +31,14 @@ fn following(place: &Place, to: &str, more: &[&str]) -> Running {
 
 /// Waits until the server has so many messages.
 fn until_stored(server: &Server, count: usize) -> Vec<String> {
+    until_read(server, &[], count)
+}
+
+/// The same, read with these options.
+fn until_read(server: &Server, how: &[&str], count: usize) -> Vec<String> {
     let since = Instant::now();
     loop {
-        let read = server.read(&["--raw"]);
+        let read = server.read(&[&["--raw"], how].concat());
         let lines: Vec<String> = read.lines().map(str::to_owned).collect();
         if lines.len() >= count {
             return lines;
@@ -176,21 +183,75 @@ fn two_of_one_state_and_wrong_usage_are_refused() {
 /// Every line is there once, and of each writer in order.
 #[test]
 fn killed_and_rotated_at_any_moment() {
-    let rounds: u32 = std::env::var("TIDEWIRE_ROUNDS").map_or(12, |n| n.parse().unwrap());
+    killed_and_rotated(12, &[], &[]);
+}
+
+#[test]
+fn killed_and_rotated_with_tls() {
+    let files = pki::Files::new();
+    let trusting = ["--tls-ca", files.authority()];
+    killed_and_rotated(4, &files.serve(), &trusting);
+}
+
+/// Nothing is shipped to a server that cannot show who it is, nor in clear text to one that speaks TLS;
+/// what was not shipped is, once it can.
+#[test]
+fn only_the_right_server_is_shipped_to() {
+    let (files, others) = (pki::Files::new(), pki::Files::new());
+    let place = Place::new();
+    let server = Server::with(&place, "ingest=0", &files.serve());
+    let path = place.file("app.log", "one\n");
+    for wrong in [&["--tls-ca", others.authority()][..], &[]] {
+        let more = [&[&*path, "--retry", "1s"][..], wrong].concat();
+        let output = once(&place, &server.to, &more);
+        assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let trusting = ["--tls-ca", files.authority()];
+    assert_eq!(server.read(&[&["--raw"][..], &trusting].concat()), "");
+    let right = [&[&*path][..], &trusting].concat();
+    assert_code(&once(&place, &server.to, &right), 0);
+    assert_eq!(until_read(&server, &trusting, 1), ["one"]);
+    server.stop();
+}
+
+/// As for `send`: not for ever.
+#[test]
+fn a_retry_of_0_is_not_at_all() {
+    let place = Place::new();
+    let path = place.file("app.log", "one\n");
+    // Nobody listens there.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let state = place.path("state");
+    let args = [
+        "ship", &path, "--to", &to, "--state", &state, "--retry", "0",
+    ];
+    for more in [&[][..], &["--to", &to], &["--once"]] {
+        let output = run(&[&args[..], more].concat());
+        assert_code(&output, 2);
+        let said = stderr(&output);
+        assert!(said.contains("gave up"), "{said}");
+    }
+}
+
+fn killed_and_rotated(rounds: u32, serving: &[&str], trusting: &[&str]) {
+    let rounds: u32 = std::env::var("TIDEWIRE_ROUNDS").map_or(rounds, |n| n.parse().unwrap());
     let place = Place::new();
     fs::create_dir(place.path("logs")).unwrap();
     let log = PathBuf::from(place.path("logs/app.log"));
     let path = log.to_str().unwrap();
-    let mut server = Some(Server::start(&place));
+    let options = [&[path][..], trusting].concat();
+    let mut server = Some(Server::with(&place, "ingest=0", serving));
     let to = server.as_ref().unwrap().to.clone();
     let listen = format!("ingest={to}");
     let mut rng = fastrand::Rng::with_seed(7);
     let mut written = 1;
     let mut rotated = 0;
-    let mut shipping = Some(following(&place, &to, &[path]));
+    let mut shipping = Some(following(&place, &to, &options));
     // A file that comes and goes before anybody has looked for the first time is not known.
     append(&log, "line 1\n");
-    until_stored(server.as_ref().unwrap(), 1);
+    until_read(server.as_ref().unwrap(), trusting, 1);
     for _ in 0..rounds {
         for _ in 0..rng.u32(1..6) {
             let mut text = String::new();
@@ -209,18 +270,18 @@ fn killed_and_rotated_at_any_moment() {
         match rng.u8(..3) {
             0 => {
                 server.take().unwrap().kill();
-                server = Some(Server::with(&place, &listen, &[]));
+                server = Some(Server::with(&place, &listen, serving));
             }
             _ => {
                 let old = shipping.take().unwrap();
                 old.signal(Signal::KILL);
                 old.end();
-                shipping = Some(following(&place, &to, &[path]));
+                shipping = Some(following(&place, &to, &options));
             }
         }
     }
     let server = server.unwrap();
-    let lines = until_stored(&server, written);
+    let lines = until_read(&server, trusting, written);
     let want: Vec<String> = (1..=written).map(|n| format!("line {n}")).collect();
     assert!(lines == want, "{} lines of {written}", lines.len());
     let shipping = shipping.unwrap();

@@ -108,6 +108,112 @@ fn streams_are_administered_and_a_restart_keeps_it() {
 }
 
 #[test]
+fn a_cursor_is_deleted_and_stays_so() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_code(&server.send(&[], &lines(10)), 0);
+    for (cursor, count) in [("c", "4"), ("d", "7")] {
+        server.read(&["--cursor", cursor, "--count", count, "--raw"]);
+    }
+    let lag = |server: &Server| {
+        let listed = done(server, &["list"]);
+        let row = listed.lines().find(|line| line.starts_with("default"));
+        let row = row.unwrap().split_whitespace().collect::<Vec<_>>();
+        (row[8].to_owned(), row[10].to_owned())
+    };
+    assert_eq!(lag(&server), ("2".into(), "6".into()));
+    done(&server, &["delete-cursor", "default", "c"]);
+    assert_eq!(lag(&server), ("1".into(), "3".into()));
+    for (stream_name, cursor, says) in [
+        ("default", "c", "no such cursor"),
+        ("typo", "c", "no such stream"),
+    ] {
+        let refused = stream(&server, &["delete-cursor", stream_name, cursor]);
+        assert_code(&refused, 1);
+        assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+    }
+    // Also after kill -9, and after a checkpoint that was written since.
+    server.kill();
+    let server = Server::start(&place);
+    assert_eq!(lag(&server), ("1".into(), "3".into()));
+    server.stop();
+    let server = Server::start(&place);
+    assert_eq!(server.read(&["--cursor", "c", "--raw"]), lines(10));
+    assert_eq!(lag(&server), ("2".into(), "3".into()));
+}
+
+#[test]
+fn a_stream_at_its_limit_is_told_and_counted() {
+    let place = Place::new();
+    let server = Server::with(&place, "ingest=0", &["--admin", "127.0.0.1:0"]);
+    done(&server, &["create", "logs", "--limit-bytes", "1000"]);
+    let sent = server.send(
+        &["--stream", "logs", "--producer", "p", "--retry", "1s"],
+        &lines(1000),
+    );
+    assert_code(&sent, 2);
+    let said = stderr(&sent);
+    assert!(
+        said.contains("waiting") && said.contains("stream full"),
+        "{said}"
+    );
+    // Nobody is refused any more.
+    done(&server, &["set", "logs", "--limit-bytes", "none"]);
+    let again = server.send(&["--stream", "logs", "--producer", "q"], &lines(5));
+    assert_code(&again, 0);
+    let said = stderr(&server.stop());
+    assert!(
+        said.contains("a stream has as many bytes as it may") && said.contains("refusals="),
+        "{said}"
+    );
+}
+
+/// Everything that speaks to a server finds it at a Unix socket too, with a path or a name.
+#[test]
+fn unix_sockets_are_servers_like_others() {
+    let place = Place::new();
+    let (path, name) = (
+        place.path("socket"),
+        format!("@tidewire-test-{}", std::process::id()),
+    );
+    for at in [format!("unix:{path}"), format!("unix:{name}")] {
+        let mut running = common::Running::from(with_log::spawn(common::tidewire(&[
+            "serve",
+            "ingest",
+            "--listen",
+            &format!("ingest={at}"),
+            "--data",
+            &place.path("data"),
+            "--admin",
+            "off",
+        ])));
+        let line = running.line();
+        assert!(line.contains(&at), "{line} {}", stderr(&running.end()));
+        let server = Server { running, to: at };
+        let stream = ["--stream", "s"];
+        assert_code(&server.send(&stream, &lines(3)), 0);
+        assert!(
+            server
+                .read(&[&stream[..], &["--raw"]].concat())
+                .ends_with(&lines(3))
+        );
+        assert!(done(&server, &["list"]).contains("s "));
+        let file = place.file("log", lines(4));
+        let state = place.path("state");
+        let shipped = run(&[
+            "ship", &file, "--to", &server.to, "--state", &state, "--once", "--stream", "shipped",
+        ]);
+        assert_code(&shipped, 0);
+        server.stop();
+    }
+    let wrong = run(&["read", "--to", "unix:relative", "--retry", "0"]);
+    assert_code(&wrong, 1);
+    assert!(stderr(&wrong).contains("unix:/PATH"), "{}", stderr(&wrong));
+    let nobody = run(&["read", "--to", &format!("unix:{path}"), "--retry", "0"]);
+    assert_code(&nobody, 1);
+}
+
+#[test]
 fn only_declared_streams_take_messages_if_that_is_said() {
     let place = Place::new();
     let server = Server::with(&place, "ingest=0", &["--streams", "declared"]);

@@ -101,6 +101,50 @@ fn the_watchdog_is_fed_by_loops_that_turn() {
     }
 }
 
+/// A loop that is stuck is not covered up: nothing is said while it is.
+#[test]
+fn the_watchdog_is_withheld_while_a_loop_is_stuck() {
+    const BURNS: usize = 5;
+    let place = Place::new();
+    let manager = Manager::new(&place);
+    let args = ["serve", "http", "--listen", "http=0", "--workers", "1"];
+    let mut server = manager.start(&args, &[("WATCHDOG_USEC", "300000")]);
+    let to = addr(&server.line());
+    manager.hears("WATCHDOG=1");
+    let mut client = std::net::TcpStream::connect(to).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let burn = "GET /burn?us=1000000&on=loop HTTP/1.1\r\nHost: here\r\n\r\n";
+    manager.socket.set_nonblocking(true).unwrap();
+    let heard = || {
+        let said = std::iter::from_fn(|| {
+            let mut bytes = [0; 4096];
+            let n = manager.socket.recv(&mut bytes).ok()?;
+            Some(String::from_utf8_lossy(&bytes[..n]).into_owned())
+        });
+        said.filter(|said| said.contains("WATCHDOG=1")).count()
+    };
+    heard();
+    // A second each, in which the manager would be told ten times.
+    client.write_all(burn.repeat(BURNS).as_bytes()).unwrap();
+    let mut replies = Vec::new();
+    while replies.windows(12).filter(|w| w == b"HTTP/1.1 200").count() < BURNS {
+        let mut bytes = [0; 4096];
+        let n = client.read(&mut bytes).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&replies));
+        replies.extend_from_slice(&bytes[..n]);
+    }
+    let told = heard();
+    assert!(told < 5 * BURNS, "{told} times while the loop was stuck");
+    manager.socket.set_nonblocking(false).unwrap();
+    manager.hears("WATCHDOG=1");
+    server.signal(Signal::TERM);
+    let output = server.end();
+    assert_code(&output, 0);
+    let said = common::stderr(&output);
+    assert!(said.contains("a loop does not turn"), "{said}");
+    assert!(said.contains("a loop is stuck"), "{said}");
+}
+
 #[test]
 fn the_service_manager_learns_of_a_successor() {
     let place = Place::new();

@@ -3,87 +3,21 @@
 mod common;
 #[path = "common/durable.rs"]
 mod durable;
+#[path = "common/handover.rs"]
+mod handover;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Running, addr, engines, run, stderr, stdout, tidewire};
-use durable::{Place, assert_code, sending, spawn};
+use common::{PATIENCE, engines, run, stderr, stdout};
+use durable::{Place, assert_code, sending};
+use handover::{Load, Server, echo, echo_again, handovers, hello, ready, resp, with};
 use rustix::process::Signal;
-use tidewire_handover::{Claim, Hello};
-
-/// Handovers in a row for each engine; `TIDEWIRE_HANDOVERS=100` is the long form.
-fn handovers() -> usize {
-    let asked = std::env::var("TIDEWIRE_HANDOVERS").ok();
-    asked.map_or(3, |n| n.parse().expect("a number"))
-}
-
-/// A server with a control socket, and what it says first.
-struct Server {
-    running: Running,
-    lines: Vec<String>,
-}
-
-impl Server {
-    /// Starts one that says so many lines.
-    fn start(args: &[&str], lines: usize) -> Server {
-        let mut running = Running::from(spawn(tidewire(args)));
-        let lines: Vec<String> = (0..lines).map(|_| running.line()).collect();
-        if lines.iter().any(String::is_empty) {
-            panic!("{lines:?}: {}", stderr(&running.end()));
-        }
-        Server { running, lines }
-    }
-
-    fn addr(&self, line: usize) -> SocketAddr {
-        addr(&self.lines[line])
-    }
-
-    /// Waits for its end, which is one in order.
-    fn ends(self) -> String {
-        let output = self.running.end();
-        assert_code(&output, 0);
-        stderr(&output)
-    }
-
-    fn stop(self) -> String {
-        self.running.signal(Signal::TERM);
-        self.ends()
-    }
-}
-
-fn with<'a>(args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    [args, more].concat()
-}
-
-fn echo(to: SocketAddr) -> TcpStream {
-    let mut client = TcpStream::connect(to).expect("a connection");
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    echo_again(&mut client);
-    client
-}
-
-fn echo_again(client: &mut (impl Read + Write)) {
-    client.write_all(b"x").unwrap();
-    let mut back = [0];
-    client.read_exact(&mut back).unwrap();
-    assert_eq!(&back, b"x");
-}
-
-fn ready(admin: SocketAddr) -> String {
-    let mut client = TcpStream::connect(admin).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = b"GET /ready HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    client.write_all(request).unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
-    answer
-}
+use tidewire_handover::Claim;
 
 /// What was accepted stays, whoever comes is the successor's, and so are the admin listener, the Unix socket with
 /// its file, and the control socket, from which the next one takes over.
@@ -139,64 +73,6 @@ fn a_successor_has_all_listeners_and_the_old_one_finishes() {
             assert!(!std::path::Path::new(&control).exists());
         }
     }
-}
-
-/// Clients that connect, ask and leave, over and over.
-struct Load {
-    over: Arc<AtomicBool>,
-    clients: Vec<thread::JoinHandle<()>>,
-    served: Arc<AtomicU64>,
-}
-
-impl Load {
-    fn on(to: SocketAddr, clients: usize) -> Load {
-        let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let clients = (0..clients).map(|_| {
-            let (over, served): (_, Arc<AtomicU64>) = (over.clone(), Arc::clone(&served));
-            thread::spawn(move || {
-                while !over.load(SeqCst) {
-                    served.fetch_add(u64::from(visit(to)), SeqCst);
-                }
-            })
-        });
-        Load {
-            clients: clients.collect(),
-            over,
-            served,
-        }
-    }
-
-    fn end(self) -> u64 {
-        self.over.store(true, SeqCst);
-        for client in self.clients {
-            client.join().expect("nobody is refused or reset");
-        }
-        self.served.load(SeqCst)
-    }
-}
-
-/// One connection. It must stand, and end in order; whether it was served: who is accepted by a server just before
-/// it ends may be told goodbye before it has asked.
-fn visit(to: SocketAddr) -> bool {
-    let mut client = TcpStream::connect(to).expect("a connection attempt is not refused");
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    client.write_all(b"x").expect("not reset when asking");
-    let mut back = Vec::new();
-    let mut byte = [0];
-    match client.read(&mut byte) {
-        Ok(0) => return false,
-        Ok(_) => back.extend(byte),
-        Err(e) => panic!("{e} when answered"),
-    }
-    client.shutdown(std::net::Shutdown::Write).unwrap();
-    match client.read_to_end(&mut back) {
-        Ok(_) => {}
-        // Whoever was told everything is not wronged by a reset after that.
-        Err(e) if e.kind() == ErrorKind::ConnectionReset => panic!("{e} at the end"),
-        Err(e) => panic!("{e}"),
-    }
-    assert_eq!(back, b"x");
-    true
 }
 
 /// Explicit form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test takeover under_load`.
@@ -327,16 +203,6 @@ fn a_durable_store_keeps_its_keys() {
     new.stop();
 }
 
-fn resp(to: SocketAddr, command: &str, answer: &str) -> TcpStream {
-    let mut client = TcpStream::connect(to).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    client.write_all(command.as_bytes()).unwrap();
-    let mut back = vec![0; answer.len()];
-    client.read_exact(&mut back).unwrap();
-    assert_eq!(String::from_utf8_lossy(&back), answer);
-    client
-}
-
 #[test]
 fn keys_in_memory_alone_are_not_forgotten_unless_that_is_said() {
     let place = Place::new();
@@ -367,14 +233,6 @@ fn keys_in_memory_alone_are_not_forgotten_unless_that_is_said() {
     let third = Server::start(&with(&args, &["--takeover"]), 1);
     new.ends();
     third.stop();
-}
-
-fn hello() -> Hello {
-    Hello {
-        version: "test".into(),
-        pid: std::process::id(),
-        forget: false,
-    }
 }
 
 /// Whatever becomes of a successor before it serves, the old one serves, with its log and all who waited.

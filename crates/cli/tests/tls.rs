@@ -3,11 +3,12 @@
 mod common;
 #[path = "common/pki.rs"]
 mod pki;
+#[path = "common/tls_client.rs"]
+mod tls_client;
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,13 +16,8 @@ use std::time::{Duration, Instant};
 use common::{PATIENCE, Running, addr, engines, run, stderr};
 use pki::{Authority, Files, NAMES};
 use rustix::process::Signal;
-use tidewire_tls::rustls::pki_types::pem::PemObject;
-use tidewire_tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tidewire_tls::rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned, crypto,
-};
-
-type Secure = StreamOwned<ClientConnection, TcpStream>;
+use tidewire_tls::rustls::HandshakeKind;
+use tls_client::{ask, config, secure, socket};
 
 /// Starts a server; one address for each line that says where it listens.
 fn serve(args: &[&str], lines: usize) -> (Running, Vec<String>) {
@@ -41,46 +37,6 @@ fn stop(server: Running) -> String {
     let output = server.end();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     stderr(&output)
-}
-
-fn config(authority: &str, own: Option<(&str, &str)>) -> Arc<ClientConfig> {
-    let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
-        store.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(store);
-    Arc::new(match own {
-        None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let cert = CertificateDer::from_pem_file(cert).unwrap();
-            let key = PrivateKeyDer::from_pem_file(key).unwrap();
-            builder.with_client_auth_cert(vec![cert], key).unwrap()
-        }
-    })
-}
-
-fn socket(to: SocketAddr) -> TcpStream {
-    let socket = TcpStream::connect(to).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.set_write_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
-fn secure(socket: TcpStream, config: &Arc<ClientConfig>) -> Secure {
-    let name = ServerName::try_from(NAMES[1]).unwrap();
-    StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
-}
-
-fn ask(stream: &mut (impl Read + Write), question: &[u8], answer: &[u8]) -> io::Result<()> {
-    stream.write_all(question)?;
-    let mut said = vec![0; answer.len()];
-    stream.read_exact(&mut said)?;
-    assert_eq!(said, answer, "{:?}", String::from_utf8_lossy(&said));
-    Ok(())
 }
 
 #[test]
@@ -203,10 +159,10 @@ fn files_are_read_again_under_load_and_no_handshake_fails() {
         // What is no good changes nothing, and is told of.
         std::fs::write(&files.key, "no key").unwrap();
         server.signal(Signal::HUP);
+        server.hear("nothing has changed");
         assert_eq!(seen(), last);
         let said = stop(server);
         assert!(said.contains("were read again"), "{said}");
-        assert!(said.contains("nothing has changed"), "{said}");
     }
 }
 

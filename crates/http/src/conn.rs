@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use tidewire::{Closed, Cx, Input, Instant, Link, Next, Protocol, Turn};
+use tidewire::{Closed, Cx, Input, Link, Next, Protocol, Turn};
 use tidewire_pool::{Lane, Pool};
 
 use crate::body::{self, Body, Piece};
@@ -23,13 +23,11 @@ use crate::reply::{Progress, Reply};
 use crate::request::Request;
 use crate::response::{Outcome, Response, Work};
 use crate::service::HttpLocal;
+use crate::share::Share;
 use crate::wire::{self, Asked};
 
 /// Bytes of a body that nobody wants which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
-/// How long requests that are pipelined may keep the loop to themselves, beside the first and the last of
-/// them.
-const TURN: Duration = Duration::from_millis(1);
 /// What a client that sent `Expect: 100-continue` is told.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -158,7 +156,8 @@ impl<H: Handler> HttpConn<H> {
                     Length::Known(0) => {
                         input.consume(len);
                         let request = Request::new(head, b"");
-                        let asked = self.asked(&head);
+                        let mut asked = self.asked(&head);
+                        asked.last = !head.framing.keep && input.is_empty();
                         Ok(self.answer(&request, asked, None, cx))
                     }
                     _ => self.with_body(head, len, input, cx),
@@ -167,19 +166,10 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
-    /// Whether requests that are pipelined have taken so long that others should have their turn. Looks at
-    /// the clock only where there are any.
-    fn has_had_its_turn(
-        &self,
-        began: &mut Option<Instant>,
-        input: &Input<'_>,
-        cx: &Cx<'_, Self>,
-    ) -> bool {
-        if !matches!(self.stage, Stage::Head) || input.is_empty() || cx.link.is_closing() {
-            return false;
-        }
-        let now = cx.link.clock();
-        now - *began.get_or_insert(now) >= TURN
+    /// Whether requests that are pipelined have taken so long that others should have their turn.
+    fn has_had_its_turn(&self, share: &mut Share, input: &Input<'_>, cx: &Cx<'_, Self>) -> bool {
+        let another = matches!(self.stage, Stage::Head) && !input.is_empty();
+        another && !cx.link.is_closing() && share.is_over(|| cx.link.clock())
     }
 
     fn wait_for_head(&self, cx: &mut Cx<'_, Self>) -> Step {
@@ -195,6 +185,7 @@ impl<H: Handler> HttpConn<H> {
             http11: head.minor == 1,
             head: self.by_head,
             keep: head.framing.keep && !self.draining,
+            last: false,
         }
     }
 
@@ -285,8 +276,12 @@ impl<H: Handler> HttpConn<H> {
 
     /// The reply is written.
     fn answered(&mut self, asked: Asked, body: Option<Body>, cx: &mut Cx<'_, Self>) -> Step {
-        self.stage = Stage::Head;
-        if !asked.keep || self.draining {
+        if !matches!(self.stage, Stage::Head) {
+            self.stage = Stage::Head;
+        }
+        if asked.last {
+            cx.link.finish_without_waiting();
+        } else if !asked.keep || self.draining {
             cx.link.finish();
         } else if let Some(body) = body.filter(|body| !body.is_done()) {
             self.stage = Stage::Discard(Box::new(Unwanted {
@@ -540,6 +535,7 @@ impl<H: Handler> HttpConn<H> {
             http11: true,
             head: self.by_head,
             keep: false,
+            last: false,
         };
         let mut outcome = Outcome::Sent;
         let wire = &mut cx.local.wire;
@@ -605,7 +601,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
     type Message = Message;
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        let mut began = None;
+        let mut share = Share::default();
         loop {
             if cx.link.is_closing() {
                 return Next::More;
@@ -619,14 +615,15 @@ impl<H: Handler> Protocol for HttpConn<H> {
             };
             match step {
                 Ok(Step::On) => {
-                    if self.has_had_its_turn(&mut began, input, cx) {
+                    if self.has_had_its_turn(&mut share, input, cx) {
                         self.gives_way = true;
                         cx.link.set_timer_after(Duration::ZERO);
                         return Next::Paused;
                     }
                 }
                 Ok(Step::Return(next)) => {
-                    if self.draining && matches!((&self.stage, next), (Stage::Head, Next::More)) {
+                    let waits = matches!((&self.stage, next), (Stage::Head, Next::More));
+                    if self.draining && waits && self.looked == 0 {
                         cx.link.finish();
                     }
                     return next;
@@ -708,8 +705,9 @@ impl<H: Handler> Protocol for HttpConn<H> {
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         self.draining = true;
-        // What came before the stop is answered: one more request, if it gives way to others.
-        if matches!(self.stage, Stage::Head) && !self.gives_way {
+        // What came before the stop is answered: one more request, if it gives way to others. A head that has begun may
+        // come to its end.
+        if matches!(self.stage, Stage::Head) && !self.gives_way && self.looked == 0 {
             cx.link.finish();
         }
     }

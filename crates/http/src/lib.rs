@@ -65,6 +65,7 @@ mod route;
 mod router;
 mod service;
 mod settings;
+mod share;
 mod status;
 mod target;
 pub mod testing;

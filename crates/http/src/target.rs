@@ -1,6 +1,7 @@
 //! The target of a request, and the host it is for.
 
 use crate::fault::Fault;
+use crate::head::alphanumeric_and;
 use crate::method::Method;
 
 /// A request target, taken apart (RFC 9112, 3.2). Nothing is decoded.
@@ -29,15 +30,19 @@ impl<'a> Target<'a> {
             true => (None, raw),
             false => absolute(raw)?,
         };
-        let (path, query) = match rest.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
+        const BAD: Fault = Fault::bad("a character that a target may not hold");
+        let is_path = |b: u8| PATH[usize::from(b)];
+        let (path, query) = match rest.bytes().position(|b| !is_path(b)) {
             None => (rest, None),
+            Some(end) => match rest.split_at(end) {
+                (path, query) if query.starts_with('?') => (path, Some(&query[1..])),
+                _ => return Err(BAD),
+            },
         };
-        let wrong = |b: u8| !(0x21..=0x7e).contains(&b) || matches!(b, b'#' | b'"' | b'<' | b'>');
-        if path.bytes().any(|b| wrong(b) || b == b'\\')
-            || query.is_some_and(|query| query.bytes().any(wrong))
-        {
-            return Err(Fault::bad("a character that a target may not hold"));
+        // Browsers send backslashes there.
+        let is_query = |b: u8| is_path(b) || matches!(b, b'?' | b'\\');
+        if query.is_some_and(|query| !query.bytes().all(is_query)) {
+            return Err(BAD);
         }
         Ok(Target {
             path: if path.is_empty() { "/" } else { path },
@@ -46,6 +51,17 @@ impl<'a> Target<'a> {
         })
     }
 }
+
+/// What a path may hold: what can be seen, less what ends it, and less what others read as something else.
+static PATH: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0x21;
+    while b <= 0x7e {
+        table[b] = !matches!(b as u8, b'?' | b'#' | b'"' | b'<' | b'>' | b'\\');
+        b += 1;
+    }
+    table
+};
 
 /// The authority of an absolute form, and what follows it.
 fn absolute(raw: &str) -> Result<(Option<&str>, &str), Fault> {
@@ -78,7 +94,7 @@ pub(crate) fn is_same(authority: &str, host: &str, https: bool) -> bool {
 /// Whether this may stand in a Host field: a name or an address, and perhaps a port. Empty is
 /// allowed, for targets that have no authority.
 pub(crate) fn is_host(host: &[u8]) -> bool {
-    let (name, port) = match host.first() {
+    let port = match host.first() {
         Some(b'[') => {
             let Some(end) = host.iter().position(|&b| b == b']') else {
                 return false;
@@ -91,27 +107,21 @@ pub(crate) fn is_host(host: &[u8]) -> bool {
             }
             match rest {
                 [] => return true,
-                [b':', port @ ..] => (name, port),
+                [b':', port @ ..] => port,
                 _ => return false,
             }
         }
-        _ => match host.iter().position(|&b| b == b':') {
-            Some(at) => (&host[..at], &host[at + 1..]),
-            None => (host, &b""[..]),
+        _ => match host.iter().position(|&b| !REG_NAME[usize::from(b)]) {
+            Some(at) if host[at] == b':' => &host[at + 1..],
+            Some(_) => return false,
+            None => return true,
         },
     };
-    // The characters of RFC 3986's reg-name, less the comma, which is how two hosts become one.
-    let legal = |b: &u8| {
-        b.is_ascii_alphanumeric()
-            || matches!(
-                b,
-                b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\''
-            )
-            || matches!(b, b'(' | b')' | b'*' | b'+' | b';' | b'=')
-    };
-    let bracketed = name.first() == Some(&b'[');
-    (bracketed || name.iter().all(legal)) && port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
+    port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
 }
+
+/// The characters of RFC 3986's reg-name, less the comma, which is how two hosts become one.
+static REG_NAME: [bool; 256] = alphanumeric_and(b"-._~%!$&'()*+;=");
 
 #[cfg(test)]
 mod tests {

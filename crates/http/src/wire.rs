@@ -24,6 +24,9 @@ pub(crate) struct Asked {
     pub(crate) head: bool,
     /// The connection goes on behind the reply.
     pub(crate) keep: bool,
+    /// The client has said that it sends nothing behind this request, which has no body: behind one, old
+    /// clients send an empty line.
+    pub(crate) last: bool,
 }
 
 /// How the end of a reply's body is told.
@@ -46,17 +49,21 @@ pub(crate) struct Wire {
     counts: Arc<Counts>,
 }
 
-/// The Date field, made once a second.
+/// The Date field, made once a second, behind the status line that nearly all replies have.
 #[derive(Debug)]
 struct Date {
-    line: [u8; 37],
+    lines: [u8; OK.len() + DATE],
     good_until: Instant,
 }
+
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+/// Bytes of the field with its line end.
+const DATE: usize = 37;
 
 impl Default for Date {
     fn default() -> Date {
         Date {
-            line: *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
+            lines: *b"HTTP/1.1 200 OK\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
             good_until: Instant::default(),
         }
     }
@@ -69,7 +76,8 @@ impl Date {
             let wall = link.wall();
             let date = httpdate::HttpDate::from(UNIX_EPOCH + wall).to_string();
             // 29 characters up to the year 9999, behind which it stays what it was.
-            if let Some(place) = self.line[6..35].get_mut(..date.len()) {
+            let place = &mut self.lines[OK.len() + "date: ".len()..][..29];
+            if let Some(place) = place.get_mut(..date.len()) {
                 place.copy_from_slice(date.as_bytes());
             }
             let left = 1_000_000_000 - wall.subsec_nanos();
@@ -102,7 +110,7 @@ impl Wire {
         let (first, rest) = body.split_at(if together { body.len() } else { 0 });
         // Before the closure, which has the link.
         self.date.look(link);
-        let (date, fields) = (&self.date.line, &self.fields);
+        let (date, fields) = (&self.date.lines, &self.fields);
         link.write_with(most + first.len(), |out| {
             fill(date, fields, asked, status, length, first, out)
         });
@@ -113,7 +121,7 @@ impl Wire {
 }
 
 fn fill(
-    date: &[u8],
+    ok_and_date: &[u8; OK.len() + DATE],
     fields: &[u8],
     asked: Asked,
     status: u16,
@@ -122,15 +130,19 @@ fn fill(
     out: &mut [u8],
 ) -> usize {
     let mut out = Out { out, len: 0 };
-    match status::line(status) {
-        Some(line) => out.put(line.as_bytes()),
-        None => {
-            out.put(b"HTTP/1.1 ");
-            out.number(status.into());
-            out.put(b" \r\n");
+    if status == 200 {
+        out.put(ok_and_date);
+    } else {
+        match status::line(status) {
+            Some(line) => out.put(line.as_bytes()),
+            None => {
+                out.put(b"HTTP/1.1 ");
+                out.number(status.into());
+                out.put(b" \r\n");
+            }
         }
+        out.put(&ok_and_date[OK.len()..]);
     }
-    out.put(date);
     if !asked.keep {
         out.put(b"connection: close\r\n");
     } else if !asked.http11 {
@@ -164,6 +176,10 @@ impl Out<'_> {
     }
 
     fn number(&mut self, mut n: u64) {
+        if n < 100 {
+            let digits = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
+            return self.put(&digits[usize::from(n < 10)..]);
+        }
         let mut digits = [0; 20];
         let mut at = digits.len();
         loop {

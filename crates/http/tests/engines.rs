@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use tidewire::{Builder, EngineChoice, Layered, Listen, Running, StartError};
+use tidewire::{Builder, Closed, EngineChoice, Layered, Listen, Running, StartError};
 use tidewire_http::demo::Burns;
 use tidewire_http::testing::{Got, replies};
 use tidewire_http::{Answer, Http, Router, Settings, demo};
@@ -118,6 +118,40 @@ fn pipelined_requests_are_answered_in_order() {
         assert_eq!(sizes, (0..=300).collect::<Vec<_>>(), "{running:?}");
         assert_eq!(all.len(), 301 + 12);
         assert_eq!(app.counters().requests, 313);
+        running.stop(PATIENCE);
+    });
+}
+
+/// Who has said that this is his last request is not waited for; he need not even close.
+#[test]
+fn a_last_request_ends_its_connection_at_once() {
+    on_every_engine(|running, _| {
+        for request in [last("/"), "GET / HTTP/1.0\r\n\r\n".to_owned()] {
+            let before = running.counters().closed_for(Closed::Finished);
+            let mut client = connect(addr(&running));
+            client.write_all(request.as_bytes()).unwrap();
+            let mut reply = Vec::new();
+            client.read_to_end(&mut reply).unwrap();
+            assert_eq!(replies(&reply, &[]).unwrap()[0].text(), demo::HELLO);
+            let deadline = Instant::now() + PATIENCE;
+            while running.counters().closed_for(Closed::Finished) == before {
+                assert!(Instant::now() < deadline, "it waits for the client's end");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(running.counters().open, 0);
+        }
+        running.stop(PATIENCE);
+    });
+}
+
+/// The client has gone on speaking: no reset destroys the reply.
+#[test]
+fn who_speaks_behind_his_last_request_gets_its_reply() {
+    on_every_engine(|running, _| {
+        let more = "x".repeat(300_000);
+        let got = ask(addr(&running), (last("/") + &more).as_bytes());
+        assert_eq!(got.len(), 1);
+        assert_eq!(got[0].text(), demo::HELLO);
         running.stop(PATIENCE);
     });
 }

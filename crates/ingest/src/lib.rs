@@ -37,10 +37,13 @@ pub mod client;
 mod counted;
 mod ledger;
 mod log_sink;
+mod mistakes;
 pub mod native;
 mod sink;
 #[doc(hidden)]
 pub mod testing;
 
 pub use log_sink::{Level, LogSink, LogSinkLocal, SinkError, UnknownLevel};
+#[doc(hidden)]
+pub use mistakes::Mistakes;
 pub use sink::{Accepted, Counted, CountedLocal, Sink, Stored};

@@ -364,6 +364,12 @@ impl Log for SteppedLog {
                 state.settings.remove(stream);
                 state.cursors.retain(|(of, _), _| of != stream);
             }
+            Change::DeleteCursor { stream, cursor } => {
+                state.find(stream).ok_or(ChangeRefused::NoStream)?;
+                let named = (stream.to_owned(), cursor.to_owned());
+                let gone = state.cursors.remove(&named);
+                gone.ok_or(ChangeRefused::NoCursor)?;
+            }
         }
         Ok(state.progress.committed)
     }

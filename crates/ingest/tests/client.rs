@@ -2,8 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "blocking clients run on no loop")]
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tidewire::{Builder, EngineChoice, Limits, Listen, Running};
 use tidewire_ingest::client::{
     Amount, Begin, Broken, Error, Level, Persistence, Producer, Producing, Reader, Subscribing,
 };
-use tidewire_ingest::native::codec::Reason;
+use tidewire_ingest::native::codec::{Hello, Read, Reason};
 use tidewire_ingest::native::{IngestService, Settings};
 use tidewire_ingest::testing::SteppedLog;
 use tidewire_log::Policy;
@@ -276,6 +277,97 @@ fn the_newer_of_two_sessions_wins_and_the_older_learns_of_it() {
     );
 }
 
+/// Stands between a client and the server, and delivers the first hello only when told to.
+struct Late {
+    front: TcpListener,
+    server: SocketAddr,
+}
+
+impl Late {
+    /// Takes a hello, and ends the connection.
+    fn keep(&self) -> Vec<u8> {
+        let (mut client, _) = self.front.accept().unwrap();
+        let mut hello = Vec::new();
+        while !matches!(Hello::decode(&hello), Ok(Read::Whole(..))) {
+            let mut piece = [0; 100];
+            let n = client.read(&mut piece).unwrap();
+            assert!(n > 0, "no whole hello");
+            hello.extend_from_slice(&piece[..n]);
+        }
+        hello
+    }
+
+    /// Lets a connection through.
+    fn pass(&self) {
+        let (client, _) = self.front.accept().unwrap();
+        let server = TcpStream::connect(self.server).unwrap();
+        let ways = [
+            (client.try_clone().unwrap(), server.try_clone().unwrap()),
+            (server, client),
+        ];
+        for (mut from, mut to) in ways {
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+        }
+    }
+
+    /// Has the server read a hello, and answer it.
+    fn deliver(&self, hello: &[u8]) -> TcpStream {
+        let mut server = TcpStream::connect(self.server).unwrap();
+        server.write_all(hello).unwrap();
+        server.read_exact(&mut [0; 8]).unwrap();
+        server
+    }
+}
+
+/// A hello may be read long after its client has given the connection up and come by another one.
+#[test]
+fn a_hello_that_is_read_late_does_not_end_the_session_of_its_own_client() {
+    let log = SteppedLog::new().auto();
+    let server = Server::start(&log, Settings::default());
+    let late = Late {
+        front: TcpListener::bind("127.0.0.1:0").unwrap(),
+        server: server.addr,
+    };
+    let front = late.front.local_addr().unwrap().to_string();
+    let (say, told) = mpsc::channel();
+    let (done, delivered) = mpsc::channel();
+    let between = thread::spawn(move || {
+        let hello = late.keep();
+        late.pass();
+        told.recv().unwrap();
+        let first = late.deliver(&hello);
+        done.send(()).unwrap();
+        late.pass();
+        // Once only: the next one to come is another client.
+        told.recv().unwrap();
+        let second = late.deliver(&hello);
+        done.send(()).unwrap();
+        (first, second)
+    });
+    let persistence = Persistence {
+        at_first: true,
+        ..quick()
+    };
+    let producer = Producer::connect(front, named("p"), persistence).unwrap();
+    for payload in [b"1", b"2"] {
+        producer.send(payload).unwrap();
+        producer.flush_within(PATIENCE).unwrap();
+        say.send(()).unwrap();
+        delivered.recv_timeout(PATIENCE).unwrap();
+    }
+    let error = loop {
+        if let Err(error) = producer.send(b"3").and_then(|_| producer.flush()) {
+            break error;
+        }
+    };
+    assert_eq!(reason(&error), Some(Reason::Fenced), "{error}");
+    assert_eq!(payloads(&log), [b"1", b"2"]);
+    between.join().unwrap();
+}
+
 #[test]
 fn a_full_disk_is_waited_for() {
     let log = SteppedLog::new().auto();
@@ -345,7 +437,7 @@ fn what_cannot_go_on_is_said() {
     let error = producer.flush_within(PATIENCE).unwrap_err();
     assert_eq!(reason(&error), Some(Reason::LogFailed), "{error}");
 
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = free.local_addr().unwrap().to_string();
     drop(free);
     let error = Producer::connect(&nobody, named("p"), quick()).unwrap_err();

@@ -197,7 +197,7 @@ fn a_hello_cut_anywhere() {
 
 /// An administrator's requests, some of them about streams that are not there.
 fn requests() -> impl Strategy<Value = Vec<u8>> {
-    let one = (0..7u8, 0..3usize, any::<bool>(), 0..2000u64);
+    let one = (0..8u8, 0..3usize, any::<bool>(), 0..2000u64);
     proptest::collection::vec(one, 0..12).prop_map(|all| {
         let mut bytes = Vec::new();
         let hello = Hello::Administer(Administer { token: "" });
@@ -215,6 +215,10 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
                 3 => AdminFrame::Delete { stream },
                 4 => AdminFrame::Cursors { stream, after: "" },
                 5 => AdminFrame::Readers { stream },
+                6 => AdminFrame::DeleteCursor {
+                    stream,
+                    cursor: "c",
+                },
                 _ => AdminFrame::Unknown(99),
             };
             request.encode(&mut bytes).unwrap();

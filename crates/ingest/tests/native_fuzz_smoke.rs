@@ -110,6 +110,7 @@ fn from_server() -> impl Strategy<Value = Vec<u8>> {
                 1 => ServerFrame::Ack {
                     id: n,
                     keep_alive: flag,
+                    why: &text,
                 },
                 2 => ServerFrame::Refusal(Refusal {
                     id: n,

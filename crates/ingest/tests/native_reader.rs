@@ -412,7 +412,10 @@ fn readers_that_take_nothing_are_bounded_together() {
     assert!(world.counters().paused_by_memory > 0);
     // Those that take nothing make room for one that does.
     let mut quick = reader(&mut world, subscribe());
-    world.sim.run_for(Duration::from_secs(60));
+    // Four crowds of them in turn: ten seconds until each is told, five quarters of `linger` until it is cut.
+    world
+        .sim
+        .run_for(Duration::from_secs(4 * 10 + 4 * 25 / 4 + 5));
     let frames = world.frames(&mut quick);
     assert_eq!(frames.last(), Some(&Frame::End(300)));
     let told = |world: &mut World, client: &Client| {

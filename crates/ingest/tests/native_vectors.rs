@@ -96,8 +96,16 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             w.last_id.map_or("none".to_owned(), |id| id.to_string()),
             if w.forgotten { " forgotten=true" } else { "" },
         ),
-        ServerFrame::Ack { id, keep_alive } => {
-            format!("frame=ack id={id} keep_alive={keep_alive}")
+        ServerFrame::Ack {
+            id,
+            keep_alive,
+            why,
+        } => {
+            let why = match why {
+                "" => String::new(),
+                why => format!(" why={why:?}"),
+            };
+            format!("frame=ack id={id} keep_alive={keep_alive}{why}")
         }
         ServerFrame::Refusal(r) => {
             assert_eq!(r.closes, r.reason.closes());
@@ -195,6 +203,9 @@ fn admin(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             format!("frame=cursors stream={stream:?} after={after:?}")
         }
         AdminFrame::Readers { stream } => format!("frame=readers stream={stream:?}"),
+        AdminFrame::DeleteCursor { stream, cursor } => {
+            format!("frame=delete-cursor stream={stream:?} cursor={cursor:?}")
+        }
         AdminFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
     };
     let mut again = Vec::new();

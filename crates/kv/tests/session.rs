@@ -167,6 +167,13 @@ fn transactions_queue_run_and_refuse() {
         world.check(&mut c, "SET k 9", "+QUEUED|");
         world.check(&mut c, "DISCARD", "+OK|");
         world.check(&mut c, "GET k", "$1|2|");
+        for refused in ["SAVE", "SHUTDOWN NOSAVE"] {
+            world.check(&mut c, "MULTI", "+OK|");
+            let why = "-ERR Command not allowed inside a transaction|";
+            world.check(&mut c, refused, why);
+            let why = "-EXECABORT Transaction discarded because of previous errors.|";
+            world.check(&mut c, "EXEC", why);
+        }
     });
 }
 

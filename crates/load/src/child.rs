@@ -19,7 +19,7 @@ pub use listening::{Listening, ListeningError};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -65,6 +65,8 @@ pub struct Launch {
     wanted: Vec<Wanted>,
     ready_within: Duration,
     cpus: Option<Vec<usize>>,
+    /// It announces nothing, but listens here.
+    at: Option<SocketAddr>,
 }
 
 /// Why a server could not be started. The child, if there was one, has been killed.
@@ -129,7 +131,15 @@ impl Launch {
             wanted: Vec::new(),
             ready_within: Duration::from_secs(10),
             cpus: None,
+            at: None,
         }
+    }
+
+    /// The server announces nothing: it is ready when it accepts at this address. Whoever listens
+    /// there before it is taken for it, so the address has to be free.
+    pub fn listens_at(mut self, addr: SocketAddr) -> Self {
+        self.at = Some(addr);
+        self
     }
 
     /// Adds arguments.
@@ -228,6 +238,15 @@ impl Launch {
                     waited: self.ready_within,
                     stderr: server.stderr.text(),
                 });
+            }
+            if let Some(addr) = self.at {
+                self.fail_if_ended(server)?;
+                if TcpStream::connect_timeout(&addr, Duration::from_millis(50)).is_ok() {
+                    server.listeners.push(Listening::unannounced(addr));
+                    continue;
+                }
+                thread::sleep(Duration::from_millis(10));
+                continue;
             }
             // In short steps: an ended child's stdout stays open if a grandchild has it.
             match lines.recv_timeout(Duration::from_millis(50)) {

@@ -73,6 +73,17 @@ impl Environment {
     }
 }
 
+impl Environment {
+    /// Names and values, as they are shown.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let text = self.to_string();
+        let pairs = text.lines().filter_map(|line| line.split_once("  "));
+        pairs
+            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+            .collect()
+    }
+}
+
 impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "date                {}", self.date)?;

@@ -4,6 +4,8 @@
 //! are right to three digits, and threads merge their buckets at the end. Percentiles of
 //! different runs are never averaged; a run's percentiles are that run's one sample.
 
+use std::fmt::Write as _;
+
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -117,6 +119,128 @@ pub struct LatencySummary {
     pub saturated: u64,
 }
 
+/// A summit of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Mode {
+    /// Where it is, in ns.
+    pub ns: u64,
+    /// The share of all that lies on its side of the valley.
+    pub share: f64,
+}
+
+/// A point of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quantile {
+    /// Share, 0 to 1, of those that
+    pub quantile: f64,
+    /// were at most this long, in ns,
+    pub ns: u64,
+    /// which were so many.
+    pub count: u64,
+}
+
+/// Columns to a decade of latencies, when summits are looked for.
+const COLUMNS: usize = 20;
+/// A summit has at least this share of all on its side,
+const MODE_SHARE: f64 = 0.05;
+/// is this many times as high as the valley before it,
+const MODE_DEPTH: f64 = 3.0;
+/// and this many times as far from zero as the other one.
+const MODE_DISTANCE: f64 = 2.0;
+
+impl Latencies {
+    /// The distribution at some hundred points, closer together the further out they are.
+    pub fn spectrum(&self) -> Vec<Quantile> {
+        let (mut count, mut all) = (0, Vec::<Quantile>::new());
+        for point in self.buckets.iter_quantiles(5) {
+            count += point.count_since_last_iteration();
+            let at = Quantile {
+                quantile: point.quantile(),
+                ns: point.value_iterated_to().min(LATENCY_NS_MAX),
+                count,
+            };
+            // Steps can be smaller than the share of one bucket.
+            match all.last_mut() {
+                Some(last) if last.quantile >= at.quantile => *last = at,
+                _ => all.push(at),
+            }
+        }
+        all
+    }
+
+    /// The two summits of a distribution that has two, far apart and with a valley between them.
+    pub fn modes(&self) -> Option<[Mode; 2]> {
+        let decades = (LATENCY_NS_MAX as f64).log10();
+        let mut columns = vec![0u64; (decades * COLUMNS as f64) as usize + 2];
+        for at in self.buckets.iter_recorded() {
+            let place = (at.value_iterated_to().max(1) as f64).log10() * COLUMNS as f64;
+            let last = columns.len() - 1;
+            columns[(place as usize).min(last)] += at.count_since_last_iteration();
+        }
+        // Neighbours together, so that a column without anybody makes no valley.
+        let smooth: Vec<f64> = (0..columns.len())
+            .map(|i| {
+                columns[i.saturating_sub(1)..=(i + 1).min(columns.len() - 1)]
+                    .iter()
+                    .sum::<u64>()
+            })
+            .map(|sum| sum as f64 / 3.0)
+            .collect();
+        let all = self.count() as f64;
+        let valleys = 1..smooth.len() - 1;
+        let found = valleys.filter_map(|valley| {
+            let highest = |of: std::ops::Range<usize>| {
+                of.max_by(|a, b| smooth[*a].total_cmp(&smooth[*b]))
+                    .unwrap_or(valley)
+            };
+            let (low, high) = (highest(0..valley), highest(valley + 1..smooth.len()));
+            let depth = smooth[low].min(smooth[high]) / smooth[valley].max(1e-9);
+            let share = columns[..valley].iter().sum::<u64>() as f64 / all;
+            let far = 10f64.powf((high - low) as f64 / COLUMNS as f64) >= MODE_DISTANCE;
+            let both = share.min(1.0 - share) >= MODE_SHARE;
+            (both && far && depth >= MODE_DEPTH).then_some((depth, low, high, share))
+        });
+        let (_, low, high, share) = found.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let ns = |column: usize| 10f64.powf((column as f64 + 0.5) / COLUMNS as f64) as u64;
+        Some([
+            Mode { ns: ns(low), share },
+            Mode {
+                ns: ns(high),
+                share: 1.0 - share,
+            },
+        ])
+    }
+
+    /// The distribution as HdrHistogram's own tools write and plot it (`.hgrm`), in microseconds.
+    pub fn hgrm(&self) -> String {
+        let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
+        for at in self.spectrum() {
+            let us = at.ns as f64 / 1e3;
+            // A string takes everything.
+            let _ = match at.quantile < 1.0 {
+                true => writeln!(
+                    text,
+                    "{us:12.3} {:14.12} {:10} {:14.2}",
+                    at.quantile,
+                    at.count,
+                    1.0 / (1.0 - at.quantile)
+                ),
+                false => writeln!(text, "{us:12.3} {:14.12} {:10}", at.quantile, at.count),
+            };
+        }
+        let _ = writeln!(
+            text,
+            "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n\
+             #[Max     = {:12.3}, Total count    = {:12}]",
+            self.buckets.mean() / 1e3,
+            self.buckets.stdev() / 1e3,
+            self.buckets.max().min(LATENCY_NS_MAX) as f64 / 1e3,
+            self.count()
+        );
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +292,82 @@ mod tests {
         assert_eq!(latencies.summary(), None);
         latencies.record(5);
         assert_eq!(latencies.summary().unwrap().saturated, 0);
+    }
+
+    fn spread(around: &[(u64, u64)]) -> Latencies {
+        let mut latencies = Latencies::new();
+        for (us, count) in around {
+            // Within a fifth on both sides, evenly.
+            for step in 0..*count {
+                let share = 0.8 + 0.4 * step as f64 / *count as f64;
+                latencies.record((*us as f64 * 1e3 * share) as u64);
+            }
+        }
+        latencies
+    }
+
+    #[test]
+    fn two_kinds_of_replies_are_told_from_one() {
+        let [low, high] = spread(&[(100, 9_000), (5_000, 1_000)]).modes().unwrap();
+        assert!((80_000..120_000).contains(&low.ns), "{low:?}");
+        assert!((4_000_000..6_000_000).contains(&high.ns), "{high:?}");
+        assert!((low.share - 0.9).abs() < 0.01 && (high.share - 0.1).abs() < 0.01);
+        for one in [
+            &[(100, 10_000)][..],
+            &[(100, 9_900), (5_000, 100)],
+            &[(100, 5_000), (150, 5_000)],
+            &[(100, 1)],
+        ] {
+            assert_eq!(spread(one).modes(), None, "{one:?}");
+        }
+        // Falls off to one side, as latencies do.
+        let mut tail = Latencies::new();
+        for i in 0..100_000u64 {
+            tail.record((50_000.0 * (1.0 - i as f64 / 100_000.0).powf(-0.7)) as u64);
+        }
+        assert_eq!(tail.modes(), None);
+        assert_eq!(Latencies::new().modes(), None);
+    }
+
+    #[test]
+    fn a_spectrum_rises_to_all_of_it_and_is_written_as_other_tools_read_it() {
+        let latencies = spread(&[(100, 1_000), (900, 50)]);
+        let spectrum = latencies.spectrum();
+        let last = spectrum.last().unwrap();
+        assert_eq!((last.quantile, last.count), (1.0, 1_050));
+        assert!(
+            spectrum
+                .windows(2)
+                .all(|w| w[0].ns <= w[1].ns && w[0].quantile < w[1].quantile)
+        );
+        assert!(spectrum.len() < 200);
+        let text = latencies.hgrm();
+        let mut lines = text.lines();
+        assert_eq!(
+            lines.next().unwrap().split_whitespace().collect::<Vec<_>>(),
+            ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]
+        );
+        let figures = |line: &str| line.split_whitespace().count();
+        assert_eq!(lines.next(), Some(""));
+        assert!(
+            lines
+                .by_ref()
+                .take(spectrum.len() - 1)
+                .all(|line| figures(line) == 4)
+        );
+        assert_eq!(
+            figures(lines.next().unwrap()),
+            3,
+            "the last has no reciprocal"
+        );
+        assert!(lines.next().unwrap().starts_with("#[Mean"));
+        assert!(
+            lines
+                .next()
+                .unwrap()
+                .ends_with("Total count    =         1050]")
+        );
+        assert!(Latencies::new().spectrum().len() <= 1);
     }
 
     proptest! {

@@ -8,10 +8,17 @@
 
 pub mod abba;
 pub mod child;
+pub mod duet;
 pub mod environment;
 pub mod histogram;
 pub mod meter;
+pub mod owner;
+pub mod page;
+pub mod preflight;
 pub mod procfs;
+mod random;
 pub mod report;
+pub mod search;
 pub mod stats;
+pub mod trust;
 pub mod workload;

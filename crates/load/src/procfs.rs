@@ -45,11 +45,16 @@ pub enum ProcError {
     },
 }
 
+/// Children that are counted with their parent.
+const FAMILY_MAX: usize = 1_000;
+
 /// A process of which figures can be read. Holds no descriptor; if the process ends, its
 /// pid can come to mean another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     dir: PathBuf,
+    /// Its CPU time is that of its children too.
+    family: bool,
 }
 
 impl Process {
@@ -57,7 +62,16 @@ impl Process {
     pub fn new(pid: u32) -> Self {
         Self {
             dir: PathBuf::from(format!("/proc/{pid}")),
+            family: false,
         }
+    }
+
+    /// The same with its children, and theirs, in [`Process::cpu`]: for servers that fork workers. Those that end are
+    /// not counted any more.
+    #[must_use]
+    pub fn with_children(mut self) -> Self {
+        self.family = true;
+        self
     }
 
     /// The calling process.
@@ -70,6 +84,45 @@ impl Process {
     /// # Errors
     /// [`ProcError::Read`] if the process has ended.
     pub fn cpu(&self) -> Result<CpuTime, ProcError> {
+        let mut all = self.own_cpu()?;
+        for child in self.descendants() {
+            // One that ended a moment ago has nothing to say.
+            if let Ok(cpu) = child.own_cpu() {
+                all.user_ns += cpu.user_ns;
+                all.system_ns += cpu.system_ns;
+                all.threads.extend(cpu.threads);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Its children and theirs, if they are to be counted; at most [`FAMILY_MAX`].
+    fn descendants(&self) -> Vec<Process> {
+        let mut found: Vec<Process> = Vec::new();
+        if !self.family {
+            return found;
+        }
+        let mut parent = self.clone();
+        // Those whose own children have been looked for.
+        let mut seen = 0;
+        loop {
+            let words = parent.of_each_thread("children", |text, _| Ok(text.to_owned()));
+            let words = words.unwrap_or_default();
+            let pids = words
+                .values()
+                .flat_map(|text| text.split_ascii_whitespace());
+            let children = pids.filter_map(|pid| pid.parse().ok()).map(Process::new);
+            let room = FAMILY_MAX - found.len();
+            found.extend(children.take(room));
+            let Some(next) = found.get(seen) else {
+                return found;
+            };
+            parent = next.clone();
+            seen += 1;
+        }
+    }
+
+    fn own_cpu(&self) -> Result<CpuTime, ProcError> {
         let path = self.dir.join("stat");
         let stat = read(&path)?;
         let (user_ns, system_ns) = user_system_ns(&stat, &path)?;
@@ -488,6 +541,41 @@ mod tests {
             user_ns,
             system_ns,
         }
+    }
+
+    /// Ends what it holds, whatever becomes of the test.
+    struct Ended(std::process::Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            // Its child ends when nobody reads what it writes.
+            drop(self.0.stdout.take());
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn what_children_spend_is_counted_where_it_is_asked_for() {
+        // The shell waits, and its child writes as fast as it is read.
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "yes & wait"]);
+        let child = command
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut shell = Ended(child);
+        let mut out = shell.0.stdout.take().unwrap();
+        let alone = Process::new(shell.0.id());
+        let family = alone.clone().with_children();
+        let spent = |of: &Process| of.cpu().unwrap().total().total_ns;
+        let begin = std::time::Instant::now();
+        let mut bytes = vec![0; 1 << 16];
+        while spent(&family) < spent(&alone) + 50_000_000 {
+            assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+            std::io::Read::read_exact(&mut out, &mut bytes).unwrap();
+        }
+        shell.0.stdout = Some(out);
     }
 
     #[test]

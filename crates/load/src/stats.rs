@@ -7,6 +7,8 @@
 
 use serde::Serialize;
 
+use crate::random::SplitMix64;
+
 /// Fewest paired rounds from which an interval at 95 % can be had at all: with `n`
 /// rounds the whole range of the values covers the true median with probability
 /// `1 - 2 / 2^n`, which first exceeds 0.95 at six.
@@ -255,6 +257,78 @@ impl Bootstrap {
     }
 }
 
+impl Bootstrap {
+    /// The ratio of two medians, `other / base`, of runs that do not belong together in pairs, with its
+    /// interval: each side is resampled by itself.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::ratios`].
+    pub fn ratio_of_medians(&self, base: &[f64], other: &[f64]) -> Result<Estimate, StatsError> {
+        require_positive(base)?;
+        require_positive(other)?;
+        let (a, b) = (
+            Samples::new(base.iter().copied())?,
+            Samples::new(other.iter().copied())?,
+        );
+        let mut random = SplitMix64::new(self.seed);
+        let mut redrawn = |of: &Samples| {
+            let mut drawn: Vec<f64> = of
+                .sorted
+                .iter()
+                .map(|_| of.sorted[random.below(of.sorted.len())])
+                .collect();
+            drawn.sort_by(f64::total_cmp);
+            percentile_of_sorted(&drawn, 50.0)
+        };
+        let mut ratios: Vec<f64> = (0..self.resamples.max(1))
+            .map(|_| redrawn(&b) / redrawn(&a))
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let tail = (1.0 - self.confidence.clamp(0.0, 1.0)) / 2.0 * 100.0;
+        Ok(Estimate {
+            value: b.median() / a.median(),
+            low: percentile_of_sorted(&ratios, tail),
+            high: percentile_of_sorted(&ratios, 100.0 - tail),
+        })
+    }
+
+    /// How probable it is that two series of one and the same distribution differ as much as these, 0 to 1,
+    /// by the largest distance between their distributions (Kolmogorov and Smirnov): it sees differences that medians
+    /// do not. By permutation, so ties and small numbers do no harm; never less than one by the number
+    /// of resamples.
+    ///
+    /// # Errors
+    /// [`StatsError::Empty`] or [`StatsError::NotFinite`].
+    pub fn same_distribution(&self, a: &[f64], b: &[f64]) -> Result<f64, StatsError> {
+        let (first, second) = (
+            Samples::new(a.iter().copied())?,
+            Samples::new(b.iter().copied())?,
+        );
+        let found = distance(first.sorted(), second.sorted());
+        let mut all: Vec<f64> = a.iter().chain(b).copied().collect();
+        let mut random = SplitMix64::new(self.seed);
+        let resamples = self.resamples.max(1);
+        let as_far = (0..resamples).filter(|_| {
+            random.shuffle(&mut all);
+            let (left, right) = all.split_at_mut(a.len());
+            left.sort_by(f64::total_cmp);
+            right.sort_by(f64::total_cmp);
+            // Sums of the same parts in another order may differ in their last bit.
+            distance(left, right) >= found - 1e-12
+        });
+        Ok((as_far.count() + 1) as f64 / (resamples + 1) as f64)
+    }
+}
+
+/// The largest distance between the distributions of two ascending series.
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let share = |of: &[f64], at: f64| of.partition_point(|v| *v <= at) as f64 / of.len() as f64;
+    let places = a.iter().chain(b);
+    places
+        .map(|at| (share(a, *at) - share(b, *at)).abs())
+        .fold(0.0, f64::max)
+}
+
 fn require_positive(values: &[f64]) -> Result<(), StatsError> {
     for (index, &value) in values.iter().enumerate() {
         if !value.is_finite() {
@@ -278,30 +352,6 @@ fn percentile_of_sorted(sorted: &[f64], percent: f64) -> f64 {
     (sorted[below] * (1.0 - share) + sorted[above] * share).clamp(sorted[below], sorted[above])
 }
 
-/// Steele, Lea and Flood's SplitMix64: one add and a mix a number, which is plenty for
-/// picking rounds.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`, which must be above zero. The bias of taking the high
-    /// half of a product is below `limit / 2^64`, nothing for a number of rounds.
-    fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,24 +366,6 @@ mod tests {
             resamples: 300,
             ..Bootstrap::default()
         }
-    }
-
-    #[test]
-    fn splitmix_matches_its_published_sequence() {
-        let mut random = SplitMix64::new(1234567);
-        assert_eq!(random.next(), 6457827717110365317);
-        assert_eq!(random.next(), 3203168211198807973);
-        assert_eq!(random.next(), 9817491932198370423);
-    }
-
-    #[test]
-    fn below_reaches_every_value_about_equally() {
-        let mut random = SplitMix64::new(7);
-        let mut hits = [0u32; 5];
-        for _ in 0..50_000 {
-            hits[random.below(5)] += 1;
-        }
-        assert!(hits.iter().all(|h| (9_500..10_500).contains(h)), "{hits:?}");
     }
 
     #[test]
@@ -393,7 +425,7 @@ mod tests {
     fn intervals_cover_the_true_median_about_as_often_as_they_say() {
         // 400 experiments of 20 skewed samples each; the true median is 1.
         let mut random = SplitMix64::new(99);
-        let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut uniform = || random.uniform();
         let mut covered = 0;
         for seed in 0..400 {
             let runs: Vec<f64> = (0..20)
@@ -422,6 +454,43 @@ mod tests {
         assert_eq!(ratio.at_least(0.5), Decision::Holds);
         assert_eq!(ratio.at_least(1.01), Decision::Open);
         assert_eq!(ratio.at_least(2.0), Decision::Fails);
+    }
+
+    #[test]
+    fn two_series_of_one_distribution_are_seldom_told_apart_and_others_are() {
+        let mut random = SplitMix64::new(5);
+        let mut draw = |n: usize, factor: f64| -> Vec<f64> {
+            (0..n)
+                .map(|_| factor * (1.0 + 0.1 * random.uniform()))
+                .collect()
+        };
+        let mut false_alarms = 0;
+        for seed in 0..200 {
+            let quick = Bootstrap { seed, ..quick() };
+            let (a, b) = (draw(10, 1.0), draw(10, 1.0));
+            false_alarms += usize::from(quick.same_distribution(&a, &b).unwrap() < 0.05);
+            assert!(quick.same_distribution(&a, &draw(10, 1.2)).unwrap() < 0.01);
+        }
+        assert!(
+            false_alarms <= 20,
+            "{false_alarms} of 200 at a level of 5 %"
+        );
+        // The same median, another spread.
+        let wide: Vec<f64> = (0..40).map(|i| 0.5 + f64::from(i) / 40.0).collect();
+        let narrow: Vec<f64> = (0..40).map(|i| 0.99 + 0.02 * f64::from(i) / 40.0).collect();
+        assert!(quick().same_distribution(&wide, &narrow).unwrap() < 0.01);
+        assert_eq!(quick().same_distribution(&wide, &wide).unwrap(), 1.0);
+    }
+
+    #[test]
+    fn the_ratio_of_medians_has_an_interval_around_it() {
+        let a = [10.0, 11.0, 10.5, 9.8, 10.2, 10.1, 9.9];
+        let b = a.map(|v| v * 1.3);
+        let found = quick().ratio_of_medians(&a, &b).unwrap();
+        assert!((found.value - 1.3).abs() < 1e-9 && found.contains(1.3));
+        assert!(found.low > 1.2 && found.high < 1.45, "{found:?}");
+        assert!(quick().ratio_of_medians(&[], &b).is_err());
+        assert!(quick().ratio_of_medians(&[0.0], &b).is_err());
     }
 
     proptest! {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tidewire_ingest::Level;
 use tidewire_ingest::classic::Mode;
 use tidewire_load::workload::{
-    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, Failure, Generator, Outcome, Preset, Rounds,
-    Target, Workload, run,
+    AckLoad, Arrivals, Checks, DiscardLoad, EchoLoad, Extent, Failure, Generator, Outcome, Plan,
+    Preset, Rounds, Target, Workload, run,
 };
 
 /// Longer than anything here takes.
@@ -47,15 +47,13 @@ fn load(
         process: None,
         cores: 1,
     };
-    let generator = Generator::default();
-    run(
-        &workload,
+    let plan = Plan {
+        workload,
         connections,
+        arrivals: Arrivals::Closed,
         extent,
-        &generator,
-        &target,
-        &mut |_| true,
-    )
+    };
+    run(&plan, &Generator::default(), &target, &mut |_| true)
 }
 
 /// What comes until nothing more does; `None` at the end.
@@ -90,7 +88,6 @@ fn an_echo_load_keeps_its_pipeline_full_and_no_fuller() {
         size: 100,
         pipeline: 7,
         batch: 0,
-        rate: None,
     };
     let outcome = load(Workload::Echo(echo), 1, Extent::Count(20), addr).unwrap();
     assert_eq!((outcome.requests, outcome.bytes), (20, 2000));
@@ -221,21 +218,22 @@ fn a_watcher_can_end_a_run() {
         size: 64,
         pipeline: 1,
         batch: 0,
-        rate: None,
     };
     let target = Target {
         addr,
         process: None,
         cores: 1,
     };
-    let outcome = run(
-        &Workload::Echo(echo),
-        2,
-        Extent::Count(u64::MAX - 1),
-        &Generator::default(),
-        &target,
-        &mut |progress| progress.requests < 10,
-    );
+    let plan = Plan {
+        workload: Workload::Echo(echo),
+        connections: 2,
+        arrivals: Arrivals::Closed,
+        extent: Extent::Count(u64::MAX - 1),
+    };
+    let generator = Generator::default();
+    let outcome = run(&plan, &generator, &target, &mut |progress| {
+        progress.requests < 10
+    });
     let outcome = outcome.unwrap();
     assert!(outcome.interrupted && outcome.requests >= 10);
 }

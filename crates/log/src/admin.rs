@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use crate::catalog::Catalog;
 use crate::disk::Disk;
-use crate::format::{Needs, put_deleted, put_stream_set, put_trimmed};
+use crate::format::{CURSOR_GONE, Needs, put_cursor, put_deleted, put_stream_set, put_trimmed};
 use crate::gather::{Gate, Gather, Turn};
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -59,6 +59,16 @@ impl Gather {
                 self.state.delete_stream(id);
                 self.group.put(|to| put_deleted(to, id));
                 self.group.turns.push(Turn::Deleted(id));
+                Ok(self.defined())
+            }
+            Change::DeleteCursor { stream, cursor } => {
+                let id = known(stream)?;
+                if self.state.cursor(stream, cursor).is_none() {
+                    return Err(ChangeRefused::NoCursor);
+                }
+                self.admit_change(cursor, settings)?;
+                self.state.remove_cursor(id, cursor);
+                self.group.put(|to| put_cursor(to, id, CURSOR_GONE, cursor));
                 Ok(self.defined())
             }
         }

@@ -1,17 +1,22 @@
 //! What readers need to find records: which segments there are, and a sparse index of each.
 //!
 //! The one idea: an index is a shortcut, never the truth. Entries lead to headers of runs that the
-//! reader decodes and verifies, and everything here can be built from the log again.
+//! reader decodes and verifies, and everything here can be built from the log again. So entries may be
+//! left out, and are: the longer the log, the further apart they stand (`spacing`).
+
+mod spacing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::format::Missing;
-use crate::gather::{NOTE_BYTES, Note, Turn};
+use crate::gather::{Note, Turn};
 use crate::numbered::Numbered;
 use crate::recovery::Found;
 use crate::state::State;
 use crate::{Range, StreamSettings};
+
+pub(crate) use spacing::Spacing;
 
 /// A place in a segment from which a stream can be read forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,28 +59,69 @@ impl Extent {
     }
 }
 
-/// The index of a segment.
+/// The index of a segment: its extents, by stream. There may be a hundred thousand indexes of a single
+/// extent, which is why this is no tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
-    pub(crate) extents: BTreeMap<u32, Extent>,
+    extents: Vec<(u32, Extent)>,
 }
 
 impl Index {
-    /// Adds what a batch at `offset` of the segment, with this length, holds.
-    pub(crate) fn add(&mut self, note: &Note, offset: u64, length: u64) {
-        // Many streams keep fewer entries each, so that an index stays small beside its segment.
-        let spacing = NOTE_BYTES * (1 + self.extents.len() as u64 / 16);
-        let extent = self.extents.entry(note.stream).or_insert_with(|| Extent {
-            first: note.first,
-            ..Extent::default()
-        });
+    fn find(&self, stream: u32) -> Result<usize, usize> {
+        self.extents.binary_search_by_key(&stream, |(id, _)| *id)
+    }
+
+    /// What it holds of a stream.
+    pub(crate) fn extent(&self, stream: u32) -> Option<&Extent> {
+        Some(&self.extents[self.find(stream).ok()?].1)
+    }
+
+    /// All, by stream.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u32, &Extent)> {
+        self.extents
+            .iter()
+            .map(|(stream, extent)| (*stream, extent))
+    }
+
+    /// How many streams have records in it.
+    pub(crate) fn streams(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// How many entries all of them have.
+    pub(crate) fn entries(&self) -> usize {
+        self.extents().map(|(_, extent)| extent.entries.len()).sum()
+    }
+
+    /// Takes an extent as it is.
+    pub(crate) fn insert(&mut self, stream: u32, extent: Extent) {
+        match self.find(stream) {
+            Ok(at) => self.extents[at].1 = extent,
+            Err(at) => self.extents.insert(at, (stream, extent)),
+        }
+    }
+
+    /// Adds what a batch at `offset` of the segment, with this length, holds; whether that made an
+    /// entry.
+    pub(crate) fn add(&mut self, note: &Note, offset: u64, length: u64, spacing: &Spacing) -> bool {
+        let at = match self.find(note.stream) {
+            Ok(at) => at,
+            Err(at) => {
+                let extent = Extent {
+                    first: note.first,
+                    ..Extent::default()
+                };
+                self.extents.insert(at, (note.stream, extent));
+                at
+            }
+        };
+        let apart = spacing.between(self.extents.len());
+        let extent = &mut self.extents[at].1;
         extent.next = note.next;
         let at = offset + note.offset;
-        if extent
-            .entries
-            .last()
-            .is_none_or(|last| at - last.offset >= spacing)
-        {
+        let last = extent.entries.last();
+        let is_apart = last.is_none_or(|last| at - last.offset >= apart);
+        if is_apart {
             extent.entries.push(Entry {
                 first: note.first,
                 offset: at,
@@ -85,6 +131,7 @@ impl Index {
             });
         }
         extent.bytes += note.bytes;
+        is_apart
     }
 }
 
@@ -98,6 +145,8 @@ pub(crate) struct Segment {
     pub(crate) index: Index,
     /// Positions that a repair has found to be lost.
     pub(crate) gaps: Vec<Missing>,
+    /// Entries of its index that memory has no room for; its index file may have them.
+    pub(crate) left_out: u32,
 }
 
 /// A stream as readers see it.
@@ -155,6 +204,8 @@ pub(crate) struct Catalog {
     pub(crate) streams: Numbered<Stream>,
     pub(crate) names: HashMap<Arc<str>, u32>,
     pub(crate) segments: BTreeMap<u64, Segment>,
+    /// How far apart entries are, and how many there are.
+    spacing: Spacing,
     /// Bytes that are not kept any more, by stream.
     freed: Vec<(u32, u64)>,
 }
@@ -169,6 +220,7 @@ impl Catalog {
         for segment in segments {
             catalog.add_segment(segment.number, segment.view);
         }
+        catalog.thin();
         catalog
     }
 
@@ -188,7 +240,8 @@ impl Catalog {
     }
 
     pub(crate) fn add_segment(&mut self, number: u64, segment: Segment) {
-        for (&id, extent) in &segment.index.extents {
+        self.spacing.add(segment.index.entries());
+        for (id, extent) in segment.index.extents() {
             // An index file that tells of a stream that is not known is of no use for it.
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.segments.insert(extent.first, number);
@@ -215,13 +268,17 @@ impl Catalog {
         for note in &batch.notes {
             // One that was deleted in the same batch is there still.
             let stream = &mut self.streams[note.stream];
-            if !segment.index.extents.contains_key(&note.stream) {
+            if segment.index.extent(note.stream).is_none() {
                 stream.segments.insert(note.first, number);
             }
             stream.next = note.next;
             stream.held += note.bytes;
-            segment.index.add(note, batch.offset, batch.length);
+            let spacing = &self.spacing;
+            if segment.index.add(note, batch.offset, batch.length, spacing) {
+                self.spacing.add(1);
+            }
         }
+        self.thin();
         for turn in &batch.turns {
             match *turn {
                 Turn::Deleted(id) => self.delete_stream(id),
@@ -235,6 +292,28 @@ impl Catalog {
         }
     }
 
+    /// Leaves out entries, if there are too many.
+    fn thin(&mut self) {
+        let Catalog {
+            streams,
+            segments,
+            spacing,
+            ..
+        } = self;
+        // What is counted of a stream is counted from this entry on.
+        let trimmed = |stream| streams.get(stream).map_or(0, |stream| stream.trimmed);
+        spacing.keep_to(|each| segments.values_mut().for_each(each), trimmed);
+    }
+
+    /// How many entries all indexes have.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
+        self.segments
+            .values()
+            .map(|segment| segment.index.entries())
+            .sum()
+    }
+
     fn delete_stream(&mut self, id: u32) {
         self.streams.remove(id);
         self.names.retain(|_, named| *named != id);
@@ -244,7 +323,8 @@ impl Catalog {
         let Some(segment) = self.segments.remove(&number) else {
             return;
         };
-        for (&id, extent) in &segment.index.extents {
+        self.spacing.remove(segment.index.entries());
+        for (id, extent) in segment.index.extents() {
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.segments.remove(&extent.first);
                 self.recount(id);
@@ -272,7 +352,7 @@ impl Catalog {
         let begin = begin.map_or(0, |(&first, _)| first);
         for number in stream.segments.range(begin..).map(|(_, number)| number) {
             let segment = self.segments.get(number);
-            let Some(extent) = segment.and_then(|segment| segment.index.extents.get(&id)) else {
+            let Some(extent) = segment.and_then(|segment| segment.index.extent(id)) else {
                 continue;
             };
             let mut at = extent.before(stream.trimmed);
@@ -303,9 +383,9 @@ impl Catalog {
             let stream = self.streams.get(stream);
             stream.is_none_or(|stream| stream.trimmed >= next)
         };
-        let extents = &segment.index.extents;
-        !extents.is_empty()
-            && extents.iter().all(|(&id, extent)| is_dead(id, extent.next))
+        let mut extents = segment.index.extents();
+        segment.index.streams() > 0
+            && extents.all(|(id, extent)| is_dead(id, extent.next))
             && segment.gaps.iter().all(|gap| is_dead(gap.stream, gap.next))
     }
 
@@ -313,7 +393,7 @@ impl Catalog {
     fn recount(&mut self, id: u32) {
         let stream = &self.streams[id];
         let held = stream.segments.values().filter_map(|number| {
-            let extent = self.segments.get(number)?.index.extents.get(&id)?;
+            let extent = self.segments.get(number)?.index.extent(id)?;
             Some(extent.bytes - extent.before(stream.trimmed))
         });
         let held: u64 = held.sum();
@@ -335,7 +415,7 @@ impl Catalog {
             .segments
             .range(..=position)
             .next_back()?;
-        let extent = self.segments.get(&number)?.index.extents.get(&stream)?;
+        let extent = self.segments.get(&number)?.index.extent(stream)?;
         let after = extent
             .entries
             .partition_point(|entry| entry.first <= position);
@@ -347,7 +427,7 @@ impl Catalog {
     pub(crate) fn entry_after(&self, stream: u32, segment: u64) -> Option<(u64, Entry)> {
         let later = self.segments.range(segment + 1..);
         later.into_iter().find_map(|(&number, segment)| {
-            let extent = segment.index.extents.get(&stream)?;
+            let extent = segment.index.extent(stream)?;
             Some((number, *extent.entries.first()?))
         })
     }
@@ -357,7 +437,7 @@ impl Catalog {
     pub(crate) fn before_time(&self, stream: u32, time_us: u64) -> Option<(u64, Entry)> {
         let mut found = None;
         for number in self.streams.get(stream)?.segments.values() {
-            let extent = self.segments.get(number)?.index.extents.get(&stream)?;
+            let extent = self.segments.get(number)?.index.extent(stream)?;
             let first = extent.entries.first()?;
             if found.is_some() && first.timestamp_us >= time_us {
                 break;

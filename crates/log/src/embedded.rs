@@ -9,7 +9,7 @@ use crate::disk::real::RealDisk;
 use crate::format::Stored;
 use crate::gather::{Gate, Gather};
 use crate::pack::pack;
-use crate::recovery::{self, OpenError, Recovery};
+use crate::recovery::{self, OpenError, Opening, Recovery, Watcher};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::Writer;
@@ -56,9 +56,35 @@ impl EmbeddedLog<RealDisk> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn start(directory: &Path, settings: Settings) -> Result<(Self, Recovery), OpenError> {
+        EmbeddedLog::start_watched(directory, settings, &mut |_| {})
+    }
+
+    /// [`EmbeddedLog::start`], which tells how far it has come: for each segment, and after each batch
+    /// that it reads, which is often.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// use tidewire_log::{EmbeddedLog, Settings};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// EmbeddedLog::start(directory.path(), Settings::default())?.0.close();
+    /// let mut said = None;
+    /// EmbeddedLog::start_watched(directory.path(), Settings::default(), &mut |how_far| {
+    ///     said = Some(how_far);
+    /// })?;
+    /// assert_eq!(said.map_or(0, |said| said.segments), 0); // nothing was ever written
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_watched(
+        directory: &Path,
+        settings: Settings,
+        watch: &mut dyn FnMut(Opening),
+    ) -> Result<(Self, Recovery), OpenError> {
         let what = || format!("opening {} as a log", directory.display());
         let disk = RealDisk::open(directory).map_err(|error| OpenError::io(what(), error))?;
-        let (log, writer, recovery) = EmbeddedLog::open(disk, settings)?;
+        let (log, writer, recovery) = EmbeddedLog::open_watched(disk, settings, watch)?;
         log.spawn(writer)
             .map_err(|error| OpenError::io("starting the log's thread", error))?;
         Ok((log, recovery))
@@ -90,7 +116,15 @@ impl<D: Disk> EmbeddedLog<D> {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(disk: D, settings: Settings) -> Result<(Self, Writer<D>, Recovery), OpenError> {
-        let (writer, recovery) = recovery::open(disk, settings)?;
+        EmbeddedLog::open_watched(disk, settings, &mut |_| {})
+    }
+
+    fn open_watched(
+        disk: D,
+        settings: Settings,
+        watch: Watcher<'_>,
+    ) -> Result<(Self, Writer<D>, Recovery), OpenError> {
+        let (writer, recovery) = recovery::open(disk, settings, watch)?;
         let shared = writer.shared().clone();
         Ok((
             EmbeddedLog {
@@ -114,9 +148,9 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.fail(why.into());
     }
 
-    /// How long a segment is.
+    /// How long a segment is, at least.
     pub fn segment_bytes(&self) -> u64 {
-        self.shared.settings.segment_bytes
+        self.shared.settings.segment_length(0)
     }
 
     /// The random number that tells this log from others.

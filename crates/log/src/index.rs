@@ -56,7 +56,7 @@ impl Saved {
             bytes.extend_from_slice(&gap.first.to_le_bytes());
             bytes.extend_from_slice(&gap.next.to_le_bytes());
         }
-        for (stream, extent) in &self.view.index.extents {
+        for (stream, extent) in self.view.index.extents() {
             bytes.extend_from_slice(&stream.to_le_bytes());
             bytes.extend_from_slice(&(extent.entries.len() as u32).to_le_bytes());
             bytes.extend_from_slice(&extent.first.to_le_bytes());
@@ -113,7 +113,7 @@ impl Saved {
                 bytes: u64_at(head, 24),
                 entries: entries.collect(),
             };
-            index.extents.insert(u32_at(head, 0), extent);
+            index.insert(u32_at(head, 0), extent);
             rest = after;
         }
         let view = Segment {
@@ -121,6 +121,7 @@ impl Saved {
             newest_us,
             index,
             gaps: gaps.collect(),
+            left_out: 0,
         };
         Some(Saved {
             header: SegmentHeader {
@@ -161,6 +162,7 @@ impl Saved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Spacing;
     use crate::gather::Note;
 
     #[test]
@@ -176,7 +178,7 @@ mod tests {
                 timestamp_us: at,
                 bytes: 100 + at,
             };
-            index.add(&note, at << 20, 1 << 20);
+            index.add(&note, at << 20, 1 << 20, &Spacing::default());
         }
         let view = Segment {
             used: 40 << 20,
@@ -187,6 +189,7 @@ mod tests {
                 first: 20,
                 next: 30,
             }],
+            left_out: 0,
         };
         let saved = Saved {
             header: SegmentHeader {

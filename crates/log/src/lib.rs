@@ -38,7 +38,7 @@ pub use api::{
     RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 pub use embedded::EmbeddedLog;
-pub use recovery::{Cut, Damage, OpenError, Recovery};
+pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::{PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};

@@ -121,7 +121,8 @@ impl Settings {
 
     /// How long a segment may become, with a checkpoint of this many bytes, so that it holds
     /// three groups at least: one that opens it, one in flight, one that gathers.
-    pub(crate) fn segment_length(&self, checkpoint: u64) -> u64 {
+    #[must_use]
+    pub fn segment_length(&self, checkpoint: u64) -> u64 {
         self.segment_bytes
             .max(SEGMENT_HEADER as u64 + 2 * checkpoint + 3 * self.batch_max())
     }

@@ -89,6 +89,13 @@ pub enum Change<'a> {
         /// Its name.
         stream: &'a str,
     },
+    /// A named cursor goes. Whoever reads with it afterwards begins at the oldest record.
+    DeleteCursor {
+        /// The name of its stream.
+        stream: &'a str,
+        /// Its name.
+        cursor: &'a str,
+    },
 }
 
 /// Why nothing was done about a stream.
@@ -97,6 +104,9 @@ pub enum ChangeRefused {
     /// There is no stream of this name.
     #[error("there is no such stream")]
     NoStream,
+    /// The stream has no cursor of this name.
+    #[error("there is no such cursor")]
+    NoCursor,
     /// There is one already.
     #[error("there is a stream of this name already")]
     Exists,

@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::disk::Disk;
+use crate::gather::{Gate, Gather};
 use crate::shared::Shared;
 use crate::writer::{Now, Step, Writer};
 
@@ -83,11 +84,36 @@ fn park<D: Disk>(writer: &Writer<D>, wait: Duration) -> bool {
     if gather.closing {
         return false;
     }
-    if gather.group.is_empty() && !gather.is_asked() {
+    if may_sleep(&gather) {
         gather.parked = true;
         let waited = shared.work.wait_timeout(gather, wait);
         gather = waited.unwrap_or_else(PoisonError::into_inner).0;
         gather.parked = false;
     }
     !gather.closing
+}
+
+/// Whether there is nothing to do. What has gathered in a log that has failed stays where it is.
+fn may_sleep(gather: &Gather) -> bool {
+    (gather.group.is_empty() || gather.gate == Gate::Shut) && !gather.is_asked()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::SimDisk;
+    use crate::tests::{append, small};
+    use crate::{EmbeddedLog, Log, ProducerId};
+
+    /// It would ask again and again, for ever.
+    #[test]
+    fn a_writer_sleeps_when_its_log_has_failed_with_a_group_in_hand() {
+        let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), small()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        writer.step(now(Instant::now()));
+        append(&log, stream, ProducerId::ANONYMOUS, 1..=1).expect("room");
+        assert!(!may_sleep(&log.shared().gather()));
+        log.fail("a test");
+        assert!(may_sleep(&log.shared().gather()));
+    }
 }

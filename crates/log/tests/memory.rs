@@ -1,13 +1,17 @@
-//! Opening a log takes the memory of its largest batch, not of its segments. A process of its own is
-//! looked at, whose memory is not that of the writing before.
+//! Opening a log, checking, dumping and repairing it take the memory of its largest batch, not of its
+//! segments. A process of its own is looked at, whose memory is not that of the writing before.
 
 #![cfg(target_os = "linux")]
 
+use std::fs::OpenOptions;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, Refused, Run, Settings, Verify};
+use tidewire_log::disk::real::RealDisk;
+use tidewire_log::{EmbeddedLog, Log, Policy, ProducerId, Refused, Run, Settings, Verify, tools};
 
 const DIRECTORY: &str = "TIDEWIRE_OPEN_AND_REPORT";
 /// What one may take, the program itself included.
@@ -48,6 +52,20 @@ fn write(directory: &Path) {
     log.close();
 }
 
+/// Flips a bit in the middle of the first segment.
+fn damage(directory: &Path) {
+    let path = directory.join("00000000000000000001.seg");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let middle = file.metadata().unwrap().len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], middle).unwrap();
+}
+
 /// The most memory that this process has had resident, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -60,7 +78,7 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn opening_takes_little_memory_however_long_segments_are() {
+fn opening_and_the_tools_take_little_memory_however_long_segments_are() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         // The child: opens, and says what that took.
         let settings = Settings {
@@ -68,8 +86,19 @@ fn opening_takes_little_memory_however_long_segments_are() {
             ..settings()
         };
         let (log, recovery) = EmbeddedLog::start(directory.as_ref(), settings).unwrap();
-        println!("peak {} records {}", peak(), recovery.records);
+        println!("opened {}", peak());
         drop(log);
+        let directory = Path::new(&directory);
+        damage(directory);
+        let disk = RealDisk::open(directory).unwrap();
+        let report = tools::check(&disk).unwrap();
+        assert_eq!(report.problems.len(), 1);
+        tools::dump(&disk, 0, |_| ControlFlow::Continue(())).unwrap();
+        println!("looked {}", peak());
+        let loss = tools::loss(&disk).unwrap().expect("damage");
+        tools::repair(&disk, &loss).unwrap();
+        assert_eq!(tools::check(&disk).unwrap().problems, []);
+        println!("peak {} records {}", peak(), recovery.records);
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -77,7 +106,7 @@ fn opening_takes_little_memory_however_long_segments_are() {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "opening_takes_little_memory_however_long_segments_are",
+            "opening_and_the_tools_take_little_memory_however_long_segments_are",
             "--nocapture",
         ])
         .env(DIRECTORY, directory.path())
@@ -93,7 +122,7 @@ fn opening_takes_little_memory_however_long_segments_are() {
         let at = words.iter().position(|w| *w == word).unwrap();
         words[at + 1].parse::<u64>().unwrap()
     };
-    println!("{report}");
+    println!("{said}");
     assert_eq!(after("records"), RECORDS);
     assert!(after("peak") < MOST, "{report}");
 }

@@ -5,6 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A look at a pool. Times are sums over all work, and zero where work is not done on threads.
+///
+/// ```
+/// use tidewire_pool::{Counters, Pool};
+///
+/// let counters: Counters = Pool::inline().counters();
+/// assert_eq!((counters.places, counters.done), (0, 0));
+/// println!("{counters}"); // a line for a log
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {

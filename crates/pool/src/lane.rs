@@ -148,6 +148,13 @@ impl<T> Lane<T> {
     }
 
     /// How many pieces of work are under way.
+    ///
+    /// ```
+    /// use tidewire_pool::Lane;
+    ///
+    /// let lane: Lane<String> = Lane::new(16);
+    /// assert_eq!((lane.len(), lane.is_empty()), (0, true));
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.results.len()

@@ -43,6 +43,23 @@ impl Default for Settings {
 }
 
 /// There is no place for more work. Nothing was taken.
+///
+/// ```
+/// use tidewire::Handle;
+/// use tidewire_pool::{Place, Pool, Refused};
+///
+/// /// What a peer is told.
+/// fn words(refused: Refused) -> &'static [u8] {
+///     match refused {
+///         Refused::Lane => b"one thing after the other\n",
+///         _ => b"busy, come back later\n",
+///     }
+/// }
+///
+/// fn take(pool: &Pool, to: &Handle<u64>) -> Result<Place<u64>, &'static [u8]> {
+///     pool.reserve(to).map_err(words)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -111,6 +128,15 @@ impl Pool {
     /// # Errors
     /// `InvalidInput` if the settings cannot be meant; otherwise what the system says about starting
     /// threads.
+    ///
+    /// ```
+    /// use tidewire_pool::{Pool, Settings};
+    ///
+    /// let pool = Pool::new(&Settings { threads: 2, places: 100, ..Settings::default() })?;
+    /// assert_eq!(pool.counters().places, 0);
+    /// assert!(Pool::new(&Settings { threads: 0, ..Settings::default() }).is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(settings: &Settings) -> io::Result<Pool> {
         let Settings {
             threads,
@@ -142,6 +168,13 @@ impl Pool {
 
     /// Runs work where it is submitted, before `run` returns; the answer is posted all the same. For
     /// simulations in which work takes no time.
+    ///
+    /// ```
+    /// use tidewire_pool::Pool;
+    ///
+    /// let pool = Pool::inline(); // what a simulation's services are given
+    /// assert!(!pool.step(0), "nothing ever waits");
+    /// ```
     #[must_use]
     pub fn inline() -> Pool {
         Pool::with(How::Inline, usize::MAX)
@@ -149,6 +182,51 @@ impl Pool {
 
     /// Runs work when [`step`](Pool::step) says so, and never by itself. For simulations in which work
     /// takes as long as the test likes, and ends in any order.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    /// use tidewire_pool::{NotDone, Place, Pool};
+    ///
+    /// /// Answers each byte, as soon as it is worked out.
+    /// struct Asks(Pool);
+    ///
+    /// impl Protocol for Asks {
+    ///     type Local = ();
+    ///     type Message = Result<u8, NotDone>;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         for &byte in input.bytes() {
+    ///             let place: Result<Place<_>, _> = self.0.reserve(&cx.handle());
+    ///             match place {
+    ///                 Ok(place) => place.run(move || byte.to_ascii_uppercase(), |done| done),
+    ///                 Err(refused) => cx.link.write(format!("({refused})").as_bytes()),
+    ///             }
+    ///         }
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn posted(&mut self, done: Result<u8, NotDone>, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(&[done.unwrap_or(b'?')]);
+    ///     }
+    /// }
+    ///
+    /// let pool = Pool::by_hand(3);
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let serving = pool.clone();
+    /// let addr = sim.serve(service_fn(move |_| Asks(serving.clone())), Limits::default());
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"abcd");
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.received(peer), b"(the pool has as much to do as it may have)");
+    /// assert!(pool.step(2) && pool.step(0)); // the third first, then the first
+    /// pool.stop(); // the second is not done any more
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert!(sim.received(peer).ends_with(b")CA?"));
+    /// assert_eq!((pool.counters().done, pool.counters().refused_pool), (2, 1));
+    /// ```
     #[must_use]
     pub fn by_hand(places: usize) -> Pool {
         Pool::with(How::ByHand(Mutex::default()), places)
@@ -227,6 +305,25 @@ impl Pool {
 }
 
 /// A place for one piece of work and for its answer. Dropping it gives both back.
+///
+/// ```
+/// use tidewire::Handle;
+/// use tidewire_pool::{Pool, Refused};
+///
+/// /// Has a factorial worked out, whose place for the answer is taken first.
+/// fn factorial(pool: &Pool, of: u64, to: &Handle<String>) -> Result<(), Refused> {
+///     let place = pool.reserve(to)?;
+///     place.run(
+///         move || (1..=of).try_fold(1u64, u64::checked_mul),
+///         |done| match done {
+///             Ok(Some(result)) => result.to_string(),
+///             Ok(None) => "too large".to_owned(),
+///             Err(why) => why.to_string(), // it panicked, or the pool was stopped
+///         },
+///     );
+///     Ok(())
+/// }
+/// ```
 #[must_use = "a place that is dropped is given back"]
 pub struct Place<M> {
     pool: Pool,

@@ -5,6 +5,9 @@ use crate::{Value, crc};
 
 /// Newest version that is read.
 const VERSION: u32 = 12;
+/// Newest version of the format of Valkey's own that is read; it goes on from version 11, and what both have since
+/// added stands for different things.
+const VALKEY_VERSION: u32 = 80;
 /// Longest string: bytes.
 const STRING_MAX: usize = 512 << 20;
 /// Bytes that one key may take in memory. Default.
@@ -58,7 +61,9 @@ pub enum Error {
         key: String,
     },
     /// It is of a later version.
-    #[error("it is of version {0}; this reads versions up to {VERSION}")]
+    #[error(
+        "it is of version {0}; this reads versions up to {VERSION}, and {VALKEY_VERSION} of Valkey"
+    )]
     Version(u32),
 }
 
@@ -248,6 +253,7 @@ fn score(text: &[u8]) -> Result<f64, Fault> {
 pub struct Decoder {
     key_max: usize,
     version: u32,
+    is_valkey: bool,
     database: u32,
     deadline_ms: Option<u64>,
     crc: u64,
@@ -260,6 +266,7 @@ impl Default for Decoder {
         Decoder {
             key_max: KEY_MAX,
             version: 0,
+            is_valkey: false,
             database: 0,
             deadline_ms: None,
             crc: 0,
@@ -379,7 +386,11 @@ impl Decoder {
             }
             kind => {
                 let key = cursor.string()?;
-                let value = value(kind, cursor, &key)?;
+                let value = if self.is_valkey && kind == 22 {
+                    lasting_fields(cursor, &key)?
+                } else {
+                    value(kind, cursor, &key)?
+                };
                 Item::Key(Key {
                     database: self.database,
                     key,
@@ -391,27 +402,28 @@ impl Decoder {
     }
 
     fn begin(&mut self, cursor: &mut Cursor<'_>) -> Result<Item, Fault> {
-        let magic = cursor.take(5)?;
-        if magic == b"VALKE" {
-            return Err(Fault::Bad(
-                "a dump of Valkey 9 or later, whose format is its own; Valkey 8 writes one that is read",
-            ));
-        }
-        if magic != b"REDIS" {
-            return Err(Fault::Bad("not the beginning of a dump of Redis"));
-        }
-        let digits = std::str::from_utf8(cursor.take(4)?).ok();
+        let head = cursor.take(9)?;
+        let digits = head.strip_prefix(b"REDIS").or(head.strip_prefix(b"VALKEY"));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let version = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0);
         if version == 0 {
-            return Err(Fault::Bad("not the beginning of a dump of Redis"));
+            return Err(Fault::Bad("not the beginning of a dump of Redis or Valkey"));
         }
-        if version > VERSION {
+        self.is_valkey = head.starts_with(b"VALKEY");
+        let newest = if self.is_valkey {
+            VALKEY_VERSION
+        } else {
+            VERSION
+        };
+        if version > newest {
             return Err(Fault::Version(version));
         }
         self.version = version;
         Ok(Item::Skipped("the version"))
     }
 }
+
+const EXPIRING_FIELDS: &str = "a hash whose fields expire";
 
 fn value(kind: u8, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<Value, Fault> {
     let unsupported = |what| Err(Fault::Unsupported(what, key.to_vec()));
@@ -476,9 +488,22 @@ fn value(kind: u8, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<Value, Fault> 
         6 | 7 => return unsupported("of a module"),
         9 => return unsupported("a hash in the form of Redis before 2.6"),
         15 | 19 | 21 => return unsupported("a stream"),
-        22..=25 => return unsupported("a hash whose fields expire"),
+        22..=25 => return unsupported(EXPIRING_FIELDS),
         _ => return Err(Fault::Bad("a value of an unknown type")),
     })
+}
+
+/// A hash of Valkey whose fields may expire; here none of them may.
+fn lasting_fields(cursor: &mut Cursor<'_>, key: &[u8]) -> Result<Value, Fault> {
+    let mut fields = Vec::new();
+    for _ in 0..cursor.length()? {
+        let pair = (cursor.string()?, cursor.string()?);
+        if i64::from_le_bytes(cursor.array()?) != -1 {
+            return Err(Fault::Unsupported(EXPIRING_FIELDS, key.to_vec()));
+        }
+        fields.push(pair);
+    }
+    Ok(Value::Hash(fields))
 }
 
 fn pairs(all: Vec<Vec<u8>>) -> Result<Value, Fault> {

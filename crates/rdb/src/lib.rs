@@ -1,8 +1,8 @@
 //! The dump files of Redis and of what descends from it (RDB), read and written without I/O: bytes in,
 //! keys out, and back.
 //!
-//! [`Decoder`] reads files of the versions 1 to 12, in every encoding of strings, lists, sets, hashes and
-//! sorted sets; what it cannot give, such as streams, it refuses by name. [`Encoder`] writes version 9,
+//! [`Decoder`] reads files of the versions 1 to 12, and 80 of Valkey, in every encoding of strings, lists, sets,
+//! hashes and sorted sets; what it cannot give, such as streams, it refuses by name. [`Encoder`] writes version 9,
 //! which everything since Redis 5 reads.
 //!
 //! ```

@@ -131,11 +131,25 @@ fn what_cannot_be_given_is_refused_by_name() {
     }
     let why = read(b"REDIS0099", || 100).unwrap_err().to_string();
     assert!(why.contains("version 99"), "{why}");
+    let why = read(b"VALKEY081", || 100).unwrap_err().to_string();
+    assert!(why.contains("version 81"), "{why}");
+}
+
+/// The kind that Valkey has for hashes whose fields may expire is another one of Redis.
+#[test]
+fn hashes_of_valkey_whose_fields_last_are_read() {
+    let hash = |deadline: i64| {
+        let field = [&b"\x16\x03key\x01\x01f\x01v"[..], &deadline.to_le_bytes()].concat();
+        // Without a checksum.
+        [b"VALKEY080", &field[..], b"\xff\0\0\0\0\0\0\0\0"].concat()
+    };
+    let keys = read(&hash(-1), || 3).unwrap();
+    let value = Value::Hash(vec![(b"f".to_vec(), b"v".to_vec())]);
+    assert_eq!((keys.len(), &keys[0].value), (1, &value));
+    let why = read(&hash(1), || 3).unwrap_err().to_string();
     assert!(
-        read(b"VALKEY080", || 100)
-            .unwrap_err()
-            .to_string()
-            .contains("Valkey")
+        why.contains("fields expire") && why.contains("key"),
+        "{why}"
     );
 }
 

@@ -48,7 +48,7 @@ pub struct Settings {
     pub files: usize,
     /// How often positions are written down. Default 1 s.
     pub save_every: Duration,
-    /// Gives up when no server could be reached for so long. Default: never.
+    /// Gives up when no server could be reached for so long; zero when each was tried once. Default: never.
     pub give_up: Option<Duration>,
     /// Goes on where a server has lost what it had acknowledged, or has forgotten a producer.
     pub accept_loss: bool,

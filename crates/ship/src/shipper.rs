@@ -106,7 +106,9 @@ impl Line {
         if !ended.is_passing && self.fruitless >= all {
             return Err(Fatal(ended.why));
         }
-        if settings.give_up.is_some_and(|most| silent >= most) {
+        // Each has had its turn, however short the time.
+        let all_tried = self.fruitless >= all;
+        if all_tried && settings.give_up.is_some_and(|most| silent >= most) {
             return Err(Fatal(format!("gave up after {silent:.0?}: {}", ended.why)));
         }
         self.server = (server + 1) % all;

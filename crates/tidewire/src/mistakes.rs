@@ -122,6 +122,8 @@ mistakes! {
         AcceptPausedForEver,
         /// Who had too much to do in one turn is forgotten.
         BacklogForgotten,
+        /// Who has output left when its share of a turn is sent is forgotten.
+        SendTurnForgotten,
         /// What a stop finds too late is not cut.
         NotCutAtDeadline,
     }

@@ -39,3 +39,19 @@ fn the_tests_that_hold_the_contracts_exist() {
     }
     assert!(known > 60, "only {known} names were found");
 }
+
+/// ARCHITECTURE.md says so of the words that all rooms use.
+#[test]
+fn the_vocabulary_depends_on_no_other_room() {
+    let mut all = String::new();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/vocabulary");
+    sources(&here, &mut all);
+    let code = all
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let of_ours: Vec<&str> = code.filter(|line| line.contains("crate::")).collect();
+    assert!(!of_ours.is_empty(), "nothing was read");
+    let outside = |line: &&&str| !line.contains("crate::vocabulary::");
+    let outside: Vec<_> = of_ours.iter().filter(outside).collect();
+    assert!(outside.is_empty(), "{outside:?}");
+}

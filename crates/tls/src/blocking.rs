@@ -15,19 +15,30 @@ use crate::words;
 /// A TLS connection on a socket: bytes written and read are the plaintext. Errors of TLS are of the
 /// kind [`io::ErrorKind::InvalidData`], and say in words what is wrong; trying again does not help.
 ///
-/// ```no_run
+/// ```
+/// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// # let certificate = tidewire_tls::Certificate::from_pem(chain.as_bytes(), key.as_bytes())?;
+/// # let tls = tidewire_tls::Server::new(certificate).build()?;
+/// # let echo = tidewire::on_input(|input, link| link.forward_all(input));
+/// # let mut builder = tidewire::Builder::new();
+/// # let running = builder.serve("127.0.0.1:0", tidewire::Layered::new(tls, echo)).start()?;
+/// # let (authority, address) = (chain.as_bytes(), &running.addrs()[0]);
 /// use std::io::{Read, Write};
 /// use std::net::TcpStream;
 /// use std::time::Duration;
 /// use tidewire_tls::{Client, Roots};
 ///
-/// let client = Client::new(&Roots::from_pem(&std::fs::read("authority.pem")?)?).build()?;
-/// let socket = TcpStream::connect("it.example:7443")?;
-/// let mut stream = client.connect(socket, "it.example", Duration::from_secs(10))?;
+/// let client = Client::new(&Roots::from_pem(authority)?).build()?;
+/// let socket = TcpStream::connect(address)?;
+/// let mut stream = client.connect(socket, "it.example", Duration::from_secs(30))?;
+/// stream.socket().set_nodelay(true)?;
 /// stream.write_all(b"hello")?;
+/// assert!(!stream.wants_write(), "the socket blocks, so it has taken all");
 /// stream.end_writing()?;
-/// let mut said = Vec::new();
-/// stream.read_to_end(&mut said)?;
+/// let mut said = String::new();
+/// stream.read_to_string(&mut said)?;
+/// assert_eq!(said, "hello"); // from an echo
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TlsStream {
@@ -49,6 +60,22 @@ impl TlsClient {
     /// # Errors
     /// `InvalidData` with the reason in words if the server is not who it should be, or either side
     /// will not have the other; `TimedOut` if that takes longer than `within`; else the socket's.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+    /// # let chain = made.cert.pem();
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    /// use tidewire_tls::{Client, Roots};
+    ///
+    /// // Whoever listens here never says a word.
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let client = Client::new(&Roots::from_pem(chain.as_bytes())?).build()?;
+    /// let socket = TcpStream::connect(listener.local_addr()?)?;
+    /// let error = client.connect(socket, "it.example", Duration::from_millis(10)).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[allow(clippy::disallowed_methods, reason = "it runs on no loop")]
     pub fn connect(
         &self,

@@ -13,6 +13,19 @@ use rustls::sign::CertifiedKey;
 use crate::{TlsError, ring};
 
 /// A certificate with those that lead to an authority, and its private key. Cheap to clone.
+///
+/// ```
+/// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// # let (chain, key) = (chain.as_bytes(), key.as_bytes());
+/// use tidewire_tls::{Certificate, TlsError};
+///
+/// let certificate = Certificate::from_pem(chain, key)?;
+/// // The wrong way round:
+/// assert!(matches!(Certificate::from_pem(key, chain), Err(TlsError::Pem { .. })));
+/// # drop(certificate);
+/// # Ok::<(), tidewire_tls::TlsError>(())
+/// ```
 #[derive(Clone)]
 pub struct Certificate(pub(crate) Arc<CertifiedKey>);
 
@@ -40,6 +53,18 @@ impl Certificate {
     ///
     /// # Errors
     /// [`TlsError::Key`] if the key is not the certificate's.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+    /// # let (der, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+    /// use tidewire_tls::Certificate;
+    /// use tidewire_tls::rustls::pki_types::PrivateKeyDer;
+    ///
+    /// // As a key store hands it out: the certificate, and the key as PKCS#8.
+    /// let certificate = Certificate::from_der(vec![der], PrivateKeyDer::try_from(key)?)?;
+    /// # drop(certificate);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn from_der(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -148,6 +173,22 @@ impl Certificates {
 
     /// Shows this one to clients that ask for the server by exactly this name, instead of the usual
     /// one.
+    ///
+    /// ```
+    /// # let made = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    /// # let (usual, other) = (made("it.example"), made("other.example"));
+    /// use tidewire_tls::rustls::pki_types::PrivateKeyDer;
+    /// use tidewire_tls::{Certificate, Certificates};
+    ///
+    /// // DER, as a key store may hand it out.
+    /// let key = |pkcs8: Vec<u8>| PrivateKeyDer::try_from(pkcs8);
+    /// let usual = Certificate::from_der(vec![usual.cert.into()], key(usual.signing_key.serialize_der())?)?;
+    /// let other = Certificate::from_der(vec![other.cert.into()], key(other.signing_key.serialize_der())?)?;
+    ///
+    /// let certificates = Certificates::from(&usual);
+    /// certificates.replace_named("other.example", other); // the rest still sees `usual`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn replace_named(&self, name: &str, certificate: Certificate) {
         let mut shown = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let name = name.to_ascii_lowercase().into_boxed_str();
@@ -166,6 +207,18 @@ impl ResolvesServerCert for Certificates {
 }
 
 /// Authorities whose word is taken. Cheap to clone.
+///
+/// ```
+/// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// # let (chain, key) = (chain.as_bytes(), key.as_bytes());
+/// use tidewire_tls::{Client, Roots};
+///
+/// let authorities = Roots::from_pem(chain)?;
+/// let client = Client::new(&authorities).server_name("it.example")?.build()?;
+/// # drop(client);
+/// # Ok::<(), tidewire_tls::TlsError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Roots(pub(crate) Arc<RootCertStore>);
 

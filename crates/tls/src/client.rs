@@ -84,6 +84,20 @@ impl Client {
     }
 
     /// How long a handshake may take, from the connection on. Default 10 s.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+    /// # let chain = made.cert.pem();
+    /// use std::time::Duration;
+    /// use tidewire_tls::{Client, Roots};
+    ///
+    /// let tls = Client::new(&Roots::from_pem(chain.as_bytes())?)
+    ///     .alpn(["h2", "http/1.1"])
+    ///     .resumption(false) // a full handshake each time
+    ///     .deadline(Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok::<(), tidewire_tls::TlsError>(())
+    /// ```
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Client {
         self.deadline = deadline;
@@ -118,6 +132,20 @@ impl Client {
 }
 
 /// Puts TLS around the connections that a service dials, or around [a socket](TlsClient::connect).
+///
+/// ```
+/// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// # let (chain, key) = (chain.as_bytes(), key.as_bytes());
+/// use tidewire::{Layered, on_input};
+/// use tidewire_tls::{Client, Roots, TlsClient};
+///
+/// let tls: TlsClient = Client::new(&Roots::from_pem(chain)?).server_name("it.example")?.build()?;
+/// // What this service dials is spoken to in TLS.
+/// let service = Layered::new(tls, on_input(|input, link| link.forward_all(input)));
+/// # drop(service);
+/// # Ok::<(), tidewire_tls::TlsError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TlsClient {
     pub(crate) config: Arc<ClientConfig>,
@@ -127,6 +155,23 @@ pub struct TlsClient {
 
 impl TlsClient {
     /// With settings of rustls's own, and the usual deadline.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+    /// use std::sync::Arc;
+    /// use tidewire_tls::TlsClient;
+    /// use tidewire_tls::rustls::{ClientConfig, RootCertStore, version::TLS13};
+    ///
+    /// // What [`Client`](crate::Client) has no setting for: one version and no other.
+    /// let mut roots = RootCertStore::empty();
+    /// roots.add(made.cert.into())?;
+    /// let config = ClientConfig::builder_with_protocol_versions(&[&TLS13])
+    ///     .with_root_certificates(roots)
+    ///     .with_no_client_auth();
+    /// let tls = TlsClient::from_config(Arc::new(config), Some("it.example".try_into()?));
+    /// # drop(tls);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn from_config(config: Arc<ClientConfig>, name: Option<ServerName<'static>>) -> TlsClient {
         TlsClient {

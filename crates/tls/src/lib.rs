@@ -84,6 +84,14 @@ pub use server::{Server, TlsServer};
 pub use rustls;
 
 /// Why a certificate, an authority or a setting is no good.
+///
+/// ```
+/// use tidewire_tls::{Certificate, TlsError};
+///
+/// let error = Certificate::from_pem(b"", b"").unwrap_err();
+/// assert!(matches!(error, TlsError::Pem { what: "private key", .. }));
+/// assert_eq!(error.to_string(), "no private key in PEM form: there is none");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {

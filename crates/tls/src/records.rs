@@ -1,7 +1,7 @@
 //! One connection's layer: records outside, plaintext inside.
 
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IoSlice, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +18,28 @@ pub(crate) const BETWEEN_LINES: Duration = Duration::from_secs(10);
 const AHEAD: usize = 64 << 10;
 
 /// TLS on one connection.
+///
+/// ```
+/// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// # let (chain, key) = (chain.as_bytes(), key.as_bytes());
+/// use tidewire::{Origin, Peer, Wrap};
+/// use tidewire_tls::{Certificate, Records, Server};
+///
+/// let tls = Server::new(Certificate::from_pem(chain, key)?).build()?;
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Accepted(0));
+/// let layer: Option<Records> = tls.wrap(&peer).expect("accepted connections are a server's");
+/// assert!(layer.is_some());
+/// # Ok::<(), tidewire_tls::TlsError>(())
+/// ```
 pub struct Records {
     /// Boxed, because it is large and a connection's slot is not.
     tls: Box<Connection>,
     deadline: Duration,
+    /// Plaintext that waits in rustls, bytes; more if it is not known.
+    waiting: usize,
+    /// The peer's farewell is behind that.
+    ends: bool,
     /// Of log lines about peers that were not let in: a server has them.
     failures: Option<Arc<Throttle>>,
     /// The peer has said that it sends no more.
@@ -45,6 +63,11 @@ impl Write for Outwards<'_, '_> {
         Ok(bytes.len())
     }
 
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        pieces.iter().for_each(|piece| self.0.write(piece));
+        Ok(pieces.iter().map(|piece| piece.len()).sum())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -56,6 +79,8 @@ impl Records {
         Records {
             tls: Box::new(tls),
             deadline,
+            waiting: 0,
+            ends: false,
             failures: None,
             heard_farewell: false,
             said_farewell: false,
@@ -85,11 +110,18 @@ impl Records {
     fn records_in(&mut self, input: &mut Input<'_>) -> Result<usize, rustls::Error> {
         let mut bytes = input.bytes();
         let all = bytes.len();
+        if all == 0 {
+            // rustls would take it for the end of the stream, and make up an error whenever it is asked.
+            return Ok(0);
+        }
         // Refuses while enough plaintext waits inside.
         let _ = self.tls.read_tls(&mut bytes);
         let took = all - bytes.len();
         input.consume(took);
-        self.tls.process_new_packets()?;
+        self.waiting = usize::MAX;
+        let state = self.tls.process_new_packets()?;
+        self.waiting = state.plaintext_bytes_to_read();
+        self.ends = state.peer_has_closed();
         Ok(took)
     }
 
@@ -112,26 +144,28 @@ impl Records {
 
     fn plaintext_in<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) -> bool {
         let mut some = false;
-        while at.wants_input() {
+        while at.wants_input() && (self.waiting > 0 || self.ends && !self.heard_farewell) {
             let mut reader = self.tls.reader();
-            let took = match reader.fill_buf() {
-                Ok([]) if !self.heard_farewell => {
+            match reader.fill_buf() {
+                Ok([]) => {
+                    self.waiting = 0;
+                    if self.heard_farewell {
+                        break;
+                    }
                     self.heard_farewell = true;
                     at.peer_finished();
                     return true;
                 }
                 Ok(plain) => {
+                    let took = plain.len();
                     at.received(plain);
-                    plain.len()
+                    reader.consume(took);
+                    self.waiting = self.waiting.saturating_sub(took);
+                    some = true;
                 }
                 // Nothing there now.
-                Err(_) => 0,
-            };
-            if took == 0 {
-                break;
+                Err(_) => self.waiting = 0,
             }
-            reader.consume(took);
-            some = true;
         }
         some
     }

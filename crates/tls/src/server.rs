@@ -76,6 +76,20 @@ impl Server {
 
     /// Asks clients for a certificate of one of these authorities, and serves those without one too:
     /// their [identity](tidewire::Identity) then has none. One that cannot be verified is refused.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+    /// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    /// # let (chain, key, authority) = (chain.as_bytes(), key.as_bytes(), chain.as_bytes());
+    /// use tidewire_tls::{Certificate, Roots, Server};
+    ///
+    /// // The service inside finds out by `Peer::has_certificate` who has shown one.
+    /// let tls = Server::new(Certificate::from_pem(chain, key)?)
+    ///     .ask_for_client_certificates(&Roots::from_pem(authority)?)
+    ///     .resumption(false)
+    ///     .build()?;
+    /// # Ok::<(), tidewire_tls::TlsError>(())
+    /// ```
     #[must_use]
     pub fn ask_for_client_certificates(mut self, roots: &Roots) -> Server {
         self.clients = Clients::Asked(roots.clone());
@@ -139,6 +153,19 @@ impl Server {
 }
 
 /// Puts TLS around the connections that a service accepts.
+///
+/// ```
+/// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
+/// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// # let (chain, key) = (chain.as_bytes(), key.as_bytes());
+/// use tidewire::{Layered, on_input};
+/// use tidewire_tls::{Certificate, Server, TlsServer};
+///
+/// let tls: TlsServer = Server::new(Certificate::from_pem(chain, key)?).build()?;
+/// let service = Layered::new(tls, on_input(|input, link| link.forward_all(input)));
+/// # drop(service);
+/// # Ok::<(), tidewire_tls::TlsError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     config: Arc<ServerConfig>,

@@ -1,19 +1,24 @@
 //! Two servers, compared run by run.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_load::abba::{self, Comparison, RunFailed, Sample, Schedule};
 use tidewire_load::stats::Bootstrap;
-use tidewire_load::workload::{self, Extent, Generator, Outcome, Workload};
+use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Workload};
 
+use super::arrivals;
 use super::generator::GeneratorArgs;
 use super::load::{Load, LoadArgs};
+use super::page;
+use super::page::ab::Spread;
 use super::side::{Server, Side};
 use super::target::Ready;
 use super::watch::Watcher;
-use super::{output, single};
+use super::{duet, output, single};
+use crate::count;
 use crate::exit::Failure;
 use crate::span::Span;
 
@@ -23,38 +28,46 @@ pub(crate) struct Args<L: LoadArgs> {
     #[command(flatten)]
     load: L,
     /// The base, as KEY=VALUE,...: engine, workers, placement, busy-poll, congestion and args for a
-    /// server to start; addr and pid for one that runs; cmd (to the end of the text) for another
+    /// server to start; addr and perhaps pid for one that runs; cmd (to the end of the text) for another
     /// program that prints `listening addr=...`; service=discard or service=ack/MODE to load that
     /// with the same writes; name
     #[arg(long, value_name = "SIDE")]
-    a: Side,
+    pub(super) a: Side,
     /// What is compared with it
     #[arg(long, value_name = "SIDE")]
-    b: Side,
+    pub(super) b: Side,
     /// Rounds, each a run of either side and of the control
-    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    #[arg(long, default_value = "20", value_name = "N", value_parser = count::some)]
+    pub(super) rounds: u32,
     /// How long a run is measured
     #[arg(long, default_value = "500ms", value_name = "TIME")]
-    round_time: Span,
+    pub(super) round_time: Span,
     /// Load before measuring, in each run
     #[arg(long, default_value = "50ms", value_name = "TIME")]
-    warmup: Span,
+    pub(super) warmup: Span,
     /// Leaves out the control, a second server like A
     #[arg(long)]
     no_control: bool,
+    /// Loads both servers at once instead of in turns, and compares them slice by slice: how they do under contention.
+    /// Take a --round-time of 2s and more
+    #[arg(long, conflicts_with = "no_control")]
+    duet: bool,
     #[command(flatten)]
-    generator: GeneratorArgs,
+    pub(super) generator: GeneratorArgs,
     /// Writes the result as JSON, every run included
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
+    /// Writes the result as one page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
 }
 
 /// A server with its load.
-struct Stand {
-    server: Ready,
-    load: Load,
-    generator: Generator,
+pub(super) struct Stand {
+    pub(super) server: Ready,
+    pub(super) load: Load,
+    pub(super) arrivals: Arrivals,
+    pub(super) generator: Generator,
 }
 
 /// Why a comparison ended early.
@@ -73,6 +86,7 @@ enum RunError {
 struct Shown<'a> {
     workload_a: &'a Workload,
     workload_b: &'a Workload,
+    arrivals: Arrivals,
     connections: usize,
     round_time: Duration,
     warm_up: Duration,
@@ -93,8 +107,18 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     } else {
         Some(args.stand(&args.a, base)?)
     };
+    if args.duet {
+        let beside = control.as_ref().unwrap_or(&a);
+        duet::run(args, &a, &b, beside, &mut watcher)?;
+        for stand in [Some(a), Some(b), control].into_iter().flatten() {
+            stand.server.stop()?;
+        }
+        return Ok(());
+    }
     let comparable = Comparable::of(&a, &b);
     let mut number = 0;
+    let mut interrupted = false;
+    let mut spreads: BTreeMap<abba::Side, Vec<Spread>> = BTreeMap::new();
     let recorded = abba::run(&schedule, |turn| {
         number += 1;
         watcher.show(&format!("run {number} of {}", schedule.runs()));
@@ -104,54 +128,109 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             abba::Side::Control => control.as_ref().unwrap_or(&a),
         };
         let outcome = args.one(stand, &mut watcher)?;
+        if args.html.is_some() && !turn.warm_up && comparable.latencies {
+            spreads
+                .entry(turn.side)
+                .or_default()
+                .push(Spread::of(&outcome));
+        }
         Ok(comparable.sample(outcome))
     });
     watcher.done();
-    let recorded = recorded.map_err(|e| failed(e, &a, &b, control.as_ref()))?;
+    let recorded = match recorded {
+        Ok(recorded) => recorded,
+        Err(RunFailed {
+            source: RunError::Interrupted,
+            so_far: Some(so_far),
+            ..
+        }) => {
+            interrupted = true;
+            so_far
+        }
+        Err(e) => return Err(failed(e, &a, &b, control.as_ref())),
+    };
     let comparison = recorded
         .compare(&args.a.name, &args.b.name, &Bootstrap::default())
         .map_err(|e| Failure::usage(format!("the runs cannot be compared: {e}")))?;
     let environment = output::environment();
-    print!("{environment}");
-    println!("load                {}", args.generator.described());
+    show!("{environment}");
+    show_line!("load                {}", args.generator.described());
     for (side, stand) in [("A", &a), ("B", &b)] {
         let engine = stand
             .server
             .engine()
             .unwrap_or("an engine it does not name");
-        println!(
-            "{side:<19} {}, on {engine}",
-            output::described(&stand.load.workload)
+        show_line!(
+            "{side:<19} {}{}, on {engine}",
+            output::described(&stand.load.workload),
+            arrivals::described(&stand.arrivals),
         );
     }
-    print!("{comparison}");
+    for sentence in comparison.headlines() {
+        show_line!("{sentence}");
+    }
+    show!("{comparison}");
+    let mut remarks = Vec::new();
+    if interrupted {
+        remarks.push("interrupted: this is of the whole rounds that there were".to_owned());
+    }
     if let Some(name) = args.generator.congestion() {
         for (side, of) in [("A", &args.a), ("B", &args.b)] {
             if !matches!(of.server, Server::Own(_)) {
-                println!(
+                remarks.push(format!(
                     "{side} itself does not send by {name}: only servers started by this command can be told to"
-                );
+                ));
             }
         }
     }
     if control.is_some() && matches!(args.a.server, Server::There { .. }) {
-        println!("the control is A itself, not a second server: it shows less than it should");
+        remarks.push(
+            "the control is A itself, not a second server: it shows less than it should".to_owned(),
+        );
     }
-    if let Some(path) = &args.json {
+    for remark in &remarks {
+        show_line!("{remark}");
+    }
+    if args.json.is_some() || args.html.is_some() {
         let shown = Shown {
             workload_a: &a.load.workload,
             workload_b: &b.load.workload,
+            arrivals: a.arrivals,
             connections: args.generator.connections(),
             round_time: args.round_time.0,
             warm_up: args.warmup.0,
             comparison: &comparison,
         };
-        output::write(path, "bench ab", environment, shown)?;
+        if let Some(path) = &args.html {
+            let of = |side: abba::Side| spreads.get(&side).map_or(&[][..], Vec::as_slice);
+            let mut sides = vec![
+                (abba::Side::A, format!("A: {}", args.a.name)),
+                (abba::Side::B, format!("B: {}", args.b.name)),
+            ];
+            if control.is_some() {
+                sides.push((abba::Side::Control, "A again, the control".to_owned()));
+            }
+            let sides: Vec<_> = sides
+                .into_iter()
+                .map(|(side, label)| page::ab::Shown {
+                    side,
+                    label,
+                    spreads: of(side),
+                })
+                .collect();
+            let title = output::described(&a.load.workload) + &arrivals::described(&a.arrivals);
+            let data = serde_json::to_string(&shown).unwrap_or_default();
+            let page = page::ab::page(title, &comparison, &sides, remarks, data, &environment);
+            page::write(path, &page)?;
+        }
+        if let Some(path) = &args.json {
+            output::write(path, "bench ab", environment, shown)?;
+        }
     }
     for (side, stand) in [("A", Some(a)), ("B", Some(b)), ("the control", control)] {
         let limit = stand.map(|stand| stand.server.stop()).transpose()?;
         if let Some(limit) = limit.flatten() {
-            println!("{side}: {limit}");
+            show_line!("{side}: {limit}");
         }
     }
     Ok(())
@@ -188,6 +267,7 @@ impl<L: LoadArgs> Args<L> {
         Ok(Stand {
             server,
             load,
+            arrivals: single::arrivals(&self.load, &self.generator)?,
             generator,
         })
     }
@@ -197,18 +277,20 @@ impl<L: LoadArgs> Args<L> {
             warm_up: self.warmup.0,
             measured: self.round_time.0,
         };
-        let outcome = workload::run(
-            &stand.load.workload,
-            self.generator.connections(),
+        let plan = Plan {
+            workload: stand.load.workload,
+            connections: self.generator.connections(),
+            arrivals: stand.arrivals,
             extent,
-            &stand.generator,
-            stand.server.target(),
-            &mut |_| !watcher.interrupted(),
-        )?;
+        };
+        let target = stand.server.target();
+        let outcome = workload::run(&plan, &stand.generator, target, &mut |_| {
+            !watcher.interrupted()
+        })?;
         if outcome.interrupted || watcher.interrupted() {
             return Err(RunError::Interrupted);
         }
-        if outcome.requests == 0 {
+        if outcome.requests == 0 && !matches!(plan.workload, Workload::Idle(_)) {
             return Err(RunError::Nothing);
         }
         Ok(outcome)

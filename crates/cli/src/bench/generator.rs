@@ -4,18 +4,33 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewire::{EngineChoice, TcpOptions};
-use tidewire_load::workload::Generator;
+use tidewire_load::workload::{Arrivals, Generator, Rate};
 
+use super::arrivals::ArrivalArgs;
 use super::load::Load;
+use crate::count;
 use crate::exit::Failure;
+use crate::span::Span;
 use crate::tls::TlsArgs;
+
+/// Addresses that look like 127.0.x.y.
+const SOURCES_MAX: u32 = 65_000;
 
 /// The options of the generator.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GeneratorArgs {
     /// Connections
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'c', default_value = "1", value_name = "N", value_parser = count::some)]
     connections: u32,
+    #[command(flatten)]
+    arrivals: ArrivalArgs,
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: for
+    /// more connections to one server than one address has ports for
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
+    sources: u32,
+    /// How long nothing may move on a connection that is owed something
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    stall: Span,
     /// The generator's engine: threads, epoll, uring or auto
     #[arg(long, default_value = "epoll", value_name = "ENGINE")]
     client_engine: EngineChoice,
@@ -49,6 +64,21 @@ pub(crate) struct GeneratorArgs {
 impl GeneratorArgs {
     pub(crate) fn connections(&self) -> usize {
         self.connections as usize
+    }
+
+    /// When messages are sent; `default` is the rate of a load that has one of its own.
+    pub(crate) fn arrivals(&self, default: Option<f64>) -> Result<Arrivals, Failure> {
+        self.arrivals.arrivals(default)
+    }
+
+    /// Whether a rate was given.
+    pub(crate) fn has_rate(&self) -> bool {
+        self.arrivals.has_rate()
+    }
+
+    /// How messages of whatever rate are spread.
+    pub(crate) fn rate(&self) -> Rate {
+        self.arrivals.rate()
     }
 
     /// The core of a server that is started.
@@ -95,7 +125,16 @@ impl GeneratorArgs {
 
     /// The generator for a load.
     pub(crate) fn generator(&self, load: &Load) -> Result<Generator, Failure> {
+        if self.stall.0.is_zero() {
+            return Err(Failure::usage("--stall must be more than 0"));
+        }
+        if self.sources > SOURCES_MAX {
+            return Err(Failure::usage(format!("--sources: at most {SOURCES_MAX}")));
+        }
         Ok(Generator {
+            sources: self.sources,
+            stall: self.stall.0,
+            progress: Duration::from_millis(200),
             tls: self.tls.client()?,
             engine: self.client_engine,
             loops: self.client_workers as usize,

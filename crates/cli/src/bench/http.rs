@@ -2,7 +2,8 @@
 
 use tidewire_load::workload::{HttpLoad, Workload};
 
-use super::load::{Load, LoadArgs, at_least_one, bounded, positive};
+use super::load::{Load, LoadArgs, at_least_one, bounded};
+use crate::count;
 use crate::exit::Failure;
 
 /// The HTTP load.
@@ -19,10 +20,10 @@ pub(crate) struct HttpArgs {
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
     headers: Vec<String>,
     /// Body of the request, so many bytes of a pattern
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = count::bytes)]
     body: Option<usize>,
     /// Sends the body in chunks of this many bytes instead of saying its length
-    #[arg(long, value_name = "BYTES", requires = "body")]
+    #[arg(long, value_name = "BYTES", requires = "body", value_parser = count::bytes)]
     chunked: Option<usize>,
     /// The status that every reply must have
     #[arg(long, default_value_t = 200, value_name = "STATUS")]
@@ -34,15 +35,11 @@ pub(crate) struct HttpArgs {
     #[arg(long)]
     echoes: bool,
     /// Requests in flight on each connection
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
     pipeline: u32,
     /// A connection for each request
-    #[arg(long, conflicts_with_all = ["pipeline", "rate"])]
+    #[arg(long, conflicts_with = "pipeline")]
     close: bool,
-    /// Requests a second over all connections, each sent at its time as far as the pipeline has
-    /// room; latency counts from that time [default: as many as are answered]
-    #[arg(long, value_name = "N")]
-    rate: Option<f64>,
 }
 
 impl HttpArgs {
@@ -100,9 +97,7 @@ impl HttpArgs {
 
 impl LoadArgs for HttpArgs {
     fn load(&self) -> Result<Load, Failure> {
-        at_least_one("--pipeline", self.pipeline as usize)?;
         at_least_one("--chunked", self.chunked.unwrap_or(1))?;
-        positive("--rate", self.rate)?;
         let bytes = self.body.unwrap_or(0);
         bounded(bytes, self.pipeline)?;
         let body: Vec<u8> = (0..bytes).map(|at| b'a' + (at % 26) as u8).collect();
@@ -122,7 +117,6 @@ impl LoadArgs for HttpArgs {
                 body: self.echoes.then_some(body),
                 pipeline: self.pipeline,
                 close: self.close,
-                rate: self.rate,
             }),
             nodelay: None,
         })

@@ -3,10 +3,11 @@
 use tidewire_ingest::classic::Mode;
 use tidewire_ingest::{Level, client};
 use tidewire_load::workload::{
-    AckLoad, Checks, DiscardLoad, EchoLoad, Extent, KvLoad, NativeLoad, Preset, Rounds, Wire,
-    Workload,
+    AckLoad, Checks, ConnectLoad, DiscardLoad, EchoLoad, Extent, IdleLoad, KvLoad, NativeLoad,
+    Preset, Rounds, Wire, Workload,
 };
 
+use crate::count;
 use crate::exit::Failure;
 
 /// Most bytes of one write: a whole batch is in memory for each connection.
@@ -19,6 +20,17 @@ pub(crate) trait LoadArgs: clap::Args {
 
     /// What each server is loaded with once, before anything is measured.
     fn first(&self) -> Option<(Workload, Extent)> {
+        None
+    }
+
+    /// Says how many messages a write has, which only a load without a rate can.
+    fn says_batch(&self) -> bool {
+        false
+    }
+
+    /// Messages a second on so many connections, if nobody says; `None` is as many as are answered.
+    fn own_rate(&self, connections: usize) -> Option<f64> {
+        let _ = connections;
         None
     }
 }
@@ -55,38 +67,94 @@ impl Load {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EchoArgs {
     /// Bytes of a message
-    #[arg(long, default_value_t = 512, value_name = "BYTES")]
+    #[arg(long, default_value = "512", value_name = "BYTES", value_parser = count::bytes)]
     size: usize,
     /// Messages in flight on each connection
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
     pipeline: u32,
-    /// Messages in each write; 0 is as many as the pipeline has room for
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    /// Messages in each write; 0 is as many as the pipeline has room for. Not with --rate
+    #[arg(long, default_value = "0", value_name = "N", value_parser = count::small)]
     batch: u32,
-    /// Messages a second over all connections, each sent at its time as far as the pipeline has
-    /// room; latency counts from that time [default: as many as are answered]
-    #[arg(long, value_name = "N", conflicts_with = "batch")]
-    rate: Option<f64>,
 }
 
 impl LoadArgs for EchoArgs {
     fn load(&self) -> Result<Load, Failure> {
         at_least_one("--size", self.size)?;
-        at_least_one("--pipeline", self.pipeline as usize)?;
         let most = if self.batch == 0 {
             self.pipeline
         } else {
             self.batch
         };
         bounded(self.size, most.min(self.pipeline))?;
-        positive("--rate", self.rate)?;
         Ok(Load {
             workload: Workload::Echo(EchoLoad {
                 size: self.size,
                 pipeline: self.pipeline,
                 batch: self.batch,
-                rate: self.rate,
             }),
+            nodelay: None,
+        })
+    }
+
+    fn says_batch(&self) -> bool {
+        self.batch != 0
+    }
+}
+
+/// The load of connections that are held.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct IdleArgs {
+    /// The share of connections that have messages echoed, in percent; each one a second, unless
+    /// --rate says how many all of them have
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    active: f64,
+    /// Bytes of such a message
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = count::bytes)]
+    size: usize,
+}
+
+impl IdleArgs {
+    fn idle(&self) -> IdleLoad {
+        IdleLoad {
+            size: self.size,
+            active: self.active / 100.0,
+        }
+    }
+}
+
+impl LoadArgs for IdleArgs {
+    fn load(&self) -> Result<Load, Failure> {
+        at_least_one("--size", self.size)?;
+        bounded(self.size, 1)?;
+        if !(0.0..=100.0).contains(&self.active) {
+            return Err(Failure::usage("--active must be from 0 to 100"));
+        }
+        Ok(Load {
+            workload: Workload::Idle(self.idle()),
+            nodelay: None,
+        })
+    }
+
+    fn own_rate(&self, connections: usize) -> Option<f64> {
+        let active = self.idle().active_of(connections);
+        (active > 0).then_some(active as f64)
+    }
+}
+
+/// The load of connections that are opened and closed.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ConnectArgs {
+    /// Bytes of the message that each connection has echoed before it is closed, which shows that
+    /// somebody has accepted it; 0 closes it at once
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = count::bytes)]
+    size: usize,
+}
+
+impl LoadArgs for ConnectArgs {
+    fn load(&self) -> Result<Load, Failure> {
+        bounded(self.size, 1)?;
+        Ok(Load {
+            workload: Workload::Connect(ConnectLoad { size: self.size }),
             nodelay: None,
         })
     }
@@ -116,15 +184,11 @@ pub(crate) struct AckArgs {
     /// Gives each connection's producer a name (native protocol)
     #[arg(long)]
     named: bool,
-    /// Messages a second over all connections, each sent at its time as far as the window has room;
-    /// latency counts from that time (native protocol) [default: as many as are acknowledged]
-    #[arg(long, value_name = "N", conflicts_with = "batch")]
-    rate: Option<f64>,
-    /// Messages in each write [default: 150, in request-reply mode 1]
-    #[arg(long, value_name = "N")]
+    /// Messages in each write; with --rate, those that are due [default: 150, in request-reply mode 1]
+    #[arg(long, value_name = "N", value_parser = count::some)]
     batch: Option<u32>,
     /// Most messages sent and not acknowledged; 0 is no limit [default: 0, in request-reply mode 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::count)]
     window: Option<u64>,
 }
 
@@ -142,10 +206,10 @@ pub(crate) struct AckRoundsArgs {
     ack: AckArgs,
     /// Rounds, each of which ends when everything is acknowledged, instead of a duration
     /// [default: the preset's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::count)]
     rounds: Option<u64>,
     /// Messages of a round [default: the preset's, else 1000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::count)]
     round_messages: Option<u64>,
 }
 
@@ -167,6 +231,10 @@ impl LoadArgs for AckRoundsArgs {
             }
         }
         Ok(load)
+    }
+
+    fn says_batch(&self) -> bool {
+        self.ack.says_batch()
     }
 }
 
@@ -209,10 +277,7 @@ impl AckArgs {
             payload: self.size.unwrap_or(5),
             batch: self.batch.unwrap_or(150),
             window: self.window.unwrap_or(0),
-            rate: self.rate,
         };
-        positive("--rate", load.rate)?;
-        at_least_one("--batch", load.batch as usize)?;
         bounded(load.message_len(), load.batch)?;
         Ok(Load {
             workload: Workload::Native(load),
@@ -226,10 +291,8 @@ impl LoadArgs for AckArgs {
         if self.protocol == Protocol::Native {
             return self.native();
         }
-        if self.rate.is_some() || self.named {
-            return Err(Failure::usage(
-                "--rate and --named go with --protocol native",
-            ));
+        if self.named {
+            return Err(Failure::usage("--named goes with --protocol native"));
         }
         let mode = match (self.preset, self.mode) {
             (Some(Preset(preset)), Some(mode)) if preset != mode => {
@@ -248,12 +311,15 @@ impl LoadArgs for AckArgs {
             window: self.window.unwrap_or(base.window),
             ..base
         };
-        at_least_one("--batch", load.batch as usize)?;
         bounded(load.message_len(), load.batch)?;
         Ok(Load {
             workload: Workload::Ack(load),
             nodelay: self.preset.map(Preset::nodelay),
         })
+    }
+
+    fn says_batch(&self) -> bool {
+        self.batch.is_some()
     }
 }
 
@@ -278,16 +344,17 @@ pub(crate) struct KvArgs {
     #[arg(long, default_value = "resp", value_name = "NAME", value_parser = kv_wire)]
     protocol: Wire,
     /// How many keys there are
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "1m", value_name = "N", value_parser = count::at_least_one)]
     keys: u64,
     /// Bytes of a key, 17 to 255
     #[arg(long, default_value_t = 17, value_name = "BYTES", value_parser = clap::value_parser!(u8).range(17..))]
     key_size: u8,
     /// Bytes of a value, at most 8192, in the binary protocol 255
-    #[arg(long, default_value_t = 64, value_name = "BYTES")]
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = count::bytes)]
     size: usize,
-    /// Commands sent together; the next follow when all are answered
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    /// Commands sent together; the next follow when all are answered. With --rate, most in flight on
+    /// each connection
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
     pipeline: u32,
     /// The share of GET in percent; the others are SET
     #[arg(long, default_value_t = 50.0, value_name = "PERCENT")]
@@ -307,7 +374,6 @@ fn kv_wire(name: &str) -> Result<Wire, String> {
 
 impl LoadArgs for KvArgs {
     fn load(&self) -> Result<Load, Failure> {
-        at_least_one("--pipeline", self.pipeline as usize)?;
         if !(1..=8192).contains(&self.size) {
             return Err(Failure::usage("--size must be from 1 to 8192"));
         }
@@ -349,17 +415,16 @@ impl LoadArgs for KvArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DiscardArgs {
     /// Bytes of a message
-    #[arg(long, default_value_t = 17, value_name = "BYTES")]
+    #[arg(long, default_value = "17", value_name = "BYTES", value_parser = count::bytes)]
     size: usize,
-    /// Messages in each write
-    #[arg(long, default_value_t = 4096, value_name = "N")]
+    /// Messages in each write; with --rate, most of them
+    #[arg(long, default_value = "4096", value_name = "N", value_parser = count::some)]
     batch: u32,
 }
 
 impl LoadArgs for DiscardArgs {
     fn load(&self) -> Result<Load, Failure> {
         at_least_one("--size", self.size)?;
-        at_least_one("--batch", self.batch as usize)?;
         bounded(self.size, self.batch)?;
         Ok(Load {
             workload: Workload::Discard(DiscardLoad {
@@ -369,13 +434,6 @@ impl LoadArgs for DiscardArgs {
             nodelay: None,
         })
     }
-}
-
-pub(super) fn positive(what: &str, n: Option<f64>) -> Result<(), Failure> {
-    if n.is_none_or(|n| n.is_finite() && n > 0.0) {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("{what} must be more than 0")))
 }
 
 pub(super) fn at_least_one(what: &str, n: usize) -> Result<(), Failure> {

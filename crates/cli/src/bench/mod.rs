@@ -1,14 +1,20 @@
 //! `tidewire bench`: loads a server and says what it took.
 //!
 //! A run has a load ([`load`]), a generator that makes it and a server that takes it ([`target`]);
-//! [`single`] shows one run, [`ab`] compares two servers run by run.
+//! [`single`] shows one run, [`search`] looks for a rate by many, [`ab`] compares two servers run by run.
 
 mod ab;
+mod arrivals;
+mod cell;
+mod compare;
+mod duet;
 mod generator;
 mod http;
 mod load;
 mod output;
+mod page;
 mod scratch;
+mod search;
 mod side;
 mod single;
 mod target;
@@ -18,8 +24,14 @@ use clap::Subcommand;
 
 use crate::exit::Failure;
 
+pub(crate) use self::cell::{Cell, Ran};
+pub(crate) use self::output::{environment, grouped, write};
+pub(crate) use self::page::{command, stacked, write as write_page};
+pub(crate) use self::side::{Server, Side};
+pub(crate) use self::watch::Watcher;
+
 use self::http::HttpArgs;
-use self::load::{AckArgs, AckRoundsArgs, DiscardArgs, EchoArgs, KvArgs};
+use self::load::{AckArgs, AckRoundsArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, KvArgs};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -34,9 +46,15 @@ pub(crate) enum Bench {
     Http(single::Args<HttpArgs>),
     /// Bytes that nobody answers: what the machine can carry.
     Discard(single::Args<DiscardArgs>),
+    /// Connections that are held, a share of them active: what they cost.
+    Idle(single::Args<IdleArgs>),
+    /// Connections that are opened, have one message echoed, and are closed.
+    Connect(single::Args<ConnectArgs>),
     /// Compares two servers: short runs in turns, medians of ratios, with a control.
     #[command(subcommand)]
     Ab(Ab),
+    /// Compares two results on disk: what has changed, and whether it may be believed.
+    Compare(compare::Args),
 }
 
 /// The load of a comparison.
@@ -52,6 +70,10 @@ pub(crate) enum Ab {
     Http(ab::Args<HttpArgs>),
     /// Bytes that nobody answers.
     Discard(ab::Args<DiscardArgs>),
+    /// Connections that are held.
+    Idle(ab::Args<IdleArgs>),
+    /// Connections that are opened and closed.
+    Connect(ab::Args<ConnectArgs>),
 }
 
 /// Runs it.
@@ -63,10 +85,15 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Kv(args) => single::run(&args),
         Bench::Http(args) => single::run(&args),
         Bench::Discard(args) => single::run(&args),
+        Bench::Idle(args) => single::run(&args),
+        Bench::Connect(args) => single::run(&args),
+        Bench::Compare(args) => compare::run(&args),
         Bench::Ab(Ab::Echo(args)) => ab::run(&args),
         Bench::Ab(Ab::Ack(args)) => ab::run(&args),
         Bench::Ab(Ab::Kv(args)) => ab::run(&args),
         Bench::Ab(Ab::Http(args)) => ab::run(&args),
         Bench::Ab(Ab::Discard(args)) => ab::run(&args),
+        Bench::Ab(Ab::Idle(args)) => ab::run(&args),
+        Bench::Ab(Ab::Connect(args)) => ab::run(&args),
     }
 }

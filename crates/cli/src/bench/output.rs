@@ -8,17 +8,19 @@ use serde::Serialize;
 use tidewire_ingest::{Level, client};
 use tidewire_load::environment::Environment;
 use tidewire_load::histogram::LatencySummary;
-use tidewire_load::meter::{Metered, SATURATED, STEAL_MAX};
+use tidewire_load::meter::Metered;
 use tidewire_load::report::Report;
 use tidewire_load::stats::Samples;
-use tidewire_load::workload::{Outcome, Round, Workload};
+use tidewire_load::trust::Trust;
+use tidewire_load::workload::{Outcome, Plan, Round, Schedule, Workload};
 
 use crate::exit::Failure;
 
 /// A run as a few lines.
-pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> String {
-    let unit = match workload {
-        Workload::Echo(_) | Workload::Http(_) => "requests",
+pub(super) fn text(plan: &Plan, outcome: &Outcome, trust: &Trust) -> String {
+    let unit = match plan.workload {
+        Workload::Echo(_) | Workload::Http(_) | Workload::Idle(_) => "requests",
+        Workload::Connect(_) => "connections",
         Workload::Kv(_) => "commands",
         Workload::Ack(_) | Workload::Native(_) | Workload::Discard(_) => "messages",
     };
@@ -36,59 +38,69 @@ pub(super) fn text(workload: &Workload, lock_step: bool, outcome: &Outcome) -> S
     if !outcome.rounds.is_empty() {
         lines.add("rounds", &rounds(&outcome.rounds));
     }
-    if let Some(latency) = &outcome.latency {
-        lines.add("latency", &latencies(latency));
+    match &outcome.schedule {
+        None => {
+            if let Some(latency) = &outcome.latency {
+                lines.add("latency", &latencies(latency));
+            }
+        }
+        Some(schedule) => scheduled(&mut lines, schedule, outcome.latency.as_ref()),
     }
     match &outcome.metered {
         Some(metered) => cpu(&mut lines, metered, outcome),
-        None => lines.add("server CPU", "not measured: name its process with --pid"),
+        None => lines.add(
+            "server CPU",
+            "not measured: no process of this user listens there; see --pid",
+        ),
     }
-    if let Some(metered) = &outcome.metered {
-        let busy = metered.server_busy(outcome.server_cores);
-        if let Some(offered) = offered(workload) {
-            let share = outcome.requests_per_second() / offered * 100.0;
-            let offered = grouped(offered);
-            lines.add(
-                "note",
-                &format!("{share:.1} % of the {offered} requests/s offered"),
-            );
-        } else if lock_step {
-            lines.add(
-                "note",
-                "lock-step: neither side is busy, the rate is that of the round trip",
-            );
-        } else if busy < SATURATED {
-            lines.add("note", &unsaturated(busy * 100.0, metered));
+    if let Some(memory) = &outcome.memory {
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64);
+        let each = memory.bytes_per_connection;
+        let each = each.map_or_else(String::new, |bytes| {
+            format!(", {} bytes a connection", grouped(bytes))
+        });
+        lines.add("memory", &format!("{}{each}", mib(memory.end_bytes)));
+    }
+    if plan.is_lock_step() && plan.arrivals.rate().is_none() {
+        lines.add(
+            "note",
+            "lock-step: neither side is busy, the rate is that of the round trip",
+        );
+    }
+    if let (Some(rate), Some(schedule)) = (plan.arrivals.rate(), &outcome.schedule) {
+        let share = outcome.requests_per_second() / rate.per_second * 100.0;
+        let offered = grouped(rate.per_second);
+        let mut note = format!("{share:.1} % of the {offered} {unit}/s offered");
+        if schedule.unsent > 0 {
+            let unsent = grouped(schedule.unsent as f64);
+            note += &format!("; {unsent} were due and not yet sent at the end");
         }
+        lines.add("note", &note);
     }
-    for doubt in outcome.metered.iter().flat_map(doubts) {
-        lines.add("note", &doubt);
+    for reason in &trust.reasons {
+        lines.add("note", &reason.text);
     }
-    if outcome.interrupted {
-        lines.add("note", "interrupted: figures are of what there was");
-    }
+    lines.add("verdict", &trust.standing.to_string());
     lines.0
 }
 
-/// What has disturbed the run.
-fn doubts(metered: &Metered) -> Vec<String> {
-    let mut doubts = Vec::new();
-    let steal = metered
-        .cores
-        .iter()
-        .map(|core| core.steal)
-        .fold(0.0, f64::max);
-    if steal > STEAL_MAX {
-        doubts.push(format!(
-            "the hypervisor took {:.0} % of a core",
-            steal * 100.0
-        ));
+/// What a load by the clock has found: both latencies, and the generator's own lateness.
+fn scheduled(lines: &mut Lines, schedule: &Schedule, sent: Option<&LatencySummary>) {
+    if let Some(latency) = &schedule.latency {
+        lines.add(
+            "latency",
+            &format!("{} (from when it was due)", latencies(latency)),
+        );
     }
-    if metered.tcp.retransmitted > 0 {
-        let (again, sent) = (metered.tcp.retransmitted, metered.tcp.sent);
-        doubts.push(format!("{again} of {sent} TCP segments were sent again"));
+    if let Some(latency) = sent {
+        lines.add("from send", &latencies(latency));
     }
-    doubts
+    if let Some(slip) = &schedule.slip {
+        lines.add(
+            "slip",
+            &format!("{} (the generator's own)", latencies(slip)),
+        );
+    }
 }
 
 /// What is sent, in a few words.
@@ -99,11 +111,8 @@ pub(super) fn described(workload: &Workload) -> String {
                 0 => String::new(),
                 batch => format!(", {batch} a write"),
             };
-            let rate = load
-                .rate
-                .map_or_else(String::new, |rate| format!(", {rate} a second"));
             format!(
-                "echo of {} bytes, {} in flight{batch}{rate}",
+                "echo of {} bytes, {} in flight{batch}",
                 load.size, load.pipeline
             )
         }
@@ -132,12 +141,8 @@ pub(super) fn described(workload: &Workload) -> String {
                 client::Level::Durable => "durable",
             };
             let named = if load.named { ", with names" } else { "" };
-            let pace = match load.rate {
-                Some(rate) => format!("{rate} a second"),
-                None => format!("{} a write", load.batch),
-            };
-            let len = load.message_len();
-            format!("ingest of {len} bytes, {pace}{window}, level {level}{named}")
+            let (len, batch) = (load.message_len(), load.batch);
+            format!("ingest of {len} bytes, {batch} a write{window}, level {level}{named}")
         }
         Workload::Http(load) => {
             let how = match load.close {
@@ -155,35 +160,18 @@ pub(super) fn described(workload: &Workload) -> String {
             load.reads * 100.0,
             load.pipeline
         ),
+        Workload::Idle(load) => format!(
+            "connections held, {:.1} % of them with echoes of {} bytes",
+            load.active * 100.0,
+            load.size
+        ),
+        Workload::Connect(load) => match load.size {
+            0 => "connections opened and closed".to_owned(),
+            size => format!("connections opened, an echo of {size} bytes, and closed"),
+        },
         Workload::Discard(load) => {
             format!("discard of {} bytes, {} a write", load.size, load.batch)
         }
-    }
-}
-
-/// What a server that was not busy means.
-fn unsaturated(server_percent: f64, metered: &Metered) -> String {
-    let generator = share(metered.generator.total_ns, metered.elapsed);
-    let who = if generator >= SATURATED * 100.0 {
-        format!(
-            "the generator is the bottleneck: the server was busy for {server_percent:.0} % only"
-        )
-    } else {
-        format!(
-            "neither side was busy (server {server_percent:.0} %, generator {generator:.0} %): they \
-             waited for each other, or other processes took their cores"
-        )
-    };
-    format!("{who}; the rate says nothing about the server")
-}
-
-/// The rate that was asked for.
-fn offered(workload: &Workload) -> Option<f64> {
-    match workload {
-        Workload::Echo(load) => load.rate,
-        Workload::Native(load) => load.rate,
-        Workload::Http(load) => load.rate,
-        Workload::Ack(_) | Workload::Kv(_) | Workload::Discard(_) => None,
     }
 }
 
@@ -251,7 +239,7 @@ fn latencies(of: &LatencySummary) -> String {
     )
 }
 
-fn micros(us: f64) -> String {
+pub(super) fn micros(us: f64) -> String {
     match us {
         us if us >= 10_000.0 => format!("{:.1} ms", us / 1e3),
         us if us >= 100.0 => format!("{us:.0} us"),
@@ -260,18 +248,21 @@ fn micros(us: f64) -> String {
     }
 }
 
+/// Width of the names in front of figures.
+pub(super) const NAMES: usize = 13;
+
 #[derive(Default)]
 struct Lines(String);
 
 impl Lines {
     fn add(&mut self, name: &str, value: &str) {
         // A string takes everything.
-        let _ = writeln!(self.0, "{name:<12} {value}");
+        let _ = writeln!(self.0, "{name:<NAMES$} {value}");
     }
 }
 
 /// A whole number with commas.
-pub(super) fn grouped(n: f64) -> String {
+pub(crate) fn grouped(n: f64) -> String {
     let digits = format!("{:.0}", n.max(0.0));
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -284,19 +275,21 @@ pub(super) fn grouped(n: f64) -> String {
 }
 
 /// Facts about this machine, now.
-pub(super) fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Environment::read(utc(since.unwrap_or_default().as_secs()))
 }
 
 /// Writes a result where the user wants it.
-pub(super) fn write<R: Serialize>(
+pub(crate) fn write<R: Serialize>(
     path: &Path,
     kind: &str,
     environment: Environment,
     result: R,
 ) -> Result<(), Failure> {
-    let report = Report::new(kind, std::env::args(), environment, result);
+    // What is not UTF-8 is a name of a file, and no reason to fail at the end.
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let report = Report::new(kind, words, environment, result);
     report
         .write(path)
         .map_err(|e| Failure::usage(e.to_string()))

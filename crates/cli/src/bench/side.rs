@@ -31,6 +31,11 @@ pub(crate) enum Server {
     Own(Vec<String>),
     /// A program that says where it listens.
     Program(Vec<String>),
+    /// A program that says nothing, and is ready when it accepts at this address.
+    ProgramAt {
+        command: Vec<String>,
+        addr: SocketAddr,
+    },
     /// It runs; without its process no CPU time can be had.
     There { addr: SocketAddr, pid: Option<u32> },
 }
@@ -138,7 +143,6 @@ impl Side {
                 payload: load.payload,
                 batch: load.batch,
                 window: load.window,
-                rate: None,
             }),
             (Some(Kind::Discard), Workload::Ack(load)) => Workload::Discard(DiscardLoad {
                 size: load.message_len(),

@@ -1,20 +1,25 @@
 //! One run against one server.
 
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::EngineChoice;
-use tidewire_load::workload::{self, Extent, Outcome, Workload};
+use tidewire_load::trust::{Standing, Trust};
+use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Workload};
 
+use super::arrivals;
 use super::generator::GeneratorArgs;
 use super::load::{Load, LoadArgs};
-use super::output;
+use super::search::{self, SearchArgs};
 use super::side::{Server, Side};
 use super::target::Ready;
 use super::watch::Watcher;
-use crate::exit::Failure;
+use super::{output, page};
+use crate::count;
+use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
 use crate::span::Span;
 
 /// How long a run is if nobody says.
@@ -30,7 +35,8 @@ pub(crate) struct Args<L: LoadArgs> {
     /// The server's address [default: a server is started, and stopped at the end]
     #[arg(long, value_name = "IP:PORT")]
     addr: Option<SocketAddr>,
-    /// The server's process, to measure its CPU time
+    /// The server's process, to measure its CPU time and that of its children [default: the one that listens at
+    /// the address, where it can be seen]
     #[arg(long, requires = "addr")]
     pid: Option<u32>,
     /// Engine of the server that is started: threads, epoll, uring or auto [default: auto]
@@ -46,6 +52,8 @@ pub(crate) struct Args<L: LoadArgs> {
     server_args: Option<String>,
     #[command(flatten)]
     generator: GeneratorArgs,
+    #[command(flatten)]
+    search: SearchArgs,
     /// How long to measure [default: 3s]
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     duration: Option<Span>,
@@ -53,77 +61,103 @@ pub(crate) struct Args<L: LoadArgs> {
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     warmup: Option<Span>,
     /// Sends so many messages, over all connections, instead of for some time
-    #[arg(long, value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = count::count)]
     count: Option<u64>,
-    /// Writes the result as JSON
+    /// Writes the result as JSON (docs/bench.schema.json says what is in it)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes the latencies as HdrHistogram's tools read them
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
+    /// Writes the result as one page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// The result for machines.
 #[derive(Serialize)]
 struct Shown<'a> {
-    workload: &'a Workload,
-    connections: usize,
-    extent: Extent,
+    #[serde(flatten)]
+    plan: &'a Plan,
     server: SocketAddr,
     server_engine: Option<&'a str>,
     requests_per_second: f64,
     mib_per_second: f64,
+    trust: &'a Trust,
     #[serde(flatten)]
     outcome: &'a Outcome,
 }
 
 /// Runs it and shows what came out.
 pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
-    let (load, extent) = args.plan()?;
+    let (load, plan) = args.plan()?;
     let mut watcher = Watcher::new()?;
     let server = Ready::find(&args.side(), &load.workload, &args.generator)?;
     let target = server.target();
-    let connections = args.generator.connections();
     let generator = args.generator.generator(&load)?;
-    first(&args.load, connections, &generator, &server)?;
-    let done = workload::run(
-        &load.workload,
-        connections,
-        extent,
-        &generator,
-        target,
-        &mut |at| watcher.look(at),
-    );
+    first(&args.load, plan.connections, &generator, &server)?;
+    if args.search.is_wanted(plan.arrivals.rate().is_some()) {
+        args.look_for(plan, &generator, &server, &mut watcher)?;
+        return server.stop().map(drop);
+    }
+    let done = workload::run(&plan, &generator, target, &mut |at| watcher.look(at));
     watcher.done();
     let outcome = done.map_err(|e| failed(&e, &server))?;
     let engine = server.engine();
-    println!("load         {}", output::described(&load.workload));
-    println!("             {}", args.generator.described());
-    let on = engine.map_or_else(String::new, |engine| format!(" on {engine}"));
-    println!("server       {}{on}", target.addr);
-    print!(
-        "{}",
-        output::text(
-            &load.workload,
-            lock_step(&load.workload, connections),
-            &outcome
-        )
+    show_line!(
+        "load          {}{}",
+        output::described(&plan.workload),
+        arrivals::described(&plan.arrivals)
     );
+    show_line!("              {}", args.generator.described());
+    let on = engine.map_or_else(String::new, |engine| format!(" on {engine}"));
+    show_line!("server        {}{on}", target.addr);
+    let trust = Trust::of(&plan, &outcome);
+    show!("{}", output::text(&plan, &outcome, &trust));
+    let written = |path: &Path, text: String| {
+        fs::write(path, text)
+            .map_err(|e| Failure::usage(format!("cannot write {}: {e}", path.display())))
+    };
+    if let Some(path) = &args.hgrm {
+        written(path, outcome.histograms.felt().hgrm())?;
+    }
+    let shown = Shown {
+        plan: &plan,
+        server: target.addr,
+        server_engine: engine,
+        requests_per_second: outcome.requests_per_second(),
+        mib_per_second: outcome.mib_per_second(),
+        trust: &trust,
+        outcome: &outcome,
+    };
+    if let Some(path) = &args.html {
+        let data = serde_json::to_string(&shown).unwrap_or_default();
+        let page = page::single::page(&plan, &outcome, &trust, data, &output::environment());
+        page::write(path, &page)?;
+    }
     if let Some(path) = &args.json {
-        let shown = Shown {
-            workload: &load.workload,
-            connections,
-            extent,
-            server: target.addr,
-            server_engine: engine,
-            requests_per_second: outcome.requests_per_second(),
-            mib_per_second: outcome.mib_per_second(),
-            outcome: &outcome,
-        };
-        let kind = format!("bench {}", load.workload.service());
+        let kind = format!("bench {}", plan.workload.name());
         output::write(path, &kind, output::environment(), shown)?;
     }
     if let Some(limit) = server.stop()? {
-        println!("log          {limit}");
+        show_line!("log           {limit}");
     }
-    Ok(())
+    match trust.standing {
+        Standing::NotTrustworthy => Err(Failure {
+            status: UNTRUSTWORTHY,
+            message: "the figures are not trustworthy: see the notes".into(),
+        }),
+        // An objective is not missed by a run that cannot be believed.
+        Standing::Trustworthy | Standing::Reservations => {
+            match args.search.missed(&plan, &outcome) {
+                Some(message) => Err(Failure {
+                    status: MISSED,
+                    message,
+                }),
+                None => Ok(()),
+            }
+        }
+    }
 }
 
 /// Loads a server with what has to be there before anything is measured.
@@ -136,17 +170,29 @@ pub(super) fn first<L: LoadArgs>(
     let Some((workload, extent)) = args.first() else {
         return Ok(());
     };
-    let target = server.target();
-    workload::run(
-        &workload,
+    let plan = Plan {
+        workload,
         connections,
+        arrivals: Arrivals::Closed,
         extent,
-        generator,
-        target,
-        &mut |_| true,
-    )
-    .map(drop)
-    .map_err(|e| failed(&e, server))
+    };
+    workload::run(&plan, generator, server.target(), &mut |_| true)
+        .map(drop)
+        .map_err(|e| failed(&e, server))
+}
+
+/// When messages of the load are sent.
+pub(super) fn arrivals<L: LoadArgs>(
+    load: &L,
+    generator: &GeneratorArgs,
+) -> Result<Arrivals, Failure> {
+    let arrivals = generator.arrivals(load.own_rate(generator.connections()))?;
+    if arrivals.rate().is_some() && load.says_batch() {
+        return Err(Failure::usage(
+            "--batch with --rate: by the clock, a write has what is due",
+        ));
+    }
+    Ok(arrivals)
 }
 
 /// What a failed run means for whoever called.
@@ -165,23 +211,33 @@ pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
     }
 }
 
-/// One message in flight in all.
-fn lock_step(workload: &Workload, connections: usize) -> bool {
-    connections == 1
-        && match workload {
-            Workload::Echo(load) => load.pipeline == 1,
-            Workload::Ack(load) => load.window == 1,
-            Workload::Native(load) => load.window == 1,
-            Workload::Kv(load) => load.pipeline == 1,
-            Workload::Http(load) => load.pipeline == 1,
-            Workload::Discard(_) => false,
-        }
-}
-
 impl<L: LoadArgs> Args<L> {
-    fn plan(&self) -> Result<(Load, Extent), Failure> {
+    fn plan(&self) -> Result<(Load, Plan), Failure> {
         let load = self.load.load()?;
+        let (load, extent) = self.extent(load)?;
+        let connections = self.generator.connections();
+        let has_rate = self.generator.has_rate() || self.load.own_rate(connections).is_some();
+        let arrivals = match self.search.is_wanted(has_rate) {
+            // A search has rates of its own.
+            true => Arrivals::Closed,
+            false => arrivals(&self.load, &self.generator)?,
+        };
+        let plan = Plan {
+            workload: load.workload,
+            connections,
+            arrivals,
+            extent,
+        };
+        Ok((load, plan))
+    }
+
+    fn extent(&self, load: Load) -> Result<(Load, Extent), Failure> {
         if let Some(count) = self.count {
+            if matches!(load.workload, Workload::Idle(_)) {
+                return Err(Failure::usage(
+                    "--count: connections are held for a time, see --duration",
+                ));
+            }
             return Ok((load.endless(), Extent::Count(count)));
         }
         if let (None, Some(extent)) = (self.duration, load.own_extent()) {
@@ -192,6 +248,32 @@ impl<L: LoadArgs> Args<L> {
             measured: self.duration.map_or(DURATION, |span| span.0),
         };
         Ok((load.endless(), extent))
+    }
+
+    /// Makes many runs instead of one.
+    fn look_for(
+        &self,
+        plan: Plan,
+        generator: &workload::Generator,
+        server: &Ready,
+        watcher: &mut Watcher,
+    ) -> Result<(), Failure> {
+        if self.hgrm.is_some() {
+            return Err(Failure::usage(
+                "--hgrm is of one run: not with --sweep, nor with --slo without --rate",
+            ));
+        }
+        let [warm_up, measured] = [self.warmup, self.duration].map(|span| span.map(|span| span.0));
+        let plan = Plan {
+            extent: search::extent(warm_up, measured),
+            ..plan
+        };
+        let out = search::Out {
+            json: self.json.as_deref(),
+            html: self.html.as_deref(),
+        };
+        let rate = self.generator.rate();
+        search::run(&self.search, plan, rate, generator, server, watcher, &out)
     }
 
     fn side(&self) -> Side {

@@ -1,10 +1,12 @@
 //! Servers to load: started as child processes, or found running.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidewire_ingest::Level;
 use tidewire_load::child::{ChildServer, Launch};
+use tidewire_load::owner;
 use tidewire_load::procfs::Process;
 use tidewire_load::workload::{Target, Workload};
 
@@ -44,7 +46,9 @@ impl Ready {
                     scratch: None,
                     target: Target {
                         addr: *addr,
-                        process: pid.map(Process::new),
+                        process: pid
+                            .or_else(|| found(*addr))
+                            .map(|pid| Process::new(pid).with_children()),
                         // Where it may run is not known here; what is measured is one loop.
                         cores: 1,
                     },
@@ -58,6 +62,10 @@ impl Ready {
                 own(args, workload, generator.congestion(), scratch.as_ref())?
             }
             Server::Program(words) => Launch::new(&words[0]).args(&words[1..]),
+            Server::ProgramAt { command, addr } => {
+                let launch = Launch::new(&command[0]).args(&command[1..]);
+                launch.listens_at(*addr)
+            }
         };
         let cores = match cpu {
             Some(_) => 1,
@@ -73,7 +81,7 @@ impl Ready {
         Ok(Ready {
             target: Target {
                 addr: listening.addr,
-                process: Some(child.process()),
+                process: Some(child.process().with_children()),
                 cores,
             },
             engine: Some(listening.engine.clone()),
@@ -119,12 +127,24 @@ impl Ready {
     }
 }
 
+/// The process behind an address, if it runs here and may be looked at.
+fn found(addr: SocketAddr) -> Option<u32> {
+    let pid = owner::listens_at(addr)?;
+    show_line!("process       {pid} listens at {addr}: its CPU is measured");
+    Some(pid)
+}
+
 /// Whether the server needs a log for it.
 fn has_log(workload: &Workload) -> bool {
     match workload {
         Workload::Native(_) => true,
         Workload::Ack(load) => load.level != Level::None,
-        Workload::Echo(_) | Workload::Kv(_) | Workload::Http(_) | Workload::Discard(_) => false,
+        Workload::Echo(_)
+        | Workload::Kv(_)
+        | Workload::Http(_)
+        | Workload::Discard(_)
+        | Workload::Idle(_)
+        | Workload::Connect(_) => false,
     }
 }
 

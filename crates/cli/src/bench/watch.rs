@@ -16,14 +16,14 @@ use crate::exit::Failure;
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Whether to go on.
-pub(super) struct Watcher {
+pub(crate) struct Watcher {
     interrupted: Arc<AtomicBool>,
     shown: bool,
 }
 
 impl Watcher {
     /// From now on SIGINT and SIGTERM end the run instead of the process.
-    pub(super) fn new() -> Result<Watcher, Failure> {
+    pub(crate) fn new() -> Result<Watcher, Failure> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, interrupted.clone())
@@ -35,12 +35,12 @@ impl Watcher {
         })
     }
 
-    pub(super) fn interrupted(&self) -> bool {
+    pub(crate) fn interrupted(&self) -> bool {
         self.interrupted.load(Relaxed)
     }
 
     /// Shows how far a run is; answers whether to go on.
-    pub(super) fn look(&mut self, progress: Progress) -> bool {
+    pub(crate) fn look(&mut self, progress: Progress) -> bool {
         if progress.elapsed > SILENT {
             let each = progress.requests as f64 / progress.elapsed.as_secs_f64();
             let seconds = progress.elapsed.as_secs_f64();
@@ -50,7 +50,7 @@ impl Watcher {
     }
 
     /// Shows one line in the place of the last, if anybody looks.
-    pub(super) fn show(&mut self, line: &str) {
+    pub(crate) fn show(&mut self, line: &str) {
         let mut err = io::stderr().lock();
         if err.is_terminal() {
             // Progress that cannot be shown is no reason to stop.
@@ -60,7 +60,7 @@ impl Watcher {
     }
 
     /// Wipes what was shown.
-    pub(super) fn done(&mut self) {
+    pub(crate) fn done(&mut self) {
         if std::mem::take(&mut self.shown) {
             crate::say::write(format_args!("\r\x1b[K"));
         }

@@ -1,6 +1,8 @@
 //! `tidewire kv import`.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -24,9 +26,9 @@ Examples:
   tidewire kv import dump.rdb --to 127.0.0.1:6379
   tidewire kv import dump.rdb --data /var/lib/tidewire
 
-Dumps of Redis and Valkey up to version 12 are read, in every encoding of strings, lists, sets, hashes and sorted \
-sets. Streams, data of modules and hashes whose fields expire are refused by the name of their key; what was \
-imported before is there. Keys that are past their time are left out.";
+Dumps of Redis and Valkey up to version 12, and of Valkey 9, are read, in every encoding of strings, lists, sets, \
+hashes and sorted sets. Streams, data of modules, hashes whose fields expire, and a key that comes twice are \
+refused by the name of the key; what was imported before is there. Keys that are past their time are left out.";
 
 /// What to put where.
 #[derive(Debug, clap::Args)]
@@ -97,10 +99,26 @@ struct Counts {
     expired: u64,
 }
 
+/// Names that were there, by two keyed hashes of each: a file may have more of them than memory has room for.
+#[derive(Default)]
+struct Names {
+    seen: HashSet<(u64, u64)>,
+    hashes: (RandomState, RandomState),
+}
+
+impl Names {
+    /// Whether a key is the first of its name; a server would make one list of two, say.
+    fn is_first(&mut self, key: &Key) -> bool {
+        let name = (key.database, &key.key);
+        let (one, other) = &self.hashes;
+        self.seen.insert((one.hash_one(name), other.hash_one(name)))
+    }
+}
+
 /// Reads the file a key at a time.
 fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, Failure> {
     let wrong = |why: String| Failure::wrong(format!("{}: {why}", args.file.display()));
-    let mut counts = Counts::default();
+    let (mut counts, mut names) = (Counts::default(), Names::default());
     let mut decoder = Decoder::default().with_key_max(args.key_max.0 as usize);
     let (mut bytes, mut from, mut more) = (Vec::new(), 0, true);
     loop {
@@ -111,7 +129,19 @@ fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, F
             Some((used, item)) => {
                 from += used;
                 match item {
-                    Item::Key(key) => put(&key, target, &mut counts)?,
+                    Item::Key(key) if key.deadline_ms.is_some_and(|at| at <= super::now_ms()) => {
+                        counts.expired += 1;
+                    }
+                    Item::Key(key) if !names.is_first(&key) => {
+                        let (name, database) = (key.key.escape_ascii(), key.database);
+                        return Err(wrong(format!(
+                            "the key {name} of database {database} comes twice"
+                        )));
+                    }
+                    Item::Key(key) => {
+                        put(&key, target)?;
+                        counts.keys += 1;
+                    }
                     Item::End => return Ok(counts),
                     Item::Skipped(what @ "a library of functions") => {
                         tracing::warn!("{what} was left out");
@@ -132,12 +162,7 @@ fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, F
     }
 }
 
-fn put(key: &Key, target: &mut impl Target, counts: &mut Counts) -> Result<(), Failure> {
-    if key.deadline_ms.is_some_and(|at| at <= super::now_ms()) {
-        counts.expired += 1;
-        return Ok(());
-    }
-    counts.keys += 1;
+fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
     let name = &key.key[..];
     let database = key.database;
     let deadline = key.deadline_ms.map(|at| at.to_string());

@@ -13,7 +13,7 @@ use tidewire_kv::store::{Settings, Store};
 use tidewire_log::{EmbeddedLog, Policy};
 
 use crate::exit::Failure;
-use crate::serve::KV_DIRECTORY;
+use crate::serve::{KV_DIRECTORY, kv_settings};
 
 /// Moves keys in and out.
 #[derive(Debug, Subcommand)]
@@ -51,7 +51,7 @@ struct Opened {
 /// Opens what a server has in the directory `data`, or what a backup of that has.
 fn open(data: &Path) -> Result<Opened, Failure> {
     let directory = directory(data);
-    let settings = KvLog::settings(Policy::Os);
+    let settings = kv_settings(&directory, None, Policy::Os)?;
     let cannot = |why: String| {
         Failure::usage(format!(
             "cannot open the key-value store in {}: {why}",

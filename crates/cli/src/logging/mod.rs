@@ -20,6 +20,9 @@ use crate::exit::Failure;
 /// What is logged unless somebody says otherwise.
 const DEFAULT: &str = "info";
 
+/// Lines about connections.
+const CONNECTIONS: &str = "tidewire::connection";
+
 /// Logging as long as it lives. Dropping it writes out what is queued, for a second at most.
 pub(crate) struct Logging {
     levels: Levels,
@@ -28,7 +31,10 @@ pub(crate) struct Logging {
 
 /// What is logged, to be seen and changed while it goes on. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Levels(reload::Handle<EnvFilter, Registry>);
+pub(crate) struct Levels {
+    handle: reload::Handle<EnvFilter, Registry>,
+    connections: bool,
+}
 
 impl fmt::Debug for Levels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,8 +45,12 @@ impl fmt::Debug for Levels {
 impl Levels {
     /// The filter in force, as `--log` takes it.
     pub(crate) fn shown(&self) -> String {
-        let shown = self.0.with_current(ToString::to_string);
-        shown.unwrap_or_default()
+        let shown = self.handle.with_current(ToString::to_string);
+        let shown = shown.unwrap_or_default();
+        // Nobody has asked for that.
+        let unsaid = format!("{CONNECTIONS}=off");
+        let said = shown.split(',').filter(|directive| *directive != unsaid);
+        said.collect::<Vec<_>>().join(",")
     }
 
     /// Logs by this filter from now on.
@@ -48,30 +58,44 @@ impl Levels {
     /// # Errors
     /// It is no filter; nothing has changed.
     pub(crate) fn set(&self, filter: &str) -> Result<(), String> {
-        let parsed = parse(filter)?;
-        self.0.reload(parsed).map_err(|e| e.to_string())
+        let parsed = parse(filter, self.connections)?;
+        self.handle.reload(parsed).map_err(|e| e.to_string())
     }
 }
 
-fn parse(filter: &str) -> Result<EnvFilter, String> {
+/// A filter; lines about connections only where they are wanted, or where it speaks of them.
+fn parse(filter: &str, connections: bool) -> Result<EnvFilter, String> {
     if filter.trim().is_empty() {
         return Err("a filter is a level, or target=level pairs with commas in between".into());
     }
-    EnvFilter::try_new(filter).map_err(|e| e.to_string())
+    let parsed = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
+    if filter.contains(CONNECTIONS) {
+        return Ok(parsed);
+    }
+    let level = if connections { "info" } else { "off" };
+    let directive = format!("{CONNECTIONS}={level}").parse();
+    directive
+        .map(|directive| parsed.add_directive(directive))
+        .map_err(|e: tracing_subscriber::filter::ParseError| e.to_string())
 }
 
 impl Logging {
     /// Starts logging for the rest of the process. The filter is what `--log` takes: a level, or
     /// `target=level` pairs; without one, `RUST_LOG`, and without that, `info`. Without a format, text for a
-    /// terminal, else logfmt.
+    /// terminal, else logfmt. `connections` says whether there is a line for each.
     pub(crate) fn start(
         format: Option<LogFormat>,
         filter: Option<&str>,
+        connections: bool,
     ) -> Result<Logging, Failure> {
+        let wrong = |text, e| Failure::usage(format!("--log {text:?} is no filter: {e}"));
         let filter = match filter {
-            Some(text) => parse(text)
-                .map_err(|e| Failure::usage(format!("--log {text:?} is no filter: {e}")))?,
-            None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT)),
+            Some(text) => parse(text, connections).map_err(|e| wrong(text, e))?,
+            None => std::env::var(EnvFilter::DEFAULT_ENV)
+                .ok()
+                .and_then(|text| parse(&text, connections).ok())
+                .map_or_else(|| parse(DEFAULT, connections), Ok)
+                .map_err(|e| wrong(DEFAULT, e))?,
         };
         let terminal = io::stderr().is_terminal();
         let format = format.unwrap_or(match terminal {
@@ -91,7 +115,10 @@ impl Logging {
         // Only a test starts twice in a process.
         let _ = all.try_init();
         Ok(Logging {
-            levels: Levels(handle),
+            levels: Levels {
+                handle,
+                connections,
+            },
             queue,
         })
     }
@@ -122,7 +149,11 @@ mod tests {
     fn levels_change_while_logging_goes_on() {
         let (layer, handle) = reload::Layer::new(EnvFilter::new("info"));
         let _registry = tracing_subscriber::registry().with(layer);
-        let levels = Levels(handle);
+        let connections = false;
+        let levels = Levels {
+            handle,
+            connections,
+        };
         assert_eq!(levels.shown(), "info");
         levels.set("warn,tidewire=debug").unwrap();
         assert!(levels.shown().contains("tidewire=debug"), "{levels:?}");
@@ -130,5 +161,15 @@ mod tests {
             levels.set(wrong).unwrap_err();
         }
         assert!(levels.shown().contains("tidewire=debug"), "{levels:?}");
+    }
+
+    #[test]
+    fn connections_are_logged_where_that_is_wanted_or_said() {
+        let shown = |filter, connections| parse(filter, connections).unwrap().to_string();
+        assert!(shown("debug", false).contains("tidewire::connection=off"));
+        assert!(shown("debug", true).contains("tidewire::connection=info"));
+        let said = shown("warn,tidewire::connection=debug", false);
+        assert!(said.contains("tidewire::connection=debug"), "{said}");
+        assert!(!said.contains("off"), "{said}");
     }
 }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tidewire_admin::Page;
 use ureq::Agent;
+use ureq::unversioned::resolver::DefaultResolver;
 
 use super::Whom;
+use super::connect::Secured;
 use crate::exit::Failure;
 use crate::secret::Secret;
 
@@ -27,6 +29,30 @@ impl Asker {
             Some(path) => Some(Secret::from_file(path)?),
             None => Secret::from_environment("TIDEWIRE_ADMIN_TOKEN")?,
         };
+        let place = whom.admin.trim_end_matches('/');
+        let (scheme, rest) = match place.split_once("://") {
+            Some((scheme, rest)) => (Some(scheme), rest),
+            None => (None, place),
+        };
+        let tls = match scheme {
+            Some("https") => Some(whom.tls.made()?),
+            None => whom.tls.client()?,
+            Some("http") if !whom.tls.is_wanted() => None,
+            Some("http") => {
+                return Err(Failure::usage(format!(
+                    "--admin {place} speaks no TLS, which is asked for: say https://{rest}"
+                )));
+            }
+            Some(_) => {
+                return Err(Failure::usage(format!(
+                    "--admin {place}: HOST:PORT, http://HOST:PORT or https://HOST:PORT"
+                )));
+            }
+        };
+        let url = match tls {
+            Some(_) => format!("https://{rest}"),
+            None => format!("http://{rest}"),
+        };
         let config = Agent::config_builder()
             .timeout_global(Some(WITHIN))
             .http_status_as_error(false)
@@ -34,13 +60,12 @@ impl Asker {
             .max_redirects(0)
             .proxy(None)
             .build();
-        let place = whom.admin.trim_end_matches('/');
-        let url = match place.contains("://") {
-            true => place.to_owned(),
-            false => format!("http://{place}"),
+        let agent = match tls {
+            Some(tls) => Agent::with_parts(config, Secured(tls), DefaultResolver::default()),
+            None => config.into(),
         };
         Ok(Asker {
-            agent: config.into(),
+            agent,
             url,
             token: token.map(Secret::into_text),
         })
@@ -62,8 +87,12 @@ impl Asker {
         let mut answer = request.call().map_err(|e| {
             format!(
                 "{}: {e}; is a server there, and is --admin its admin listener (the line \
-                 `listening service=admin` of its output)?",
-                asked()
+                 `listening service=admin` of its output{})?",
+                asked(),
+                match self.url.starts_with("https") {
+                    true => ", with tls=on; --tls-ca names who has signed its certificate",
+                    false => "; where that says tls, --tls or --tls-ca FILE",
+                }
             )
         })?;
         let status = answer.status().as_u16();
@@ -95,6 +124,7 @@ pub(super) fn parse(text: &str) -> Result<Page, String> {
         &mut page.engine,
         &mut page.engine_reason,
         &mut page.state,
+        &mut page.doing,
     ] {
         *text = clean(text);
     }

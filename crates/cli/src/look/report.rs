@@ -66,6 +66,10 @@ pub(super) const LOOPS: [&str; 6] = ["loop", "open", "turns", "busy", "p99", "he
 pub(super) fn facts(change: &Change<'_>) -> Vec<(&'static str, String)> {
     let page = change.now;
     let up = span(page.uptime_seconds);
+    let doing = match &*page.doing {
+        "" => String::new(),
+        doing => format!(": {doing}"),
+    };
     let held = bytes(change.sum("tidewire_held_bytes", &[]));
     let held_max = bytes(change.sum("tidewire_held_max_bytes", &[]));
     let stalls = change.sum("tidewire_loop_stalls_total", &[]);
@@ -76,7 +80,7 @@ pub(super) fn facts(change: &Change<'_>) -> Vec<(&'static str, String)> {
         (
             "state",
             format!(
-                "{}, up {up}, pid {}, version {}",
+                "{}{doing}, up {up}, pid {}, version {}",
                 page.state, page.pid, page.version
             ),
         ),

@@ -23,8 +23,8 @@ use crate::tls::TlsArgs;
 /// What to read, and how to show it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The server
-    #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
+    /// The server: HOST:PORT, or a Unix socket (unix:/PATH or unix:@NAME)
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "PLACE")]
     to: String,
     /// Reads the directory of a log instead of asking a server: beside the server that has it open, or
     /// where the log is left. Nothing is changed there; what is written last may not be durable yet

@@ -7,7 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use tidewire_ingest::client::{Record, printable};
+use serde_json::ser::{Formatter, Serializer};
+use tidewire_ingest::client::{Record, is_obeyed, printable};
 
 /// A form of writing records, a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,10 @@ impl Form {
     pub(super) fn write(self, record: &Record, out: &mut impl Write) -> io::Result<()> {
         match self {
             Form::Raw => out.write_all(&record.payload)?,
-            Form::Json => serde_json::to_writer(&mut *out, &shown(record))?,
+            Form::Json => {
+                let mut json = Serializer::with_formatter(&mut *out, Plain);
+                shown(record).serialize(&mut json)?;
+            }
             Form::Text => {
                 let (position, id) = (record.position, record.id);
                 let producer = match &record.producer[..] {
@@ -53,7 +57,7 @@ impl Form {
                     for c in chunk.valid().chars() {
                         match c {
                             '\t' => out.write_all(b"\t")?,
-                            c if c.is_control() => write!(out, "{}", c.escape_default())?,
+                            c if is_obeyed(c) => write!(out, "{}", c.escape_default())?,
                             c => write!(out, "{c}")?,
                         }
                     }
@@ -64,6 +68,29 @@ impl Form {
             }
         }
         out.write_all(b"\n")
+    }
+}
+
+/// JSON in which a terminal finds nothing to obey: such characters are escaped, which means the same.
+struct Plain;
+
+impl Formatter for Plain {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        to: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(is_obeyed) {
+            let (before, from) = rest.split_at(at);
+            to.write_all(before.as_bytes())?;
+            let mut chars = from.chars();
+            // All of them have one unit in UTF-16.
+            let obeyed = chars.next().map_or(0, u32::from);
+            write!(to, "\\u{obeyed:04x}")?;
+            rest = chars.as_str();
+        }
+        to.write_all(rest.as_bytes())
     }
 }
 
@@ -112,6 +139,16 @@ mod tests {
             lines(Form::Text, b"hi\x1b[2J\n\xff"),
             "7 2023-11-14T22:13:20.000001Z p 9 hi\\u{1b}[2J\\n\\xff\n"
         );
+        // Names of files, and lines, that look like others.
+        assert_eq!(
+            lines(Form::Text, "a\u{202e}fdp.exe\u{85}\u{2028}ä".as_bytes()),
+            "7 2023-11-14T22:13:20.000001Z p 9 a\\u{202e}fdp.exe\\u{85}\\u{2028}ä\n"
+        );
+        let payload = "\u{9b}2J \u{7f}\u{2066}\u{2028}\u{1b} \"ä€😀";
+        let line = lines(Form::Json, payload.as_bytes());
+        assert!(line.trim_end().chars().all(|c| !is_obeyed(c)), "{line}");
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(json["payload"], payload);
         assert_eq!(lines(Form::Raw, b"hi"), "hi\n");
         let json: serde_json::Value = serde_json::from_str(&lines(Form::Json, b"h\n")).unwrap();
         assert_eq!(json["payload"], "h\n");

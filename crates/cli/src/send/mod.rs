@@ -40,8 +40,8 @@ pub(crate) struct Args {
     /// Files to send, one after the other; - is standard input [default: -]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The server
-    #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
+    /// The server: HOST:PORT, or a Unix socket (unix:/PATH or unix:@NAME)
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "PLACE")]
     to: String,
     /// The stream
     #[arg(long, default_value = "default", value_name = "NAME")]

@@ -12,6 +12,7 @@ use tidewire_admin::catalogue::admin as metrics;
 use tidewire_admin::{Admin, Levels, Panel, Token};
 
 use super::settings::Settings;
+use super::tls::{AdminFront, Front, Fronts, TlsOptions};
 use crate::exit::Failure;
 use crate::logging::{self, Logging};
 use crate::secret::{self, Secret};
@@ -24,7 +25,8 @@ const PORT: u16 = 7480;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct AdminOptions {
     /// Serves metrics, health and a dashboard over HTTP at IP:PORT, PORT on this host, or a Unix socket
-    /// (unix:/PATH); off does not. The default is left out, with a warning, where its port is taken
+    /// (unix:/PATH); off does not. The default is left out, with a warning, where its port is taken. tls: or
+    /// plain: in front says what is spoken there; else TLS where --tls-cert is given and other hosts reach it
     /// [default: 127.0.0.1:7480]
     #[arg(long, value_name = "ADDR")]
     #[serde(rename = "addr", alias = "admin")]
@@ -46,6 +48,14 @@ pub(crate) struct AdminOptions {
     #[arg(skip)]
     #[serde(skip)]
     pub(crate) token: Option<Secret>,
+
+    /// Files of TLS of its own; only in the file, the flags are those of all listeners.
+    #[arg(skip)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    #[arg(skip)]
+    pub(crate) tls_key: Option<PathBuf>,
+    #[arg(skip)]
+    pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
 impl AdminOptions {
@@ -55,6 +65,10 @@ impl AdminOptions {
             self.token = Secret::from_environment("TIDEWIRE_ADMIN_TOKEN")?;
         }
         Ok(())
+    }
+
+    pub(crate) fn is_off(&self) -> bool {
+        self.admin == Some(At::Off)
     }
 
     pub(crate) fn has_token(&self) -> bool {
@@ -85,7 +99,41 @@ impl AdminOptions {
                 true => base.admin_host,
                 false => self.admin_host,
             },
+            tls_cert: self.tls_cert.or(base.tls_cert),
+            tls_key: self.tls_key.or(base.tls_key),
+            tls_client_ca: self.tls_client_ca.or(base.tls_client_ca),
         }
+    }
+
+    fn own_files(&self) -> TlsOptions {
+        TlsOptions {
+            cert: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            client_ca: self.tls_client_ca.clone(),
+        }
+    }
+
+    /// What stands in front of it, where `tls` is said of all listeners.
+    pub(crate) fn front(&self, tls: &TlsOptions) -> Result<Front, Failure> {
+        let own = self.own_files();
+        let (said, beyond) = match &self.admin {
+            None => (None, false),
+            Some(At::Off) => return Ok(Front::default()),
+            Some(At::Place { place, tls }) => (*tls, reaches_beyond(place)),
+        };
+        if said == Some(false) && own.is_some() {
+            return Err(Failure::usage(
+                "[admin]: files of TLS for a listener that is plain",
+            ));
+        }
+        let wanted = said.unwrap_or(own.is_some() || beyond);
+        let files = own.over(tls.clone()).files()?;
+        if said == Some(true) && files.is_none() {
+            return Err(Failure::usage(
+                "--admin tls:...: say --tls-cert and --tls-key",
+            ));
+        }
+        Ok(Front::of_files(files.filter(|_| wanted)))
     }
 
     /// Where it is asked for, as `--admin` takes it.
@@ -93,7 +141,7 @@ impl AdminOptions {
         match &self.admin {
             None => format!("127.0.0.1:{PORT}"),
             Some(At::Off) => "off".into(),
-            Some(At::Place(place)) => place.to_string(),
+            Some(At::Place { place, .. }) => place.to_string(),
         }
     }
 }
@@ -102,7 +150,11 @@ impl AdminOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Off,
-    Place(Endpoint),
+    Place {
+        place: Endpoint,
+        /// Whether TLS is spoken there, if that is said.
+        tls: Option<bool>,
+    },
 }
 
 impl FromStr for At {
@@ -112,13 +164,18 @@ impl FromStr for At {
         if text == "off" {
             return Ok(At::Off);
         }
-        if let Ok(port) = text.parse::<u16>() {
-            return Ok(At::Place(
-                SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(),
-            ));
-        }
-        let place = text.parse().map(At::Place);
-        place.map_err(|e| format!("{e}; IP:PORT, PORT, unix:/PATH or off"))
+        let (tls, text) = match text.split_once(':') {
+            Some(("tls", text)) => (Some(true), text),
+            Some(("plain", text)) => (Some(false), text),
+            _ => (None, text),
+        };
+        let place = match text.parse::<u16>() {
+            Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(),
+            Err(_) => text
+                .parse()
+                .map_err(|e| format!("{e}; [tls:|plain:] IP:PORT, PORT, unix:/PATH; or off"))?,
+        };
+        Ok(At::Place { place, tls })
     }
 }
 
@@ -128,6 +185,13 @@ impl<'de> Deserialize<'de> for At {
             .parse()
             .map_err(de::Error::custom)
     }
+}
+
+/// Whether other hosts may reach it there.
+fn reaches_beyond(place: &Endpoint) -> bool {
+    place
+        .ip()
+        .is_some_and(|ip| !ip.to_canonical().is_loopback())
 }
 
 struct OfLogging(logging::Levels);
@@ -158,13 +222,15 @@ pub(crate) fn panel(settings: &Settings, logging: &Logging) -> Panel {
 
 /// Starts the listener, unless it is off, or its default address is taken.
 pub(crate) fn start(
-    options: &AdminOptions,
+    settings: &Settings,
+    fronts: &Fronts,
     panel: &Panel,
     inherited: Option<(Endpoint, Listen)>,
 ) -> Result<Option<Admin>, Failure> {
+    let (options, front) = (&settings.admin, &settings.admin_front);
     let (place, asked) = match &options.admin {
         Some(At::Off) => return Ok(None),
-        Some(At::Place(place)) => (place.clone(), true),
+        Some(At::Place { place, .. }) => (place.clone(), true),
         None => {
             let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
             (default.into(), false)
@@ -177,9 +243,7 @@ pub(crate) fn start(
         _ => (place.clone(), Listen::at(&place)),
     };
     let token = options.token()?;
-    let beyond = place
-        .ip()
-        .is_some_and(|ip| !ip.to_canonical().is_loopback());
+    let beyond = reaches_beyond(&place);
     if beyond && token.is_none() {
         return Err(Failure::usage(format!(
             "--admin {place}: other hosts reach it, and it asks nobody for a secret: add \
@@ -191,7 +255,19 @@ pub(crate) fn start(
     {
         tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
     }
-    match Admin::start(listen, panel, token, options.admin_host.clone()) {
+    if beyond && front.is_bare() {
+        tracing::warn!(
+            addr = %place,
+            "the admin token crosses the network in the clear: --tls-cert and --tls-key end that"
+        );
+    }
+    fronts.put_admin(front)?;
+    let names = options.admin_host.clone();
+    let started = match front.is_bare() {
+        true => Admin::start(listen, panel, token, names),
+        false => Admin::start_behind(AdminFront(fronts.clone()), listen, panel, token, names),
+    };
+    match started {
         Ok(admin) => Ok(Some(admin)),
         Err(StartError::Listen { addr, source })
             if !asked && source.kind() == io::ErrorKind::AddrInUse =>
@@ -234,6 +310,9 @@ mod tests {
             ("0.0.0.0:7480", "0.0.0.0:7480"),
             ("[::1]:1", "[::1]:1"),
             ("unix:/run/tidewire-admin", "unix:/run/tidewire-admin"),
+            ("tls:7000", "127.0.0.1:7000"),
+            ("plain:0.0.0.0:7480", "0.0.0.0:7480"),
+            ("tls:unix:/run/a", "unix:/run/a"),
         ] {
             let options = AdminOptions {
                 admin: Some(text.parse().unwrap()),
@@ -241,7 +320,7 @@ mod tests {
             };
             assert_eq!(options.shown(), shown);
         }
-        for wrong in ["", "on", "70000", "127.0.0.1"] {
+        for wrong in ["", "on", "70000", "127.0.0.1", "tls:", "tls:off"] {
             assert!(wrong.parse::<At>().is_err(), "{wrong}");
         }
     }

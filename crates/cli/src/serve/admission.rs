@@ -102,6 +102,16 @@ pub(crate) struct ListenerRules {
     pub(super) deny: Vec<Network>,
 }
 
+impl ListenerRules {
+    pub(super) fn counts_addresses(&self) -> bool {
+        self.max_per_address.is_some() || self.accept_rate_per_address.is_some()
+    }
+
+    pub(super) fn counts_prefixes(&self) -> bool {
+        self.max_per_prefix.is_some()
+    }
+}
+
 impl AdmissionOptions {
     /// These, and where one is absent, that of `base`.
     pub(crate) fn over(self, base: AdmissionOptions) -> AdmissionOptions {
@@ -123,6 +133,38 @@ impl AdmissionOptions {
             prefix_v4: self.prefix_v4.or(base.prefix_v4),
             prefix_v6: self.prefix_v6.or(base.prefix_v6),
         }
+    }
+
+    /// Services that rules are for, with the names of the settings.
+    pub(super) fn scopes(&self) -> Vec<(&'static str, Named)> {
+        fn of<T>(name: &'static str, all: &[Scoped<T>], to: &mut Vec<(&'static str, Named)>) {
+            let named = all.iter().filter_map(|scoped| match &scoped.scope {
+                Scope::Of(named) => Some((name, named.clone())),
+                Scope::Each | Scope::All => None,
+            });
+            to.extend(named);
+        }
+        let mut to = Vec::new();
+        of("--max-connections", &self.max_connections, &mut to);
+        of("--max-per-address", &self.max_per_address, &mut to);
+        of("--max-per-prefix", &self.max_per_prefix, &mut to);
+        of("--accept-rate", &self.accept_rate, &mut to);
+        of(
+            "--accept-rate-per-address",
+            &self.accept_rate_per_address,
+            &mut to,
+        );
+        of("--allow", &self.allow, &mut to);
+        of("--deny", &self.deny, &mut to);
+        to
+    }
+
+    pub(super) fn counts_addresses(&self) -> bool {
+        !self.max_per_address.is_empty() || !self.accept_rate_per_address.is_empty()
+    }
+
+    pub(super) fn counts_prefixes(&self) -> bool {
+        !self.max_per_prefix.is_empty()
     }
 
     /// Connections of a service that may be open at once, if that is said.

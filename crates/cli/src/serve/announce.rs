@@ -7,13 +7,14 @@ use tidewire_admin::Admin;
 
 use super::endpoint::{Endpoint, Kind};
 use super::log::Logs;
+use super::tls::Front;
 
 /// One line for each listener, for people and for programs that started this one.
 pub(super) fn announce(
     endpoints: &[Endpoint],
     running: &Running,
     logs: &Logs,
-    admin: Option<&Admin>,
+    admin: Option<(&Admin, &Front)>,
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (endpoint, addr) in endpoints.iter().zip(running.addrs()) {
@@ -41,12 +42,13 @@ pub(super) fn announce(
         }
         writeln!(out)?;
     }
-    if let Some(admin) = admin {
+    if let Some((admin, front)) = admin {
         // Last: whoever counts lines counts those of the services.
         writeln!(
             out,
-            "listening service=admin addr={} engine=epoll",
-            admin.addr()
+            "listening service=admin addr={} engine=epoll{}",
+            admin.addr(),
+            front.described()
         )?;
     }
     out.flush()

@@ -18,6 +18,7 @@ use super::listen_at::ListenAt;
 use super::open::Open;
 use super::settings::TokenSource;
 use super::tls::{TlsOptions, networks};
+use super::unused::Given;
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::size::Size;
@@ -121,6 +122,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MICROS")]
     pub(crate) busy_poll: Option<u64>,
 
+    /// On io_uring, keeps connections in a table of each loop's ring instead of among the descriptors of the
+    /// process, whose limit (RLIMIT_NOFILE) is then one for each loop; needs Linux 6.8. What looks at the
+    /// descriptors of the process from outside sees none of them [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) direct_descriptors: Option<bool>,
+
     /// Closes connections on which nothing moves for this long; 0 is never
     /// [default: 5 s for ack, 60 s for others]
     #[arg(long, value_name = "SECS")]
@@ -177,6 +190,12 @@ pub(crate) struct Options {
     #[serde(skip)]
     pub(crate) log: Option<String>,
 
+    /// Logs a line at info for each connection that is closed: service, peer, reason, bytes, seconds. What is said
+    /// of the target tidewire::connection in --log, or at the admin listener, goes before this
+    /// [default: no such lines]
+    #[arg(long)]
+    pub(crate) log_connections: bool,
+
     /// How long a graceful stop may take before connections are cut [default: 10]
     #[arg(long, value_name = "SECS")]
     pub(crate) stop_deadline: Option<Span>,
@@ -215,6 +234,11 @@ pub(crate) struct Options {
     /// TLS; in the file the table `[tls]`.
     #[command(flatten, next_help_heading = "TLS")]
     pub(crate) tls: TlsOptions,
+
+    /// Flags that are for something which may not be there.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) given: Given,
 
     /// The key `log` of the file.
     #[arg(skip)]
@@ -273,6 +297,7 @@ impl Args {
     /// What the flags, the environment and the file say together.
     pub(crate) fn options(self) -> Result<(Options, TokenSource), Failure> {
         let mut flags = self.options;
+        flags.given = Given::among(&flags);
         flags.take_secrets()?;
         let token_source = TokenSource {
             flags: flags.ingest.clone(),
@@ -352,6 +377,7 @@ impl Options {
             tls: self.tls.over(base.tls),
             cpus: list(self.cpus, base.cpus),
             busy_poll: self.busy_poll.or(base.busy_poll),
+            direct_descriptors: self.direct_descriptors.or(base.direct_descriptors),
             idle: self.idle.or(base.idle),
             first_byte: self.first_byte.or(base.first_byte),
             whole_request: self.whole_request.or(base.whole_request),
@@ -363,6 +389,7 @@ impl Options {
             congestion: self.congestion.or(base.congestion),
             log_format: self.log_format.or(base.log_format),
             log: self.log.or(base.log),
+            log_connections: self.log_connections || base.log_connections,
             stop_deadline: self.stop_deadline.or(base.stop_deadline),
             stall_threshold: self.stall_threshold.or(base.stall_threshold),
             stats_interval: self.stats_interval.or(base.stats_interval),
@@ -370,6 +397,7 @@ impl Options {
             takeover: self.takeover,
             takeover_forget: self.takeover_forget,
             admin: self.admin.over(base.admin),
+            given: self.given,
             log_key: LogKey::default(),
             durable: self.durable.over(base.durable),
             ingest: self.ingest.over(base.ingest),
@@ -441,7 +469,9 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_file() {
-        let file: Options = toml::from_str("workers = 2\nbusy-poll = 30\ncpus = [0]").unwrap();
+        let file: Options =
+            toml::from_str("workers = 2\nbusy-poll = 30\ncpus = [0]\ndirect-descriptors = true")
+                .unwrap();
         let flags = Options {
             workers: Some(3),
             ..Options::default()
@@ -449,6 +479,7 @@ mod tests {
         let all = flags.over(file);
         assert_eq!((all.workers, all.busy_poll), (Some(3), Some(30)));
         assert_eq!(all.cpus, [0]);
+        assert_eq!(all.direct_descriptors, Some(true));
     }
 
     #[test]

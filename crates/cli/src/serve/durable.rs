@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use tidewire_ingest::Level;
 use tidewire_ingest::native::{self, Quota, Rights, Token};
+use tidewire_kv::durable::KvLog;
 use tidewire_log::{PRODUCER_IDLE, Policy, Settings, Verify};
 
 use crate::exit::Failure;
@@ -37,9 +38,12 @@ pub(crate) struct LogOptions {
     #[serde(alias = "sync")]
     pub(crate) policy: Option<PolicyName>,
 
-    /// Size of the log's segments.
+    /// Size of the logs' segments.
     #[arg(long = "segment", value_name = "SIZE",
-          help = sized("Size of the log's segments", Settings::default().segment_bytes))]
+          help = format!("Size of the logs' segments. What one command or transaction of kv changes may be a \
+                          sixth of it [default: {}; for kv {}, less on a disk of less than 3GiB]",
+                         Size(Settings::default().segment_bytes),
+                         Size(KvLog::settings(Policy::Sync).segment_length(0) >> 20 << 20)))]
     pub(crate) segment: Option<Size>,
 
     /// Largest payload that the log takes.

@@ -157,6 +157,10 @@ impl<'a> Ending<'a> {
                 Some(Wants::Nothing) => {
                     let before = std::mem::replace(&mut self.successor, Successor::Settled);
                     if let Successor::AwaitsLogs(kept) | Successor::Starts(kept) = before {
+                        let kept = match handing.are_listeners_astray() {
+                            true => kept.sharing(),
+                            false => kept,
+                        };
                         return self.go_back(kept);
                     }
                 }

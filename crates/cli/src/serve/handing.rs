@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use tidewire_handover::{Control, Handed, Hello, Offer, Session, Word};
+use tidewire_handover::{Broken, Control, Handed, Hello, Offer, Session, Word};
 
 use super::upgrade::Upgrade;
 
@@ -18,6 +18,10 @@ pub(crate) struct Handing {
     successor: Option<Session>,
     /// What it has said first.
     hello: Option<Hello>,
+    /// It has been offered the listeners.
+    offered: bool,
+    /// One that did not take over may have the listeners still.
+    astray: bool,
 }
 
 /// What a successor wants.
@@ -29,7 +33,7 @@ pub(crate) enum Wants {
     Logs,
     /// That this server ends: it serves.
     End,
-    /// Nothing any more: it has gone.
+    /// Nothing any more: it has gone, or is not heard any more.
     Nothing,
 }
 
@@ -40,6 +44,8 @@ impl Handing {
             upgrade,
             successor: None,
             hello: None,
+            offered: false,
+            astray: false,
         }
     }
 
@@ -97,9 +103,17 @@ impl Handing {
             Err(error) => {
                 tracing::warn!(%error, "a successor does not take over");
                 self.successor = None;
+                // One that ends has closed all it had. One that is stopped, or says what it should not, has not.
+                let ends = matches!(error, Broken::Gone | Broken::Refused(_));
+                self.astray |= std::mem::take(&mut self.offered) && !ends;
                 Some(Wants::Nothing)
             }
         }
+    }
+
+    /// Whether a process that was to take over may have the listeners still.
+    pub(crate) fn are_listeners_astray(&self) -> bool {
+        self.astray
     }
 
     /// Whether it may forget what is kept in memory alone.
@@ -122,6 +136,7 @@ impl Handing {
             all.extend(control?);
             Ok(all)
         });
+        self.offered = true;
         let offered = match &all {
             Ok(all) => session.offer(offer, all).map_err(|e| e.to_string()),
             Err(e) => Err(e.to_string()),

@@ -14,16 +14,26 @@ pub(crate) const ADMIN: &str = "admin";
 
 /// Listeners from elsewhere that have not been used yet.
 #[derive(Debug, Default)]
-pub(crate) struct Inherited(Vec<Handed>);
+pub(crate) struct Inherited {
+    all: Vec<Handed>,
+    /// Somebody else has them too, and may keep them.
+    shared: bool,
+}
 
 impl Inherited {
     pub(crate) fn new(all: Vec<Handed>) -> Inherited {
-        Inherited(all)
+        Inherited { all, shared: false }
+    }
+
+    /// Somebody else has them too, and may keep them.
+    pub(crate) fn sharing(mut self) -> Inherited {
+        self.shared = true;
+        self
     }
 
     /// The service manager's, as if `--listen` had asked for them. What it passes on has to be served.
     pub(crate) fn given(&self) -> Result<Vec<ListenAt>, String> {
-        let services = self.0.iter().filter(|handed| {
+        let services = self.all.iter().filter(|handed| {
             handed.is_given && handed.service != ADMIN && handed.service != Control::SERVICE
         });
         let listen = |handed: &Handed| {
@@ -77,13 +87,17 @@ impl Inherited {
 
     /// What was handed over for an endpoint, if anything.
     pub(crate) fn listen(&mut self, endpoint: &Endpoint) -> Option<Listen> {
-        let at = self.0.iter().position(|handed| is_for(handed, endpoint))?;
-        Some(listen(self.0.swap_remove(at)))
+        let at = self
+            .all
+            .iter()
+            .position(|handed| is_for(handed, endpoint))?;
+        let handed = self.all.swap_remove(at);
+        Some(listen(handed, self.shared))
     }
 
     /// Whether the service manager passes an admin listener.
     pub(crate) fn gives_admin(&self) -> bool {
-        self.0.iter().any(|of| of.is_given && of.service == ADMIN)
+        self.all.iter().any(|of| of.is_given && of.service == ADMIN)
     }
 
     /// What was handed over for the control socket.
@@ -94,24 +108,29 @@ impl Inherited {
     /// What was handed over for the admin listener, and where that is.
     pub(crate) fn take_admin(&mut self) -> Option<(tidewire::Endpoint, Listen)> {
         let handed = self.take(ADMIN)?;
-        Some((handed.at.clone(), listen(handed)))
+        Some((handed.at.clone(), listen(handed, self.shared)))
     }
 
     fn take(&mut self, service: &str) -> Option<Handed> {
-        let at = self.0.iter().position(|handed| handed.service == service);
-        at.map(|at| self.0.swap_remove(at))
+        let at = self.all.iter().position(|handed| handed.service == service);
+        at.map(|at| self.all.swap_remove(at))
     }
 
     fn services(&self) -> impl Iterator<Item = &Handed> {
         let others = [ADMIN, Control::SERVICE];
-        self.0
+        self.all
             .iter()
             .filter(move |handed| !others.contains(&&*handed.service))
     }
 }
 
-fn listen(handed: Handed) -> Listen {
+fn listen(handed: Handed, shared: bool) -> Listen {
     let listen = Listen::inherited_group(handed.sockets);
+    // A service manager keeps its own, and a predecessor ends.
+    let listen = match handed.is_given || shared {
+        true => listen,
+        false => listen.exclusive(),
+    };
     match handed.owns_file {
         true => listen.owning_file(),
         false => listen,

@@ -11,10 +11,10 @@ use serde::de::{self, Deserializer};
 use tidewire::{Builder, EngineChoice, Limits, Listen};
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::kv as metrics;
-use tidewire_kv::durable::{self, KvLog, snapshot};
+use tidewire_kv::durable::{self, KvLog, ReplayError, snapshot};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
-use tidewire_log::Policy as Commits;
+use tidewire_log::{Policy as Commits, ReadError};
 
 use super::door::Door;
 use super::durable::PolicyName;
@@ -59,6 +59,12 @@ pub(crate) struct KvOptions {
         value_name = "SIZE"
     )]
     pub(crate) snapshot_growth: Option<Size>,
+
+    /// Starts although damage took records of the log of --durability, which `tidewire log repair` has marked: what
+    /// they changed stays lost, and the log says how many they were. Refused otherwise
+    #[arg(id = "kv-accept-loss", long = "kv-accept-loss")]
+    #[serde(default)]
+    pub(crate) accept_loss: bool,
 
     /// A file whose one line clients must say with AUTH or HELLO first; the environment's
     /// TIDEWIRE_KV_PASSWORD does too [default: none, and only this host is served]
@@ -202,6 +208,7 @@ impl KvOptions {
             databases: self.databases.or(base.databases),
             durability: self.durability.or(base.durability),
             snapshot_growth: self.snapshot_growth.or(base.snapshot_growth),
+            accept_loss: self.accept_loss || base.accept_loss,
             password_file: secret.0,
             password: secret.1,
             shards: self.shards.or(base.shards),
@@ -254,7 +261,11 @@ const PROGRESS: Duration = Duration::from_secs(2);
 const GROWTH: u64 = 256 << 20;
 
 /// Builds the store again from its snapshot and log, to which it commits from then on.
-fn recover(store: &mut Store, log: &OpenLog) -> Result<(Arc<KvLog>, durable::Replayed), Failure> {
+fn recover(
+    store: &mut Store,
+    log: &OpenLog,
+    accept_loss: bool,
+) -> Result<(Arc<KvLog>, durable::Replayed), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.unwrap_or_default().as_millis() as u64;
     let began = Instant::now();
@@ -271,12 +282,27 @@ fn recover(store: &mut Store, log: &OpenLog) -> Result<(Arc<KvLog>, durable::Rep
         }
     };
     let directory = log.directory.display();
-    let opened = durable::open(log.embedded(), store, now_ms, progress);
+    let opened = match accept_loss {
+        true => durable::open_past_gaps(log.embedded(), store, now_ms, progress),
+        false => durable::open(log.embedded(), store, now_ms, progress),
+    };
     let (kv_log, replayed) = opened.map_err(|error| {
+        let way_on = match &error {
+            ReplayError::Read(ReadError::Missing { .. }) => {
+                "; --kv-accept-loss goes on without them"
+            }
+            _ => "",
+        };
         Failure::usage(format!(
-            "cannot recover the key-value store from {directory}: {error}"
+            "cannot recover the key-value store from {directory}: {error}{way_on}"
         ))
     })?;
+    if replayed.lost > 0 {
+        tracing::warn!(
+            %directory, lost = replayed.lost,
+            "records that were lost in damage are passed over: what they changed is not known"
+        );
+    }
     let keys = keys(store);
     tracing::info!(
         %directory,
@@ -310,7 +336,9 @@ impl Kv {
     ) -> Result<Kv, Failure> {
         let options = &settings.kv;
         let mut store = Store::new(options.store(settings)?);
-        let recovered = log.map(|log| recover(&mut store, log)).transpose()?;
+        let recovered = log
+            .map(|log| recover(&mut store, log, options.accept_loss))
+            .transpose()?;
         let store = Arc::new(store);
         let keeper = match (&recovered, log) {
             (Some((kv_log, replayed)), Some(log)) => {

@@ -17,7 +17,7 @@ use super::durable::OnLogFailure;
 use super::ending::Ending;
 use super::endpoint::Named;
 use super::events::Events;
-use super::full_disk::FullDisk;
+use super::full::{Full, What};
 use super::handing::{Handing, Wants};
 use super::inherit::{self, Inherited};
 use super::log::{Logs, OpenLog};
@@ -70,16 +70,16 @@ impl<'a> Life<'a> {
     ) -> Result<Life<'a>, Failure> {
         // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
         let panel = admin::panel(settings, logging);
-        let admin = admin::start(&settings.admin, &panel, inherited.take_admin())?;
+        let fronts = Fronts::new(settings.handshake);
+        let admin = admin::start(settings, &fronts, &panel, inherited.take_admin())?;
         manager.recovering();
         let mut logs = Logs::default();
         if settings.need_log() {
-            logs.messages = Some(OpenLog::open(&settings.durable)?);
+            logs.messages = Some(OpenLog::open(&settings.durable, &panel)?);
         }
         if let Some(policy) = settings.kv_durability() {
-            logs.kv = Some(OpenLog::open_kv(&settings.durable, policy)?);
+            logs.kv = Some(OpenLog::open_kv(&settings.durable, policy, &panel)?);
         }
-        let fronts = Fronts::new(settings.handshake);
         let (running, services) = start(settings, &fronts, &logs, &mut inherited)?;
         let life = Life {
             settings,
@@ -113,7 +113,9 @@ impl<'a> Life<'a> {
     /// Says on stdout where it listens.
     pub(crate) fn announce(&self) -> io::Result<()> {
         let endpoints = &self.settings.endpoints;
-        announce(endpoints, &self.running, &self.logs, self.admin.as_ref())
+        let front = &self.settings.admin_front;
+        let admin = self.admin.as_ref().map(|admin| (admin, front));
+        announce(endpoints, &self.running, &self.logs, admin)
     }
 
     /// Serves until the end.
@@ -164,7 +166,8 @@ impl<'a> Life<'a> {
     fn wait(&mut self, events: &mut Events, handing: &mut Handing) -> Why {
         let settings = self.settings;
         let mut shown = Instant::now();
-        let mut full = FullDisk::default();
+        let mut full_disk = Full::new(What::Disk);
+        let mut full_streams = Full::new(What::Streams);
         let mut blocked = Blocked::default();
         loop {
             let next = settings
@@ -191,6 +194,9 @@ impl<'a> Life<'a> {
                 handing.accept(None);
             }
             match wants {
+                Some(Wants::Nothing) if !handing.are_listeners_astray() => {
+                    self.running.exclusive_again();
+                }
                 Some(Wants::Nothing) | None => {}
                 Some(wants) => {
                     // Each time: keys may have come since.
@@ -217,7 +223,8 @@ impl<'a> Life<'a> {
             if failed && settings.on_log_failure == OnLogFailure::Exit {
                 return Why::Stop;
             }
-            full.look(self.services.refused_by_full_disk());
+            full_disk.look(self.services.refused_by_full_disk());
+            full_streams.look(self.services.refused_by_full_streams());
             let why = self.logs.each().find_map(|log| log.blocked());
             blocked.look(why.as_deref());
             if settings
@@ -330,7 +337,10 @@ fn start(
         .loops(settings.workers)
         .placement(settings.placement)
         .cpus(&settings.cpus)
-        .busy_poll(settings.busy_poll);
+        .busy_poll(settings.busy_poll)
+        .direct_descriptors(settings.direct_descriptors)
+        // The filter of what is logged decides.
+        .log_connections(true);
     if let Some(bytes) = settings.memory {
         builder.memory(bytes);
     }

@@ -4,14 +4,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tidewire_admin::Snapshot;
+use rustix::fs::statvfs;
 use tidewire_admin::catalogue::log as metrics;
+use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::KvLog;
-use tidewire_log::{EmbeddedLog, Log, OpenError, Policy, Recovery, Settings};
+use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Policy, Recovery, Settings};
 
 use super::durable::{LogOptions, PolicyName};
 use crate::exit::Failure;
+use crate::size::Size;
 
 /// Where the log of the key-value store is, in the directory of the data.
 pub(crate) const KV_DIRECTORY: &str = "kv";
@@ -19,6 +22,40 @@ pub(crate) const KV_DIRECTORY: &str = "kv";
 /// Where that is.
 pub(crate) fn kv_directory(options: &LogOptions) -> PathBuf {
     options.directory().join(KV_DIRECTORY)
+}
+
+/// A disk has room for so many segments of the key-value store's log, if nobody says how long they are.
+const SEGMENTS_OF_A_DISK: u64 = 16;
+
+/// Settings of the key-value store's log, with segments that suit the disk of its directory unless their
+/// length is given.
+pub(crate) fn kv_settings(
+    directory: &Path,
+    segment: Option<Size>,
+    policy: Policy,
+) -> Result<Settings, Failure> {
+    let own = KvLog::settings(policy);
+    if let Some(Size(segment)) = segment {
+        return own.with_segments(segment).map_err(|least| {
+            Failure::usage(format!(
+                "--segment {}: the log of kv needs segments of {} at least",
+                Size(segment),
+                Size(least)
+            ))
+        });
+    }
+    // It may not have been made yet.
+    let disk = directory.ancestors().find_map(|path| statvfs(path).ok());
+    let suits = disk.map(|disk| disk.f_blocks * disk.f_frsize / SEGMENTS_OF_A_DISK);
+    match suits {
+        Some(suits) if suits < own.segment_length(0) => {
+            let chosen = own.clone().with_segments(suits);
+            Ok(chosen
+                .or_else(|least| own.with_segments(least))
+                .expect("the least that it needs"))
+        }
+        _ => Ok(own),
+    }
 }
 
 /// The logs that are needed.
@@ -59,21 +96,44 @@ pub(crate) struct OpenLog {
 }
 
 impl OpenLog {
-    /// Opens it, and says what was found.
-    pub(crate) fn open(options: &LogOptions) -> Result<OpenLog, Failure> {
+    /// Opens it, says what was found, and how far it is where that takes long.
+    pub(crate) fn open(options: &LogOptions, panel: &Panel) -> Result<OpenLog, Failure> {
         let settings = options.settings()?;
-        OpenLog::open_at(options.directory(), settings)
+        OpenLog::open_at(options.directory(), settings, panel)
     }
 
     /// Opens the one of the key-value store.
-    pub(crate) fn open_kv(options: &LogOptions, policy: Policy) -> Result<OpenLog, Failure> {
-        let settings = KvLog::settings(policy);
-        OpenLog::open_at(kv_directory(options), settings)
+    pub(crate) fn open_kv(
+        options: &LogOptions,
+        policy: Policy,
+        panel: &Panel,
+    ) -> Result<OpenLog, Failure> {
+        let directory = kv_directory(options);
+        let settings = kv_settings(&directory, options.segment, policy)?;
+        OpenLog::open_at(directory, settings, panel)
     }
 
-    fn open_at(directory: PathBuf, settings: Settings) -> Result<OpenLog, Failure> {
-        let (log, recovery) =
-            EmbeddedLog::start(&directory, settings).map_err(|e| cannot_open(&directory, &e))?;
+    fn open_at(directory: PathBuf, settings: Settings, panel: &Panel) -> Result<OpenLog, Failure> {
+        let mut told = Instant::now();
+        let mut watch = |opening: Opening| {
+            if told.elapsed() >= OPENING {
+                told = Instant::now();
+                let Opening {
+                    segments,
+                    done,
+                    bytes,
+                    ..
+                } = opening;
+                let directory = directory.display();
+                tracing::info!(%directory, done, segments, bytes, "opening the log");
+                panel.set_doing(format!(
+                    "opening the log in {directory}, {done} of {segments} segments done, {} MB read",
+                    bytes / 1_000_000
+                ));
+            }
+        };
+        let opened = EmbeddedLog::start_watched(&directory, settings, &mut watch);
+        let (log, recovery) = opened.map_err(|e| cannot_open(&directory, &e))?;
         report(&directory, &recovery);
         Ok(OpenLog {
             log: Arc::new(log),
@@ -141,6 +201,9 @@ impl OpenLog {
     }
 }
 
+/// Between two lines about how far the opening of a log has come.
+const OPENING: Duration = Duration::from_secs(1);
+
 /// Streams that are shown one by one.
 pub(crate) const STREAMS_SHOWN: usize = 100;
 
@@ -160,7 +223,7 @@ impl WatchedLog {
         to.add(&metrics::QUEUED_BYTES, &[log], usage.queued_bytes);
         to.add(&metrics::SEGMENTS, &[log], usage.segments);
         to.add(&metrics::USED_BYTES, &[log], usage.used_bytes);
-        if let Ok(disk) = rustix::fs::statvfs(&self.directory) {
+        if let Ok(disk) = statvfs(&self.directory) {
             to.add(&metrics::DISK_SIZE, &[log], disk.f_blocks * disk.f_frsize);
             to.add(&metrics::DISK_FREE, &[log], disk.f_bavail * disk.f_frsize);
         }

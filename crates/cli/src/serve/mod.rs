@@ -16,7 +16,7 @@ mod durable;
 mod ending;
 mod endpoint;
 mod events;
-mod full_disk;
+mod full;
 mod guard;
 mod handing;
 mod http;
@@ -33,6 +33,7 @@ mod shown;
 mod socket_access;
 mod takeover;
 mod tls;
+mod unused;
 mod upgrade;
 
 use tidewire::EngineChoice;
@@ -40,7 +41,7 @@ use tidewire::EngineChoice;
 pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
-pub(crate) use log::KV_DIRECTORY;
+pub(crate) use log::{KV_DIRECTORY, kv_settings};
 
 use self::events::Events;
 use self::handing::Handing;
@@ -59,7 +60,11 @@ use crate::logging::Logging;
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let upgrade = Upgrade::remember();
     let (options, token_source) = args.options()?;
-    let logging = Logging::start(options.log_format, options.log.as_deref())?;
+    let logging = Logging::start(
+        options.log_format,
+        options.log.as_deref(),
+        options.log_connections,
+    )?;
     let mut handed = manager::sockets()?;
     let takeover = match options.takeover {
         false => None,
@@ -141,11 +146,13 @@ fn configure(
     let mut settings = Settings::from(options, token_source, given)?;
     settings.admin_is_given = inherited.gives_admin();
     settings.close_side_doors()?;
+    settings.flags.check(&settings)?;
     inherited
         .settle(&mut settings.endpoints)
         .map_err(Failure::usage)?;
-    for endpoint in &settings.endpoints {
-        endpoint.front.check(settings.handshake)?;
+    let fronts = settings.endpoints.iter().map(|endpoint| &endpoint.front);
+    for front in fronts.chain([&settings.admin_front]) {
+        front.check(settings.handshake)?;
     }
     Ok(settings)
 }

@@ -22,6 +22,16 @@ impl Open {
     }
 }
 
+impl Open {
+    /// The service that it names, if it names one.
+    pub(crate) fn named(&self) -> Option<&Named> {
+        match self {
+            Open::All => None,
+            Open::These(named) => Some(named),
+        }
+    }
+}
+
 impl FromStr for Open {
     type Err = String;
 

@@ -153,6 +153,12 @@ impl Services {
         ingest + self.kv.as_ref().map_or(0, Kv::refused_by_full_disk)
     }
 
+    /// The same, because a stream was at its limit.
+    pub(crate) fn refused_by_full_streams(&self) -> u64 {
+        let ingest = self.ingest.as_ref();
+        ingest.map_or(0, |service| service.counters().refused_stream_full)
+    }
+
     /// Whether a service takes no changes any more though its log is well.
     pub(crate) fn has_failed(&self) -> bool {
         self.kv.as_ref().is_some_and(Kv::has_failed)

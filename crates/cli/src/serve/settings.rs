@@ -21,6 +21,7 @@ use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
 use super::open::Open;
 use super::tls::Front;
+use super::unused::Given;
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::span::Span;
@@ -32,6 +33,8 @@ const STALL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Flags that are for something which may not be there.
+    pub(crate) flags: Given,
     /// Listeners that the service manager has passed on.
     given: Vec<ListenAt>,
     pub(crate) admin_is_given: bool,
@@ -45,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) placement: Placement,
     pub(crate) cpus: Vec<usize>,
     pub(crate) busy_poll: Duration,
+    /// Connections stand in the tables of rings.
+    pub(crate) direct_descriptors: bool,
     /// Memory of all connections together; bytes.
     pub(crate) memory: Option<usize>,
     pub(crate) tcp: TcpOptions,
@@ -59,11 +64,14 @@ pub(crate) struct Settings {
     /// Bytes.
     pub(crate) max_payload: Option<u32>,
     pub(crate) log_format: Option<LogFormat>,
+    pub(crate) log_connections: bool,
     pub(crate) stop_deadline: Duration,
     /// When a loop counts as stuck; loops are not watched without it.
     pub(crate) stall_threshold: Option<Duration>,
     pub(crate) admission: AdmissionOptions,
     pub(crate) admin: AdminOptions,
+    /// What stands in front of the admin listener.
+    pub(crate) admin_front: Front,
     pub(crate) stats_interval: Option<Duration>,
     pub(crate) durable: LogOptions,
     pub(crate) on_log_failure: OnLogFailure,
@@ -122,6 +130,13 @@ impl Settings {
                 "--handshake 0: without a limit, whoever connects and says nothing would stay for ever",
             ));
         }
+        let engine = options.engine.unwrap_or_default();
+        let direct_descriptors = options.direct_descriptors.unwrap_or(false);
+        if direct_descriptors && matches!(engine, EngineChoice::Threads | EngineChoice::Epoll) {
+            return Err(Failure::usage(format!(
+                "--direct-descriptors with --engine {engine}: only io_uring has tables for them",
+            )));
+        }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let ingest = options.ingest.settings(options.max_payload)?;
         let mut endpoints = endpoints(&options.services, &options.listen, bind);
@@ -131,12 +146,13 @@ impl Settings {
         }
         Ok(Settings {
             endpoints,
+            flags: options.given,
             given,
             admin_is_given: false,
             control: options.control,
             descriptors: None,
             handshake: options.handshake.and_then(Span::limit),
-            engine: options.engine.unwrap_or_default(),
+            engine,
             workers: options.workers.unwrap_or_else(cores),
             placement: options
                 .placement
@@ -146,6 +162,7 @@ impl Settings {
                 .memory
                 .map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
             busy_poll: Duration::from_micros(options.busy_poll.unwrap_or(0)),
+            direct_descriptors,
             tcp: TcpOptions {
                 congestion: options.congestion,
                 ..TcpOptions::default()
@@ -158,6 +175,7 @@ impl Settings {
             lifetime: options.lifetime,
             max_payload: options.max_payload,
             log_format: options.log_format,
+            log_connections: options.log_connections,
             stop_deadline: options
                 .stop_deadline
                 .map_or(Duration::from_secs(10), |span| span.0),
@@ -165,6 +183,7 @@ impl Settings {
                 .stall_threshold
                 .map_or(Some(STALL), |span| span.limit()),
             admission: options.admission,
+            admin_front: options.admin.front(&options.tls)?,
             admin: options.admin,
             stats_interval: options.stats_interval.and_then(|span| span.limit()),
             on_log_failure: options.durable.on_failure.unwrap_or_default(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidewire::{Limits, Placement};
+use tidewire::Limits;
 
 use super::admission::shown;
 use super::endpoint::{Kind, Named};
@@ -29,13 +29,10 @@ impl Settings {
             })).collect::<Vec<_>>(),
             "engine": self.engine.to_string(),
             "workers": self.workers,
-            "placement": match self.placement {
-                Placement::Shared => "shared",
-                Placement::Acceptor => "acceptor",
-                Placement::LeastConnections => "least-connections",
-            },
+            "placement": self.placement.to_string(),
             "cpus": self.cpus,
             "busy-poll": self.busy_poll.as_micros() as u64,
+            "direct-descriptors": self.direct_descriptors,
             "memory": self.memory,
             "admission": shown(&self.admission.rules_of_all()),
             "idle": self.idle.map(|span| span.0.as_secs_f64()),
@@ -51,8 +48,10 @@ impl Settings {
             "stop-deadline": self.stop_deadline.as_secs_f64(),
             "stats-interval": seconds(self.stats_interval),
             "log-format": self.log_format.map(|format| format.name()),
+            "log-connections": self.log_connections,
             "control": self.control.as_ref().map(ToString::to_string),
             "admin": self.admin.shown(),
+            "admin-tls": self.admin_front.tls.is_some(),
             "admin-token": self.admin.has_token(),
             "log": self.need_log().then(|| self.shown_log()),
             "ingest": json!({

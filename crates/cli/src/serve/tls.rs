@@ -57,7 +57,7 @@ impl TlsOptions {
     }
 
     /// Checks that what belongs together is there.
-    fn files(self) -> Result<Option<TlsFiles>, Failure> {
+    pub(crate) fn files(self) -> Result<Option<TlsFiles>, Failure> {
         match (self.cert, self.key) {
             (Some(cert), Some(key)) => Ok(Some(TlsFiles {
                 cert,
@@ -140,6 +140,14 @@ impl Front {
         })
     }
 
+    /// TLS by these files, or nothing.
+    pub(crate) fn of_files(tls: Option<TlsFiles>) -> Front {
+        Front {
+            tls,
+            ..Front::default()
+        }
+    }
+
     /// Nothing at all.
     pub(crate) fn is_bare(&self) -> bool {
         *self == Front::default()
@@ -174,6 +182,9 @@ impl Front {
         text
     }
 }
+
+/// The admin listener's number here: it is on a loop of its own, whose listeners have other numbers.
+const ADMIN: u32 = u32::MAX;
 
 /// What stands in front of the listeners, by their numbers. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -218,6 +229,11 @@ impl Fronts {
         Ok(())
     }
 
+    /// Puts one in front of the admin listener.
+    pub(crate) fn put_admin(&self, front: &Front) -> Result<(), Failure> {
+        self.put(ADMIN, front)
+    }
+
     /// Reads all files again; new connections see what they say now. How many listeners that is: what
     /// is no good leaves everything as it was.
     pub(crate) fn reload(&self) -> Result<usize, Failure> {
@@ -254,6 +270,10 @@ impl Fronts {
         let Origin::Accepted(listener) = peer.origin else {
             return None;
         };
+        self.at(listener, f)
+    }
+
+    fn at<T>(&self, listener: u32, f: impl FnOnce(&Standing) -> Option<T>) -> Option<T> {
         let at = self.at.read().unwrap_or_else(PoisonError::into_inner);
         at.get(&listener).and_then(f)
     }
@@ -277,6 +297,19 @@ impl Wrap for TlsFront {
             .0
             .of(from, |standing| standing.tls.as_ref().map(|_| ()));
         speaks.is_none()
+    }
+}
+
+/// TLS in front of the admin listener.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminFront(pub(crate) Fronts);
+
+impl Wrap for AdminFront {
+    type Layer = Records;
+
+    fn wrap(&self, from: &Peer) -> Result<Option<Records>, Refusal> {
+        let tls = self.0.at(ADMIN, |standing| standing.tls.clone());
+        tls.map_or(Ok(None), |tls| tls.wrap(from))
     }
 }
 

@@ -6,7 +6,7 @@ mod journal;
 use std::path::PathBuf;
 
 use regex::bytes::Regex;
-use tidewire_ingest::client::{Level, Persistence, Producing};
+use tidewire_ingest::client::{Level, Persistence, Producing, To};
 
 use crate::exit::Failure;
 use crate::send::{level, token};
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// what to ask of the journal, as journalctl takes it
     #[arg(value_name = "FILE|GLOB|DIR", required_unless_present = "journal")]
     what: Vec<PathBuf>,
-    /// Servers, the first one to begin with
+    /// Servers, the first one to begin with: HOST:PORT, or Unix sockets (unix:/PATH or unix:@NAME)
     #[arg(
         long,
         default_value = "127.0.0.1:7400",
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     /// How long a file that was rotated away is looked at after that
     #[arg(long, default_value = "10m", value_name = "TIME")]
     linger: Span,
-    /// How long to try to reach any server; 0 is for ever. With --once 60 s unless it is given
+    /// How long to try to reach any server; 0 is not at all, as for `send` [default: for ever, with --once 60s]
     #[arg(long, value_name = "TIME")]
     retry: Option<Span>,
     /// How long to try to reach one server before the next one has its turn
@@ -140,14 +140,9 @@ enum Oversized {
 
 /// Ships.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let is_none = |to: &&String| {
-        let port = to.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        !matches!(port, Some(Ok(_)))
-    };
-    if let Some(to) = args.to.iter().find(is_none) {
-        return Err(Failure::usage(format!(
-            "{to:?} is not of the form HOST:PORT"
-        )));
+    for to in &args.to {
+        let checked = To::from(to.as_str()).check();
+        checked.map_err(|e| Failure::usage(e.to_string()))?;
     }
     if args.journal {
         journal::run(args)
@@ -170,7 +165,7 @@ impl Args {
     /// How long all servers together are tried; `None` for ever.
     fn give_up(&self) -> Option<std::time::Duration> {
         match self.retry {
-            Some(retry) => retry.limit(),
+            Some(retry) => Some(retry.0),
             None => self.once.then(|| std::time::Duration::from_secs(60)),
         }
     }
@@ -183,7 +178,9 @@ impl Args {
             1 => self.give_up().unwrap_or(for_ever),
             _ => self.failover_after.0,
         };
+        let is_once = self.give_up().is_some_and(|most| most.is_zero());
         Persistence {
+            attempts: if is_once { 1 } else { u32::MAX },
             within,
             at_first: true,
             refused: (self.to.len() > 1 || self.give_up().is_some()).then_some(within),

@@ -31,13 +31,15 @@ pub(crate) enum Stream {
     Set(Set),
     /// Deletes a stream, with its records, cursors and the marks of its producers.
     Delete(Delete),
+    /// Deletes a named cursor of a stream: it does not count as a reader that is behind any more.
+    DeleteCursor(DeleteCursor),
 }
 
 /// The server.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// The server
-    #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
+    /// The server: HOST:PORT, or a Unix socket (unix:/PATH or unix:@NAME)
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "PLACE")]
     to: String,
     /// A file with the secret that the server asks administrators for
     /// [default: the environment's TIDEWIRE_TOKEN]
@@ -98,6 +100,16 @@ pub(crate) struct Delete {
     /// Does it; without it only what would be lost is said
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    at: Where,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteCursor {
+    /// The stream
+    name: String,
+    /// The cursor
+    cursor: String,
     #[command(flatten)]
     at: Where,
 }
@@ -183,6 +195,11 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
             Ok(())
         }
         Stream::Delete(delete) => return delete_one(delete),
+        Stream::DeleteCursor(delete) => {
+            let mut server = delete.at.connect()?;
+            let deleted = server.delete_cursor(&delete.name, &delete.cursor);
+            return deleted.map_err(failed);
+        }
     };
     match shown.and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::usage(format!(

@@ -4,8 +4,9 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, Running, addr};
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,4 +83,43 @@ pub(crate) fn text(reply: Reply) -> String {
         Reply::Bulk(Some(text)) => text,
         other => panic!("{other:?}"),
     }
+}
+
+/// A server with both ports, which makes snapshots nearly all the time; and where its ports are: of the Redis
+/// protocol, and the binary one.
+pub(crate) fn serve(
+    engine: &str,
+    durability: &str,
+    data: &Path,
+) -> (Running, SocketAddr, SocketAddr) {
+    let data = data.to_string_lossy();
+    let mut args = vec![
+        "serve",
+        "kv",
+        "--listen",
+        "kv/resp=0",
+        "--listen",
+        "kv/binary=0",
+        "--engine",
+        engine,
+        "--workers",
+        "2",
+        "--durability",
+        durability,
+        "--data",
+        &data,
+    ];
+    if durability != "none" {
+        args.extend(["--kv-snapshot-growth", "4KiB"]);
+    }
+    let mut server = Running::start(&args);
+    let (one, other) = (server.line(), server.line());
+    assert!(one.contains(&format!(" durability={durability}")), "{one}");
+    let (resp, binary) = if one.contains("mode=resp") {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let ports = (addr(&resp), addr(&binary));
+    (server, ports.0, ports.1)
 }

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,22 +55,30 @@ pub(crate) fn stdout(output: &Output) -> String {
 pub(crate) struct Running {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,
-    stderr: Option<thread::JoinHandle<Vec<u8>>>,
+    stderr: Option<thread::JoinHandle<()>>,
+    said: Arc<Mutex<Vec<u8>>>,
 }
 
 impl From<Child> for Running {
     fn from(mut child: Child) -> Running {
         let lines = child.stdout.take().map(BufReader::new);
         let mut pipe = child.stderr.take().unwrap();
+        let said = Arc::new(Mutex::default());
+        let all: Arc<Mutex<Vec<u8>>> = said.clone();
         let stderr = thread::spawn(move || {
-            let mut all = Vec::new();
-            pipe.read_to_end(&mut all).unwrap();
-            all
+            let mut piece = [0; 4096];
+            loop {
+                match pipe.read(&mut piece).unwrap() {
+                    0 => return,
+                    n => all.lock().unwrap().extend_from_slice(&piece[..n]),
+                }
+            }
         });
         Running {
             child,
             lines,
             stderr: Some(stderr),
+            said,
         }
     }
 }
@@ -109,10 +118,21 @@ impl Running {
             stdout
         });
         let status = self.wait();
+        self.stderr.take().unwrap().join().unwrap();
         Output {
             status,
             stdout: reader.join().unwrap(),
-            stderr: self.stderr.take().unwrap().join().unwrap(),
+            stderr: std::mem::take(&mut *self.said.lock().unwrap()),
+        }
+    }
+
+    /// Waits until it has said these words to stderr.
+    pub(crate) fn hear(&self, words: &str) {
+        let begin = Instant::now();
+        let heard = || String::from_utf8_lossy(&self.said.lock().unwrap()).contains(words);
+        while !heard() {
+            assert!(begin.elapsed() < PATIENCE, "never said: {words}");
+            thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -195,6 +195,14 @@ impl Administrator {
         self.change(&AdminFrame::Delete { stream })
     }
 
+    /// Has a named cursor of a stream deleted. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    pub fn delete_cursor(&mut self, stream: &str, cursor: &str) -> Result<(), Error> {
+        self.change(&AdminFrame::DeleteCursor { stream, cursor })
+    }
+
     /// The named cursors of a stream, by their names.
     ///
     /// # Errors

@@ -66,6 +66,12 @@ pub enum Broken {
     /// Nothing was heard, though something is due.
     #[error("nothing was heard from the server for {0:?}")]
     Silent(Duration),
+    /// Another session of this producer began, and it may be that of an earlier connection of this client's own,
+    /// which was given up before the server had read its hello.
+    #[error(
+        "a session of this producer has begun elsewhere, perhaps by an earlier connection that the server heard late"
+    )]
+    Overtaken,
     /// The connection ended.
     #[error("the server closed the connection")]
     Closed,
@@ -87,7 +93,7 @@ impl Broken {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Broken::Silent(_) | Broken::Closed => true,
+            Broken::Silent(_) | Broken::Overtaken | Broken::Closed => true,
             Broken::Refused { reason, .. } => matches!(
                 reason,
                 // Of a hello, these two close as well.
@@ -137,13 +143,16 @@ fn shown(mark: &Option<u64>) -> String {
     mark.map_or_else(|| "the beginning".to_owned(), |id| id.to_string())
 }
 
-/// Whether a character changes the direction in which others are shown, so that a name may look like
-/// another one.
-fn turns(c: char) -> bool {
-    matches!(
+/// Whether a terminal does something else with a character than show it: a control character, or one that
+/// changes the direction in which others are shown, so that a text may look like another one, or one that
+/// ends a line.
+#[must_use]
+pub fn is_obeyed(c: char) -> bool {
+    let turns = matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
+    );
+    turns || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// A text of the other side's, with what a terminal would obey shown instead.
@@ -153,7 +162,7 @@ pub fn printable(text: &str) -> String {
     for c in text.chars() {
         match c {
             c if c.is_control() => shown.extend(c.escape_default()),
-            c if turns(c) => shown.extend(c.escape_unicode()),
+            c if is_obeyed(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }

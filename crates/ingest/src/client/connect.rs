@@ -7,16 +7,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tidewire_tls::{TlsClient, TlsStream};
 
 use super::error::Error;
 
-/// Where a blocking client finds its server: `HOST:PORT`, and whether TLS is spoken there.
+/// Where a blocking client finds its server: `HOST:PORT`, or a Unix socket, `unix:/PATH` or `unix:@NAME`
+/// for one in the abstract namespace; and whether TLS is spoken there.
 ///
 /// ```
 /// use tidewire_ingest::client::To;
 ///
 /// let plain = To::from("127.0.0.1:7400");
+/// let local = To::from("unix:/run/tidewire.sock");
 /// # fn secured(tls: tidewire_tls::TlsClient) -> To {
 /// // The server must show a certificate for `logs.example`.
 /// let secured = To::from("logs.example:7400").tls(tls);
@@ -38,15 +41,35 @@ impl<S: Into<String>> From<S> for To {
 }
 
 impl To {
-    /// Speaks TLS. Unless `tls` names the server itself, it must prove to be the host of `HOST:PORT`.
+    /// Speaks TLS. Unless `tls` names the server itself, it must prove to be the host of `HOST:PORT`; at
+    /// a Unix socket, `localhost`.
     #[must_use]
     pub fn tls(mut self, tls: TlsClient) -> To {
         self.tls = Some(tls);
         self
     }
 
+    /// Whether the name has one of the forms above; whether there is such a server is not asked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] says which forms there are.
+    ///
+    /// ```
+    /// use tidewire_ingest::client::To;
+    ///
+    /// assert!(To::from("logs.example:7400").check().is_ok());
+    /// assert!(To::from("logs.example").check().is_err());
+    /// ```
+    pub fn check(&self) -> Result<(), Error> {
+        Server::named(self.clone()).map(drop)
+    }
+
     /// Without the port, and without the brackets of an IPv6 address.
     fn host(&self) -> &str {
+        if self.name.starts_with(UNIX) {
+            return "localhost";
+        }
         let host = self
             .name
             .rsplit_once(':')
@@ -55,6 +78,9 @@ impl To {
         bare.unwrap_or(host)
     }
 }
+
+/// In front of what is a Unix socket.
+const UNIX: &str = "unix:";
 
 /// A server to connect to, by what it is called. Its name is looked up for each attempt, so that one
 /// that is not known yet, or moves, is found.
@@ -65,19 +91,23 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// `HOST:PORT`; whether there is such a host is not asked yet.
+    /// `HOST:PORT` or a Unix socket; whether there is such a host is not asked yet.
     pub(super) fn named(to: To) -> Result<Server, Error> {
         let server = Server {
             name: to.name.clone(),
             to,
         };
+        if let Some(place) = server.name.strip_prefix(UNIX) {
+            let place = unix_socket(place).map_err(|e| server.unknown(e));
+            return place.map(|_| server);
+        }
         let port = server.name.rsplit_once(':');
         let port = port.map(|(_, port)| port.parse::<u16>());
         match port {
             Some(Ok(_)) => Ok(server),
             _ => Err(server.unknown(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is not of the form HOST:PORT",
+                "it is not of the form HOST:PORT, unix:/PATH or unix:@NAME",
             ))),
         }
     }
@@ -91,6 +121,11 @@ impl Server {
 
     /// Looks it up, and connects to the first address that answers.
     pub(super) fn connect(&self, timeout: Duration) -> Result<Line, Error> {
+        if let Some(place) = self.name.strip_prefix(UNIX) {
+            let place = unix_socket(place).map_err(|e| self.unknown(e))?;
+            let socket = connect_unix(&place).map_err(|e| self.failed("connect to", e))?;
+            return self.secured(socket, timeout);
+        }
         let addrs = self.name.to_socket_addrs().map_err(|e| self.unknown(e))?;
         let addrs: Vec<SocketAddr> = addrs.collect();
         if addrs.is_empty() {
@@ -137,6 +172,30 @@ impl Server {
             source,
         }
     }
+}
+
+/// What stands behind `unix:`.
+fn unix_socket(place: &str) -> io::Result<SocketAddrUnix> {
+    let addr = match place.strip_prefix('@') {
+        Some(name) if !name.is_empty() => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        None if place.starts_with('/') => SocketAddrUnix::new(place),
+        _ => {
+            let what = "a Unix socket is unix:/PATH or unix:@NAME";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+    };
+    Ok(addr?)
+}
+
+/// Without waiting: where too many wait to be accepted, that is an error, and can be tried again.
+fn connect_unix(place: &SocketAddrUnix) -> io::Result<TcpStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, place)?;
+    // All that is asked of it is what streams of both families do: reading, writing, waiting, ending.
+    let socket = TcpStream::from(socket);
+    socket.set_nonblocking(false)?;
+    Ok(socket)
 }
 
 /// A connection.
@@ -225,8 +284,22 @@ mod tests {
             ("logs.example:7400", "logs.example"),
             ("127.0.0.1:7400", "127.0.0.1"),
             ("[::1]:7400", "::1"),
+            ("unix:/run/tidewire.sock", "localhost"),
         ] {
             assert_eq!(To::from(name).host(), host);
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_has_a_path_or_a_name() {
+        for (name, is_one) in [
+            ("unix:/run/tidewire.sock", true),
+            ("unix:@tidewire", true),
+            ("unix:", false),
+            ("unix:@", false),
+            ("unix:relative", false),
+        ] {
+            assert_eq!(Server::named(To::from(name)).is_ok(), is_one, "{name}");
         }
     }
 }

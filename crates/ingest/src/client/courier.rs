@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidewire::Instant;
 
 use super::backoff::{Backoff, Persistence};
-use super::broken::Broken;
+use super::broken::{Broken, printable};
 use super::clock::{Clock, until};
 use super::connect;
 use super::error::Error;
@@ -179,13 +179,15 @@ impl Courier {
     ) -> Result<usize, Error> {
         let mut acknowledged = 0;
         let (mut welcome, mut refused) = (false, None);
+        let mut waits = None;
         let done = state.session.received(bytes, now, |event| match event {
             Event::Welcome(_) => welcome = true,
             Event::Acknowledged { newly, .. } => {
                 acknowledged += newly.messages;
                 refused = None;
             }
-            Event::KeepAlive => {}
+            Event::KeepAlive { why: "" } => {}
+            Event::KeepAlive { why } => waits = Some(printable(why)),
             Event::Refused(refusal) => refused = Some(Broken::from(refusal)),
         });
         let done = done.map_err(|e| self.shared.server.broken(e));
@@ -198,6 +200,8 @@ impl Courier {
         }
         if acknowledged > 0 {
             self.refusals = None;
+        } else if waits.is_some() {
+            state.trouble = waits;
         }
         state.acknowledged += acknowledged;
         self.shared.tell(state);

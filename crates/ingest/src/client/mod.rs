@@ -25,7 +25,7 @@ mod settings;
 
 pub use administrator::{Administrator, PlaceState, StreamState};
 pub use backoff::Persistence;
-pub use broken::{Broken, printable};
+pub use broken::{Broken, is_obeyed, printable};
 pub use connect::To;
 pub use error::Error;
 pub use outbox::Amount;

@@ -295,7 +295,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
             }
             Event::Acknowledged { id, newly } => handler.acknowledged(id, newly),
             Event::Refused(refusal) => handler.refused(&refusal),
-            Event::KeepAlive => {}
+            Event::KeepAlive { .. } => {}
         });
         match done {
             Ok(n) => {
@@ -342,7 +342,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
         }
         let broken = self.broken.unwrap_or(Broken::Closed);
         let producer = &mut self.producer;
-        if matches!(broken, Broken::Refused { .. }) {
+        if matches!(broken, Broken::Refused { .. } | Broken::Overtaken) {
             producer.fruitless = 0;
         }
         if !broken.is_passing() || producer.fruitless >= FRUITLESS_MAX {

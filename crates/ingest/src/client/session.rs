@@ -5,6 +5,8 @@
 //! Connections come and go below that: each begins with a hello, the welcome says how far the server
 //! has come, and what is left is sent.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tidewire::Instant;
 
@@ -15,6 +17,10 @@ use crate::native::codec::{Hello, Level, Produce, Read, Reason, Refusal, ServerF
 
 /// No frame to a producer has a larger body.
 const BODY_MAX: usize = 1024;
+
+/// For so long after a connection began its hello may still come to the server: about as long as Linux goes on
+/// sending what is not confirmed (`tcp_retries2`).
+const LATE: Duration = Duration::from_secs(15 * 60);
 
 /// See the module. A program that drives it
 ///
@@ -47,7 +53,7 @@ const BODY_MAX: usize = 1024;
 /// assert!(session.output(now).unwrap().ends_with(b"hello"));
 ///
 /// from_server.clear();
-/// ServerFrame::Ack { id: 42, keep_alive: false }.encode(&mut from_server);
+/// ServerFrame::Ack { id: 42, keep_alive: false, why: "" }.encode(&mut from_server);
 /// let mut acknowledged = None;
 /// session.received(&from_server, now, |event| {
 ///     if let Event::Acknowledged { id, .. } = event { acknowledged = Some(id) }
@@ -70,6 +76,11 @@ pub struct Session {
     /// When something was heard last, or was first expected.
     heard: Instant,
     granted: Option<Welcome>,
+    /// Hellos that were not answered while their connections lasted. The server may read them yet, and take each
+    /// for newer than the connection that is open then.
+    unanswered: u32,
+    /// When the connection of the last of them began.
+    last_unanswered: Instant,
 }
 
 #[derive(Debug)]
@@ -97,7 +108,10 @@ pub enum Event<'a> {
         newly: Amount,
     },
     /// The server is still at it.
-    KeepAlive,
+    KeepAlive {
+        /// What it waits for, for people; empty if it does not say.
+        why: &'a str,
+    },
     /// The server takes no messages from this one on for a while; they are sent again by themselves.
     Refused(Refusal<'a>),
 }
@@ -147,6 +161,8 @@ impl Session {
             handed_out: None,
             heard: Instant::default(),
             granted: None,
+            unanswered: 0,
+            last_unanswered: Instant::default(),
         };
         session.hello()?;
         Ok(session)
@@ -254,6 +270,10 @@ impl Session {
     /// The connection has gone, and with it everything handed out and not acknowledged: on the next
     /// one it is sent again, as far as the server does not have it.
     pub fn disconnected(&mut self) {
+        if matches!(self.phase, Phase::Waiting) {
+            self.unanswered = self.unanswered.saturating_add(1);
+            self.last_unanswered = self.heard;
+        }
         self.phase = Phase::Offline;
         self.outbox.rewind(0);
         self.handed_out = None;
@@ -354,12 +374,18 @@ impl Session {
         let greeted = matches!(self.phase, Phase::Open | Phase::Holding(_));
         Ok(Some(match frame {
             ServerFrame::Unknown(_) => return Ok(None),
-            ServerFrame::Refusal(refusal) if refusal.closes => return Err(refusal.into()),
+            ServerFrame::Refusal(refusal) if refusal.closes => {
+                // The hello has had its answer.
+                self.phase = Phase::Offline;
+                return Err(self.refused_for_good(refusal, now));
+            }
             ServerFrame::Welcome(welcome) if matches!(self.phase, Phase::Waiting) => {
                 self.welcome(welcome)?;
                 Event::Welcome(welcome)
             }
-            ServerFrame::Ack { keep_alive, .. } if greeted && keep_alive => Event::KeepAlive,
+            ServerFrame::Ack {
+                keep_alive, why, ..
+            } if greeted && keep_alive => Event::KeepAlive { why },
             ServerFrame::Ack { id, .. } if greeted => {
                 let newly = self.acknowledged(id)?;
                 Event::Acknowledged { id, newly }
@@ -370,6 +396,17 @@ impl Session {
             }
             _ => return Err(Broken::Malformed("a frame out of its place".into())),
         }))
+    }
+
+    /// A newer session of this producer may be one of this client's own, begun by a hello that was read late. Each
+    /// such hello excuses one refusal, so that of two clients with one name one gives up in the end.
+    fn refused_for_good(&mut self, refusal: Refusal<'_>, now: Instant) -> Broken {
+        let excused = self.unanswered > 0 && now.since(self.last_unanswered) <= LATE;
+        if refusal.reason != Reason::Fenced || !excused {
+            return refusal.into();
+        }
+        self.unanswered -= 1;
+        Broken::Overtaken
     }
 
     fn welcome(&mut self, welcome: Welcome) -> Result<(), Broken> {
@@ -436,7 +473,7 @@ impl Session {
             return Err(Broken::Malformed(what));
         }
         self.outbox.rewind(refusal.id);
-        let pause = std::time::Duration::from_millis(refusal.retry_after_ms.into());
+        let pause = Duration::from_millis(refusal.retry_after_ms.into());
         self.phase = Phase::Holding(now + pause);
         Ok(())
     }

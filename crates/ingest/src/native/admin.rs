@@ -122,6 +122,11 @@ impl Admin {
             }
             AdminFrame::Cursors { stream, after } => self.cursors(meant(stream), after, shared, cx),
             AdminFrame::Readers { stream } => self.readers(meant(stream), shared, cx),
+            AdminFrame::DeleteCursor { stream, cursor } => {
+                let stream = meant(stream);
+                let change = Change::DeleteCursor { stream, cursor };
+                self.change(stream, shared, cx, |_| Some(change))
+            }
             AdminFrame::Unknown(_) => {
                 let text = "no such request is known here".to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
@@ -173,6 +178,10 @@ impl Admin {
                 Done::When(ticket)
             }
             Err(ChangeRefused::NoStream) => no_stream(),
+            Err(ChangeRefused::NoCursor) => {
+                let text = ChangeRefused::NoCursor.to_string();
+                Done::Refused(Reason::NoCursor, 0, text)
+            }
             Err(ChangeRefused::Exists) => {
                 Done::Refused(Reason::Exists, 0, ChangeRefused::Exists.to_string())
             }

@@ -139,7 +139,10 @@ impl IngestConn {
         let producer = begun?;
         self.role = Role::Settling(Box::new(producer));
         // First armed, then looked: what is committed in between is not missed.
-        cx.local.bell.arm();
+        let mistakes = self.shared.settings.mistakes;
+        if !mistakes.makes(|mistakes| mistakes.welcome_unarmed) {
+            cx.local.bell.arm();
+        }
         let progress = self.shared.log.progress();
         self.settle(&progress, cx);
         Ok(())
@@ -342,7 +345,7 @@ impl Protocol for IngestConn {
                 let text = format!("no hello within {within:?}");
                 refuse(cx, 0, Reason::TooSlow, 0, &text);
             }
-            Role::Producer(producer) => producer.expired(cx),
+            Role::Producer(producer) => producer.expired(&self.shared, cx),
             Role::Reader(reader) => reader.expired(&self.shared, cx),
             Role::Settling(_) | Role::Admin(_) => {}
         }

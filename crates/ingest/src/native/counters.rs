@@ -86,6 +86,8 @@ counters! {
     refused_exists,
     /// Refused: a request or setting that is not known.
     refused_unsupported,
+    /// Refused: no such cursor.
+    refused_no_cursor,
 }
 
 impl Count {
@@ -109,6 +111,7 @@ impl Count {
             Reason::StreamFull => Count::refused_stream_full,
             Reason::Exists => Count::refused_exists,
             Reason::Unsupported => Count::refused_unsupported,
+            Reason::NoCursor => Count::refused_no_cursor,
             Reason::TooSlow => Count::hello_timeouts,
         }
     }

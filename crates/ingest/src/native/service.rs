@@ -64,7 +64,7 @@ impl IngestService {
         IngestService {
             shared: Arc::new(Shared {
                 payload_max: settings.payload_max.min(log.payload_max()),
-                sessions: Sessions::default(),
+                sessions: Sessions::new(settings.mistakes),
                 pool: Pool::new(settings.read_threads, &log),
                 readers: AtomicUsize::new(0),
                 reading: Readers::default(),
@@ -225,11 +225,15 @@ impl Service for IngestService {
         }
         local.bell.arm();
         let progress = self.shared.log.progress();
+        let mistakes = self.shared.settings.mistakes;
+        let reached = if mistakes.makes(|mistakes| mistakes.ack_written) {
+            progress.written
+        } else {
+            progress.committed
+        };
 
         let mut committed = std::mem::take(&mut local.committed);
-        let n = local
-            .owed
-            .partition_point(|o| o.ticket <= progress.committed);
+        let n = local.owed.partition_point(|o| o.ticket <= reached);
         committed.extend(local.owed.drain(..n));
         // The newest first: it covers the others of its connection.
         for owed in committed.iter().rev() {

@@ -8,6 +8,7 @@ use super::codec::Level;
 use super::quota::Quota;
 use super::tokens::Token;
 use crate::classic::{HEADER, PAYLOAD_MAX};
+use crate::mistakes::Mistakes;
 
 /// What a native service allows. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,9 @@ pub struct Settings {
     /// Threads that read the log; 0 has the loops read, which blocks them: for simulations.
     /// Default 2.
     pub read_threads: usize,
+    /// Mistakes to make on purpose.
+    #[doc(hidden)]
+    pub mistakes: Mistakes,
 }
 
 impl Default for Settings {
@@ -65,6 +69,7 @@ impl Default for Settings {
             reader_memory: 64 << 20,
             read_max: 256 << 10,
             read_threads: 2,
+            mistakes: Mistakes::default(),
         }
     }
 }

@@ -140,6 +140,7 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
             ServerFrame::Ack {
                 id,
                 keep_alive: false,
+                why: "",
             } => Frame::Ack(id),
             ServerFrame::Ack { id, .. } => Frame::KeepAlive(id),
             ServerFrame::Refusal(r) => Frame::Refusal {

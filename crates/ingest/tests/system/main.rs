@@ -1,4 +1,4 @@
-//! The whole system in one simulation: producers, readers and classic clients on a simulated network, the
+//! The whole system in one simulation: producers, clients that take over from each other, readers and classic clients on a simulated network, the
 //! production server on loops of every shape, its production log on a disk that may lose what was not synced.
 //! The server dies at any step, by itself or with the power, and another takes its place on the same disk;
 //! clients connect again. What was acknowledged is there, once, in order; what a reader has seen stays.
@@ -7,14 +7,16 @@
 //! `TIDEWIRE_SEED=7` only that one.
 
 mod classic;
+mod cursors;
 mod producers;
 mod reader;
 mod server;
+mod takers;
 mod world;
 
 use tidewire::sim::{for_each_seed, try_seed};
-use tidewire_log::Mistakes;
 
+use server::Mistakes;
 use world::run;
 
 #[test]
@@ -28,23 +30,76 @@ fn what_was_acknowledged_survives_whatever_becomes_of_the_server() {
     println!("{:?}", sum.get());
 }
 
-/// A check that cannot fail proves nothing.
+/// A check that cannot fail proves nothing. The table of the journal is what this prints.
 #[test]
 fn planted_mistakes_are_found() {
-    let none = Mistakes::default();
-    for mistakes in [
-        Mistakes {
-            ack_before_sync: true,
-            ..none
-        },
-        Mistakes {
-            retry_sync: true,
-            ..none
-        },
-    ] {
+    let log = tidewire_log::Mistakes::default();
+    let native = tidewire_ingest::Mistakes::default();
+    let of_log = |log| Mistakes {
+        log,
+        ..Mistakes::default()
+    };
+    let of_native = |native| Mistakes {
+        native,
+        ..Mistakes::default()
+    };
+    let all = [
+        (
+            "log: acknowledged before the sync",
+            of_log(tidewire_log::Mistakes {
+                ack_before_sync: true,
+                ..log
+            }),
+        ),
+        (
+            "log: a failed sync is tried again",
+            of_log(tidewire_log::Mistakes {
+                retry_sync: true,
+                ..log
+            }),
+        ),
+        (
+            "ingest: acknowledged when written",
+            of_native(tidewire_ingest::Mistakes {
+                ack_written: true,
+                ..native
+            }),
+        ),
+        (
+            "ingest: an older session is not fenced",
+            of_native(tidewire_ingest::Mistakes {
+                fence_nobody: true,
+                ..native
+            }),
+        ),
+        (
+            "ingest: the bell is not armed for a welcome that waits",
+            of_native(tidewire_ingest::Mistakes {
+                welcome_unarmed: true,
+                ..native
+            }),
+        ),
+        (
+            "ingest: welcomed before the mark is committed",
+            of_native(tidewire_ingest::Mistakes {
+                welcome_early: true,
+                ..native
+            }),
+        ),
+        (
+            "ingest, classic: acknowledged when appended",
+            Mistakes {
+                classic_early: true,
+                ..Mistakes::default()
+            },
+        ),
+    ];
+    for (name, mistakes) in all {
         let mistaken = |seed| run(seed, mistakes).map(drop);
         let found = (0..500).find_map(|seed| Some((seed, try_seed(seed, mistaken).err()?)));
-        println!("{mistakes:?}: {found:?}");
-        assert!(found.is_some(), "{mistakes:?} was not found");
+        match found {
+            Some((seed, how)) => println!("| {name} | {} | {how:.100} |", seed + 1),
+            None => panic!("not found: {name}"),
+        }
     }
 }

@@ -10,7 +10,7 @@ use tidewire_ingest::classic::{Classic, ClassicService};
 use tidewire_ingest::native::{IngestService, Settings};
 use tidewire_ingest::{Level, LogSink};
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_log::{EmbeddedLog, Mistakes, Now, Step, Writer};
+use tidewire_log::{EmbeddedLog, Now, Policy, Step, Writer};
 
 /// Where the native protocol is spoken; each by one loop, or all by one.
 pub(crate) const NATIVE: [&str; 2] = ["10.9.9.9:7001", "10.9.9.9:7002"];
@@ -19,16 +19,29 @@ pub(crate) const CLASSIC: &str = "10.9.9.9:8003";
 /// The stream that classic messages go to.
 pub(crate) const CLASSIC_STREAM: &str = "classic";
 
+/// Mistakes that a server is to make.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mistakes {
+    pub(crate) log: tidewire_log::Mistakes,
+    pub(crate) native: tidewire_ingest::Mistakes,
+    /// Classic messages are acknowledged when they are appended.
+    pub(crate) classic_early: bool,
+}
+
 pub(crate) struct Server {
     loops: Vec<LoopId>,
     pub(crate) log: Arc<EmbeddedLog<SimDisk>>,
     writer: Writer<SimDisk>,
 }
 
-/// Small, so that everything happens soon.
-pub(crate) fn log_settings(mistakes: Mistakes) -> tidewire_log::Settings {
+/// Small, so that everything happens soon. With an `interval`, what is written waits for its sync.
+pub(crate) fn log_settings(
+    mistakes: Mistakes,
+    interval: Option<Duration>,
+) -> tidewire_log::Settings {
     tidewire_log::Settings {
-        mistakes,
+        policy: interval.map_or(Policy::Sync, Policy::Interval),
+        mistakes: mistakes.log,
         segment_bytes: 16 << 10,
         group_bytes: 4 << 10,
         payload_max: 1000,
@@ -48,9 +61,10 @@ impl Server {
         disk: &SimDisk,
         classic: Classic,
         mistakes: Mistakes,
+        interval: Option<Duration>,
         rng: &mut Rng,
     ) -> Result<Server, String> {
-        let opened = EmbeddedLog::open(disk.clone(), log_settings(mistakes));
+        let opened = EmbeddedLog::open(disk.clone(), log_settings(mistakes, interval));
         let (log, writer, _) = opened.map_err(|e| e.to_string())?;
         let log = Arc::new(log);
         let settings = Settings {
@@ -58,11 +72,17 @@ impl Server {
             // Without threads; and the hosts of the simulated network are all others than the server's.
             read_threads: 0,
             protected: false,
+            mistakes: mistakes.native,
             ..Settings::default()
         };
         let limits = settings.limits();
         let native = Arc::new(IngestService::new(log.clone(), settings));
-        let sink = LogSink::new(log.clone(), CLASSIC_STREAM, Level::Durable);
+        let level = if mistakes.classic_early {
+            Level::Received
+        } else {
+            Level::Durable
+        };
+        let sink = LogSink::new(log.clone(), CLASSIC_STREAM, level);
         let sink = sink.map_err(|e| e.to_string())?;
         let old = Arc::new(ClassicService::new(classic, sink));
         sim.shape(shape);

@@ -11,12 +11,14 @@ use tidewire::sim::{Conditions, Shape, Sim};
 use tidewire_ingest::classic::{Classic, Mode};
 use tidewire_ingest::native::codec::parser;
 use tidewire_log::disk::sim::{Faults, SimDisk};
-use tidewire_log::{Credit, EmbeddedLog, Log, Mistakes};
+use tidewire_log::{Credit, EmbeddedLog, Log};
 
 use crate::classic;
+use crate::cursors::Cursors;
 use crate::producers::{Producers, payload};
 use crate::reader::{self, Follower, Record, Seen};
-use crate::server::{CLASSIC_STREAM, Server, log_settings};
+use crate::server::{CLASSIC_STREAM, Mistakes, Server, log_settings};
+use crate::takers::{self, Takers};
 
 const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
@@ -28,6 +30,8 @@ pub(crate) struct Summary {
     acknowledged: u64,
     classic: u64,
     read: u64,
+    taken_over: u64,
+    behind_cursors: u64,
 }
 
 impl Add for Summary {
@@ -40,6 +44,8 @@ impl Add for Summary {
             acknowledged: self.acknowledged + other.acknowledged,
             classic: self.classic + other.classic,
             read: self.read + other.read,
+            taken_over: self.taken_over + other.taken_over,
+            behind_cursors: self.behind_cursors + other.behind_cursors,
         }
     }
 }
@@ -51,7 +57,11 @@ struct World {
     disk: SimDisk,
     server: Option<Server>,
     mistakes: Mistakes,
+    /// Between two syncs, if not every group is synced.
+    interval: Option<Duration>,
     producers: Producers,
+    takers: Takers,
+    cursors: Cursors,
     seen: Arc<Mutex<Seen>>,
     dialect: Classic,
     classic: classic::Client,
@@ -61,6 +71,8 @@ struct World {
 
 /// Messages of each producer.
 const EACH: u64 = 24;
+/// Messages of the producer whose session is taken over: there are some left when the others have finished.
+const TAKEN: u64 = 60;
 /// Deaths of the server in a run at most.
 const DEATHS: u64 = 4;
 
@@ -93,7 +105,10 @@ impl World {
             disk: SimDisk::new(rng.u64(..)),
             server: None,
             mistakes,
+            interval: rng.bool().then(|| Duration::from_millis(rng.u64(1..20))),
             producers,
+            takers: Takers::new(TAKEN),
+            cursors: Cursors::new(),
             seen,
             dialect,
             classic: classic::Client::new(dialect),
@@ -132,6 +147,7 @@ impl World {
             &self.disk,
             self.dialect,
             self.mistakes,
+            self.interval,
             &mut self.rng,
         );
         match started {
@@ -153,11 +169,13 @@ impl World {
         if let Some(server) = self.server.take() {
             server.die(&mut self.sim);
         }
+        self.cursors.server_died();
     }
 
     /// What is on the disk, looked at without changing it.
     fn check_disk(&mut self) -> Result<(), String> {
-        let opened = EmbeddedLog::open(self.disk.fork(), log_settings(self.mistakes));
+        let opened =
+            EmbeddedLog::open(self.disk.fork(), log_settings(self.mistakes, self.interval));
         let (log, ..) = opened.map_err(|e| format!("it cannot be opened: {e}"))?;
         self.check(&log)
     }
@@ -176,6 +194,9 @@ impl World {
             let ids = ids.get(who.name).map_or(&[][..], |ids| ids);
             self.producers.check(who, &known, ids)?;
         }
+        self.takers
+            .check(ids.get(takers::NAME).map_or(&[][..], |ids| ids))?;
+        self.cursors.check(&records)?;
         let seen = self.seen.lock().unwrap();
         if let Some(wrong) = &seen.wrong {
             return Err(format!("reader: {wrong}"));
@@ -203,15 +224,20 @@ impl World {
     }
 
     /// Some steps of the network and the loops, then some of the log.
-    fn go_on(&mut self) {
+    fn go_on(&mut self, quiet: bool) -> Result<(), String> {
         for _ in 0..self.rng.u32(..60) {
             if !self.sim.step() {
                 self.sim.run_for(Duration::from_millis(1));
             }
         }
         let Some(server) = &mut self.server else {
-            return;
+            return Ok(());
         };
+        // At last they have a loop for themselves, where nobody else has it woken.
+        if !quiet || self.producers.are_done() {
+            self.takers.go_on(&mut self.sim, &mut self.rng, quiet)?;
+        }
+        self.cursors.go_on(&mut self.sim, &mut self.rng)?;
         for _ in 0..self.rng.u32(..4) {
             if !server.step(&self.sim) {
                 break;
@@ -220,6 +246,7 @@ impl World {
         if !self.disk.has_power() {
             self.died(false);
         }
+        Ok(())
     }
 
     fn accidents(&mut self) -> Result<(), String> {
@@ -232,7 +259,7 @@ impl World {
                 let count = self.rng.u64(1..6);
                 self.classic.send(&mut self.sim, count);
             }
-            self.go_on();
+            self.go_on(false)?;
             let failed = |server: &Server| server.log.progress().failure.is_some();
             let failed = self.server.as_ref().is_some_and(failed);
             let dies = self.rng.u8(..if failed { 20 } else { 150 }) == 0;
@@ -252,16 +279,20 @@ impl World {
         self.start(false)?;
         for _ in 0..20_000 {
             self.producers.encourage(&mut self.sim);
-            self.go_on();
+            self.go_on(true)?;
             let server = self.server.as_ref().ok_or("it dies by itself")?;
             let next = server.log.range("default").map_or(0, |range| range.next);
             let seen = self.seen.lock().unwrap();
-            if self.producers.are_done() && seen.records.len() as u64 == next {
+            let are_done = self.producers.are_done() && self.takers.are_done();
+            if are_done && seen.records.len() as u64 == next {
                 return Ok(());
             }
         }
         let known: Vec<_> = self.producers.known().map(|(_, known)| known).collect();
-        Err(format!("they come to no end: {known:?}"))
+        let taken = self.takers.acked;
+        Err(format!(
+            "they come to no end: {known:?}, {taken} of {TAKEN} taken over"
+        ))
     }
 }
 
@@ -286,6 +317,8 @@ pub(crate) fn run(seed: u64, mistakes: Mistakes) -> Result<Summary, String> {
         welcomes: known.iter().map(|(_, w)| u64::from(*w)).sum(),
         acknowledged: known.iter().map(|(acked, _)| acked).sum(),
         classic: world.classic_acked,
+        taken_over: world.takers.welcomes,
+        behind_cursors: world.cursors.read.len() as u64,
         read: world.seen.lock().unwrap().records.len() as u64,
     })
 }

@@ -5,13 +5,14 @@
 //! what is there back into a store first. Formats: `docs/kv-log.md`.
 
 mod kv_log;
+mod player;
 mod replay;
 pub mod snapshot;
 
 pub use kv_log::KvLog;
 #[doc(hidden)]
 pub use replay::open_with;
-pub use replay::{ReplayError, Replayed, open};
+pub use replay::{ReplayError, Replayed, open, open_past_gaps};
 
 /// The stream of the log that holds the units.
 pub const STREAM: &str = "kv";

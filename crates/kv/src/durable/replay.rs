@@ -3,20 +3,18 @@
 //! The one idea: units are replayed at the beginning of time, so nothing expires but what a unit says
 //! has: what they find is what was there when they ran first.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{Credit, EmbeddedLog, Log, Range, ReadError, Refused};
 
+use super::player::Player;
 use super::snapshot::{Found, SnapshotError, load};
 use super::{KvLog, STREAM};
-use crate::commands::{self, Spec};
-use crate::reply::{Proto, Reply};
-use crate::store::{Effect, Malformed, Mistakes, Ran, Reader, Store, split_frame};
+use crate::store::{Malformed, Mistakes, Reader, Store};
 
-/// Bytes of records that are read at once.
-const READ_AT_ONCE: usize = 4 << 20;
+/// Bytes of records that are read at once; what was read is played while the next is.
+const READ_AT_ONCE: usize = 1 << 20;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +27,8 @@ pub struct Replayed {
     pub bytes: u64,
     /// Records at the end of a unit that was never closed; they count for nothing.
     pub unclosed: u64,
+    /// Positions that damage took, and that were passed over: see [`open_past_gaps`].
+    pub lost: u64,
     /// The snapshot that they go on from, once it is read.
     pub snapshot: Option<Found>,
 }
@@ -102,7 +102,21 @@ pub fn open<D: Disk>(
     now_ms: u64,
     progress: impl FnMut(&Replayed, u64, u64),
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_with(log, store, now_ms, progress, Mistakes::default())
+    open_how(log, store, now_ms, progress, Mistakes::default(), false)
+}
+
+/// [`open`], going on behind the gaps that a repair of the log has marked. What was lost there stays lost: the store is
+/// what the units that are left make of it, each whole, as a unit is in one batch.
+///
+/// # Errors
+/// See [`ReplayError`]: also where a command that is left does not run without what was lost.
+pub fn open_past_gaps<D: Disk>(
+    log: Arc<EmbeddedLog<D>>,
+    store: &mut Store,
+    now_ms: u64,
+    progress: impl FnMut(&Replayed, u64, u64),
+) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
+    open_how(log, store, now_ms, progress, Mistakes::default(), true)
 }
 
 /// [`open`] with mistakes.
@@ -111,8 +125,19 @@ pub fn open_with<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
     store: &mut Store,
     now_ms: u64,
+    progress: impl FnMut(&Replayed, u64, u64),
+    mistakes: Mistakes,
+) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
+    open_how(log, store, now_ms, progress, mistakes, false)
+}
+
+fn open_how<D: Disk>(
+    log: Arc<EmbeddedLog<D>>,
+    store: &mut Store,
+    now_ms: u64,
     mut progress: impl FnMut(&Replayed, u64, u64),
     mistakes: Mistakes,
+    past_gaps: bool,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
     let most = store.maxmemory();
     store.set_maxmemory(0);
@@ -128,9 +153,16 @@ pub fn open_with<D: Disk>(
         &mut reading,
     )?;
     let late = mistakes.makes(|mistakes| mistakes.replay_late);
-    let mut player = Player::new(store, now_ms);
-    player.at_ms = if late { now_ms } else { 0 };
-    replay(&*log, range, player, &mut replayed, &mut progress)?;
+    let player = Player::new(store, if late { now_ms } else { 0 }, now_ms);
+    replay(
+        &*log,
+        range,
+        &player,
+        &mut replayed,
+        &mut progress,
+        mistakes,
+        past_gaps,
+    )?;
     store.set_maxmemory(most);
     let stream = log.stream(STREAM)?;
     let kv_log = KvLog::new(log.clone(), stream)
@@ -143,14 +175,17 @@ pub fn open_with<D: Disk>(
     Ok((kv_log, replayed))
 }
 
+/// Plays what the log has behind the snapshot: a stretch by several threads, while the next one is read.
 fn replay(
     log: &dyn Log,
     range: Range,
-    mut player: Player<'_>,
+    player: &Player<'_>,
     replayed: &mut Replayed,
     progress: &mut dyn FnMut(&Replayed, u64, u64),
+    mistakes: Mistakes,
+    past_gaps: bool,
 ) -> Result<(), ReplayError> {
-    let mut position = replayed.snapshot.map_or(0, |found| found.header.position);
+    let position = replayed.snapshot.map_or(0, |found| found.header.position);
     if range.first > position {
         return Err(ReplayError::Shortened {
             first: range.first,
@@ -163,93 +198,28 @@ fn replay(
             next: range.next,
         });
     }
-    while position < range.next {
-        let read = log.read(STREAM, position, Credit(READ_AT_ONCE))?;
-        for run in &read.runs {
-            let (mut rest, mut at) = (&run.bytes[..], run.first);
-            while let Some((payload, behind)) = split_frame(rest) {
-                replayed.bytes += payload.len() as u64;
-                replayed.records += 1;
-                player.record(payload, at, replayed)?;
-                (rest, at) = (behind, at + 1);
+    let mut reader = Reader::with_mistakes(mistakes);
+    let mut next = |mut from: u64, replayed: &mut Replayed| {
+        while from < range.next {
+            match log.read(STREAM, from, Credit(READ_AT_ONCE)) {
+                Ok(read) => return player.prepare(read, &mut reader, replayed).map(Some),
+                Err(ReadError::Missing { asked, next }) if past_gaps => {
+                    // What was begun before the gap was never closed.
+                    reader = Reader::with_mistakes(mistakes);
+                    replayed.unclosed = 0;
+                    replayed.lost += next - asked;
+                    from = next;
+                }
+                Err(error) => return Err(error.into()),
             }
         }
-        position = read.next;
-        progress(replayed, position, range.next);
+        Ok(None)
+    };
+    let mut stretch = next(position, replayed)?;
+    while let Some(now) = stretch {
+        let told = *replayed;
+        stretch = player.play(&now, || next(now.next, replayed))?;
+        progress(&told, now.next, range.next);
     }
-    replayed.unclosed = player.unclosed;
     Ok(())
-}
-
-/// Runs units on a store.
-struct Player<'s> {
-    store: &'s Store,
-    now_ms: u64,
-    /// The time at which units run: the beginning of all.
-    at_ms: u64,
-    specs: HashMap<&'static [u8], &'static Spec>,
-    reader: Reader,
-    reply: Reply,
-    /// Records of the unit that is not closed yet.
-    unclosed: u64,
-}
-
-impl<'s> Player<'s> {
-    fn new(store: &'s Store, now_ms: u64) -> Player<'s> {
-        Player {
-            store,
-            now_ms,
-            at_ms: 0,
-            specs: commands::all()
-                .map(|spec| (spec.name.as_bytes(), spec))
-                .collect(),
-            reader: Reader::default(),
-            reply: Reply::new(Proto::Resp2),
-            unclosed: 0,
-        }
-    }
-
-    fn record(
-        &mut self,
-        payload: &[u8],
-        position: u64,
-        replayed: &mut Replayed,
-    ) -> Result<(), ReplayError> {
-        let malformed = |what| ReplayError::Malformed { position, what };
-        if !self.reader.record(payload).map_err(malformed)? {
-            self.unclosed += 1;
-            return Ok(());
-        }
-        self.unclosed = 0;
-        replayed.units += 1;
-        let effects = self.reader.effects().map_err(malformed)?;
-        let mut runner = self.store.replayer(self.at_ms, self.now_ms);
-        for (db, effect) in effects {
-            let args = match effect {
-                Effect::Command(args) => args,
-                Effect::Removed(key, _) => vec![&b"del"[..], key],
-            };
-            let name = args.first().copied().unwrap_or_default();
-            let wrong = |why: String| ReplayError::Command {
-                position,
-                command: name.escape_ascii().to_string(),
-                why,
-            };
-            let spec = self.specs.get(&name.to_ascii_lowercase()[..]);
-            let spec = spec.filter(|spec| spec.takes(args.len()));
-            let Some(spec) = spec else {
-                return Err(wrong("there is no such command".into()));
-            };
-            if db >= self.store.databases() {
-                return Err(wrong(format!("there is no database {db}")));
-            }
-            self.reply.clear();
-            let ran = runner.run(spec, db, &args, &mut self.reply);
-            let answer = self.reply.bytes();
-            if !matches!(ran, Ran::Done) || answer.first() == Some(&b'-') {
-                return Err(wrong(answer.escape_ascii().to_string()));
-            }
-        }
-        Ok(())
-    }
 }

@@ -231,6 +231,10 @@ impl RespConn {
             );
             return Some(self.reject(Some(entry), &Error::text(text), reply, cx));
         }
+        if when == When::Alone && self.session.is_queuing() {
+            let error = Error::new("ERR Command not allowed inside a transaction");
+            return Some(self.reject(Some(entry), &error, reply, cx));
+        }
         let queues = self.session.is_queuing()
             && matches!(when, When::Usual | When::Subscribed | When::First);
         if batch.shared.may_be_paused() {

@@ -28,11 +28,6 @@ pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
     let Some(snapshots) = snapshots(call) else {
         return Flow::Done;
     };
-    if call.in_transaction {
-        call.reply
-            .error("ERR Command not allowed inside a transaction");
-        return Flow::Done;
-    }
     if call.session.waits_since_ms == 0 && snapshots.status().in_progress() {
         call.reply.error(IN_PROGRESS);
         return Flow::Done;
@@ -88,7 +83,8 @@ pub(super) fn bgsave(call: &mut Call<'_, '_>) -> Flow {
         return Flow::Done;
     }
     snapshots.ask();
-    call.reply.simple(if busy {
+    // Within a transaction it begins behind it.
+    call.reply.simple(if busy || call.in_transaction {
         "Background saving scheduled"
     } else {
         "Background saving started"
@@ -103,7 +99,7 @@ pub(super) fn bgrewriteaof(call: &mut Call<'_, '_>) -> Flow {
     };
     let busy = snapshots.status().in_progress();
     snapshots.ask();
-    call.reply.simple(if busy {
+    call.reply.simple(if busy || call.in_transaction {
         "Background append only file rewriting scheduled"
     } else {
         "Background append only file rewriting started"
@@ -159,11 +155,6 @@ pub(super) fn shutdown(call: &mut Call<'_, '_>) -> Flow {
         return Flow::Done;
     };
     if save == Some(true) {
-        if call.in_transaction {
-            call.reply
-                .error("ERR Command not allowed inside a transaction");
-            return Flow::Done;
-        }
         let Some(snapshots) = snapshots(call) else {
             return Flow::Done;
         };

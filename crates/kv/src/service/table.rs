@@ -35,6 +35,8 @@ pub(crate) enum When {
     Always,
     /// Never queued.
     Transaction,
+    /// Not between MULTI and EXEC.
+    Alone,
 }
 
 macro_rules! session {
@@ -77,10 +79,10 @@ const SESSION: &[SessionSpec] = session! {
     "pubsub" -2 Usual pubsub_commands::SUBCOMMANDS, pubsub_commands::pubsub;
     "time" 1 Usual &[], misc::time;
     "lastsave" 1 Usual &[], saving::lastsave;
-    "save" 1 Usual &[], saving::save;
+    "save" 1 Alone &[], saving::save;
     "bgsave" -1 Usual &[], saving::bgsave;
     "bgrewriteaof" 1 Usual &[], saving::bgrewriteaof;
-    "shutdown" -1 Usual &[], saving::shutdown;
+    "shutdown" -1 Alone &[], saving::shutdown;
     "wait" 3 Usual &[], misc::wait;
     "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;

@@ -76,6 +76,8 @@ pub struct Mistakes {
     pub read_dirty: bool,
     /// Logs each command of a transaction by itself.
     pub split_units: bool,
+    /// Replays a unit that no record has closed.
+    pub play_unclosed: bool,
     /// Replays by the clock.
     pub replay_late: bool,
     /// Lets messages out before what they follow is committed.
@@ -86,6 +88,8 @@ pub struct Mistakes {
     pub cut_early: bool,
     /// Counts a snapshot before what it holds is committed.
     pub count_early: bool,
+    /// Takes the name of a snapshot that is found for durable.
+    pub trust_names: bool,
 }
 
 impl Mistakes {

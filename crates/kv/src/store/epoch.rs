@@ -21,6 +21,7 @@ use super::memory::Entry;
 use super::shard::Shard;
 use super::table::Table;
 use super::value::{Kind, Value, ValueRef};
+use crate::types::Spread;
 
 /// Bytes of a string above which it is shared and not copied.
 const LONG: usize = 256 << 10;

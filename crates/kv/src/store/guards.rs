@@ -17,6 +17,8 @@ pub(crate) struct Guards<'s> {
     /// What was changed under the locks that are held, and is to be committed before they are let go;
     /// made for the first change.
     pub(crate) pending: Option<Box<Pending>>,
+    /// Keys past their time that a scan has met.
+    pub(crate) met_expired: Vec<Vec<u8>>,
 }
 
 impl<'s> Guards<'s> {
@@ -28,6 +30,7 @@ impl<'s> Guards<'s> {
             held: 0,
             known: (std::ptr::null(), 0, 0),
             pending: None,
+            met_expired: Vec::new(),
         }
     }
 
@@ -138,6 +141,15 @@ impl<'s> Guards<'s> {
             self.store.tell(&mut shard);
         }
         self.held = 0;
+    }
+
+    /// The shard that is held, if it is a single one.
+    #[inline]
+    pub(crate) fn only_one(&self) -> Option<&Shard> {
+        match &self.one {
+            Some((_, shard)) if self.many.is_empty() => Some(shard),
+            _ => None,
+        }
     }
 
     /// # Panics

@@ -55,8 +55,8 @@ pub use expiry::Swept;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
-pub(crate) use unit::split_frame;
-pub use unit::{Malformed, RECORD_MAX, Reader, Units};
+pub(crate) use unit::{EffectsOf, split_frame};
+pub use unit::{Malformed, RECORD_MAX, Reader, Units, effects};
 pub use value::{Collection, Kind, Value, ValueRef};
 pub use view::{Deadline, View};
 pub use waiter::{Blocked, Deliver, Nothing, Waiter};
@@ -365,13 +365,13 @@ impl Store {
     }
 
     #[inline]
-    fn mask_of(&self, key: &[u8]) -> u64 {
+    pub(crate) fn mask_of(&self, key: &[u8]) -> u64 {
         1 << self.shard_of(self.hash(key))
     }
 
     /// The shards that a command needs.
     #[inline]
-    fn mask(&self, spec: &Spec, args: &[&[u8]]) -> u64 {
+    pub(crate) fn mask(&self, spec: &Spec, args: &[&[u8]]) -> u64 {
         let mut mask = 0;
         if !spec.keys.each(args, |key| mask |= self.mask_of(key)) {
             mask = self.mask_of_all();
@@ -379,7 +379,7 @@ impl Store {
         mask
     }
 
-    fn mask_of_all(&self) -> u64 {
+    pub(crate) fn mask_of_all(&self) -> u64 {
         u64::MAX >> (64 - self.shards.len())
     }
 

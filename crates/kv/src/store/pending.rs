@@ -231,11 +231,21 @@ impl Guards<'_> {
         }
     }
 
+    /// Whether a single shard is held, and no key in this database of it has a time.
+    #[inline]
+    fn expires_nothing(&self, db: u16) -> bool {
+        self.only_one()
+            .is_some_and(|shard| shard.expiring[usize::from(db)] == 0)
+    }
+
     /// Removes those of a command's keys whose time has come, so that what it does depends on no
     /// clock. All databases for one that names another: the key there may be due.
     pub(crate) fn drop_due(&mut self, spec: &Spec, db: u16, args: &[&[u8]], now_ms: u64) {
         let store = self.store();
         let elsewhere = names_database(spec);
+        if !elsewhere && self.expires_nothing(db) {
+            return;
+        }
         let databases = if elsewhere {
             0..store.databases
         } else {

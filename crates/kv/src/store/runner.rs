@@ -262,7 +262,6 @@ impl<'s> Runner<'s> {
                 ready: &mut self.ready,
                 no_touch: self.no_touch,
                 in_transaction: self.in_transaction,
-                met_expired: Vec::new(),
             },
             reply,
             now_ms: self.now_ms,
@@ -292,6 +291,11 @@ impl<'s> Runner<'s> {
         }
         self.guards.set_running(false);
         blocked
+    }
+
+    /// Takes the locks of these shards at once, of which nobody else has use, so that commands that follow find them held.
+    pub(crate) fn hold(&mut self, shards: u64) {
+        self.guards.hold(shards & self.guards.store().mask_of_all());
     }
 
     /// Lets go of all locks.

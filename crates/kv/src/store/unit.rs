@@ -3,7 +3,9 @@
 //! The one idea: units are put together in the form of the log's records, so they are written once
 //! and copied once. [docs/kv-log.md](../../../../docs/kv-log.md) draws the bytes.
 
-use super::effect::{Effect, Gone};
+use std::borrow::Cow;
+
+use super::effect::{Effect, Gone, Mistakes};
 use crate::number::{put_number, put_text};
 
 /// Most bytes of a record's payload; a larger unit is several records.
@@ -11,6 +13,8 @@ pub const RECORD_MAX: usize = 1 << 20;
 
 /// The id and the size in front of each record.
 const FRAME: usize = 12;
+/// Bytes of memory that units take at first: a short pipeline grows it never or once.
+const FIRST: usize = 2 << 10;
 /// First byte of a record: the unit goes on in the next one, or ends in this one.
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
@@ -105,6 +109,9 @@ impl Units {
 
     fn begin(&mut self) -> &mut Vec<u8> {
         if !self.is_open() {
+            if self.bytes.capacity() == 0 {
+                self.bytes.reserve(FIRST);
+            }
             self.bytes.extend_from_slice(&self.stamp.to_le_bytes());
             self.bytes.extend_from_slice(&[0; 4]);
             self.bytes.push(ENDS);
@@ -179,9 +186,8 @@ impl Units {
         let (mut reader, mut rest) = (Reader::default(), self.frames());
         while let Some((payload, behind)) = split_frame(rest) {
             rest = behind;
-            let whole = reader.record(payload).expect("was put together here");
-            if whole {
-                unit(&reader.effects().expect("was put together here"));
+            if let Some(whole) = reader.record(payload).expect("was put together here") {
+                unit(&effects(&whole).expect("was put together here"));
             }
         }
     }
@@ -197,68 +203,90 @@ pub(crate) fn split_frame(frames: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Puts units together again from the payloads of records.
 #[derive(Debug, Default)]
 pub struct Reader {
+    /// Of the unit that is not closed yet.
     unit: Vec<u8>,
-    /// The record before ended its unit.
-    ended: bool,
+    mistakes: Mistakes,
 }
 
 impl Reader {
-    /// Takes the next record; whether it closes a unit, whose [`effects`](Reader::effects) can be
-    /// asked for then.
+    /// With mistakes.
+    pub(crate) fn with_mistakes(mistakes: Mistakes) -> Reader {
+        Reader {
+            mistakes,
+            ..Reader::default()
+        }
+    }
+
+    /// Takes the next record; if it closes a unit, the bytes of that, for [`effects`].
     ///
     /// # Errors
     /// It is none of a unit.
-    pub fn record(&mut self, payload: &[u8]) -> Result<bool, Malformed> {
+    pub fn record<'a>(&mut self, payload: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
         let (&kind, rest) = payload.split_first().ok_or(Malformed("an empty record"))?;
-        if std::mem::take(&mut self.ended) {
-            self.unit.clear();
+        match kind {
+            ENDS if self.unit.is_empty() => Ok(Some(Cow::Borrowed(rest))),
+            ENDS => {
+                self.unit.extend_from_slice(rest);
+                Ok(Some(Cow::Owned(std::mem::take(&mut self.unit))))
+            }
+            GOES_ON if self.mistakes.makes(|mistakes| mistakes.play_unclosed) => {
+                Ok(Some(Cow::Borrowed(rest)))
+            }
+            GOES_ON => {
+                self.unit.extend_from_slice(rest);
+                Ok(None)
+            }
+            _ => Err(Malformed("a record of an unknown kind")),
         }
-        self.unit.extend_from_slice(rest);
-        self.ended = match kind {
-            ENDS => true,
-            GOES_ON => false,
-            _ => return Err(Malformed("a record of an unknown kind")),
-        };
-        Ok(self.ended)
     }
+}
 
-    /// Whether a unit was begun that no record has closed.
-    #[must_use]
-    pub fn is_within(&self) -> bool {
-        !self.ended && !self.unit.is_empty()
-    }
+/// What a unit has done, in order.
+///
+/// # Errors
+/// Its bytes are not what a unit is made of.
+pub fn effects(unit: &[u8]) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
+    EffectsOf(unit).collect()
+}
 
-    /// What the unit that was just closed has done, in order.
-    ///
-    /// # Errors
-    /// Its bytes are not what a unit is made of.
-    pub fn effects(&self) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
-        let mut rest = &self.unit[..];
-        let mut effects = Vec::new();
-        while let [kind, db, behind @ ..] = rest {
-            rest = behind;
-            let effect = match *kind {
-                COMMAND => {
-                    let count = take_number(&mut rest)?;
-                    // Each has a length of a byte at least.
-                    let mut args = Vec::with_capacity(count.min(rest.len()));
-                    for _ in 0..count {
-                        args.push(take(&mut rest)?);
-                    }
-                    Effect::Command(args)
-                }
-                EXPIRED => Effect::Removed(take(&mut rest)?, Gone::Expired),
-                EVICTED => Effect::Removed(take(&mut rest)?, Gone::Evicted),
-                _ => return Err(Malformed("an effect of an unknown kind")),
-            };
-            effects.push((u16::from(*db), effect));
-        }
-        if rest.is_empty() {
-            Ok(effects)
-        } else {
-            Err(Malformed("a unit with a byte too many"))
+/// What the rest of a unit has done, one after another; nothing comes behind what is malformed.
+pub(crate) struct EffectsOf<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for EffectsOf<'a> {
+    type Item = Result<(u16, Effect<'a>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = std::mem::take(&mut self.0);
+        match rest {
+            [] => None,
+            [kind, db, behind @ ..] => {
+                let effect = take_effect(*kind, behind);
+                Some(effect.map(|(effect, behind)| {
+                    self.0 = behind;
+                    (u16::from(*db), effect)
+                }))
+            }
+            [_] => Some(Err(Malformed("a unit with a byte too many"))),
         }
     }
+}
+
+fn take_effect(kind: u8, mut rest: &[u8]) -> Result<(Effect<'_>, &[u8]), Malformed> {
+    let effect = match kind {
+        COMMAND => {
+            let count = take_number(&mut rest)?;
+            // Each has a length of a byte at least.
+            let mut args = Vec::with_capacity(count.min(rest.len()));
+            for _ in 0..count {
+                args.push(take(&mut rest)?);
+            }
+            Effect::Command(args)
+        }
+        EXPIRED => Effect::Removed(take(&mut rest)?, Gone::Expired),
+        EVICTED => Effect::Removed(take(&mut rest)?, Gone::Evicted),
+        _ => return Err(Malformed("an effect of an unknown kind")),
+    };
+    Ok((effect, rest))
 }
 
 /// A number as [`put_number`] writes it.
@@ -346,8 +374,8 @@ mod tests {
             b"\x02\x01\0\xff\xff\xff\xff\xff\xff\xff\x7f",
         ] {
             let mut reader = Reader::default();
-            assert_eq!(reader.record(bad), Ok(true));
-            assert!(reader.effects().is_err(), "{bad:?}");
+            let unit = reader.record(bad).unwrap().expect("a whole unit");
+            assert!(effects(&unit).is_err(), "{bad:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::allocator::block;
-use crate::types::{Hash, List, Piece, Set, ZSet};
+use crate::types::{Hash, List, Piece, Set, Spread, ZSet};
 
 /// The value of a key, owned. Collections are boxed: an entry of the table holds one pointer.
 #[derive(Clone, Debug)]

@@ -40,8 +40,6 @@ pub struct View<'a, 's> {
     pub(crate) no_touch: bool,
     /// All locks that its commands need are held, and are kept.
     pub(crate) in_transaction: bool,
-    /// Keys past their time that a scan has met.
-    pub(crate) met_expired: Vec<Vec<u8>>,
 }
 
 impl View<'_, '_> {
@@ -392,7 +390,7 @@ impl View<'_, '_> {
                 }
             }
         }
-        (hash, hidden, self.guards.shard(at))
+        (hash, hidden, shard)
     }
 
     /// The entry of a key that is not past its time.

@@ -55,7 +55,7 @@ impl View<'_, '_> {
         let mut shown = 0;
         let mut buckets_left = count.saturating_mul(10);
         let (db, now_ms) = (self.db, self.now_ms);
-        let mut expired = std::mem::take(&mut self.met_expired);
+        let mut expired = std::mem::take(&mut self.guards.met_expired);
         expired.clear();
         while buckets_left > 0 {
             let table = self.enter(at).table(db);
@@ -71,7 +71,7 @@ impl View<'_, '_> {
             if within == 0 {
                 at += 1;
                 if at as u64 == shards {
-                    self.met_expired = expired;
+                    self.guards.met_expired = expired;
                     return 0;
                 }
             }
@@ -79,7 +79,7 @@ impl View<'_, '_> {
                 break;
             }
         }
-        self.met_expired = expired;
+        self.guards.met_expired = expired;
         within * shards + at as u64
     }
 
@@ -87,7 +87,7 @@ impl View<'_, '_> {
     pub fn drop_expired(&mut self) {
         let store = self.guards.store();
         let (db, now_ms) = (self.db, self.now_ms);
-        let met = std::mem::take(&mut self.met_expired);
+        let met = std::mem::take(&mut self.guards.met_expired);
         if store.effects().is_some() {
             // Reads change nothing then.
             return;

@@ -1,11 +1,8 @@
 //! Hashes: fields and their values. Small ones are packed, others a table.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-
-use super::frozen::Piece;
 use super::packed::Packed;
 use super::sample::indices;
+use super::spread::Spread;
 use super::table::{Keyed, Table};
 use crate::allocator::block;
 use crate::number::put_text;
@@ -17,7 +14,7 @@ const LENGTH: usize = 64;
 
 /// A field with its value in one allocation.
 #[derive(Clone, Debug)]
-struct Pair {
+pub(crate) struct Pair {
     bytes: Box<[u8]>,
     field: u32,
 }
@@ -72,6 +69,24 @@ impl Default for Hash {
     }
 }
 
+impl Spread for Hash {
+    type Entry = Pair;
+
+    fn table(&self) -> Option<&Table<Pair>> {
+        match &self.form {
+            Form::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Table<Pair>> {
+        match &mut self.form {
+            Form::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+}
+
 impl Hash {
     /// How many fields there are.
     #[must_use]
@@ -112,33 +127,6 @@ impl Hash {
         match &mut self.form {
             Form::Packed(_) => 0,
             Form::Table(table) => table.free_some(most),
-        }
-    }
-
-    /// Whether it is kept in a form that can be [frozen](super::table::Table::freeze).
-    pub(crate) fn is_spread(&self) -> bool {
-        matches!(self.form, Form::Table(_))
-    }
-
-    /// Has it written down as it is now, whatever becomes of it.
-    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
-        if let Form::Table(table) = &mut self.form {
-            table.freeze(id, queued);
-        }
-    }
-
-    pub(crate) fn frozen_id(&self) -> Option<u64> {
-        match &self.form {
-            Form::Table(table) => table.frozen_id(),
-            _ => None,
-        }
-    }
-
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
-    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
-        match &mut self.form {
-            Form::Table(table) => table.thaw(most, to),
-            _ => true,
         }
     }
 

@@ -12,6 +12,7 @@ mod row;
 mod sample;
 pub mod score;
 mod set;
+mod spread;
 mod table;
 mod zset;
 
@@ -19,6 +20,7 @@ pub(crate) use frozen::Piece;
 pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
+pub(crate) use spread::Spread;
 pub use zset::{Scored, ZSet, above, below};
 
 /// Gives memory back where a vector has lost most of what it held.

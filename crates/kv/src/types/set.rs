@@ -1,11 +1,8 @@
 //! Sets: of integers sorted, small ones packed, others a table.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-
-use super::frozen::Piece;
 use super::packed::Packed;
 use super::sample::indices;
+use super::spread::Spread;
 use super::table::Table;
 use crate::allocator::{block, block_of};
 use crate::number::parse_integer;
@@ -35,6 +32,24 @@ impl Default for Set {
     fn default() -> Set {
         Set {
             form: Form::Integers(Vec::new()),
+        }
+    }
+}
+
+impl Spread for Set {
+    type Entry = Box<[u8]>;
+
+    fn table(&self) -> Option<&Table<Box<[u8]>>> {
+        match &self.form {
+            Form::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Table<Box<[u8]>>> {
+        match &mut self.form {
+            Form::Table(table) => Some(table),
+            _ => None,
         }
     }
 }
@@ -82,33 +97,6 @@ impl Set {
         match &mut self.form {
             Form::Table(table) => table.free_some(most),
             _ => 0,
-        }
-    }
-
-    /// Whether it is kept in a form that can be [frozen](super::table::Table::freeze).
-    pub(crate) fn is_spread(&self) -> bool {
-        matches!(self.form, Form::Table(_))
-    }
-
-    /// Has it written down as it is now, whatever becomes of it.
-    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
-        if let Form::Table(table) = &mut self.form {
-            table.freeze(id, queued);
-        }
-    }
-
-    pub(crate) fn frozen_id(&self) -> Option<u64> {
-        match &self.form {
-            Form::Table(table) => table.frozen_id(),
-            _ => None,
-        }
-    }
-
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
-    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
-        match &mut self.form {
-            Form::Table(table) => table.thaw(most, to),
-            _ => true,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::hash::of_member;
 use crate::number::put_text;
 
 /// What is found by a key.
-pub(super) trait Keyed {
+pub(crate) trait Keyed {
     fn key(&self) -> &[u8];
 
     /// Bytes of memory that it owns.
@@ -62,7 +62,7 @@ struct Node<E> {
 
 /// Buckets of elements; as many buckets as elements, about. At most 2^32 - 2 elements.
 #[derive(Debug)]
-pub(super) struct Table<E> {
+pub(crate) struct Table<E> {
     /// The first element of each bucket.
     heads: Row<u32>,
     nodes: Row<Node<E>>,

@@ -7,10 +7,9 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
-use super::frozen::Piece;
 use super::sample::indices;
+use super::spread::Spread;
 use super::table::{Keyed, Table};
 use crate::allocator::{block, block_of};
 use crate::number::put_text;
@@ -71,6 +70,18 @@ pub struct ZSet {
     heap: usize,
 }
 
+impl Spread for ZSet {
+    type Entry = Scored;
+
+    fn table(&self) -> Option<&Table<Scored>> {
+        self.scores.as_deref()
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Table<Scored>> {
+        self.scores.as_deref_mut()
+    }
+}
+
 impl ZSet {
     /// How many members there are.
     #[must_use]
@@ -122,28 +133,6 @@ impl ZSet {
             freed += block.len();
         }
         freed
-    }
-
-    /// Whether it is kept in a form that can be [frozen](Table::freeze).
-    pub(crate) fn is_spread(&self) -> bool {
-        self.scores.is_some()
-    }
-
-    /// Has it written down as it is now, whatever becomes of it.
-    pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
-        if let Some(table) = &mut self.scores {
-            table.freeze(id, queued);
-        }
-    }
-
-    pub(crate) fn frozen_id(&self) -> Option<u64> {
-        self.scores.as_ref().and_then(|table| table.frozen_id())
-    }
-
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
-    pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
-        let table = self.scores.as_mut();
-        table.is_none_or(|table| table.thaw(most, to))
     }
 
     /// The score of a member.

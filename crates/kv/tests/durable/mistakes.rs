@@ -3,10 +3,10 @@
 use tidewire::sim::try_seed;
 use tidewire_kv::store::Mistakes;
 
-use crate::replay::{same, torn};
+use crate::replay::{same, torn, unclosed};
 use crate::scene::lives;
 use crate::served::served;
-use crate::snapshots::{accidents, any_moment};
+use crate::snapshots::{accidents, any_moment, lost_name};
 
 /// Seeds that may be needed to find one.
 const SEEDS: std::ops::Range<u64> = 0..400;
@@ -55,6 +55,18 @@ fn a_transaction_in_several_units_is_found() {
         torn,
         Mistakes {
             split_units,
+            ..Mistakes::default()
+        },
+    );
+}
+
+#[test]
+fn a_unit_without_its_end_is_found() {
+    let play_unclosed = true;
+    is_found(
+        unclosed,
+        Mistakes {
+            play_unclosed,
             ..Mistakes::default()
         },
     );
@@ -115,6 +127,18 @@ fn a_snapshot_that_counts_before_what_it_holds_is_committed_is_found() {
         accidents,
         Mistakes {
             count_early,
+            ..Mistakes::default()
+        },
+    );
+}
+
+#[test]
+fn a_snapshot_whose_name_is_taken_for_durable_is_found() {
+    let trust_names = true;
+    is_found(
+        lost_name,
+        Mistakes {
+            trust_names,
             ..Mistakes::default()
         },
     );

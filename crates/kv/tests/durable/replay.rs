@@ -3,9 +3,11 @@
 use fastrand::Rng;
 use tidewire::sim::for_each_seed;
 use tidewire_kv::commands::{Spec, find};
+use tidewire_kv::durable::STREAM;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{self, Mistakes, NoRoom, Policy};
 use tidewire_log::disk::sim::{SimDisk, Survival};
+use tidewire_log::{Log, ProducerId, Run};
 
 use crate::disk::{ask, dump, line, open, settings, settle, step};
 use crate::wire::Value;
@@ -232,6 +234,47 @@ pub(crate) fn torn(seed: u64, mistakes: Mistakes) -> Result<(), String> {
     Err(format!("half of {lines:?} is there: {after:?}"))
 }
 
+/// A log whose last record says that its unit goes on.
+pub(crate) fn unclosed(seed: u64, mistakes: Mistakes) -> Result<(), String> {
+    let disk = SimDisk::new(seed);
+    let mut opened = open(&disk, settings(seed), mistakes, START)?;
+    line(&opened.store, START, "MSET k0 a k1 a");
+    let before = dump(&opened.store, START);
+    let payload = b"\x01\x01\0\x03\x03SET\x02k0\x04half";
+    let frame = [
+        &START.to_le_bytes()[..],
+        &(payload.len() as u32).to_le_bytes(),
+        payload,
+    ]
+    .concat();
+    let stream = opened
+        .embedded
+        .stream(STREAM)
+        .map_err(|why| why.to_string())?;
+    let run = Run {
+        stream,
+        producer: ProducerId::ANONYMOUS,
+        frames: &frame,
+        count: 1,
+        last_id: START,
+        timestamp_us: 1000 * START,
+    };
+    opened.embedded.append(run).map_err(|why| why.to_string())?;
+    settle(&mut opened.writer, 0);
+    let crashed = disk.crash_with(Survival::Nothing);
+    let again = open(&crashed, settings(seed), mistakes, START)?;
+    let after = dump(&again.store, START);
+    if after == before {
+        return Ok(());
+    }
+    Err(format!("it was played: {after:?}"))
+}
+
+#[test]
+fn what_no_record_closes_counts_for_nothing() {
+    for_each_seed(4, |seed| unclosed(seed, Mistakes::default()));
+}
+
 #[test]
 fn nothing_of_a_transaction_is_there_before_its_end() {
     for_each_seed(100, |seed| torn(seed, Mistakes::default()));
@@ -240,6 +283,40 @@ fn nothing_of_a_transaction_is_there_before_its_end() {
 #[test]
 fn replay_gives_the_same_store() {
     for_each_seed(3_000, |seed| same(seed, Mistakes::default()));
+}
+
+/// Long enough for several stretches of many units each, with such in between as need several shards, or all.
+#[test]
+fn a_long_log_is_replayed_by_several_threads_to_the_same_store() {
+    for seed in [2, 3] {
+        let rng = &mut Rng::with_seed(seed);
+        let disk = SimDisk::new(seed);
+        let mut opened = open(&disk, settings(seed), Mistakes::default(), START).unwrap();
+        for _ in 0..30_000 {
+            let (one, other, value) = (rng.u16(..2000), rng.u16(..2000), rng.u64(..));
+            let text = match rng.u8(..60) {
+                0 => any(rng),
+                1 => format!("MSET key:{one} {value} key:{other} {value}"),
+                2 => format!("RPUSH many {value}"),
+                3 => format!("RENAMENX key:{one} key:{other}"),
+                4 => format!("DEL key:{one}"),
+                _ => format!("SET key:{one} {value:0>60}"),
+            };
+            let (spec, args) = parsed(&text);
+            let mut reply = Reply::new(Proto::Resp2);
+            let _ = opened
+                .store
+                .runner(START, 1)
+                .run(spec, 0, &args, &mut reply);
+            let _ = step(&mut opened.writer, 0);
+        }
+        settle(&mut opened.writer, 0);
+        let before = dump(&opened.store, START);
+        assert!(before.len() > 500, "{}", before.len());
+        let crashed = disk.crash_with(Survival::Nothing);
+        let again = open(&crashed, settings(seed + 1), Mistakes::default(), START).unwrap();
+        assert!(dump(&again.store, START) == before, "seed {seed}");
+    }
 }
 
 /// A value of several records, within a log whose records are short.

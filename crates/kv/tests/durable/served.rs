@@ -19,6 +19,7 @@ use tidewire_log::disk::sim::{Faults, SimDisk};
 use crate::asks::{self, KEYS};
 use crate::disk::{open, settings, step};
 use crate::history::{Answer, Ask, Op, UNKNOWN, is_linearizable};
+use crate::porcupine;
 use crate::wire::{Value, command};
 
 /// Where each protocol is spoken; by one loop each, or by one.
@@ -347,24 +348,31 @@ impl World {
     }
 }
 
+/// What clients have heard of each key in a run, from a seed: of each client what was answered, and everything
+/// else by itself.
+fn histories(seed: u64, mistakes: Mistakes) -> Result<[Vec<Vec<Op>>; KEYS], String> {
+    let mut world = World::new(seed, mistakes);
+    world.start(true)?;
+    world.accidents()?;
+    world.quiet()?;
+    Ok(std::array::from_fn(|key| {
+        let done = world.clients.iter().map(|client| client.done[key].clone());
+        // Each may have happened at any time, or never: none comes before another. Reading leaves no trace.
+        let unknown = world.unknown[key].iter();
+        let unknown = unknown.filter(|op| op.ask != Ask::Get).map(|op| vec![*op]);
+        done.chain(unknown).collect()
+    }))
+}
+
 /// A run, from a seed: how many operations were answered.
 ///
 /// # Errors
 /// What is not as it must be.
 pub(crate) fn served(seed: u64, mistakes: Mistakes) -> Result<usize, String> {
-    let mut world = World::new(seed, mistakes);
-    world.start(true)?;
-    world.accidents()?;
-    world.quiet()?;
     let mut answered = 0;
-    for key in 0..KEYS {
-        let done = world.clients.iter().map(|client| client.done[key].clone());
-        let mut ops: Vec<Vec<Op>> = done.collect();
-        answered += ops.iter().map(Vec::len).sum::<usize>();
-        // Each may have happened at any time, or never: none comes before another. Reading leaves no trace.
-        let unknown = world.unknown[key].iter();
-        ops.extend(unknown.filter(|op| op.ask != Ask::Get).map(|op| vec![*op]));
-        if !is_linearizable(&ops) {
+    for (key, ops) in histories(seed, mistakes)?.iter().enumerate() {
+        answered += ops.iter().flatten().filter(|op| op.end != UNKNOWN).count();
+        if !is_linearizable(ops) {
             return Err(format!("key {key} has no history: {ops:#?}"));
         }
     }
@@ -379,4 +387,39 @@ fn every_key_has_one_history_whatever_becomes_of_the_server() {
         Ok::<(), String>(())
     });
     println!("{} operations were answered", answered.get());
+}
+
+/// Of servers that make no mistake, and of such as do.
+#[test]
+fn porcupine_says_the_same() {
+    let mistakes = [
+        Mistakes::default(),
+        Mistakes {
+            reply_early: true,
+            ..Mistakes::default()
+        },
+        Mistakes {
+            read_dirty: true,
+            ..Mistakes::default()
+        },
+    ];
+    for mistakes in mistakes {
+        // A run that ends early has no histories.
+        let runs = (0..150).filter_map(|seed| histories(seed, mistakes).ok());
+        let all: Vec<Vec<Vec<Op>>> = runs.flatten().collect();
+        // It does not know that what a connection has sent is done in that order.
+        let apart =
+            |ops: &Vec<Vec<Op>>| ops.iter().flatten().map(|op| vec![*op]).collect::<Vec<_>>();
+        let ours: Vec<bool> = all.iter().map(|ops| is_linearizable(&apart(ops))).collect();
+        let good = ours.iter().all(|is| *is);
+        assert_eq!(good, mistakes == Mistakes::default(), "{mistakes:?}");
+        let Some(theirs) = porcupine::judged(&all) else {
+            return;
+        };
+        for (ops, (ours, theirs)) in all.iter().zip(ours.iter().zip(&theirs)) {
+            assert_eq!(ours, theirs, "{mistakes:?}: {ops:#?}");
+        }
+        let rejected = theirs.iter().filter(|is| !**is).count();
+        println!("{mistakes:?}: {rejected} of {} are rejected", all.len());
+    }
 }

@@ -359,6 +359,43 @@ fn whatever_happens_while_a_snapshot_is_made_nothing_is_lost() {
     for_each_seed(40, |seed| accidents(seed, Mistakes::default()));
 }
 
+/// The `n`th sync of the directory fails while a snapshot is made, perhaps the one that was to make its name durable, and those
+/// that come later say nothing about it: the name is there until the power goes. The next start makes it durable
+/// before it cuts the log.
+pub(crate) fn lost_name(n: u64, mistakes: Mistakes) -> Result<(), String> {
+    let (disk, settings) = (SimDisk::new(n), settings(n));
+    let open = |disk: &SimDisk| open(Policy::Sync, disk, settings.clone(), mistakes, START);
+    let mut scene = open(&disk)?;
+    for at in 0..20 {
+        let line = format!("SET junk{} {}", at % 3, "x".repeat(14_000));
+        scene.run(START, 0, &line);
+        for _ in 0..4 {
+            step(&mut scene.writer, at);
+        }
+    }
+    let state = dump(&scene.store, 0);
+    disk.set_faults(Faults {
+        sync_directory: Some(n),
+        ..Faults::default()
+    });
+    scene.save(START);
+    let disk = disk.kill();
+    let mut scene = open(&disk)?;
+    for at in 0..50 {
+        scene.keeper.step(now(at));
+        step(&mut scene.writer, at);
+    }
+    let scene = open(&disk.crash_with(Survival::Nothing))?;
+    differs(&state, &dump(&scene.store, 0), "recovered")
+}
+
+#[test]
+fn the_log_is_not_cut_behind_a_snapshot_whose_name_may_be_lost() {
+    for n in 1..12 {
+        lost_name(n, Mistakes::default()).unwrap_or_else(|why| panic!("sync {n}: {why}"));
+    }
+}
+
 /// They are shared and not copied when they are handed out, but a change copies them: memory that nobody
 /// held back would be that of all long strings.
 #[test]

@@ -152,6 +152,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// What it comes to, in sentences: of CPU if that was measured, then of throughput.
+    pub fn headlines(&self) -> Vec<String> {
+        let cpu = self.metric("server_cpu_ns_per_request");
+        let cpu = cpu.and_then(|metric| metric.needs(&self.a, &self.b));
+        let rate = self.metric("requests_per_second");
+        let rate = rate.map(|metric| format!("Throughput: {}.", metric.sentence()));
+        cpu.into_iter().chain(rate).collect()
+    }
+
     /// One metric's comparison.
     pub fn metric(&self, name: &str) -> Option<&MetricComparison> {
         self.metrics.iter().find(|metric| metric.name == name)
@@ -184,6 +193,25 @@ impl MetricComparison {
     /// means that differences of 3 % mean nothing.
     pub fn control_reach(&self) -> Option<f64> {
         self.control_ratio.map(|control| reach(&control).exp())
+    }
+
+    /// How much of its metric, CPU per request, `b` needs beside `a`, and what that is worth; `None` without a ratio.
+    pub fn needs(&self, a: &str, b: &str) -> Option<String> {
+        let ratio = self.ratio?;
+        let shown = match self.verdict {
+            Verdict::Different => "shown",
+            Verdict::DifferentUncontrolled => "shown, without a control",
+            Verdict::WithinControl => "means nothing",
+            Verdict::NoDifference => "no difference shown",
+            Verdict::TooFewRounds | Verdict::NoRatio => "too few rounds to mean anything",
+        };
+        let reach = self.control_reach().map_or_else(String::new, |reach| {
+            format!("; two equal runs differ by up to {reach:.2}")
+        });
+        Some(format!(
+            "{b} needs {:.2}x the CPU of {a} per request; 95 % interval {:.2} to {:.2}{reach}: {shown}.",
+            ratio.value, ratio.low, ratio.high
+        ))
     }
 
     /// The verdict in a sentence.
@@ -301,7 +329,13 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    fn of(
+    /// Whether a difference was shown, beyond what the machine makes up by itself.
+    pub fn is_shown(self) -> bool {
+        matches!(self, Verdict::Different | Verdict::DifferentUncontrolled)
+    }
+
+    /// What an interval says beside that of its control.
+    pub(crate) fn of(
         rounds: usize,
         ratio: Option<Estimate>,
         control_ratio: Option<Estimate>,

@@ -75,6 +75,13 @@ impl Sample {
             .map(|(_, value, _)| *value)
     }
 
+    /// Names and values, in their order.
+    pub fn metrics(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.metrics
+            .iter()
+            .map(|(name, value, _)| (&**name, *value))
+    }
+
     /// A name given twice takes the later value.
     fn with(mut self, name: &str, value: f64, better: Better) -> Self {
         let metric = (name.to_owned(), value, better);

@@ -32,6 +32,18 @@ pub struct ListeningError {
 /// What a server does or runs on that doesn't say so.
 const OTHER: &str = "other";
 
+impl Listening {
+    /// Of a server that says nothing.
+    pub(super) fn unannounced(addr: SocketAddr) -> Listening {
+        Listening {
+            service: OTHER.to_owned(),
+            mode: None,
+            addr,
+            engine: OTHER.to_owned(),
+        }
+    }
+}
+
 impl FromStr for Listening {
     type Err = ListeningError;
 

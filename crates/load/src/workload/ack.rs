@@ -1,7 +1,6 @@
 //! The acknowledgement load: messages streamed as the classic clients do, every acknowledgement
 //! checked against the chain.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +9,10 @@ use tidewire::{Instant, Link};
 use tidewire_ingest::Level;
 use tidewire_ingest::classic::{Chain, Classic, HEADER, Mode, header};
 
+use super::ack_fault::Inquest;
 use super::client::Driver;
+use super::fault::{Fault, Wrong};
+use super::flight::Flight;
 use super::stage::{Desk, Round};
 
 /// Messages that are acknowledged.
@@ -73,8 +75,6 @@ impl AckLoad {
 
 /// Batches of at most this many bytes are copied into the output, larger ones are shared with it.
 const COPIED_MAX: usize = 4096;
-/// Sends remembered one by one; beyond, they are lumped together with the time of the first.
-const SENDS_MAX: usize = 1 << 20;
 
 /// One connection of it.
 pub(super) struct Acks {
@@ -88,11 +88,12 @@ pub(super) struct Acks {
     left: u64,
     next_id: u64,
     unacknowledged: u64,
-    /// How many messages were sent when, for those not acknowledged.
-    sends: VecDeque<(u64, Instant)>,
+    flight: Flight,
     round_began: Option<Instant>,
     round_messages: u64,
     reading: Reading,
+    /// An acknowledgement is missing: is it lost, or does it come later?
+    inquest: Option<Inquest>,
 }
 
 /// Whether acknowledgements are read, where that is done in checks.
@@ -106,7 +107,7 @@ enum Reading {
 }
 
 impl Acks {
-    pub(super) fn new(load: AckLoad, count: u64, connection: u64) -> Acks {
+    pub(super) fn new(load: AckLoad, count: u64, connection: u64, flight: Flight) -> Acks {
         let classic = Classic::preset(load.mode);
         Acks {
             load,
@@ -117,18 +118,22 @@ impl Acks {
             left: load.rounds.map_or(count, |rounds| rounds.messages),
             next_id: 0,
             unacknowledged: 0,
-            sends: VecDeque::new(),
+            flight,
             round_began: None,
             round_messages: 0,
             reading: Reading::Freely,
+            inquest: None,
         }
     }
 
     /// Messages that may go out now, in one write.
     fn next_batch(&self) -> u64 {
+        // By the clock a write has what is due, and the window is a bound on messages, not on writes.
+        let paced = self.flight.is_paced();
         let most = self.left.min(u64::from(self.load.batch));
         match self.load.window {
             0 => most,
+            window if paced => most.min(window.saturating_sub(self.unacknowledged)),
             window => {
                 let most = most.min(window);
                 if self.unacknowledged + most <= window {
@@ -184,25 +189,12 @@ impl Acks {
         }
     }
 
-    fn acknowledged(&mut self, mut messages: u64, link: &mut Link<'_>, desk: &mut Desk) {
+    fn acknowledged(&mut self, messages: u64, link: &mut Link<'_>, desk: &mut Desk) {
         self.unacknowledged -= messages;
         desk.count(messages, messages * self.load.message_len() as u64);
-        let now = link.clock();
-        let measuring = desk.measuring();
-        while messages > 0 {
-            let (waiting, at) = self.sends.front_mut().expect("every message was sent");
-            let these = messages.min(*waiting);
-            if measuring {
-                desk.latency(now.since(*at), these);
-            }
-            *waiting -= these;
-            messages -= these;
-            if *waiting == 0 {
-                self.sends.pop_front();
-            }
-        }
+        self.flight.answered(messages, link, desk);
         if self.left == 0 && self.unacknowledged == 0 {
-            self.round_over(now, desk);
+            self.round_over(link.clock(), desk);
         }
     }
 
@@ -229,23 +221,25 @@ impl Acks {
 }
 
 impl Driver for Acks {
-    fn send(&mut self, link: &mut Link<'_>, _: &mut Desk) {
+    fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        if self.inquest.is_some() {
+            return;
+        }
         let messages = self.next_batch();
         if messages == 0 && self.left > 0 && matches!(self.reading, Reading::Later { .. }) {
             // The window is full: only an acknowledgement opens it.
             self.reading = Reading::Looking;
             return link.resume();
         }
-        if messages == 0 || link.full() || matches!(self.reading, Reading::Looking) {
+        if matches!(self.reading, Reading::Looking) {
+            return self.flight.blocked();
+        }
+        let messages = self.flight.take(messages, link, desk);
+        if messages == 0 {
             return;
         }
         let now = link.clock();
         self.round_began.get_or_insert(now);
-        let lump = self.sends.len() >= SENDS_MAX;
-        match self.sends.back_mut() {
-            Some((waiting, _)) if lump => *waiting += messages,
-            _ => self.sends.push_back((messages, now)),
-        }
         self.left -= if self.left == u64::MAX { 0 } else { messages };
         self.unacknowledged += messages;
         self.round_messages += messages;
@@ -259,15 +253,28 @@ impl Driver for Acks {
         bytes: &[u8],
         link: &mut Link<'_>,
         desk: &mut Desk,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Wrong> {
+        if let Some(inquest) = &mut self.inquest {
+            return inquest.hear(bytes);
+        }
         let before = self.chain.acknowledged();
-        let taken = self.chain.check(bytes).map_err(|e| e.to_string())?;
+        let taken = match self.chain.check(bytes) {
+            Ok(taken) => taken,
+            Err(broken) => {
+                let form = Classic::preset(self.load.mode).form;
+                let inquest = Inquest::of(&broken, form, self.next_id)?;
+                // The chain says no more; all of it is heard again.
+                self.inquest = Some(inquest);
+                link.resume();
+                link.set_timer(link.clock() + Inquest::PATIENCE);
+                return self.inquest.as_mut().map_or(Ok(0), |it| it.hear(bytes));
+            }
+        };
         let messages = self.chain.acknowledged() - before;
         if messages > self.unacknowledged {
             let owed = self.unacknowledged;
-            return Err(format!(
-                "{messages} messages acknowledged, only {owed} were outstanding"
-            ));
+            let what = format!("{messages} messages acknowledged, only {owed} were outstanding");
+            return Err(Fault::ReplyBeforeRequest.because(what));
         }
         if messages > 0 {
             self.acknowledged(messages, link, desk);
@@ -277,11 +284,22 @@ impl Driver for Acks {
         Ok(taken)
     }
 
-    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
-        self.looked(link, desk);
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
+        if let Some(inquest) = &self.inquest {
+            return Err(inquest.lost());
+        }
+        match self.reading {
+            Reading::Looking => self.looked(link, desk),
+            Reading::Freely | Reading::Later { .. } => self.send(link, desk),
+        }
+        Ok(())
     }
 
-    fn end(&mut self, link: &mut Link<'_>) {
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        if self.inquest.is_some() {
+            return;
+        }
+        self.flight.end(self.left, link, desk);
         (self.left, self.rounds_left) = (0, 0);
         self.reading = Reading::Freely;
         link.clear_timer();

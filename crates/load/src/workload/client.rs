@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewire::{
     Closed, Conns, Cx, Dial, Input, Instant, Link, LoopHandle, Next, Origin, Peer, Protocol,
     Refusal, Service, Turn,
 };
 
+use super::fault::{Fault, Wrong};
 use super::run::Failure;
 use super::stage::{Desk, Phase, Stage};
 
@@ -31,15 +33,13 @@ pub(super) trait Driver: Sized + 'static {
         bytes: &[u8],
         link: &mut Link<'_>,
         desk: &mut Desk,
-    ) -> Result<usize, String>;
+    ) -> Result<usize, Wrong>;
 
     /// Its timer has expired.
-    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
-        let _ = (link, desk);
-    }
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong>;
 
     /// Nothing new is to be sent.
-    fn end(&mut self, link: &mut Link<'_>);
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk);
 
     /// Everything is sent and answered, or, if nothing is ever answered, the connection has only to
     /// be closed in order.
@@ -48,11 +48,16 @@ pub(super) trait Driver: Sized + 'static {
     /// The server owes something: if nothing moves, it has stalled.
     fn is_waiting(&self) -> bool;
 
-    /// The connection has ended, at `now`, as one of this load does when its work is done: whether
-    /// another one follows it.
-    fn follows(&self, now: Instant) -> bool {
-        let _ = now;
+    /// A part of a reply has come, and the rest has not.
+    fn is_in_a_reply(&self) -> bool {
         false
+    }
+
+    /// The connection has ended, at `now`, as one of this load does when its work is done: when the
+    /// request of the one that follows it is due, perhaps long ago, if one does.
+    fn follows(&self, now: Instant) -> Option<Instant> {
+        let _ = now;
+        None
     }
 
     /// What the server owes, for the message when a connection is lost.
@@ -63,8 +68,8 @@ pub(super) trait Driver: Sized + 'static {
 pub(super) struct Client<D> {
     driver: D,
     token: u64,
-    /// The server.
-    to: SocketAddr,
+    /// How it is dialled again.
+    route: Route,
     /// Answers never come: that the server has everything shows when it closes in order.
     silent: bool,
     began: bool,
@@ -82,7 +87,11 @@ impl<D: Driver> Client<D> {
         }
         if phase == Phase::Ending && !self.ended {
             self.ended = true;
-            self.driver.end(&mut cx.link);
+            if cx.local.is_open_loop() {
+                // What is due and has room goes out: a timer that is late by a moment drops nothing.
+                self.driver.send(&mut cx.link, cx.local);
+            }
+            self.driver.end(&mut cx.link, cx.local);
         }
         self.report(cx);
     }
@@ -97,6 +106,18 @@ impl<D: Driver> Client<D> {
             self.reported = true;
             cx.local.stage.done();
         }
+    }
+
+    fn wrong(&mut self, Wrong { fault, what }: Wrong, cx: &mut Cx<'_, Self>) {
+        let connection = self.token;
+        self.fail(
+            Failure::WrongReply {
+                connection,
+                fault,
+                what,
+            },
+            cx,
+        );
     }
 
     fn fail(&mut self, failure: Failure, cx: &mut Cx<'_, Self>) {
@@ -115,9 +136,8 @@ impl<D: Driver> Protocol for Client<D> {
         self.driver.greet(&mut cx.link);
         match cx.local.stage.phase() {
             Phase::Gathering => cx.local.stage.opened(),
-            Phase::Sending => {}
-            // One that follows another one, and comes too late.
-            Phase::Ending => self.driver.end(&mut cx.link),
+            // One that follows another one, perhaps too late.
+            Phase::Sending | Phase::Ending => cx.local.stage.awake(self.token),
         }
         self.obey(cx);
     }
@@ -125,9 +145,8 @@ impl<D: Driver> Protocol for Client<D> {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
         match self.driver.received(input.bytes(), &mut cx.link, cx.local) {
             Ok(n) => input.consume(n),
-            Err(what) => {
-                let connection = self.token;
-                self.fail(Failure::WrongReply { connection, what }, cx);
+            Err(wrong) => {
+                self.wrong(wrong, cx);
                 return Next::More;
             }
         }
@@ -143,14 +162,24 @@ impl<D: Driver> Protocol for Client<D> {
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
-        self.driver.expired(&mut cx.link, cx.local);
-        self.report(cx);
+        match self.driver.expired(&mut cx.link, cx.local) {
+            Ok(()) => self.report(cx),
+            Err(wrong) => self.wrong(wrong, cx),
+        }
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
         if !self.reported && self.driver.is_waiting() {
-            let (connection, owed) = (self.token, self.driver.owed());
-            self.fail(Failure::Stalled { connection, owed }, cx);
+            let stalled = Failure::Stalled {
+                connection: self.token,
+                fault: match self.driver.is_in_a_reply() {
+                    true => Fault::ShortReply,
+                    false => Fault::NoReply,
+                },
+                after: self.route.stall,
+                owed: self.driver.owed(),
+            };
+            self.fail(stalled, cx);
         }
     }
 
@@ -158,11 +187,15 @@ impl<D: Driver> Protocol for Client<D> {
         if self.reported {
             return;
         }
-        if why == Closed::Finished && self.driver.follows(turn.now()) {
-            return match self.driver.is_done() {
-                true => turn.local.stage.done(),
-                false => turn.dial(Dial::to(self.to).token(self.token)),
-            };
+        if why == Closed::Finished
+            && let Some(due) = self.driver.follows(turn.now())
+        {
+            if self.driver.is_done() {
+                return turn.local.stage.done();
+            }
+            turn.local.stage.asleep(self.token, due);
+            let pause = due.since(turn.now());
+            return turn.dial(self.route.dial(self.token).after(pause));
         }
         let desk = &turn.local;
         if self.silent && self.driver.is_done() && why == Closed::Finished {
@@ -176,10 +209,33 @@ impl<D: Driver> Protocol for Client<D> {
     }
 }
 
+/// Where connections go, and from where.
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    pub(super) to: SocketAddr,
+    /// How many addresses of this host they come from: 127.0.0.1 and those behind it. 1 leaves it
+    /// to the system.
+    pub(super) sources: u32,
+    /// How long nothing may move on a connection that is owed something.
+    pub(super) stall: Duration,
+}
+
+impl Route {
+    pub(super) fn dial(&self, token: u64) -> Dial {
+        let dial = Dial::to(self.to).token(token);
+        if self.sources <= 1 {
+            return dial;
+        }
+        let number = (token % u64::from(self.sources)) as u32;
+        let from = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + number);
+        dial.from(SocketAddr::from((from, 0)))
+    }
+}
+
 /// Makes the connections of a load.
 pub(super) struct Clients<D> {
     stage: Arc<Stage>,
-    to: SocketAddr,
+    route: Route,
     silent: bool,
     make: Box<dyn Fn(u64) -> D + Send + Sync>,
 }
@@ -188,13 +244,13 @@ impl<D: Driver> Clients<D> {
     /// `make` is given the connection's number, from 0.
     pub(super) fn new(
         stage: &Arc<Stage>,
-        to: SocketAddr,
+        route: Route,
         silent: bool,
         make: impl Fn(u64) -> D + Send + Sync + 'static,
     ) -> Clients<D> {
         Clients {
             stage: stage.clone(),
-            to,
+            route,
             silent,
             make: Box::new(make),
         }
@@ -221,7 +277,7 @@ impl<D: Driver> Service for Clients<D> {
         Ok(Client {
             driver: (self.make)(token),
             token,
-            to: self.to,
+            route: self.route.clone(),
             silent: self.silent,
             began: false,
             ended: false,

@@ -5,6 +5,8 @@ use tidewire::Link;
 
 use super::DiscardLoad;
 use super::client::Driver;
+use super::fault::{Fault, Wrong};
+use super::flight::Flight;
 use super::stage::Desk;
 
 /// One connection of it.
@@ -16,15 +18,17 @@ pub(super) struct Discard {
     left: u64,
     /// Messages written that the kernel has not yet taken whole.
     writing: u64,
+    flight: Flight,
 }
 
 impl Discard {
-    pub(super) fn new(load: DiscardLoad, count: u64) -> Discard {
+    pub(super) fn new(load: DiscardLoad, count: u64, flight: Flight) -> Discard {
         Discard {
             size: load.size,
             batch: Bytes::from(vec![0; load.size * load.batch as usize]),
             left: count,
             writing: 0,
+            flight,
         }
     }
 }
@@ -32,13 +36,15 @@ impl Discard {
 impl Driver for Discard {
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
         if link.full() {
-            return;
+            return self.flight.blocked();
         }
         let taken = std::mem::take(&mut self.writing);
         if taken > 0 {
             desk.count(taken, taken * self.size as u64);
         }
-        let messages = self.left.min((self.batch.len() / self.size) as u64);
+        let most = self.left.min((self.batch.len() / self.size) as u64);
+        let messages = self.flight.take(most, link, desk);
+        self.flight.forget();
         if messages == 0 {
             return;
         }
@@ -47,14 +53,19 @@ impl Driver for Discard {
         link.write_shared(self.batch.slice(..messages as usize * self.size));
     }
 
-    fn received(&mut self, bytes: &[u8], _: &mut Link<'_>, _: &mut Desk) -> Result<usize, String> {
-        Err(format!(
-            "{} bytes came from a service that answers nothing",
-            bytes.len()
-        ))
+    fn received(&mut self, bytes: &[u8], _: &mut Link<'_>, _: &mut Desk) -> Result<usize, Wrong> {
+        let n = bytes.len();
+        let what = format!("{n} bytes came from a service that answers nothing");
+        Err(Fault::ReplyBeforeRequest.because(what))
     }
 
-    fn end(&mut self, _: &mut Link<'_>) {
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
+        self.send(link, desk);
+        Ok(())
+    }
+
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.flight.end(self.left, link, desk);
         self.left = 0;
     }
 

@@ -1,12 +1,11 @@
 //! The echo load: messages that must come back as they were sent.
 
-use std::collections::VecDeque;
-
-use tidewire::{Instant, Link};
+use tidewire::Link;
 
 use super::EchoLoad;
 use super::client::Driver;
-use super::pace::Pace;
+use super::fault::{Fault, Wrong};
+use super::flight::Flight;
 use super::pattern::Pattern;
 use super::stage::Desk;
 
@@ -16,101 +15,43 @@ pub(super) struct Echo {
     /// Messages still to be sent; `u64::MAX` has no end.
     left: u64,
     in_flight: u32,
-    /// Positions in the stream of bytes.
-    sent_to: u64,
-    received_to: u64,
-    /// Bytes of the message at the front that have come.
-    partial: usize,
-    /// How many messages were sent when, for those in flight.
-    sends: VecDeque<(u32, Instant)>,
-    pace: Option<Pace>,
+    messages: Messages,
+    flight: Flight,
 }
 
 impl Echo {
-    pub(super) fn new(load: EchoLoad, count: u64, connection: u64, connections: usize) -> Echo {
-        let start = Pattern::start(connection);
+    pub(super) fn new(load: EchoLoad, count: u64, connection: u64, flight: Flight) -> Echo {
         Echo {
             load,
             left: count,
             in_flight: 0,
-            sent_to: start,
-            received_to: start,
-            partial: 0,
-            sends: VecDeque::new(),
-            pace: load
-                .rate
-                .map(|rate| Pace::new(rate, connection, connections)),
+            messages: Messages::new(load.size, connection),
+            flight,
         }
     }
 
-    fn next_batch(&self) -> u32 {
+    fn next_batch(&self) -> u64 {
         let room = self.load.pipeline - self.in_flight;
-        let left = u32::try_from(self.left).unwrap_or(u32::MAX);
         let most = match self.load.batch {
-            _ if self.pace.is_some() => room,
+            _ if self.flight.is_paced() => room,
             0 => room,
             batch => batch.min(self.load.pipeline),
-        }
-        .min(left);
-        if most <= room { most } else { 0 }
-    }
-
-    /// Takes `messages` off the front of those in flight.
-    fn answered(&mut self, mut messages: u32, link: &Link<'_>, desk: &mut Desk) {
-        self.in_flight -= messages;
-        let bytes = u64::from(messages) * self.load.size as u64;
-        desk.count(u64::from(messages), bytes);
-        let now = desk.measuring().then(|| link.clock());
-        while messages > 0 {
-            let (waiting, at) = self.sends.front_mut().expect("every message was sent");
-            let these = messages.min(*waiting);
-            if let Some(now) = now {
-                desk.latency(now.since(*at), u64::from(these));
-            }
-            *waiting -= these;
-            messages -= these;
-            if *waiting == 0 {
-                self.sends.pop_front();
-            }
-        }
+        };
+        let most = u64::from(most).min(self.left);
+        if most <= room.into() { most } else { 0 }
     }
 }
 
 impl Driver for Echo {
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
-        let mut messages = self.next_batch();
-        if messages == 0 || link.full() {
+        let messages = self.flight.take(self.next_batch(), link, desk);
+        if messages == 0 {
             return;
         }
-        let now = link.clock();
-        if let Some(pace) = &mut self.pace {
-            let sends = &mut self.sends;
-            let due = pace.take_due(messages.into(), now, |at| sends.push_back((1, at)));
-            messages = due as u32;
-            if let Some(next) = pace.next(now) {
-                link.set_timer(next);
-            }
-            if messages == 0 {
-                return;
-            }
-        } else {
-            self.sends.push_back((messages, now));
-        }
-        self.left -= if self.left == u64::MAX {
-            0
-        } else {
-            u64::from(messages)
-        };
-        self.in_flight += messages;
-        let end = self.sent_to + u64::from(messages) * self.load.size as u64;
-        while self.sent_to < end {
-            let piece = desk
-                .stage
-                .pattern
-                .slice(self.sent_to, (end - self.sent_to) as usize);
-            link.write(piece);
-            self.sent_to += piece.len() as u64;
-        }
+        self.left -= if self.left == u64::MAX { 0 } else { messages };
+        // At most the pipeline, which is a u32.
+        self.in_flight += messages as u32;
+        self.messages.write(messages, link, desk);
     }
 
     fn received(
@@ -118,38 +59,24 @@ impl Driver for Echo {
         bytes: &[u8],
         link: &mut Link<'_>,
         desk: &mut Desk,
-    ) -> Result<usize, String> {
-        let owed = self.sent_to - self.received_to;
-        if bytes.len() as u64 > owed {
-            return Err(format!("{} bytes came back, {owed} were sent", bytes.len()));
-        }
-        if let Some(at) = desk.stage.pattern.difference(self.received_to, bytes) {
-            let message = (self.partial + at) / self.load.size + 1;
-            return Err(format!(
-                "byte {at} of {} received is {:#04x}, not what was sent (message {message} of {} in flight)",
-                bytes.len(),
-                bytes[at],
-                self.in_flight
-            ));
-        }
-        self.received_to += bytes.len() as u64;
-        self.partial += bytes.len();
-        if self.partial >= self.load.size {
-            // At most what is in flight, which is a u32.
-            let messages = (self.partial / self.load.size) as u32;
-            self.partial %= self.load.size;
-            self.answered(messages, link, desk);
+    ) -> Result<usize, Wrong> {
+        let whole = self.messages.check(bytes, desk)?;
+        if whole > 0 {
+            self.in_flight -= whole;
+            desk.count(whole.into(), u64::from(whole) * self.load.size as u64);
+            self.flight.answered(whole.into(), link, desk);
             self.send(link, desk);
         }
         Ok(bytes.len())
     }
 
-    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
         self.send(link, desk);
+        Ok(())
     }
 
-    fn end(&mut self, link: &mut Link<'_>) {
-        link.clear_timer();
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.flight.end(self.left, link, desk);
         self.left = 0;
     }
 
@@ -161,10 +88,104 @@ impl Driver for Echo {
         self.in_flight > 0
     }
 
+    fn is_in_a_reply(&self) -> bool {
+        self.messages.partial > 0
+    }
+
     fn owed(&self) -> String {
         format!(
             "{} of {} messages in flight unanswered",
             self.in_flight, self.load.pipeline
         )
+    }
+}
+
+/// Bytes that are compared to say what went wrong.
+const COMPARED: usize = 64;
+/// Bytes that may be missing from a reply to say that it is short.
+const SHIFT_MAX: u64 = 1 << 16;
+
+/// Messages of one size that are slices of the pattern, one behind the other, and come back.
+pub(super) struct Messages {
+    size: usize,
+    /// Positions in the stream of bytes.
+    start: u64,
+    sent_to: u64,
+    received_to: u64,
+    /// Bytes of the message at the front that have come.
+    pub(super) partial: usize,
+}
+
+impl Messages {
+    pub(super) fn new(size: usize, connection: u64) -> Messages {
+        let start = Pattern::start(connection);
+        Messages {
+            size,
+            start,
+            sent_to: start,
+            received_to: start,
+            partial: 0,
+        }
+    }
+
+    pub(super) fn write(&mut self, messages: u64, link: &mut Link<'_>, desk: &Desk) {
+        let end = self.sent_to + messages * self.size as u64;
+        while self.sent_to < end {
+            let piece = desk
+                .stage
+                .pattern
+                .slice(self.sent_to, (end - self.sent_to) as usize);
+            link.write(piece);
+            self.sent_to += piece.len() as u64;
+        }
+    }
+
+    /// Checks what came back; how many messages it completes.
+    pub(super) fn check(&mut self, bytes: &[u8], desk: &Desk) -> Result<u32, Wrong> {
+        let pattern = &desk.stage.pattern;
+        let owed = self.sent_to - self.received_to;
+        if let Some(at) = pattern.difference(self.received_to, bytes) {
+            return Err(self.difference(at, bytes, pattern));
+        }
+        if bytes.len() as u64 > owed {
+            let what = format!("{} bytes came back, {owed} were owed", bytes.len());
+            return Err(Fault::ReplyBeforeRequest.because(what));
+        }
+        self.received_to += bytes.len() as u64;
+        self.partial += bytes.len();
+        // At most what is in flight, which is a u32.
+        let messages = (self.partial / self.size) as u32;
+        self.partial %= self.size;
+        Ok(messages)
+    }
+
+    /// What came from byte `at` on is not what was sent: which other part of it, or none.
+    fn difference(&self, at: usize, bytes: &[u8], pattern: &Pattern) -> Wrong {
+        let size = self.size as u64;
+        let owed = self.sent_to - self.received_to;
+        let message = (self.partial + at) / self.size + 1;
+        let what = format!(
+            "byte {at} of {} received is {:#04x}, not what was sent (message {message}, {owed} bytes owed)",
+            bytes.len(),
+            bytes[at]
+        );
+        let here = self.received_to + at as u64;
+        // What follows, if it is enough not to be like any other part by chance.
+        let rest = &bytes[at..bytes.len().min(at + COMPARED)];
+        let is = |position: u64| rest.len() >= 8 && pattern.difference(position, rest).is_none();
+        let again = here - self.start >= size && is(here - size);
+        let fault = if again {
+            Fault::DuplicatedReply
+        } else if here >= self.sent_to {
+            Fault::ReplyBeforeRequest
+        } else if is(here + size) {
+            Fault::LostReply
+        } else if (1..size.min(SHIFT_MAX)).any(|by| is(here + by)) {
+            Fault::ShortReply
+        } else {
+            let len = bytes.len().min(at + COMPARED) - at;
+            Fault::of_difference(&bytes[at..at + len], pattern.slice(here, len))
+        };
+        fault.because(what)
     }
 }

@@ -3,6 +3,8 @@
 use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock};
 
+use super::fault::{Fault, Wrong};
+
 /// Header fields that a reply may have.
 const FIELDS_MAX: usize = 64;
 /// Largest body that is compared byte by byte; of larger ones so much of their beginning.
@@ -53,14 +55,17 @@ impl Replies {
     }
 
     /// Takes at most `owed` replies: how many bytes they are, and how many replies ended.
-    pub(super) fn take(&mut self, bytes: &[u8], owed: u32) -> Result<(usize, u32), String> {
+    pub(super) fn take(&mut self, bytes: &[u8], owed: u32) -> Result<(usize, u32), Wrong> {
         let (mut used, mut ended) = (0, 0);
         loop {
             let rest = &bytes[used..];
             if self.at == At::Head && ended == owed {
                 return match rest.is_empty() {
                     true => Ok((used, ended)),
-                    false => Err(format!("{} bytes that nobody asked for", rest.len())),
+                    false => {
+                        let what = format!("{} bytes that nobody asked for", rest.len());
+                        Err(Fault::ReplyBeforeRequest.because(what))
+                    }
                 };
             }
             let Some((n, end)) = self.step(rest)? else {
@@ -74,8 +79,13 @@ impl Replies {
         }
     }
 
+    /// Whether a part of a reply has come. A part of a head is left in the input.
+    pub(super) fn is_in_one(&self) -> bool {
+        self.at != At::Head
+    }
+
     /// One part of a reply: its length, and whether the reply ends with it. `None` if more is needed.
-    fn step(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+    fn step(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, Wrong> {
         let took = match self.at {
             At::Head => return self.head(bytes),
             At::Known(left) | At::Chunk(left) => {
@@ -103,7 +113,7 @@ impl Replies {
                     n
                 }
                 Ok(httparse::Status::Partial) => return Ok(None),
-                Err(_) => return Err("a chunk without a size".into()),
+                Err(_) => return Err(Wrong::from("a chunk without a size".to_owned())),
             },
             At::ChunkEnd => match bytes {
                 [b'\r', b'\n', ..] => {
@@ -111,7 +121,11 @@ impl Replies {
                     2
                 }
                 [] | [b'\r'] => return Ok(None),
-                _ => return Err("a chunk that does not end where it should".into()),
+                _ => {
+                    return Err("a chunk that does not end where it should"
+                        .to_owned()
+                        .into());
+                }
             },
             At::Trailers => {
                 let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
@@ -121,14 +135,14 @@ impl Replies {
                         return Ok(Some((n, true)));
                     }
                     Ok(httparse::Status::Partial) => return Ok(None),
-                    Err(e) => return Err(format!("trailers: {e}")),
+                    Err(e) => return Err(format!("trailers: {e}").into()),
                 }
             }
         };
         Ok(Some((took, false)))
     }
 
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, Wrong> {
         let mut places = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut reply = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -136,12 +150,12 @@ impl Replies {
         let n = match parsed {
             Ok(httparse::Status::Complete(n)) => n,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(e) => return Err(format!("no reply ({e}): {:?}", shown(bytes))),
+            Err(e) => return Err(format!("no reply ({e}): {:?}", shown(bytes)).into()),
         };
         let status = reply.code.unwrap_or_default();
         if status != self.expected.status {
             let wanted = self.expected.status;
-            return Err(format!("status {status} instead of {wanted}"));
+            return Err(format!("status {status} instead of {wanted}").into());
         }
         self.seen = 0;
         self.first.clear();
@@ -162,13 +176,13 @@ impl Replies {
             (true, _) => At::Size,
             (false, Some(0)) => At::Head,
             (false, Some(length)) => At::Known(length),
-            (false, None) => return Err("a reply that does not say its length".into()),
+            (false, None) => return Err("a reply that does not say its length".to_owned().into()),
         };
         Ok(Some((n, self.at == At::Head)))
     }
 
     /// Compares a piece of a body.
-    fn content(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn content(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
         let from = usize::try_from(self.seen).unwrap_or(usize::MAX);
         self.seen += bytes.len() as u64;
         if from >= COMPARED_MAX {
@@ -180,31 +194,40 @@ impl Replies {
             return Ok(());
         };
         // What came before there was anything to compare with is compared at the end.
-        match wanted.get(from..from + bytes.len()) == Some(bytes) {
-            true => Ok(()),
-            false => Err(format!(
-                "a body that is not the same from byte {from} on: {:?}",
-                shown(bytes)
-            )),
+        let wanted = wanted.get(from..from + bytes.len());
+        if wanted == Some(bytes) {
+            return Ok(());
         }
+        let what = format!(
+            "a body that is not the same from byte {from} on: {:?}",
+            shown(bytes)
+        );
+        Err(match wanted {
+            Some(wanted) => Fault::of_difference(bytes, wanted).because(what),
+            None => what.into(),
+        })
     }
 
     /// A reply has ended.
-    fn whole(&mut self) -> Result<(), String> {
+    fn whole(&mut self) -> Result<(), Wrong> {
         if self.expected.head {
             return Ok(());
         }
         let first = std::mem::take(&mut self.first);
         let body = self.expected.body.get_or_init(|| first.clone());
         if !body.starts_with(&first) {
-            return Err("a body that is not the same as the first".into());
+            return Err("a body that is not the same as the first".to_owned().into());
         }
         let wanted = self.expected.length.unwrap_or(body.len() as u64);
         let cut = body.len() == COMPARED_MAX && self.expected.length.is_none();
-        match self.seen == wanted || (cut && self.seen >= wanted) {
-            true => Ok(()),
-            false => Err(format!("a body of {} bytes instead of {wanted}", self.seen)),
+        if self.seen == wanted || (cut && self.seen >= wanted) {
+            return Ok(());
         }
+        let fault = match self.seen < wanted {
+            true => Fault::ShortReply,
+            false => Fault::WrongReply,
+        };
+        Err(fault.because(format!("a body of {} bytes instead of {wanted}", self.seen)))
     }
 }
 
@@ -230,7 +253,7 @@ mod tests {
     }
 
     /// What comes of this stream in pieces of `piece` bytes: replies, or the first thing wrong.
-    fn read(mut it: Replies, stream: &[u8], piece: usize) -> Result<u32, String> {
+    fn read(mut it: Replies, stream: &[u8], piece: usize) -> Result<u32, Wrong> {
         let (mut from, mut end, mut ended) = (0, 0, 0);
         while end < stream.len() {
             end = (end + piece).min(stream.len());
@@ -257,7 +280,9 @@ mod tests {
     fn what_differs_is_said() {
         let wrong = |stream: &[u8], words: &str| {
             for piece in [1, 7, 1000] {
-                let why = read(replies(Some(b"hello")), stream, piece).unwrap_err();
+                let why = read(replies(Some(b"hello")), stream, piece)
+                    .unwrap_err()
+                    .what;
                 assert!(why.contains(words), "{why}, not {words}");
             }
         };

@@ -7,9 +7,11 @@
 use std::collections::VecDeque;
 
 use serde::Serialize;
-use tidewire::{Instant, Link};
+use tidewire::Link;
 
 use super::client::Driver;
+use super::fault::{Fault, Wrong};
+use super::flight::Flight;
 use super::kv_wire::{Front, Wire};
 use super::pattern::Pattern;
 use super::stage::Desk;
@@ -25,7 +27,8 @@ pub struct KvLoad {
     pub key_size: usize,
     /// Bytes of a value, 1 to 8,192; in the binary protocol at most 255.
     pub size: usize,
-    /// Commands sent together, at least 1; the next ones follow when all are answered.
+    /// Commands sent together, at least 1; the next ones follow when all are answered. By the clock,
+    /// most commands in flight.
     pub pipeline: u32,
     /// The share of GET, 0 to 1; the others are SET.
     pub reads: f64,
@@ -56,25 +59,34 @@ pub(super) struct Kv {
     left: u64,
     /// Commands that wait for a reply: the key's number, marked if it is a GET.
     waiting: VecDeque<u64>,
-    sent_at: Instant,
+    flight: Flight,
     random: u64,
     /// The next key, if they are taken in turn.
     next: u64,
     buffer: Vec<u8>,
+    /// A part of a reply has come.
+    in_a_reply: bool,
 }
 
 impl Kv {
-    pub(super) fn new(load: KvLoad, count: u64, connection: u64, connections: usize) -> Kv {
+    pub(super) fn new(
+        load: KvLoad,
+        count: u64,
+        connection: u64,
+        connections: usize,
+        flight: Flight,
+    ) -> Kv {
         Kv {
             load,
             left: count,
             waiting: VecDeque::new(),
-            sent_at: Instant::default(),
+            flight,
             // Never zero, and different for each connection.
             random: (connection + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             next: load.keys / connections as u64 * connection
                 + (load.keys % connections as u64).min(connection),
             buffer: Vec::new(),
+            in_a_reply: false,
         }
     }
 
@@ -131,10 +143,16 @@ fn value(pattern: &Pattern, key: u64, size: usize) -> &[u8] {
 
 impl Driver for Kv {
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
-        if !self.waiting.is_empty() || self.left == 0 || link.full() {
+        let waiting = self.waiting.len() as u64;
+        let room = match self.flight.is_paced() {
+            true => u64::from(self.load.pipeline) - waiting,
+            false if waiting == 0 => self.load.pipeline.into(),
+            false => 0,
+        };
+        let commands = self.flight.take(room.min(self.left), link, desk);
+        if commands == 0 {
             return;
         }
-        let commands = u64::from(self.load.pipeline).min(self.left);
         if self.left != u64::MAX {
             self.left -= commands;
         }
@@ -143,7 +161,6 @@ impl Driver for Kv {
             self.put(command, &desk.stage.pattern);
             self.waiting.push_back(command);
         }
-        self.sent_at = link.clock();
         link.write(&self.buffer);
         self.buffer.clear();
     }
@@ -153,12 +170,13 @@ impl Driver for Kv {
         bytes: &[u8],
         link: &mut Link<'_>,
         desk: &mut Desk,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Wrong> {
         let mut at = 0;
         let mut answered = 0;
         while at < bytes.len() {
             let Some(&command) = self.waiting.front() else {
-                return Err(format!("{} bytes that nobody asked for", bytes.len() - at));
+                let what = format!("{} bytes that nobody asked for", bytes.len() - at);
+                return Err(Fault::ReplyBeforeRequest.because(what));
             };
             let want = value(&desk.stage.pattern, command, self.load.size);
             let front = if command & GET == 0 {
@@ -169,10 +187,11 @@ impl Driver for Kv {
             match front {
                 Front::Partial => break,
                 Front::Good(n) => at += n,
-                Front::Wrong(shown) => {
+                Front::Wrong(shown, fault) => {
                     let name = if command & GET == 0 { "SET" } else { "GET" };
                     let key = command & !GET;
-                    return Err(format!("{name} of key {key} was answered by {shown:?}"));
+                    let what = format!("{name} of key {key} was answered by {shown:?}");
+                    return Err(fault.because(what));
                 }
             }
             self.waiting.pop_front();
@@ -180,15 +199,20 @@ impl Driver for Kv {
         }
         if answered > 0 {
             desk.count(answered, at as u64);
-            if desk.measuring() {
-                desk.latency(link.clock().since(self.sent_at), answered);
-            }
+            self.flight.answered(answered, link, desk);
             self.send(link, desk);
         }
+        self.in_a_reply = at < bytes.len();
         Ok(at)
     }
 
-    fn end(&mut self, _: &mut Link<'_>) {
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
+        self.send(link, desk);
+        Ok(())
+    }
+
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.flight.end(self.left, link, desk);
         self.left = 0;
     }
 
@@ -198,6 +222,10 @@ impl Driver for Kv {
 
     fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    fn is_in_a_reply(&self) -> bool {
+        self.in_a_reply
     }
 
     fn owed(&self) -> String {
@@ -228,7 +256,7 @@ mod tests {
         let mut seen = Vec::new();
         for connection in 0..3 {
             let mine = if connection == 0 { 4 } else { 3 };
-            let mut kv = Kv::new(LOAD.fill(), mine, connection, 3);
+            let mut kv = Kv::new(LOAD.fill(), mine, connection, 3, Flight::new(None));
             seen.extend((0..mine).map(|_| kv.command()));
         }
         assert_eq!(seen, (0..10).collect::<Vec<u64>>());

@@ -5,6 +5,8 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use super::fault::Fault;
+
 /// How commands are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -21,7 +23,8 @@ pub(super) enum Front {
     Partial,
     /// A good reply of so many bytes.
     Good(usize),
-    Wrong(String),
+    /// Not what it has to be: how it begins, and what that looks like.
+    Wrong(String, Fault),
 }
 
 impl Wire {
@@ -105,7 +108,8 @@ fn begins_with(bytes: &[u8], parts: &[&[u8]]) -> Front {
         if have != &part[..have.len()] {
             let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
             let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-            return Front::Wrong(shown);
+            let fault = Fault::of_difference(have, &part[..have.len()]);
+            return Front::Wrong(shown, fault);
         }
         at += part.len();
         if at > bytes.len() {
@@ -123,7 +127,7 @@ mod tests {
         match front {
             Front::Partial => "partial".into(),
             Front::Good(n) => format!("good {n}"),
-            Front::Wrong(shown) => format!("wrong {shown}"),
+            Front::Wrong(shown, _) => format!("wrong {shown}"),
         }
     }
 

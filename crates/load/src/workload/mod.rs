@@ -7,9 +7,14 @@
 //! gaps.
 
 mod ack;
+mod ack_fault;
+mod arrivals;
 mod client;
+mod connect;
 mod discard;
 mod echo;
+mod fault;
+mod flight;
 mod http;
 mod http_reply;
 mod kv;
@@ -20,16 +25,27 @@ mod pattern;
 mod preset;
 mod run;
 mod stage;
+#[cfg(test)]
+mod truth;
+#[cfg(test)]
+mod truth_search;
+mod turns;
 
 use serde::Serialize;
 
 pub use ack::{AckLoad, Checks, Rounds};
+pub use arrivals::{Arrivals, Rate, Spacing};
+pub use connect::ConnectLoad;
+pub use fault::Fault;
 pub use http::HttpLoad;
 pub use kv::KvLoad;
 pub use kv_wire::Wire;
 pub use native::NativeLoad;
 pub use preset::Preset;
-pub use run::{Extent, Failure, Generator, Outcome, Progress, Target, Watch, run};
+pub use run::{
+    Extent, Failure, Generator, Histograms, MemoryUse, Outcome, Plan, Progress, Schedule, Target,
+    Watch, run,
+};
 pub use stage::Round;
 
 /// What to send, on each connection.
@@ -48,13 +64,17 @@ pub enum Workload {
     Http(HttpLoad),
     /// Bytes that nobody answers.
     Discard(DiscardLoad),
+    /// Connections that are held.
+    Idle(IdleLoad),
+    /// Connections that are opened and closed.
+    Connect(ConnectLoad),
 }
 
 impl Workload {
     /// The service that it loads, as in the line by which a server says where it listens.
     pub fn service(&self) -> &'static str {
         match self {
-            Workload::Echo(_) => "echo",
+            Workload::Echo(_) | Workload::Idle(_) | Workload::Connect(_) => "echo",
             Workload::Ack(_) => "ack",
             Workload::Native(_) => "ingest",
             Workload::Kv(_) => "kv",
@@ -63,14 +83,26 @@ impl Workload {
         }
     }
 
+    /// What the load is called: the service, unless several loads go to one.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Workload::Idle(_) => "idle",
+            Workload::Connect(_) => "connect",
+            other => other.service(),
+        }
+    }
+
     /// The service's mode, if it has several.
     pub fn mode(&self) -> Option<&'static str> {
         match self {
             Workload::Ack(load) => Some(load.mode.name()),
             Workload::Kv(load) => Some(load.wire.mode()),
-            Workload::Echo(_) | Workload::Native(_) | Workload::Http(_) | Workload::Discard(_) => {
-                None
-            }
+            Workload::Echo(_)
+            | Workload::Native(_)
+            | Workload::Http(_)
+            | Workload::Discard(_)
+            | Workload::Idle(_)
+            | Workload::Connect(_) => None,
         }
     }
 }
@@ -85,10 +117,23 @@ pub struct EchoLoad {
     /// Messages handed to the kernel at once; a write waits until the pipeline has room for so
     /// many. 0 writes whatever there is room for.
     pub batch: u32,
-    /// Messages a second, over all connections, each sent at its time however long replies take
-    /// (as far as the pipeline has room) and its latency counted from that time. `None` sends as
-    /// soon as there is room.
-    pub rate: Option<f64>,
+}
+
+/// Connections that are held, some of which have messages echoed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IdleLoad {
+    /// Bytes of a message, at least 1.
+    pub size: usize,
+    /// The share of connections that send anything, 0 to 1; at least one where it is not 0.
+    pub active: f64,
+}
+
+impl IdleLoad {
+    /// How many of so many connections send.
+    pub fn active_of(&self, connections: usize) -> usize {
+        let active = (connections as f64 * self.active.clamp(0.0, 1.0)).round() as usize;
+        active.max(usize::from(self.active > 0.0)).min(connections)
+    }
 }
 
 /// Bytes that nobody answers.

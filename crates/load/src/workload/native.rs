@@ -1,22 +1,19 @@
 //! The load of the native protocol: a producer's session on each connection, the same that programs
 //! use, so that every acknowledgement is checked as it is there.
 
-use std::collections::VecDeque;
-
 use serde::{Serialize, Serializer};
 use tidewire::{Instant, Link};
 use tidewire_ingest::client::{Amount, Event, Level, Producing, Session};
 
 use super::client::Driver;
-use super::pace::Pace;
+use super::fault::Wrong;
+use super::flight::Flight;
 use super::stage::Desk;
 
 /// Bytes of a message in front of its payload.
 const HEADER: usize = tidewire_ingest::classic::HEADER;
 /// Pieces of at most this many bytes are copied into the output, larger ones are shared with it.
 const COPIED_MAX: usize = 4096;
-/// Sends remembered one by one; beyond, they are lumped together with the time of the first.
-const SENDS_MAX: usize = 1 << 20;
 
 /// Messages to a log, acknowledged at a level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -32,9 +29,6 @@ pub struct NativeLoad {
     pub batch: u32,
     /// Most messages sent and not acknowledged; 0 is what the server grants.
     pub window: u64,
-    /// Messages a second, over all connections, each sent at its time as far as the window has room,
-    /// and its latency counted from that time. `None` sends as soon as there is room.
-    pub rate: Option<f64>,
 }
 
 fn by_name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
@@ -58,13 +52,11 @@ pub(super) struct Native {
     payload: Vec<u8>,
     /// Messages still to be sent; `u64::MAX` has no end.
     left: u64,
-    /// How many messages were sent when, for those not acknowledged.
-    sends: VecDeque<(u64, Instant)>,
-    pace: Option<Pace>,
+    flight: Flight,
 }
 
 impl Native {
-    pub(super) fn new(load: NativeLoad, count: u64, connection: u64, connections: usize) -> Native {
+    pub(super) fn new(load: NativeLoad, count: u64, connection: u64, flight: Flight) -> Native {
         let producing = Producing {
             producer: if load.named {
                 format!("bench-{connection}")
@@ -88,10 +80,7 @@ impl Native {
             session: Session::new(producing).expect("names are short"),
             payload: vec![b'x'; load.payload as usize],
             left: count,
-            sends: VecDeque::new(),
-            pace: load
-                .rate
-                .map(|rate| Pace::new(rate, connection, connections)),
+            flight,
         }
     }
 
@@ -108,19 +97,11 @@ impl Native {
         };
         let room = window - self.session.held().messages.min(window);
         let most = self.left.min(window);
-        if self.pace.is_some() {
+        if self.flight.is_paced() {
             return most.min(room);
         }
         let most = most.min(self.load.batch.into());
         if most <= room { most } else { 0 }
-    }
-
-    fn remember(&mut self, messages: u64, now: Instant) {
-        let lump = self.sends.len() >= SENDS_MAX;
-        match self.sends.back_mut() {
-            Some((waiting, _)) if lump => *waiting += messages,
-            _ => self.sends.push_back((messages, now)),
-        }
     }
 
     /// Hands over what the session has for the connection.
@@ -133,24 +114,6 @@ impl Native {
             }
         }
     }
-
-    fn acknowledged(&mut self, newly: Amount, link: &mut Link<'_>, desk: &mut Desk) {
-        let mut messages = newly.messages;
-        desk.count(messages, newly.bytes);
-        let now = desk.measuring().then(|| link.clock());
-        while messages > 0 {
-            let (waiting, at) = self.sends.front_mut().expect("every message was sent");
-            let these = messages.min(*waiting);
-            if let Some(now) = now {
-                desk.latency(now.since(*at), these);
-            }
-            *waiting -= these;
-            messages -= these;
-            if *waiting == 0 {
-                self.sends.pop_front();
-            }
-        }
-    }
 }
 
 impl Driver for Native {
@@ -160,28 +123,17 @@ impl Driver for Native {
         self.write(now, link);
     }
 
-    fn send(&mut self, link: &mut Link<'_>, _: &mut Desk) {
-        let mut messages = self.next_batch();
-        if messages == 0 || link.full() {
+    fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        let messages = self.flight.take(self.next_batch(), link, desk);
+        if messages == 0 {
             return;
-        }
-        let now = link.clock();
-        match self.pace.take() {
-            None => self.remember(messages, now),
-            Some(mut pace) => {
-                messages = pace.take_due(messages, now, |at| self.remember(1, at));
-                if let Some(next) = pace.next(now) {
-                    link.set_timer(next);
-                }
-                self.pace = Some(pace);
-            }
         }
         self.left -= if self.left == u64::MAX { 0 } else { messages };
         for _ in 0..messages {
             let pushed = self.session.push(&self.payload);
             pushed.expect("a welcome came, and there is room");
         }
-        self.write(now, link);
+        self.write(link.now(), link);
     }
 
     fn received(
@@ -189,7 +141,7 @@ impl Driver for Native {
         bytes: &[u8],
         link: &mut Link<'_>,
         desk: &mut Desk,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Wrong> {
         let mut newly = Amount::default();
         let (mut refused, mut welcome) = (None, None);
         let done = self
@@ -203,21 +155,22 @@ impl Driver for Native {
                     refused = Some(format!("refused: {}, {}", refusal.reason, refusal.text));
                 }
                 Event::Welcome(granted) => welcome = Some(granted),
-                Event::KeepAlive => {}
+                Event::KeepAlive { .. } => {}
             });
         let done = done.map_err(|e| e.to_string())?;
         if let Some(granted) = welcome
             && granted.payload_max < self.load.payload
         {
             let most = granted.payload_max;
-            return Err(format!("it takes payloads of at most {most} bytes"));
+            return Err(format!("it takes payloads of at most {most} bytes").into());
         }
         if let Some(refused) = refused {
             // What is refused for a while is no load that could be measured.
-            return Err(refused);
+            return Err(refused.into());
         }
         if newly.messages > 0 {
-            self.acknowledged(newly, link, desk);
+            desk.count(newly.messages, newly.bytes);
+            self.flight.answered(newly.messages, link, desk);
         }
         if desk.is_sending() && (newly.messages > 0 || welcome.is_some()) {
             self.send(link, desk);
@@ -225,12 +178,13 @@ impl Driver for Native {
         Ok(done)
     }
 
-    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
         self.send(link, desk);
+        Ok(())
     }
 
-    fn end(&mut self, link: &mut Link<'_>) {
-        link.clear_timer();
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.flight.end(self.left, link, desk);
         self.left = 0;
     }
 

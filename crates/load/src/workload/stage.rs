@@ -1,14 +1,14 @@
 //! What all connections of one run share: when to send, what was counted, what went wrong.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
-};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{self, Duration};
 
 use serde::Serialize;
-use tidewire::LoopHandle;
+use tidewire::{Instant, LoopHandle};
 
+use super::arrivals::Arrivals;
 use super::pattern::Pattern;
 use super::run::Failure;
 use crate::histogram::Latencies;
@@ -28,9 +28,14 @@ pub(super) enum Phase {
 /// One run.
 pub(super) struct Stage {
     phase: AtomicU8,
-    measuring: AtomicBool,
+    /// The measured time, in nanoseconds of the clock that loops have; `u64::MAX` has not come.
+    measured_from: AtomicU64,
+    measured_until: AtomicU64,
+    pub(super) arrivals: Arrivals,
     opened: AtomicUsize,
     done: AtomicUsize,
+    /// The places that are between two connections, and when the request of the next one is due.
+    between: Mutex<BTreeMap<u64, Instant>>,
     pub(super) pattern: Pattern,
     books: Mutex<Books>,
     news: Condvar,
@@ -41,7 +46,7 @@ struct Books {
     loops: Vec<LoopHandle<()>>,
     open: Vec<Arc<Tally>>,
     settled: Counts,
-    latencies: Latencies,
+    taken: Taken,
     rounds: Vec<Round>,
     failure: Option<Failure>,
 }
@@ -80,12 +85,15 @@ pub struct Round {
 }
 
 impl Stage {
-    pub(super) fn new() -> Arc<Stage> {
+    pub(super) fn new(arrivals: Arrivals) -> Arc<Stage> {
         Arc::new(Stage {
             phase: AtomicU8::new(Phase::Gathering as u8),
-            measuring: AtomicBool::new(false),
+            measured_from: AtomicU64::new(u64::MAX),
+            measured_until: AtomicU64::new(u64::MAX),
+            arrivals,
             opened: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
+            between: Mutex::default(),
             pattern: Pattern::new(),
             books: Mutex::default(),
             news: Condvar::new(),
@@ -119,6 +127,21 @@ impl Stage {
         self.tell();
     }
 
+    /// A connection of this place is to follow one that has ended, for a request that is due then.
+    pub(super) fn asleep(&self, place: u64, due: Instant) {
+        self.between().insert(place, due);
+        self.tell();
+    }
+
+    /// The connection that was to follow is there.
+    pub(super) fn awake(&self, place: u64) {
+        self.between().remove(&place);
+    }
+
+    fn between(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.between.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn round(&self, round: Round) {
         self.books().rounds.push(round);
     }
@@ -145,8 +168,22 @@ impl Stage {
         }
     }
 
-    pub(super) fn measure(&self, on: bool) {
-        self.measuring.store(on, Relaxed);
+    /// What is measured begins at this time, or ends.
+    pub(super) fn measure_from(&self, at: Instant) {
+        self.measured_from.store(at.as_nanos(), SeqCst);
+    }
+
+    pub(super) fn measure_until(&self, at: Instant) {
+        self.measured_until.store(at.as_nanos(), SeqCst);
+    }
+
+    /// Places that send nothing and are owed nothing: done for good, or between two connections of
+    /// which the next would come too late to be measured. What is due before the end is still to be
+    /// sent, or counted as unsent, by the connection that is on its way.
+    pub(super) fn settled_count(&self) -> usize {
+        let until = self.measured_until.load(Relaxed);
+        let late = |due: &&Instant| until == u64::MAX || due.as_nanos() >= until;
+        self.done_count() + self.between().values().filter(late).count()
     }
 
     pub(super) fn opened_count(&self) -> usize {
@@ -162,13 +199,17 @@ impl Stage {
     }
 
     /// Waits until `over` says so, something fails, or the time has come; whether `over` did.
-    pub(super) fn wait_until(&self, deadline: Instant, over: impl Fn(&Stage) -> bool) -> bool {
+    pub(super) fn wait_until(
+        &self,
+        deadline: time::Instant,
+        over: impl Fn(&Stage) -> bool,
+    ) -> bool {
         let mut books = self.books();
         loop {
             if over(self) {
                 return true;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(time::Instant::now());
             if left.is_zero() || books.failure.is_some() {
                 return false;
             }
@@ -191,10 +232,10 @@ impl Stage {
     }
 
     /// What was gathered; complete only when the loops have ended.
-    pub(super) fn close(&self) -> (Latencies, Vec<Round>) {
+    pub(super) fn close(&self) -> (Taken, Vec<Round>) {
         let mut books = self.books();
         (
-            std::mem::take(&mut books.latencies),
+            std::mem::take(&mut books.taken),
             std::mem::take(&mut books.rounds),
         )
     }
@@ -204,7 +245,39 @@ impl Stage {
 pub(super) struct Desk {
     pub(super) stage: Arc<Stage>,
     tally: Arc<Tally>,
-    latencies: Latencies,
+    taken: Taken,
+}
+
+/// The times that were taken.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// From the send to the reply.
+    pub(super) latencies: Latencies,
+    /// What only a schedule has; one a loop, and large.
+    pub(super) scheduled: Option<Box<Scheduled>>,
+}
+
+/// The times of messages that are sent by the clock.
+#[derive(Debug, Default)]
+pub(super) struct Scheduled {
+    /// From the time at which they were to be sent to the reply; for those not sent, to the end.
+    pub(super) latencies: Latencies,
+    /// From the time at which they could have been sent to the send.
+    pub(super) slip: Latencies,
+    /// Those that were due and not sent when the measured time was over.
+    pub(super) unsent: u64,
+}
+
+impl Taken {
+    fn merge(&mut self, other: &Taken) {
+        self.latencies.merge(&other.latencies);
+        if let Some(more) = &other.scheduled {
+            let scheduled = self.scheduled.get_or_insert_default();
+            scheduled.latencies.merge(&more.latencies);
+            scheduled.slip.merge(&more.slip);
+            scheduled.unsent += more.unsent;
+        }
+    }
 }
 
 impl Desk {
@@ -216,7 +289,10 @@ impl Desk {
         Desk {
             stage: stage.clone(),
             tally,
-            latencies: Latencies::new(),
+            taken: Taken {
+                latencies: Latencies::new(),
+                scheduled: stage.arrivals.rate().map(|_| Box::default()),
+            },
         }
     }
 
@@ -239,26 +315,75 @@ impl Desk {
         self.stage.phase() >= Phase::Sending
     }
 
-    /// Whether latencies count now.
+    /// Whether messages are sent by the clock.
+    #[inline]
+    pub(super) fn is_open_loop(&self) -> bool {
+        self.taken.scheduled.is_some()
+    }
+
+    /// Whether it is being measured now: what counts where messages are sent as replies come.
     #[inline]
     pub(super) fn measuring(&self) -> bool {
-        self.stage.measuring.load(Relaxed)
+        self.stage.measured_from.load(Relaxed) != u64::MAX && self.end_of_measuring().is_none()
+    }
+
+    /// When measuring has ended, if it has.
+    pub(super) fn end_of_measuring(&self) -> Option<Instant> {
+        let until = self.stage.measured_until.load(Relaxed);
+        (until != u64::MAX).then(|| Instant::from_nanos(until))
+    }
+
+    /// Whether a message that was to be sent at this time counts, whenever it is answered.
+    #[inline]
+    pub(super) fn counts(&self, intended: Instant) -> bool {
+        let from = self.stage.measured_from.load(Relaxed);
+        let until = self.stage.measured_until.load(Relaxed);
+        (from..until).contains(&intended.as_nanos())
     }
 
     #[inline]
     pub(super) fn latency(&mut self, took: Duration, requests: u64) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.latencies.record_many(ns, requests);
+        self.taken.latencies.record_many(nanos(took), requests);
+    }
+
+    #[inline]
+    pub(super) fn latency_intended(&mut self, took: Duration, requests: u64) {
+        if let Some(scheduled) = &mut self.taken.scheduled {
+            scheduled.latencies.record_many(nanos(took), requests);
+        }
+    }
+
+    pub(super) fn slip(&mut self, late: Duration) {
+        if let Some(scheduled) = &mut self.taken.scheduled {
+            scheduled.slip.record(nanos(late));
+        }
+    }
+
+    /// One message was due and is not sent; it has waited for so long.
+    pub(super) fn unsent(&mut self, waited: Duration) {
+        if let Some(scheduled) = &mut self.taken.scheduled {
+            scheduled.latencies.record(nanos(waited));
+            scheduled.unsent += 1;
+        }
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Desk {
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
     /// The loop has ended: what it gathered goes to the others'.
     pub(super) fn close(self) {
         let mut books = self.stage.books();
         let books = &mut *books;
         self.tally.add_to(&mut books.settled);
         books.open.retain(|open| !Arc::ptr_eq(open, &self.tally));
-        books.latencies.merge(&self.latencies);
+        books.taken.merge(&self.taken);
     }
 }

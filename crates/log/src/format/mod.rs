@@ -13,8 +13,8 @@ pub(crate) mod settings;
 
 pub(crate) use batch::{BatchHeader, Flags, body_crc_of};
 pub(crate) use run::{
-    Form, Missing, Records, RunView, Runs, Stored, put_checkpoint, put_cursor, put_deleted,
-    put_missing, put_producer, put_stream, put_stream_set, put_trimmed,
+    CURSOR_GONE, Form, Missing, Records, RunView, Runs, Stored, put_checkpoint, put_cursor,
+    put_deleted, put_missing, put_producer, put_stream, put_stream_set, put_trimmed,
 };
 
 use std::fmt;

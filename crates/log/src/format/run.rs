@@ -19,6 +19,9 @@ const CHECKPOINT_ADMINISTERED: u8 = 12;
 /// Where the checksum is in the header of a run of records.
 const RECORDS_CRC: usize = 44;
 
+/// The position of a cursor that was deleted. No stream ever gets there.
+pub(crate) const CURSOR_GONE: u64 = u64::MAX;
+
 /// Where in the flags of a run of records it is said how these are compressed.
 const COMPRESSION_SHIFT: u32 = 4;
 

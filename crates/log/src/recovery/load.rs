@@ -6,7 +6,7 @@ use super::walk::walk_segment;
 use super::walk::{Walked, unread};
 use super::window::{Bytes, Window};
 use super::{Claims, Damage, OpenError, scan_claims};
-use crate::catalog::Segment;
+use crate::catalog::{Segment, Spacing};
 use crate::claims::{self, CLAIMS, Claimed, ClaimsFile};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
@@ -84,11 +84,36 @@ pub(crate) enum Manner {
     Lenient,
 }
 
+/// How far the opening of a log has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Opening {
+    /// Segments that there are.
+    pub segments: u64,
+    /// Segments that are done with, whether they were read or their index files were taken instead.
+    pub done: u64,
+    /// Bytes of batches that were read and verified.
+    pub bytes: u64,
+}
+
+/// Is told how far the opening of a log has come.
+pub(crate) type Watcher<'a> = &'a mut dyn FnMut(Opening);
+
 /// Reads all segments, or those that need it.
 pub(crate) fn load<D: Disk>(
     disk: &D,
     verify: Verify,
     manner: Manner,
+) -> Result<Loaded<D::File>, OpenError> {
+    load_watched(disk, verify, manner, &mut |_| {})
+}
+
+/// [`load`], and tells how far it is, after every batch.
+pub(crate) fn load_watched<D: Disk>(
+    disk: &D,
+    verify: Verify,
+    manner: Manner,
+    watch: Watcher<'_>,
 ) -> Result<Loaded<D::File>, OpenError> {
     let claimed_by = || {
         let claimed = claims::read(disk);
@@ -107,27 +132,30 @@ pub(crate) fn load<D: Disk>(
         (Verify::Tail, Some(&last)) => claim_of(disk, last),
         _ => 0,
     };
+    load.opening.segments = numbers.len() as u64;
     for (index, &number) in numbers.iter().enumerate() {
         let name = segment_name(number);
         let next = numbers.get(index + 1).copied();
+        load.opening.done = index as u64;
+        watch(load.opening);
         if load.remembered(disk, number, next, durable) {
             continue;
         }
         let mut bytes = Window::open(disk, &name).map_err(|error| unreadable(number, error))?;
         if load.fault.is_none() {
-            load.segment(&mut bytes, number, next)?;
+            load.segment(&mut bytes, number, next, watch)?;
         } else {
             load.beyond(&mut bytes, number)?;
         }
     }
     if verify == Verify::Tail && !load.knows_state {
         // The checkpoint that was to tell everything is torn.
-        return self::load(disk, Verify::All, manner);
+        return load_watched(disk, Verify::All, manner, watch);
     }
     load.finish()
 }
 
-fn unreadable(number: u64, error: io::Error) -> OpenError {
+pub(crate) fn unreadable(number: u64, error: io::Error) -> OpenError {
     OpenError::io(format!("reading {}", segment_name(number)), error)
 }
 
@@ -151,9 +179,11 @@ struct Load {
     log: Option<u64>,
     walked: Walked,
     segments: Vec<Found>,
+    spacing: Spacing,
     fault: Option<Damage>,
     beyond: Vec<u64>,
     beyond_bytes: u64,
+    opening: Opening,
 }
 
 impl Load {
@@ -178,9 +208,11 @@ impl Load {
             log: None,
             walked,
             segments: Vec::new(),
+            spacing: Spacing::default(),
             fault: None,
             beyond: Vec::new(),
             beyond_bytes: 0,
+            opening: Opening::default(),
         }
     }
 
@@ -218,7 +250,7 @@ impl Load {
             self.walked.next_batch = next;
             self.walked.epoch = saved.epoch;
             self.walked.lived_us = self.walked.lived_us.max(saved.lived_us);
-            self.segments.push(Found {
+            self.push(Found {
                 number,
                 header: saved.header,
                 next_batch: next,
@@ -226,6 +258,16 @@ impl Load {
             });
         }
         is_ours
+    }
+
+    fn push(&mut self, mut found: Found) {
+        self.spacing.take(&mut found.view, |_| 0);
+        self.segments.push(found);
+        let segments = &mut self.segments;
+        let each = |each: &mut dyn FnMut(&mut Segment)| {
+            segments.iter_mut().for_each(|found| each(&mut found.view));
+        };
+        self.spacing.keep_to(each, |_| 0);
     }
 
     fn damage(&self, number: u64, fault: Fault) -> Damage {
@@ -249,6 +291,7 @@ impl Load {
         bytes: &mut Window<F>,
         number: u64,
         next: Option<u64>,
+        watch: Watcher<'_>,
     ) -> Result<(), OpenError> {
         let failed = |error| unreadable(number, error);
         let expected = self.walked.next_batch;
@@ -279,8 +322,13 @@ impl Load {
             return self.refuse(bytes, number, fault);
         }
         let mut view = unread();
+        let opening = &mut self.opening;
+        let visit = |_, batch: &BatchHeader| {
+            opening.bytes += u64::from(batch.length);
+            watch(*opening);
+        };
         let end =
-            walk_segment(bytes, header, &mut self.walked, &mut view, |_, _| {}).map_err(failed)?;
+            walk_segment(bytes, header, &mut self.walked, &mut view, visit).map_err(failed)?;
         let fault = match end.fault {
             Some(fault) if end.is_nonsense && self.manner == Manner::Strict => {
                 return self.refuse(bytes, number, fault);
@@ -301,7 +349,7 @@ impl Load {
             self.fault = Some(self.damage(number, fault.unwrap_or_else(zeros)));
             return self.beyond(bytes, number);
         }
-        self.segments.push(found);
+        self.push(found);
         self.knows_state = true;
         if let Some(fault) = fault.filter(|_| !is_followed) {
             self.fault = Some(self.damage(number, fault));

@@ -27,8 +27,12 @@ use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
 pub(crate) use cut::prove_late;
-pub(crate) use load::{Found, Loaded, Manner, contents, load};
-pub(crate) use walk::{Claims, Walked, last_of, scan_claims, take_batch, unread};
+pub use load::Opening;
+pub(crate) use load::{Found, Loaded, Manner, Watcher, contents, load, load_watched, unreadable};
+pub(crate) use walk::{
+    Claims, Walked, batch_at, last_of, scan_claims, seek_batch, take_batch, unread,
+};
+pub(crate) use window::{Bytes, Window};
 
 /// What was found when the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,12 +160,13 @@ pub(crate) fn segments<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
 pub(crate) fn open<D: Disk>(
     disk: D,
     settings: Settings,
+    watch: Watcher<'_>,
 ) -> Result<(Writer<D>, Recovery), OpenError> {
     if let Some(fault) = settings.fault() {
         return Err(OpenError::Settings(fault));
     }
     tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
-    let loaded = load(&disk, settings.verify, Manner::Strict)?;
+    let loaded = load_watched(&disk, settings.verify, Manner::Strict, watch)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
     if settings.mistakes.makes(|mistakes| mistakes.trust_index)
         && let Some(state) = ahead::load(&disk, loaded.next_batch)

@@ -3,8 +3,8 @@
 
 use std::io;
 
-use super::window::{Bytes, Window};
-use crate::catalog::{Index, Segment};
+use super::window::{Bytes, PIECE, Window};
+use crate::catalog::{Index, Segment, Spacing};
 use crate::disk::DiskFile;
 use crate::format::{
     ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Fault, Flags, Missing, RunView,
@@ -117,10 +117,26 @@ pub(super) fn walk_segment<F: DiskFile>(
 }
 
 /// The batch at `offset` as long as its header says it is, or what else is there.
-fn batch_at(bytes: &mut impl Bytes, offset: u64, segment: u64) -> io::Result<&[u8]> {
+pub(crate) fn batch_at(bytes: &mut impl Bytes, offset: u64, segment: u64) -> io::Result<&[u8]> {
     let header = bytes.get(offset, BATCH_HEADER)?;
     let length = BatchHeader::decode(header, offset, segment).map(|batch| batch.length as usize);
     bytes.get(offset, length.unwrap_or(BATCH_HEADER))
+}
+
+/// The next place from `from` on where the first bytes of a batch stand.
+pub(crate) fn seek_batch(bytes: &mut impl Bytes, from: u64) -> io::Result<Option<u64>> {
+    let mut at = from;
+    loop {
+        let piece = bytes.get(at, PIECE)?;
+        let mut places = (0..piece.len()).step_by(ALIGN);
+        if let Some(place) = places.find(|&place| is_batch(&piece[place..])) {
+            return Ok(Some(at + place as u64));
+        }
+        if piece.len() < PIECE {
+            return Ok(None);
+        }
+        at += PIECE as u64;
+    }
 }
 
 /// Takes the batch that begins `rest`, at `offset` of its segment, if it is the next one and whole.
@@ -262,7 +278,8 @@ fn index(
             bytes: run.frames.len() as u64,
         };
         view.newest_us = view.newest_us.max(run.timestamp_us);
-        view.index.add(&note, offset, batch.length.into());
+        view.index
+            .add(&note, offset, batch.length.into(), &Spacing::default());
     }
     Ok(())
 }
@@ -311,5 +328,6 @@ pub(crate) fn unread() -> Segment {
         newest_us: 0,
         index: Index::default(),
         gaps: Vec::new(),
+        left_out: 0,
     }
 }

@@ -29,7 +29,7 @@ impl Bytes for &[u8] {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Window<F> {
+pub(crate) struct Window<F> {
     file: F,
     length: u64,
     /// Where `bytes` begin.
@@ -38,7 +38,7 @@ pub(super) struct Window<F> {
 }
 
 impl<F: DiskFile> Window<F> {
-    pub(super) fn open<D: Disk<File = F>>(disk: &D, name: &str) -> io::Result<Window<F>> {
+    pub(crate) fn open<D: Disk<File = F>>(disk: &D, name: &str) -> io::Result<Window<F>> {
         let file = disk.open(name)?;
         let length = file.len()?;
         Ok(Window {
@@ -49,17 +49,17 @@ impl<F: DiskFile> Window<F> {
         })
     }
 
-    pub(super) fn file(&self) -> &F {
+    pub(crate) fn file(&self) -> &F {
         &self.file
     }
 
     /// How long the file was when it was opened.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
     /// The offset behind the last byte from `from` on that is not zero; `from` if there is none.
-    pub(super) fn significant(&mut self, from: u64) -> io::Result<u64> {
+    pub(crate) fn significant(&mut self, from: u64) -> io::Result<u64> {
         let mut end = from;
         self.pieces(from, self.length, |at, piece| {
             if let Some(last) = piece.iter().rposition(|&byte| byte != 0) {
@@ -71,7 +71,7 @@ impl<F: DiskFile> Window<F> {
     }
 
     /// Whether all from `from` on is zeros.
-    pub(super) fn is_zero(&mut self, from: u64) -> io::Result<bool> {
+    pub(crate) fn is_zero(&mut self, from: u64) -> io::Result<bool> {
         let mut at = from;
         loop {
             let piece = self.get(at, PIECE)?;
@@ -86,7 +86,7 @@ impl<F: DiskFile> Window<F> {
     }
 
     /// Goes over `from..to` in pieces, each with its offset.
-    pub(super) fn pieces(
+    pub(crate) fn pieces(
         &mut self,
         from: u64,
         to: u64,

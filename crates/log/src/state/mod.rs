@@ -259,6 +259,12 @@ impl State {
         self.cursors + usize::from(is_new)
     }
 
+    pub(crate) fn remove_cursor(&mut self, stream: u32, name: &str) {
+        if self.streams[stream].cursors.remove(name).is_some() {
+            self.cursors -= 1;
+        }
+    }
+
     pub(crate) fn set_cursor(&mut self, stream: u32, name: &str, position: u64) {
         let cursors = &mut self.streams[stream].cursors;
         if let Some(place) = cursors.get_mut(name) {

@@ -1,7 +1,7 @@
 //! Building up what is known from what was written.
 
 use super::State;
-use crate::format::{Missing, RunView};
+use crate::format::{CURSOR_GONE, Missing, RunView};
 
 impl State {
     /// Applies a run that follows what is known; the reason why it does not, otherwise.
@@ -53,7 +53,10 @@ impl State {
                 if !self.streams.contains(stream) {
                     return Err(format!("a cursor of the unknown stream {stream}"));
                 }
-                self.set_cursor(stream, name, position);
+                match position {
+                    CURSOR_GONE => self.remove_cursor(stream, name),
+                    position => self.set_cursor(stream, name, position),
+                }
             }
             RunView::Checkpoint { bytes, form, .. } => {
                 *self = State::decode(bytes, form).ok_or("a checkpoint that makes no sense")?;

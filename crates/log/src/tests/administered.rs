@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::{append, ids, settle, settle_at, small};
 use crate::disk::sim::SimDisk;
 use crate::format::{SEGMENT_HEADER, SegmentHeader};
+use crate::tools::{check, loss, repair};
 use crate::{
     Change, ChangeRefused, Compression, Credit, EmbeddedLog, Log, ProducerId, Range, ReadError,
-    Refused, Settings, StreamSettings, Writer,
+    Refused, Run, Settings, StreamSettings, Writer,
 };
 
 type Open = (EmbeddedLog<SimDisk>, Writer<SimDisk>);
@@ -157,6 +158,57 @@ fn a_deleted_stream_is_gone_and_its_name_goes_on_behind_it() {
     settle(&mut open.1);
     assert_eq!(range(&open.0, "s"), (5, 7));
     assert_eq!(ids(&open.0, "s", 5, 1000), [1, 2]);
+}
+
+#[test]
+fn a_check_looks_into_what_is_compressed() {
+    for compression in Compression::ALL {
+        let disk = SimDisk::new(1);
+        let mut open = open(&disk);
+        let settings = StreamSettings {
+            compression,
+            ..StreamSettings::default()
+        };
+        let stream = "s";
+        administer(&mut open, Change::Create { stream, settings });
+        let stream = open.0.stream(stream).expect("a stream");
+        // Frames that are fewer than is said: no checksum tells.
+        let frames = super::frames(1..=40);
+        for count in [40, 41, 40] {
+            let run = Run {
+                stream,
+                producer: ProducerId::ANONYMOUS,
+                frames: &frames,
+                count,
+                last_id: 40,
+                timestamp_us: 0,
+            };
+            open.0.append(run).expect("room");
+            settle(&mut open.1);
+        }
+        drop(open);
+        let disk = disk.crash();
+        let report = check(&disk).expect("reading");
+        assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+        let damage = &report.problems[0].damage;
+        assert!(damage.expected.contains("41 whole records"), "{damage}");
+        assert!(report.problems[0].acknowledged);
+        // A repair keeps the others.
+        let would_lose = loss(&disk).expect("reading").expect("it cannot be read");
+        assert_eq!(would_lose.gaps[0].batches, (damage.batch, damage.batch));
+        repair(&disk, &would_lose).expect("repairing");
+        assert_eq!(check(&disk).expect("reading").problems, []);
+        let (log, _) = self::open(&disk);
+        let missing = ReadError::Missing {
+            asked: 40,
+            next: 81,
+        };
+        assert_eq!(log.read("s", 40, Credit(1000)), Err(missing));
+        assert_eq!(
+            log.read("s", 81, Credit(1)).expect("it is there").runs[0].first,
+            81
+        );
+    }
 }
 
 #[test]

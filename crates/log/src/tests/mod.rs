@@ -6,6 +6,7 @@ mod failures;
 mod golden;
 mod recovery;
 mod tools;
+mod vast;
 mod version_1;
 mod view;
 

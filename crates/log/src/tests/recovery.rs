@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use super::{append, frames, ids, settle, settle_at, small};
 use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
+use crate::tools::info;
 use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Settings};
 
 pub(super) const FIRST: &str = "00000000000000000001.seg";
@@ -451,4 +452,24 @@ fn a_torn_first_batch_of_a_segment_takes_its_checkpoint_with_it() {
         settle(&mut writer);
         assert_eq!(ids(&log, "s", 0, 1000), (1..=id).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn opening_tells_how_far_it_is() {
+    let disk = segments();
+    let used: u64 = info(&disk)
+        .expect("reading")
+        .segments
+        .iter()
+        .map(|s| s.bytes - 64)
+        .sum();
+    let mut said = Vec::new();
+    let opened = crate::recovery::open(disk, small(), &mut |opening| said.push(opening));
+    let (_, recovery) = opened.expect("the log");
+    let all = recovery.segments;
+    assert!(said.iter().all(|opening| opening.segments == all));
+    assert!(said.is_sorted_by_key(|opening| (opening.done, opening.bytes)));
+    let last = said.last().expect("some");
+    assert_eq!((last.done, last.bytes), (all - 1, used));
+    assert!(said.len() as u64 > recovery.batches);
 }

@@ -1,11 +1,12 @@
 //! Whether everything is as it was written: not only up to the first problem.
 
+use std::io;
+
+use super::inside;
 use crate::claims::{self, CLAIMS};
-use crate::disk::Disk;
-use crate::format::{
-    ALIGN, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, is_batch, segment_name,
-};
-use crate::recovery::{contents, last_of, segments};
+use crate::disk::{Disk, DiskFile};
+use crate::format::{ALIGN, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name};
+use crate::recovery::{Bytes, Window, batch_at, last_of, seek_batch, segments, unreadable};
 use crate::view::steady;
 use crate::{Damage, OpenError};
 
@@ -73,12 +74,10 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     if first > 1 {
         check.report.durable_through = said.through.max(first);
     }
-    let mut bytes = Vec::new();
     for &number in &numbers {
-        let name = segment_name(number);
-        contents(disk, &name, &mut bytes)
-            .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
-        check.segment(&bytes, number);
+        Window::open(disk, &segment_name(number))
+            .and_then(|mut bytes| check.segment(&mut bytes, number))
+            .map_err(|error| unreadable(number, error))?;
     }
     let through = said.through.max(said.newest);
     if through >= check.next_batch {
@@ -131,13 +130,13 @@ impl Check {
         });
     }
 
-    fn segment(&mut self, bytes: &[u8], number: u64) {
+    fn segment<F: DiskFile>(&mut self, bytes: &mut Window<F>, number: u64) -> io::Result<()> {
         if number < self.next_batch && self.report.batches > 0 {
             // What is in it stands in an earlier one; opening sets it aside.
             let expected = format!("a segment that begins with batch {}", self.next_batch);
             let fault = Fault::new(0, expected, format!("one that begins with batch {number}"));
             self.problem(number, fault, None);
-            return;
+            return Ok(());
         }
         if number != self.next_batch {
             let expected = format!("a segment that begins with batch {}", self.next_batch);
@@ -145,7 +144,7 @@ impl Check {
             self.problem(number, fault, Some(number));
             self.next_batch = number;
         }
-        match SegmentHeader::decode(bytes, number) {
+        match SegmentHeader::decode(bytes.get(0, SEGMENT_HEADER)?, number) {
             Ok(header) if self.log.is_some_and(|log| log != header.log) => {
                 let expected = format!("a segment of log {:016x}", self.log.unwrap_or_default());
                 let found = format!("one of log {:016x}", header.log);
@@ -154,21 +153,31 @@ impl Check {
             Ok(header) => self.log = Some(header.log),
             Err(fault) => self.problem(number, fault, None),
         }
-        let mut offset = SEGMENT_HEADER;
-        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            match self.batch(rest, offset as u64, number) {
+        let mut offset = SEGMENT_HEADER as u64;
+        loop {
+            let rest = batch_at(bytes, offset, number)?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            match self.batch(rest, offset, number) {
                 Ok(batch) => {
-                    self.next_batch = last_of(&batch, rest, offset as u64)
+                    // What is in it may make no sense though it is what was written.
+                    if let Err(fault) = inside::look(&batch, rest, offset) {
+                        self.problem(number, fault, None);
+                    }
+                    self.next_batch = last_of(&batch, rest, offset)
                         .unwrap_or(batch.number)
                         .saturating_add(1);
-                    offset += batch.length as usize;
+                    offset += u64::from(batch.length);
                 }
-                Err(_) if rest.iter().all(|&byte| byte == 0) => return,
+                Err(_) if bytes.is_zero(offset)? => return Ok(()),
                 Err(fault) => {
-                    let next = self.find(bytes, offset + ALIGN, number);
+                    let next = self.find(bytes, offset + ALIGN as u64, number)?;
                     let next_good = next.as_ref().map(|(_, batch)| batch.number);
                     self.problem(number, fault, next_good);
-                    let Some((at, batch)) = next else { return };
+                    let Some((at, batch)) = next else {
+                        return Ok(());
+                    };
                     self.next_batch = batch.number;
                     offset = at;
                 }
@@ -202,17 +211,23 @@ impl Check {
     }
 
     /// The next whole batch of this segment and log from an offset on.
-    fn find(&self, bytes: &[u8], from: usize, number: u64) -> Option<(usize, BatchHeader)> {
-        (from..bytes.len()).step_by(ALIGN).find_map(|offset| {
-            let rest = &bytes[offset..];
-            if !is_batch(rest) {
-                return None;
+    fn find<F: DiskFile>(
+        &self,
+        bytes: &mut Window<F>,
+        mut from: u64,
+        number: u64,
+    ) -> io::Result<Option<(u64, BatchHeader)>> {
+        while let Some(at) = seek_batch(bytes, from)? {
+            let rest = batch_at(bytes, at, number)?;
+            if let Ok(batch) = BatchHeader::decode(rest, at, number) {
+                let is_ours = self.log.is_none_or(|log| log == batch.log);
+                let is_next = batch.number >= self.next_batch;
+                if is_ours && is_next && batch.verify(rest, at).is_ok() {
+                    return Ok(Some((at, batch)));
+                }
             }
-            let batch = BatchHeader::decode(rest, offset as u64, number).ok()?;
-            let is_ours = self.log.is_none_or(|log| log == batch.log);
-            let is_next = batch.number >= self.next_batch;
-            let is_good = is_ours && is_next && batch.verify(rest, offset as u64).is_ok();
-            is_good.then_some((offset, batch))
-        })
+            from = at + ALIGN as u64;
+        }
+        Ok(None)
     }
 }

@@ -1,15 +1,15 @@
 //! Everything in a log, in the order in which it was written.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::disk::Disk;
+use super::inside;
+use crate::disk::{Disk, DiskFile};
 use crate::format::{
     ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, is_batch,
     segment_name, u64_at,
 };
-use crate::pack::{UNPACKED_MAX, unpack};
-use crate::recovery::{contents, segments};
+use crate::recovery::{Bytes, Window, batch_at, seek_batch, segments};
 use crate::state::State;
 use crate::{Damage, OpenError, StreamSettings};
 
@@ -137,7 +137,6 @@ pub fn dump<D: Disk>(
 ) -> Result<(), OpenError> {
     let numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
-    let mut bytes = Vec::new();
     for (index, &number) in numbers.iter().enumerate() {
         if numbers
             .get(index + 1)
@@ -146,13 +145,14 @@ pub fn dump<D: Disk>(
             continue;
         }
         let file = segment_name(number);
-        match contents(disk, &file, &mut bytes) {
+        let shown = Window::open(disk, &file)
+            .and_then(|mut bytes| segment(&mut bytes, &file, number, from_batch, &mut show));
+        match shown {
+            Ok(Continue(())) => {}
+            Ok(Break(())) => return Ok(()),
             // The log is written, and retention has removed it meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            read => read.map_err(|error| OpenError::io(format!("reading {file}"), error))?,
-        }
-        if segment(&bytes, &file, number, from_batch, &mut show).is_break() {
-            return Ok(());
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(OpenError::io(format!("reading {file}"), error)),
         }
     }
     Ok(())
@@ -168,24 +168,33 @@ pub fn dump_file<D: Disk>(
     file: &str,
     mut show: impl FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> Result<(), OpenError> {
-    let mut bytes = Vec::new();
-    contents(disk, file, &mut bytes)
-        .map_err(|error| OpenError::io(format!("reading {file}"), error))?;
-    let digits = file.get(..20).and_then(|digits| digits.parse().ok());
-    let number = digits.unwrap_or_else(|| bytes.get(24..32).map_or(0, |_| u64_at(&bytes, 24)));
-    let _ = segment(&bytes, file, number, 0, &mut show);
-    Ok(())
+    let mut shown = || {
+        let mut bytes = Window::open(disk, file)?;
+        let digits = file.get(..20).and_then(|digits| digits.parse().ok());
+        let number = match digits {
+            Some(number) => number,
+            None => {
+                let header = bytes.get(0, SEGMENT_HEADER)?;
+                header.get(24..32).map_or(0, |number| u64_at(number, 0))
+            }
+        };
+        segment(&mut bytes, file, number, 0, &mut show)
+    };
+    match shown() {
+        Ok(_broken_off) => Ok(()),
+        Err(error) => Err(OpenError::io(format!("reading {file}"), error)),
+    }
 }
 
 /// Shows a segment, or a part of one without its header; where a batch is bad it goes on with the
 /// next one that is whole.
-fn segment(
-    bytes: &[u8],
+fn segment<F: DiskFile>(
+    bytes: &mut Window<F>,
     file: &str,
     number: u64,
     from_batch: u64,
     show: &mut impl FnMut(Item<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
+) -> io::Result<ControlFlow<()>> {
     let mut next = number;
     let problem = |fault: Fault, batch: u64| {
         Item::Problem(Damage {
@@ -196,46 +205,60 @@ fn segment(
             found: fault.found,
         })
     };
-    let mut offset = SEGMENT_HEADER;
-    match SegmentHeader::decode(bytes, number) {
+    let mut offset = SEGMENT_HEADER as u64;
+    let header = bytes.get(0, SEGMENT_HEADER)?;
+    let flow = match SegmentHeader::decode(header, number) {
         Ok(header) => show(Item::Segment {
             file,
             log: header.log,
             first_batch: number,
-        })?,
+        }),
         // A tail that was cut off begins with a batch.
-        Err(_) if is_batch(bytes) => offset = 0,
-        Err(fault) => show(problem(fault, next))?,
+        Err(_) if is_batch(header) => {
+            offset = 0;
+            Continue(())
+        }
+        Err(fault) => show(problem(fault, next)),
+    };
+    if flow.is_break() {
+        return Ok(flow);
     }
     let mut is_bad = false;
-    while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-        let whole = BatchHeader::decode(rest, offset as u64, number)
-            .and_then(|batch| batch.verify(rest, offset as u64).map(|()| batch));
+    loop {
+        let rest = batch_at(bytes, offset, number)?;
+        if rest.is_empty() {
+            return Ok(Continue(()));
+        }
+        let whole = BatchHeader::decode(rest, offset, number)
+            .and_then(|batch| batch.verify(rest, offset).map(|()| batch));
         match whole {
             Ok(batch) => {
-                if batch.number >= from_batch
-                    && let Err(fault) = runs(&batch, rest, offset as u64, show)?
-                {
-                    show(problem(fault, batch.number))?;
+                if batch.number >= from_batch {
+                    let flow = match runs(&batch, rest, offset, show) {
+                        Continue(Ok(())) => Continue(()),
+                        Continue(Err(fault)) => show(problem(fault, batch.number)),
+                        Break(()) => Break(()),
+                    };
+                    if flow.is_break() {
+                        return Ok(flow);
+                    }
                 }
                 is_bad = false;
                 next = batch.number + 1;
-                offset += batch.length as usize;
+                offset += u64::from(batch.length);
             }
-            Err(_) if rest.iter().all(|&byte| byte == 0) => break,
+            Err(_) if bytes.is_zero(offset)? => return Ok(Continue(())),
             Err(fault) => {
-                if !std::mem::replace(&mut is_bad, true) {
-                    show(problem(fault, next))?;
+                if !std::mem::replace(&mut is_bad, true) && show(problem(fault, next)).is_break() {
+                    return Ok(Break(()));
                 }
-                let later = (offset + ALIGN..bytes.len()).step_by(ALIGN);
-                let Some(at) = later.into_iter().find(|&at| is_batch(&bytes[at..])) else {
-                    break;
-                };
-                offset = at;
+                match seek_batch(bytes, offset + ALIGN as u64)? {
+                    Some(at) => offset = at,
+                    None => return Ok(Continue(())),
+                }
             }
         }
     }
-    ControlFlow::Continue(())
 }
 
 fn runs(
@@ -277,11 +300,7 @@ fn shown(
     let RunView::Records(run) = *run else {
         return Ok(show(item_of(run, offset)?));
     };
-    let frames = unpack(run.compression, run.frames, UNPACKED_MAX);
-    let frames = frames.ok_or_else(|| {
-        let expected = format!("records compressed by {}", run.compression.name());
-        Fault::new(offset, expected, "something else")
-    })?;
+    let frames = inside::frames(&run, offset)?;
     let run = RunView::Records(run.with(&frames));
     Ok(show(item_of(&run, offset)?))
 }

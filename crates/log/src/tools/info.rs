@@ -99,7 +99,7 @@ impl<F> Loaded<F> {
     pub(crate) fn streams(&self) -> Vec<StreamInfo> {
         let firsts = |id: u32| {
             let firsts = self.segments.iter().flat_map(move |found| {
-                let extent = found.view.index.extents.get(&id);
+                let extent = found.view.index.extent(id);
                 let gaps = found.view.gaps.iter().filter(move |gap| gap.stream == id);
                 let record = extent.map(|extent| extent.first);
                 record.into_iter().chain(gaps.map(|gap| gap.first))

@@ -11,6 +11,7 @@ mod check;
 mod dump;
 mod heads;
 mod info;
+mod inside;
 mod repair;
 mod salvage;
 

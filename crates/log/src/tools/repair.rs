@@ -7,13 +7,16 @@
 use std::io::{self, IoSlice};
 
 use super::salvage::{self, Lost, Piece, Plan};
+use crate::catalog::Segment;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
     index_name, padding, put_checkpoint, put_deleted, put_missing, put_producer, put_stream,
     segment_name,
 };
-use crate::recovery::{REPAIR, Walked, contents, free_name, take_batch, unread};
+use crate::recovery::{
+    REPAIR, Walked, Window, batch_at, free_name, take_batch, unread, unreadable,
+};
 use crate::{Damage, OpenError};
 
 /// What repairing a log would lose, because it is lost already.
@@ -135,17 +138,21 @@ pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError>
         plan: &plan,
     };
     rewriting.walked.next_batch = plan.segments.keys().next().copied().unwrap_or(1);
-    let mut bytes = Vec::new();
     for (&number, mended) in &plan.segments {
         let name = segment_name(number);
-        match contents(disk, &name, &mut bytes) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => bytes.clear(),
-            read => read.map_err(|error| OpenError::io(format!("reading {name}"), error))?,
-        }
-        let whole = rewriting.segment(number, &bytes)?;
-        if mended.rewrite {
-            replace(disk, &name, number, &bytes, &whole)
-                .map_err(|error| OpenError::io(format!("replacing {name}"), error))?;
+        let mut bytes = match Window::open(disk, &name) {
+            // It has been lost whole.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(|error| unreadable(number, error))?),
+        };
+        let into = match mended.rewrite {
+            true => Some(begin(disk).map_err(|error| unwritten(&name, error))?),
+            false => None,
+        };
+        rewriting.segment(number, bytes.as_mut(), into.as_ref())?;
+        if let Some(into) = into {
+            replace(disk, &name, number, bytes.as_mut(), &into)
+                .map_err(|error| unwritten(&name, error))?;
         }
     }
     for &number in &plan.dropped {
@@ -158,33 +165,40 @@ pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError>
     })
 }
 
-/// Has a file hold something else, and another one what it held. At no moment is neither there.
+fn unwritten(name: &str, error: io::Error) -> OpenError {
+    OpenError::io(format!("replacing {name}"), error)
+}
+
+/// Begins what will take the place of a file.
+fn begin<D: Disk>(disk: &D) -> io::Result<D::File> {
+    if disk.list()?.iter().any(|there| there == REPAIR) {
+        disk.remove(REPAIR)?;
+    }
+    disk.create(REPAIR)
+}
+
+/// Has a file hold what was written, and another one what it held. At no moment is neither there.
 fn replace<D: Disk>(
     disk: &D,
     name: &str,
     number: u64,
-    before: &[u8],
-    after: &[u8],
+    before: Option<&mut Window<D::File>>,
+    after: &D::File,
 ) -> io::Result<()> {
-    let names = disk.list()?;
-    if names.iter().any(|there| there == name) {
-        write(disk, &free_name(&names, &format!("{name}.cut")), before)?;
+    if let Some(before) = before {
+        let kept = disk.create(&free_name(&disk.list()?, &format!("{name}.cut")))?;
+        let length = before.length();
+        before.pieces(0, length, |at, piece| {
+            kept.write_at(&[IoSlice::new(piece)], at)
+        })?;
+        kept.sync_data()?;
     }
-    if names.iter().any(|there| there == REPAIR) {
-        disk.remove(REPAIR)?;
-    }
-    write(disk, REPAIR, after)?;
+    after.sync_data()?;
     disk.sync_directory()?;
     // It would tell of what was there before.
     let _ = disk.remove(&index_name(number));
     disk.rename(REPAIR, name)?;
     disk.sync_directory()
-}
-
-fn write<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let file = disk.create(name)?;
-    file.write_at(&[IoSlice::new(bytes)], 0)?;
-    file.sync_data()
 }
 
 fn set_aside<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
@@ -196,6 +210,39 @@ fn set_aside<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Written to a file at once.
+const PIECE: usize = 1 << 20;
+
+/// A segment on its way to a file, if it goes to one.
+struct Written<'a, F> {
+    into: Option<&'a F>,
+    /// Where the segment ends, with what waits to be written.
+    end: u64,
+    waiting: Vec<u8>,
+}
+
+impl<F: DiskFile> Written<'_, F> {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.end += bytes.len() as u64;
+        if self.into.is_some() {
+            self.waiting.extend_from_slice(bytes);
+        }
+        match self.waiting.len() < PIECE {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(into) = self.into {
+            let at = self.end - self.waiting.len() as u64;
+            into.write_at(&[IoSlice::new(&self.waiting)], at)?;
+            self.waiting.clear();
+        }
+        Ok(())
+    }
+}
+
 /// Goes over the log once more as it will be, so that what is written is known to hold together.
 struct Rewriting<'a> {
     walked: Walked,
@@ -203,34 +250,65 @@ struct Rewriting<'a> {
 }
 
 impl Rewriting<'_> {
-    fn segment(&mut self, number: u64, bytes: &[u8]) -> Result<Vec<u8>, OpenError> {
+    /// Goes over a segment as it will be, and writes it to a file if it changes.
+    fn segment<F: DiskFile>(
+        &mut self,
+        number: u64,
+        mut bytes: Option<&mut Window<F>>,
+        into: Option<&F>,
+    ) -> Result<(), OpenError> {
         let header = SegmentHeader {
             version: VERSION,
             needs: self.plan.needs,
             log: self.plan.log,
             number,
         };
-        let mut out = header.encode().to_vec();
+        let name = segment_name(number);
+        let mut written = Written {
+            into,
+            end: 0,
+            waiting: Vec::new(),
+        };
+        let failed = |error| unwritten(&name, error);
+        written.add(&header.encode()).map_err(failed)?;
         let mut view = unread();
         for &piece in &self.plan.segments[&number].pieces {
-            let from = out.len();
-            match piece {
-                Piece::Copy { from, to } => out.extend_from_slice(&bytes[from..to]),
+            let (mut from, to) = match piece {
+                Piece::Copy { from, to } => (from, to),
                 Piece::Gap(index) => {
                     let lost = &self.plan.gaps[index];
-                    let gap = self.gap(number, lost, from == SEGMENT_HEADER)?;
-                    out.extend_from_slice(&gap);
+                    let gap = self.gap(number, lost, written.end == SEGMENT_HEADER as u64)?;
+                    self.take(&gap, header, &mut view, &mut written)?;
+                    continue;
                 }
-            }
-            let mut at = from;
-            while at < out.len() {
-                let walked = &mut self.walked;
-                let taken = take_batch(&out[at..], at as u64, header, walked, &mut view);
-                let batch = taken.map_err(|bad| broken(number, bad.into()))?;
-                at += batch.length as usize;
+            };
+            let Some(bytes) = bytes.as_mut() else {
+                continue;
+            };
+            while from < to {
+                let whole = batch_at(*bytes, from, number);
+                let whole = whole.map_err(|error| unreadable(number, error))?;
+                from += self.take(whole, header, &mut view, &mut written)?;
             }
         }
-        Ok(out)
+        written.flush().map_err(failed)
+    }
+
+    /// Takes a batch as the next one; with its length.
+    fn take<F: DiskFile>(
+        &mut self,
+        whole: &[u8],
+        header: SegmentHeader,
+        view: &mut Segment,
+        written: &mut Written<'_, F>,
+    ) -> Result<u64, OpenError> {
+        let number = header.number;
+        let taken = take_batch(whole, written.end, header, &mut self.walked, view);
+        let batch = taken.map_err(|bad| broken(number, bad.into()))?;
+        let whole = &whole[..batch.length as usize];
+        let added = written.add(whole);
+        added.map_err(|error| unwritten(&segment_name(number), error))?;
+        Ok(whole.len() as u64)
     }
 
     /// The batch that stands in the place of those that are lost.

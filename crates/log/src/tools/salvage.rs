@@ -7,15 +7,20 @@
 //! **gap**.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use super::heads::Heads;
+use super::inside;
 use crate::claims::{self, End};
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::format::{
-    ALIGN, BatchHeader, Fault, Flags, Missing, Needs, RunView, SEGMENT_HEADER, SegmentHeader,
-    VERSION, is_batch, segment_name,
+    ALIGN, BATCH_HEADER, BatchHeader, Fault, Flags, Missing, Needs, RunView, SEGMENT_HEADER,
+    SegmentHeader, VERSION, segment_name,
 };
-use crate::recovery::{Walked, contents, scan_claims, segments, take_batch, unread};
+use crate::recovery::{
+    Bytes, Walked, Window, batch_at, scan_claims, seek_batch, segments, take_batch, unread,
+    unreadable,
+};
 use crate::state::State;
 use crate::{Damage, OpenError};
 
@@ -52,7 +57,7 @@ pub(super) struct Mended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// Whole batches, at these bytes of the file.
-    Copy { from: usize, to: usize },
+    Copy { from: u64, to: u64 },
     /// One of [`Plan::gaps`].
     Gap(usize),
 }
@@ -72,7 +77,10 @@ pub(super) struct Lost {
 }
 
 /// A whole batch that makes no sense where it is: the walk begins again without it.
-struct Senseless(u64, usize);
+struct Senseless(u64, u64);
+
+/// How much of a damaged batch is looked at for what it tells.
+const HEADS_MAX: usize = 24 << 20;
 
 /// Most times that it does; there are no more in a log that was ever written by one.
 const RESTARTS_MAX: usize = 10_000;
@@ -90,9 +98,21 @@ pub(super) fn plan<D: Disk>(disk: &D) -> Result<Plan, OpenError> {
     }
 }
 
+/// The log of the first batch of a segment whose header is whole.
+fn first_log<F: DiskFile>(bytes: &mut Window<F>, number: u64) -> io::Result<Option<u64>> {
+    let mut from = SEGMENT_HEADER as u64;
+    while let Some(at) = seek_batch(bytes, from)? {
+        if let Ok(batch) = BatchHeader::decode(bytes.get(at, BATCH_HEADER)?, 0, number) {
+            return Ok(Some(batch.log));
+        }
+        from = at + ALIGN as u64;
+    }
+    Ok(None)
+}
+
 struct Salvage<'a, D> {
     disk: &'a D,
-    senseless: &'a BTreeSet<(u64, usize)>,
+    senseless: &'a BTreeSet<(u64, u64)>,
     plan: Plan,
     walked: Walked,
     /// The first thing that was wrong since the last whole batch.
@@ -109,7 +129,7 @@ struct Salvage<'a, D> {
 }
 
 impl<'a, D: Disk> Salvage<'a, D> {
-    fn new(disk: &'a D, senseless: &'a BTreeSet<(u64, usize)>) -> Result<Self, OpenError> {
+    fn new(disk: &'a D, senseless: &'a BTreeSet<(u64, u64)>) -> Result<Self, OpenError> {
         Ok(Salvage {
             disk,
             senseless,
@@ -141,16 +161,14 @@ impl<'a, D: Disk> Salvage<'a, D> {
         if first > 1 {
             self.walked.claims.add(first);
         }
-        let mut bytes = Vec::new();
         self.plan.log = match said {
             Some(said) => said.log,
             None => self.identity(&numbers)?,
         };
         for &number in &numbers {
-            let name = segment_name(number);
-            contents(self.disk, &name, &mut bytes)
-                .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
-            if let Some(senseless) = self.segment(&bytes, number) {
+            let walked = Window::open(self.disk, &segment_name(number))
+                .and_then(|mut bytes| self.segment(&mut bytes, number));
+            if let Some(senseless) = walked.map_err(|error| unreadable(number, error))? {
                 return Ok(Some(senseless));
             }
         }
@@ -165,23 +183,17 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     /// The log's random number: what the first header says that is whole.
     fn identity(&self, numbers: &[u64]) -> Result<u64, OpenError> {
-        let mut bytes = Vec::new();
         let mut of_batch = None;
         for &number in numbers {
-            let name = segment_name(number);
-            contents(self.disk, &name, &mut bytes)
-                .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
-            if let Ok(header) = SegmentHeader::decode(&bytes, number) {
+            let failed = |error| unreadable(number, error);
+            let mut bytes = Window::open(self.disk, &segment_name(number)).map_err(failed)?;
+            let header = bytes.get(0, SEGMENT_HEADER).map_err(failed)?;
+            if let Ok(header) = SegmentHeader::decode(header, number) {
                 return Ok(header.log);
             }
-            of_batch = of_batch.or_else(|| {
-                let mut offsets = (SEGMENT_HEADER..bytes.len()).step_by(ALIGN);
-                offsets.find_map(|at| {
-                    let rest = &bytes[at..];
-                    let batch = is_batch(rest).then(|| BatchHeader::decode(rest, 0, number));
-                    Some(batch?.ok()?.log)
-                })
-            });
+            if of_batch.is_none() {
+                of_batch = first_log(&mut bytes, number).map_err(failed)?;
+            }
         }
         Ok(of_batch.unwrap_or(0))
     }
@@ -202,11 +214,15 @@ impl<'a, D: Disk> Salvage<'a, D> {
         });
     }
 
-    fn segment(&mut self, bytes: &[u8], number: u64) -> Option<Senseless> {
+    fn segment<F: DiskFile>(
+        &mut self,
+        bytes: &mut Window<F>,
+        number: u64,
+    ) -> io::Result<Option<Senseless>> {
         if number < self.walked.next_batch && self.last.is_some() {
             // What is in it stands in an earlier one: opening the log sets it aside.
             self.plan.dropped.push(number);
-            return None;
+            return Ok(None);
         }
         let header = SegmentHeader {
             version: VERSION,
@@ -217,7 +233,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let mut is_whole = true;
         // Something that opening the log would refuse, whether it was acknowledged or not.
         let mut is_refused = false;
-        match SegmentHeader::decode(bytes, number) {
+        match SegmentHeader::decode(bytes.get(0, SEGMENT_HEADER)?, number) {
             Ok(found) if found.log == header.log => {
                 self.plan.needs = self.plan.needs.and(found.needs);
             }
@@ -226,7 +242,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 let found = format!("one of log {:016x}", found.log);
                 self.wrong(number, Fault::new(16, expected, found));
                 self.plan.dropped.push(number);
-                return None;
+                return Ok(None);
             }
             Err(fault) => {
                 is_refused = fault.offset != 0;
@@ -242,28 +258,27 @@ impl<'a, D: Disk> Salvage<'a, D> {
             let found = format!("one that begins with batch {number}");
             self.wrong(number, Fault::new(0, expected, found));
         }
-        let mut offset = SEGMENT_HEADER;
+        let mut offset = SEGMENT_HEADER as u64;
         let mut has_begun = false;
         let mut view = unread();
-        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            let (at, batch) = match self.find(bytes, offset, number) {
+        while !bytes.get(offset, 1)?.is_empty() {
+            let (at, batch) = match self.find(bytes, offset, number)? {
                 Ok(found) => found,
                 Err(fault) => {
-                    if rest.iter().any(|&byte| byte != 0) {
+                    if !bytes.is_zero(offset)? {
                         self.wrong(number, fault);
-                        self.look_at_heads(rest, offset, number);
+                        self.look_at_heads(bytes.get(offset, HEADS_MAX)?, offset, number);
                         let log = Some(self.plan.log);
-                        let mut behind = rest;
-                        let scanned =
-                            scan_claims(&mut behind, 0, number, log, &mut self.walked.claims);
-                        scanned.expect("it is in memory");
+                        scan_claims(bytes, offset, number, log, &mut self.walked.claims)?;
+                        let rest = batch_at(bytes, offset, number)?;
                         is_refused |= self.is_senseless(rest, offset, number);
                     }
                     break;
                 }
             };
             if at > offset {
-                self.look_at_heads(rest, offset, number);
+                let bad = usize::try_from(at - offset).unwrap_or(HEADS_MAX);
+                self.look_at_heads(bytes.get(offset, bad.min(HEADS_MAX))?, offset, number);
             }
             if !has_begun {
                 self.begin(number, is_whole);
@@ -272,20 +287,21 @@ impl<'a, D: Disk> Salvage<'a, D> {
             if batch.number > self.walked.next_batch {
                 self.gap(number, batch.number - 1);
             }
-            let rest = &bytes[at..];
+            let rest = batch_at(bytes, at, number)?;
             self.bridge(&batch, rest);
             // In the file that is written a gap may be in front of it, or nothing.
             let place = match self.plan.segments[&number].pieces.is_empty() {
-                true => SEGMENT_HEADER,
-                false => at.max(SEGMENT_HEADER + ALIGN),
+                true => SEGMENT_HEADER as u64,
+                false => at.max((SEGMENT_HEADER + ALIGN) as u64),
             };
-            match take_batch(rest, place as u64, header, &mut self.walked, &mut view) {
-                Ok(_) => self.copy(number, at, at + batch.length as usize),
-                Err(_) => return Some(Senseless(number, at)),
+            let end = at + u64::from(batch.length);
+            match take_batch(rest, place, header, &mut self.walked, &mut view) {
+                Ok(_) => self.copy(number, at, end),
+                Err(_) => return Ok(Some(Senseless(number, at))),
             }
             self.fault = None;
             self.heads = None;
-            offset = at + batch.length as usize;
+            offset = end;
         }
         match self.plan.segments.get_mut(&number).filter(|_| has_begun) {
             Some(mended) => {
@@ -294,24 +310,26 @@ impl<'a, D: Disk> Salvage<'a, D> {
             None if is_refused => self.plan.dropped.push(number),
             None => self.empty.push(number),
         }
-        None
+        Ok(None)
     }
 
     /// Whether a batch is exactly what was written, and does not belong there.
-    fn is_senseless(&self, rest: &[u8], at: usize, number: u64) -> bool {
-        let batch = BatchHeader::decode(rest, at as u64, number);
-        batch.is_ok_and(|batch| batch.log != self.plan.log)
-            || self.senseless.contains(&(number, at))
+    fn is_senseless(&self, rest: &[u8], at: u64, number: u64) -> bool {
+        let batch = BatchHeader::decode(rest, at, number);
+        batch.is_ok_and(|batch| {
+            let is_whole = || batch.verify(rest, at).is_ok();
+            batch.log != self.plan.log || (is_whole() && inside::look(&batch, rest, at).is_err())
+        }) || self.senseless.contains(&(number, at))
     }
 
     /// What the batch tells that should be at this offset and is damaged.
-    fn look_at_heads(&mut self, rest: &[u8], offset: usize, number: u64) {
+    fn look_at_heads(&mut self, rest: &[u8], offset: u64, number: u64) {
         let next = self.walked.next_batch;
-        let expected = match offset {
-            SEGMENT_HEADER => number,
-            _ => next,
+        let expected = match offset == SEGMENT_HEADER as u64 {
+            true => number,
+            false => next,
         };
-        let heads = Heads::of(rest, offset as u64, number, expected);
+        let heads = Heads::of(rest, offset, number, expected);
         self.heads = heads
             .filter(|heads| heads.number == next)
             .or(self.heads.take());
@@ -319,33 +337,32 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     /// The next whole batch of a segment from an offset on; what is wrong there, if there is none.
     /// Notes what is wrong before it.
-    fn find(
+    fn find<F: DiskFile>(
         &mut self,
-        bytes: &[u8],
-        from: usize,
+        bytes: &mut Window<F>,
+        from: u64,
         number: u64,
-    ) -> Result<(usize, BatchHeader), Fault> {
+    ) -> io::Result<Result<(u64, BatchHeader), Fault>> {
         let mut first = None;
-        for at in (from..bytes.len()).step_by(ALIGN) {
-            let rest = &bytes[at..];
-            if at > from && !is_batch(rest) {
-                continue;
-            }
-            match self.whole(rest, at, number) {
+        let mut next = Some(from);
+        while let Some(at) = next {
+            match self.whole(batch_at(bytes, at, number)?, at, number) {
                 Ok(batch) => {
                     if let Some(fault) = first {
                         self.wrong(number, fault);
                     }
-                    return Ok((at, batch));
+                    return Ok(Ok((at, batch)));
                 }
                 Err(fault) => first = first.or(Some(fault)),
             }
+            next = seek_batch(bytes, at + ALIGN as u64)?;
         }
-        Err(first.unwrap_or_else(|| Fault::new(from as u64, "a batch", "the end of the file")))
+        Ok(Err(first.unwrap_or_else(|| {
+            Fault::new(from, "a batch", "the end of the file")
+        })))
     }
 
-    fn whole(&self, rest: &[u8], at: usize, number: u64) -> Result<BatchHeader, Fault> {
-        let offset = at as u64;
+    fn whole(&self, rest: &[u8], offset: u64, number: u64) -> Result<BatchHeader, Fault> {
         let batch = BatchHeader::decode(rest, offset, number)?;
         let expected = self.walked.next_batch.max(number);
         let fault = |expected: String, found: String| Err(Fault::new(offset, expected, found));
@@ -363,18 +380,19 @@ impl<'a, D: Disk> Salvage<'a, D> {
             let expected = format!("a batch of opening {} or later", self.walked.epoch);
             return fault(expected, format!("one of opening {}", batch.epoch));
         }
-        let is_first = at == SEGMENT_HEADER;
+        let is_first = offset == SEGMENT_HEADER as u64;
         if batch.flags.has(Flags::CHECKPOINT) != (is_first && batch.number == number) {
             let expected = "a checkpoint in the first batch alone".to_owned();
             return fault(expected, "otherwise".to_owned());
         }
-        if self.senseless.contains(&(number, at)) {
+        if self.senseless.contains(&(number, offset)) {
             return fault(
                 "a batch that fits those before".to_owned(),
                 "none".to_owned(),
             );
         }
         batch.verify(rest, offset)?;
+        inside::look(&batch, rest, offset)?;
         Ok(batch)
     }
 
@@ -424,14 +442,14 @@ impl<'a, D: Disk> Salvage<'a, D> {
         self.last = Some(home);
     }
 
-    fn copy(&mut self, number: u64, at: usize, end: usize) {
+    fn copy(&mut self, number: u64, at: u64, end: u64) {
         let mended = self.plan.segments.entry(number).or_default();
         match mended.pieces.last_mut() {
             Some(Piece::Copy { to, .. }) if *to == at => *to = end,
             last => {
                 // Something is left out, though no batch is missing.
                 mended.rewrite |= matches!(last, Some(Piece::Copy { .. }))
-                    || (last.is_none() && at != SEGMENT_HEADER);
+                    || (last.is_none() && at != SEGMENT_HEADER as u64);
                 mended.pieces.push(Piece::Copy { from: at, to: end });
             }
         }

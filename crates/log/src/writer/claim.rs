@@ -94,7 +94,7 @@ impl<D: Disk> Writer<D> {
         let mut ends = ends.filter(|end| end.next > 0).collect::<Vec<_>>();
         if ends.len() > ENDS_MAX {
             ends.sort_by_key(|end| {
-                let is_in = |segment: &Segment| segment.index.extents.contains_key(&end.stream);
+                let is_in = |segment: &Segment| segment.index.extent(end.stream).is_some();
                 !(pending.contains_key(&end.stream) || newest.is_some_and(is_in))
             });
             ends.truncate(ENDS_MAX);

@@ -117,10 +117,10 @@ impl<D: Disk> Writer<D> {
         });
         let is_of_no_use =
             |stream: u32, end: u64| discarded.get(&stream).is_some_and(|&before| end <= before);
-        let mut extents = segment.index.extents.iter();
+        let mut extents = segment.index.extents();
         let mut gaps = segment.gaps.iter();
         let useless = !discarded.is_empty()
-            && extents.all(|(&stream, extent)| is_of_no_use(stream, extent.next))
+            && extents.all(|(stream, extent)| is_of_no_use(stream, extent.next))
             && gaps.all(|gap| is_of_no_use(gap.stream, gap.next));
         let is_dead = catalog.is_dead(segment);
         (too_large || too_old || useless || is_dead).then_some((number, next))
@@ -129,7 +129,6 @@ impl<D: Disk> Writer<D> {
 
 /// What a finished segment takes, with its index.
 fn on_disk(segment: &Segment) -> u64 {
-    let entries = segment.index.extents.values();
-    let entries: usize = entries.map(|extent| extent.entries.len() + 1).sum();
+    let entries = segment.index.entries() + segment.index.streams() + segment.left_out as usize;
     segment.used + 128 + 40 * entries as u64
 }

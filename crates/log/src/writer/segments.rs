@@ -128,6 +128,7 @@ impl<D: Disk> Writer<D> {
             newest_us: 0,
             index: Index::default(),
             gaps: Vec::new(),
+            left_out: 0,
         };
         self.shared
             .change_catalog(|catalog| catalog.add_segment(number, empty));

@@ -46,6 +46,17 @@ impl Cursors {
         }
     }
 
+    /// A cursor was deleted by this ticket.
+    pub(crate) fn gone(&mut self, stream: &str, name: &str, ticket: u64) {
+        let named = (stream.to_owned(), name.to_owned());
+        if let Some(places) = self.places.get_mut(&named) {
+            places.push(Place {
+                position: None,
+                before: Some(ticket),
+            });
+        }
+    }
+
     /// A batch was appended.
     pub(crate) fn appended(&mut self, ticket: u64) {
         for place in self.places.values_mut().flatten() {

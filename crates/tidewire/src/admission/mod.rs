@@ -101,6 +101,22 @@ impl Admission {
     ///
     /// # Errors
     /// Why not; nothing has changed then.
+    ///
+    /// ```
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::{Endpoint, Instant, Refusal};
+    ///
+    /// // For a door of one's own: what a builder does for its listeners.
+    /// let door = Admission::new(Rules { per_address: Some(1), ..Rules::default() });
+    /// let (one, other) = (Endpoint::from(([192, 0, 2, 1], 4000)), Endpoint::from(([192, 0, 2, 2], 4000)));
+    /// let now = Instant::from_nanos(0);
+    /// assert_eq!(door.admit(&one, now), Ok(()));
+    /// assert_eq!(door.admit(&one, now), Err(Refusal::AddressLimit));
+    /// assert_eq!(door.admit(&other, now), Ok(()));
+    /// assert_eq!((door.open(), door.sources(), door.rules().per_address), (2, 2, Some(1)));
+    /// door.leave(&one);
+    /// assert_eq!(door.admit(&one, now), Ok(()));
+    /// ```
     pub fn admit(&self, from: &Endpoint, now: Instant) -> Result<(), Refusal> {
         if !self.allows(from) {
             return Err(Refusal::Denied);

@@ -30,6 +30,13 @@ pub struct Rate {
 }
 
 /// Text that is no [`Rate`].
+///
+/// ```
+/// use tidewire::admission::{Rate, RateError};
+///
+/// let error: RateError = "100/fortnight".parse::<Rate>().unwrap_err();
+/// assert!(error.to_string().contains("write it like 100 (a second)"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no rate: write it like 100 (a second), 30/m, 1000/h, or 100/s:20 for at most 20 at once"

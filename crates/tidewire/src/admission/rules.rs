@@ -98,6 +98,13 @@ impl Rules {
     }
 
     /// Whether nothing is limited.
+    ///
+    /// ```
+    /// use tidewire::admission::Rules;
+    ///
+    /// assert!(Rules::default().is_empty());
+    /// assert!(!Rules { connections: Some(10), ..Rules::default() }.is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let lists = self.allow.is_empty() && self.deny.is_empty();

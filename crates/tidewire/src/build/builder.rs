@@ -34,6 +34,7 @@ use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{Hosted, host_of, name_of};
 use crate::reactor::life::{Registered, Registry};
+use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{self, Fleet, LoopSetup, Spread, Turn};
 use crate::vocabulary::endpoint::Endpoint;
 
@@ -52,6 +53,7 @@ use crate::vocabulary::endpoint::Endpoint;
 /// # Ok::<(), tidewire::StartError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Placement {
     /// Each loop accepts for itself from a socket of its own (`SO_REUSEPORT`); the kernel spreads
     /// connections by a hash. With one loop: one loop that does everything. The default.
@@ -62,6 +64,17 @@ pub enum Placement {
     /// One more loop accepts and hands each connection to one of the loops that carry fewest: for connections
     /// that live long, or of which some live much longer than others.
     LeastConnections,
+}
+
+/// Its name in words, such as `least-connections`.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Placement::Shared => "shared",
+            Placement::Acceptor => "acceptor",
+            Placement::LeastConnections => "least-connections",
+        })
+    }
 }
 
 /// A service that a builder knows.
@@ -170,6 +183,7 @@ pub struct Builder {
     admissions: Vec<(Option<u16>, Admission)>,
     names: Vec<Arc<str>>,
     watch: Option<Duration>,
+    log_connections: bool,
     listens: Vec<(u16, Listen)>,
 }
 
@@ -210,6 +224,7 @@ impl Builder {
             admissions: Vec::new(),
             names: Vec::new(),
             watch: None,
+            log_connections: false,
             listens: Vec::new(),
         }
     }
@@ -221,6 +236,31 @@ impl Builder {
     }
 
     /// How connections are spread over loops.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, Placement, TcpOptions, on_input};
+    ///
+    /// let mut options = TcpOptions::default();
+    /// options.send_buffer = Some(64 << 10);
+    /// let mut builder = Builder::new();
+    /// builder
+    ///     .engine(EngineChoice::Epoll)
+    ///     .placement(Placement::LeastConnections)
+    ///     .loops(2)
+    ///     .cpus(&[0]) // both on the first processor
+    ///     .busy_poll(Duration::ZERO)
+    ///     .direct_descriptors(false)
+    ///     .chunk(16 << 10)
+    ///     .buffers(32)
+    ///     .memory(256 << 20)
+    ///     .inbox(1000)
+    ///     .dial_options(options)
+    ///     .watch(Duration::from_millis(100));
+    /// let running = builder.serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input))).start()?;
+    /// assert_eq!(running.observer().memory_max(), 256 << 20);
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     pub fn placement(&mut self, placement: Placement) -> &mut Builder {
         self.placement = placement;
         self
@@ -318,6 +358,19 @@ impl Builder {
     ///
     /// # Panics
     /// At the 65,537th service.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, Limits, on_input};
+    ///
+    /// let limits = Limits { connections: 100, idle: Some(Duration::from_secs(10)), ..Limits::default() };
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service_with(on_input(|input, link| link.forward_all(input)), limits);
+    /// builder.name(echo, "echo").engine(EngineChoice::Epoll).listen(echo, "127.0.0.1:0");
+    /// let running = builder.start()?;
+    /// assert_eq!(&*running.observer().services()[0], "echo");
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     pub fn service_with<S: Service>(&mut self, service: S, limits: Limits) -> ServiceId<S> {
         if let Err(why) = limits.check() {
             self.refused.get_or_insert(why);
@@ -354,6 +407,25 @@ impl Builder {
         self
     }
 
+    /// Logs a line for each connection when it is closed, with its service, peer, reason, bytes and seconds, at info
+    /// under the target `tidewire::connection`; at debug also one when it is opened. Where that target is filtered
+    /// out when a connection is opened, it costs next to nothing. Default: no such lines.
+    ///
+    /// ```
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let mut builder = Builder::new();
+    /// builder.log_connections(true).engine(EngineChoice::Epoll);
+    /// let running = builder.serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input))).start()?;
+    /// // level=info target=tidewire::connection message="connection closed" service=... peer=127.0.0.1:40404
+    /// // reason=finished received=5 sent=5 seconds=0.0012
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
+    pub fn log_connections(&mut self, on: bool) -> &mut Builder {
+        self.log_connections = on;
+        self
+    }
+
     /// Lets in only whom these rules let in, over all services together. May be called several times; a
     /// connection passes all rules.
     ///
@@ -377,6 +449,20 @@ impl Builder {
     }
 
     /// The same for one service.
+    ///
+    /// ```
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let mut builder = Builder::new();
+    /// let open = builder.service(on_input(|input, link| link.forward_all(input)));
+    /// let few = builder.service(on_input(|input, link| link.forward_all(input)));
+    /// builder.listen(open, "127.0.0.1:0");
+    /// builder.listen(few, "127.0.0.1:0");
+    /// builder.admission_of(few, Admission::new(Rules { per_address: Some(2), ..Rules::default() }));
+    /// let running = builder.engine(EngineChoice::Epoll).start()?;
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     pub fn admission_of<S: Service>(
         &mut self,
         service: ServiceId<S>,
@@ -496,6 +582,8 @@ impl Builder {
         }
         let plan = Arc::new(Plan {
             refusals: Arc::default(),
+            log_connections: self.log_connections,
+            shares: SendShares::default(),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
             hosts: self.behind_doors(),
             chunk: self.chunk,
@@ -592,6 +680,17 @@ impl Builder {
 }
 
 /// A listening socket of a running server, handed over by [`Running::listeners`].
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, Listening, on_input};
+///
+/// let mut builder = Builder::new();
+/// builder.engine(EngineChoice::Epoll);
+/// let running = builder.serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input))).start()?;
+/// let sockets: Vec<Listening> = running.listeners()?;
+/// assert_eq!((sockets[0].number, &sockets[0].endpoint), (0, &running.addrs()[0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listening {
     /// A duplicate of it.
@@ -725,6 +824,12 @@ impl Running {
         open.collect()
     }
 
+    /// Nobody has the [duplicates](Running::listeners) any more, such as a successor that has died: a stop may let
+    /// nobody begin to connect again while it takes in who has connected.
+    pub fn exclusive_again(&self) {
+        self.clock.unshare();
+    }
+
     fn owns_file_of(&self, number: u32) -> bool {
         let path = self.addrs[number as usize].path();
         path.is_some_and(|path| self.files.iter().any(|file| file.path() == path))
@@ -733,6 +838,28 @@ impl Running {
     /// Has the loops look into the queues of their listeners now: for a successor, once its predecessor accepts no
     /// more. Of two rings that wait at one socket the kernel wakes one, and does not wake the other when that
     /// one gives up; who has come then would wait until the next one comes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, Listen, on_input};
+    ///
+    /// let echo = || on_input(|input, link| link.forward_all(input));
+    /// let start = |listen: Listen| Builder::new().engine(EngineChoice::Epoll).serve(listen, echo()).start();
+    /// let old = start("127.0.0.1:0".into())?;
+    ///
+    /// // A successor that is asked whether it works, and does not.
+    /// let sockets = old.listeners()?;
+    /// drop(sockets);
+    /// old.exclusive_again();
+    ///
+    /// // One that does, and takes over.
+    /// let sockets = old.listeners()?.into_iter().map(|listening| listening.socket);
+    /// let new = start(Listen::inherited_group(sockets))?;
+    /// old.hand_over(Duration::from_secs(10)).wait();
+    /// new.accept_waiting();
+    /// assert!(std::net::TcpStream::connect(&new.addrs()[0]).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn accept_waiting(&self) {
         for thread in self.acceptors.iter().chain(&self.loops) {
             // An inbox without room is that of a loop which is not asleep: it hears of whoever comes.
@@ -764,6 +891,34 @@ impl Running {
     ///
     /// # Errors
     /// See [`NotDialled`]; the dial comes back.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, Dial, EngineChoice, on_input};
+    ///
+    /// let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+    /// let running = builder.engine(EngineChoice::Epoll).start()?;
+    /// println!("by {}: {}", running.engine(), running.engine_reason());
+    ///
+    /// // From this address, in half a second from now, within three seconds.
+    /// let dial = Dial::to(server.local_addr()?)
+    ///     .from("127.0.0.1:0")
+    ///     .after(Duration::from_millis(500))
+    ///     .timeout(Duration::from_secs(3));
+    /// running.dial(echo, dial)?;
+    /// let (mut connection, _) = server.accept()?;
+    /// connection.write_all(b"an echo that has called")?;
+    ///
+    /// // The end, from another thread.
+    /// let (stopper, waiter) = (running.stopper(), running.waiter());
+    /// let stopping = std::thread::spawn(move || stopper.stop_now());
+    /// assert!(waiter.wait().is_ok());
+    /// # stopping.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn dial<S: Service>(&self, service: ServiceId<S>, dial: Dial) -> Result<(), NotDialled> {
         let n = self.next.fetch_add(1, Relaxed);
         let set = if self.loops.is_empty() {
@@ -820,6 +975,23 @@ impl Running {
     }
 
     /// Begins to [stop](Running::stop) in order, and lets one see how far that has come.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let running = Builder::new()
+    ///     .engine(EngineChoice::Epoll)
+    ///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+    ///     .start()?;
+    /// let observer = running.observer();
+    /// let drain = running.drain(Duration::from_secs(10));
+    /// while !drain.wait_for(Duration::from_millis(100)) {
+    ///     println!("{} are left", drain.progress().open());
+    /// }
+    /// assert_eq!(observer.counters().open, 0);
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     pub fn drain(mut self, deadline: Duration) -> Drain {
         // Whoever comes from now on is told at once, instead of being taken in or dropped.
         self.files.clear();

@@ -111,6 +111,19 @@ impl Dial {
 
     /// How long to wait before the first attempt, say because the server asked for it. Default not
     /// at all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::Dial;
+    ///
+    /// // To a server that has asked for five seconds of peace, from a certain address, and for no longer
+    /// // than two seconds each time.
+    /// let dial = Dial::to("192.0.2.1:7400")
+    ///     .from("192.0.2.7:0")
+    ///     .after(Duration::from_secs(5))
+    ///     .timeout(Duration::from_secs(2))
+    ///     .attempts(10);
+    /// ```
     #[must_use]
     pub fn after(mut self, pause: Duration) -> Dial {
         self.after = pause;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::build::builder::{Running, Stopper};
+use crate::kernel::clock::Clock;
 use crate::reactor::counters::Counters;
-use crate::vocabulary::time::Clock;
 
 /// How far the end of a server has come.
 ///
@@ -46,6 +46,18 @@ impl fmt::Display for Phase {
 }
 
 /// What is left of one service: see [`Progress`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::{Builder, EngineChoice, Left, on_input};
+///
+/// let mut builder = Builder::new();
+/// builder.service(on_input(|input, link| link.forward_all(input)));
+/// let drain = builder.engine(EngineChoice::Epoll).start()?.drain(Duration::from_secs(1));
+/// let left: Vec<Left> = drain.progress().services;
+/// assert_eq!((left[0].open, left[0].lingering), (0, 0));
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left {
@@ -193,6 +205,24 @@ impl Drain {
     }
 
     /// Lets another thread cut it short.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let running = Builder::new()
+    ///     .engine(EngineChoice::Epoll)
+    ///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+    ///     .start()?;
+    /// let client = std::net::TcpStream::connect(&running.addrs()[0])?;
+    /// let drain = running.drain(Duration::from_secs(3600));
+    /// let stopper = drain.stopper();
+    /// let impatient = std::thread::spawn(move || stopper.stop_now()); // a second SIGTERM, say
+    /// drain.wait();
+    /// # impatient.join().unwrap();
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.running.stopper()

@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use crate::driver::completion as uring;
 use crate::driver::readiness::epoll::Epoll;
 use crate::driver::readiness::sockets::Sockets;
+use crate::kernel::clock::Clock;
 use crate::kernel::linux::Linux;
 use crate::kernel::uring::{self as kernel, Sizes, Uring};
 use crate::reach::waker::Waker;
@@ -19,7 +20,6 @@ use crate::reactor::driver::Driver;
 use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
 use crate::reactor::setup::LoopSetup;
-use crate::vocabulary::time::Clock;
 
 /// The engine that runs the loops.
 ///
@@ -31,6 +31,7 @@ use crate::vocabulary::time::Clock;
 /// # Ok::<(), tidewire::StartError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Engine {
     /// One thread for each connection, waiting in `poll`.
     Threads,
@@ -51,6 +52,7 @@ pub enum Engine {
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EngineChoice {
     /// [`Engine::Threads`].
     Threads,

@@ -38,7 +38,8 @@ pub struct Limits {
     /// Default 64 MiB. What is more than 4 GiB is taken for 4 GiB, here and of the two marks.
     pub output_hard: usize,
     /// Input taken from one connection in one turn of its loop before others get theirs.
-    /// Default 256 KiB; at least one chunk is always taken.
+    /// Default 256 KiB; at least one chunk is always taken. Where more than 16 connections have some, it
+    /// may be less: 4 MiB are for all of them.
     pub turn_bytes: usize,
     /// Time without a byte received or sent after which [`Protocol::idle`](crate::Protocol::idle)
     /// is called (default: finish), or, with output waiting, the connection is aborted as stalled.
@@ -56,16 +57,20 @@ pub struct Limits {
     /// connection is not read from does not count. Default 60 s.
     pub request: Option<Duration>,
     /// Time for which output may wait without the peer taking any of it, whatever it sends meanwhile;
-    /// the connection is aborted as stalled then. Default 60 s.
+    /// the connection is aborted as stalled then. What the kernel has and the peer takes is taken, if
+    /// it is at least a KiB for each second of that time; it is first looked at after a quarter of the
+    /// time (or of `idle`, if that is less), so that a peer may have a quarter more. Default 60 s.
     pub write: Option<Duration>,
-    /// Time for which a connection may be open. Its protocol is then told as if the loops were
-    /// [stopping](crate::Protocol::draining), and cut if it has not ended within `linger`. Default
-    /// none.
+    /// Time for which a connection may be there. Its protocol is then told as if the loops were
+    /// [stopping](crate::Protocol::draining), and cut if it has not ended within `linger`: also one that
+    /// has finished, before or then, and whose peer still takes what is left. Without it such a peer stays
+    /// for as long as `linger` allows, at the least rate that says for hours. Default none.
     pub lifetime: Option<Duration>,
-    /// Time that a finished connection may go without sending any of its output, and then, when all
-    /// is sent, to see the peer close. A slow reader is given all there is as long as it takes some;
-    /// one that is cut with output queued is counted (`cut_unsent`, `bytes_cut`) and logged.
-    /// Default 5 s.
+    /// Time that a finished connection may go without sending any of its output, be it a byte, and then, when
+    /// all is sent, to see the peer close. Only [`lifetime`](Limits::lifetime) and a stop's deadline bound the sum. A slow reader is given all there is as long as it takes some,
+    /// be it of what the kernel has, at least a KiB for each second; one that takes nothing is cut
+    /// after at most twice this. One that is cut with output queued is counted (`cut_unsent`,
+    /// `bytes_cut`) and logged. Default 5 s.
     pub linger: Duration,
 }
 
@@ -140,6 +145,9 @@ impl Limits {
 
 /// Bytes a second at which a request earns more time: see [`Limits::request`].
 pub(crate) const REQUEST_RATE: u64 = 1024;
+
+/// Bytes a second of what the kernel has that a peer must take to be more than stalled: see [`Limits::write`].
+pub(crate) const READING_RATE: u128 = 1024;
 
 /// Largest number of new bytes in one call of `received`, the same on every engine unless set
 /// otherwise with [`Builder::chunk`](crate::Builder::chunk).

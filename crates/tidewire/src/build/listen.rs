@@ -91,7 +91,7 @@ impl TcpOptions {
 /// accept for themselves share the one socket, and the kernel does not spread its connections
 /// evenly over them: [`Placement::Acceptor`](crate::Placement::Acceptor) does.
 ///
-/// ```no_run
+/// ```
 /// use tidewire::Listen;
 ///
 /// let tcp = Listen::at("[::]:7400");
@@ -105,6 +105,8 @@ pub struct Listen {
     access: Access,
     /// The file of an inherited Unix socket is removed in the end.
     owns_file: bool,
+    /// Inherited, and of nobody else.
+    exclusive: bool,
     admission: Option<Admission>,
 }
 
@@ -171,6 +173,7 @@ impl Listen {
             options: TcpOptions::default(),
             access: Access::default(),
             owns_file: false,
+            exclusive: false,
             admission: None,
         }
     }
@@ -186,6 +189,24 @@ impl Listen {
     /// themselves. Whatever the number of loops that accept now, each socket has one: a loop takes several where
     /// there are more sockets, and loops share where there are fewer. Sockets of several places, or none, are an
     /// error of [`Builder::start`](crate::Builder::start).
+    ///
+    /// ```
+    /// use std::os::unix::net::UnixListener;
+    /// use tidewire::{Builder, EngineChoice, Listen, on_input};
+    ///
+    /// // What a service manager has opened and passed on.
+    /// let path = std::env::temp_dir().join(format!("tidewire-inherited-{}.sock", std::process::id()));
+    /// let (tcp, unix) = (std::net::TcpListener::bind("127.0.0.1:0")?, UnixListener::bind(&path)?);
+    ///
+    /// let mut builder = Builder::new();
+    /// let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+    /// builder.listen(echo, Listen::inherited(tcp).exclusive());
+    /// builder.listen(echo, Listen::inherited_group([unix.into()]).owning_file());
+    /// let running = builder.engine(EngineChoice::Epoll).start()?;
+    /// drop(running);
+    /// assert!(!path.exists(), "it was to be ours");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn inherited_group(listeners: impl IntoIterator<Item = OwnedFd>) -> Listen {
         Listen {
@@ -193,6 +214,7 @@ impl Listen {
             options: TcpOptions::default(),
             access: Access::default(),
             owns_file: false,
+            exclusive: false,
             admission: None,
         }
     }
@@ -203,6 +225,16 @@ impl Listen {
     #[must_use]
     pub fn owning_file(mut self) -> Listen {
         self.owns_file = true;
+        self
+    }
+
+    /// Nobody else will have the inherited sockets when the loops are stopped: a predecessor that hands them over ends,
+    /// a service manager keeps them. A stop then lets nobody begin to connect while it takes in who has connected,
+    /// as with what was bound here; without this it does not, because that would outlast it, and who connects at its
+    /// last moment may be reset.
+    #[must_use]
+    pub fn exclusive(mut self) -> Listen {
+        self.exclusive = true;
         self
     }
 
@@ -235,6 +267,19 @@ impl Listen {
     }
 
     /// Sets the socket options.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::{Listen, TcpOptions};
+    ///
+    /// let mut options = TcpOptions::default();
+    /// options.keepalive = Some(Duration::from_secs(60));
+    /// let rules = Rules { per_address: Some(10), ..Rules::default() };
+    /// let public = Listen::at("[::]:7400").options(options).admission(Admission::new(rules));
+    /// // For the group 33 alone.
+    /// let private = Listen::at("unix:/run/it.sock").mode(0o660).owner(None, Some(33));
+    /// ```
     #[must_use]
     pub fn options(mut self, options: TcpOptions) -> Listen {
         self.options = options;
@@ -287,12 +332,13 @@ impl Listen {
             .map(OwnedFd::try_clone)
             .collect::<io::Result<_>>()?;
         let left = endpoint.path().filter(|_| self.owns_file);
+        let is_private = self.exclusive && endpoint.is_tcp();
         Ok(Bound {
             left: left.map(Path::to_owned),
             endpoint,
             sockets,
             file: None,
-            is_private: false,
+            is_private,
         })
     }
 
@@ -394,5 +440,13 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(sockets);
         assert!(listen(&endpoint).is_ok());
+    }
+
+    #[test]
+    fn what_is_inherited_is_private_only_if_that_is_said() {
+        let socket = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!Listen::inherited(socket()).bind(1).unwrap().is_private);
+        let exclusive = Listen::inherited(socket()).exclusive();
+        assert!(exclusive.bind(1).unwrap().is_private);
     }
 }

@@ -86,6 +86,27 @@ impl Observer {
     }
 
     /// Where loops were stuck, if they are [watched](crate::Builder::watch).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let mut builder = Builder::new();
+    /// builder.engine(EngineChoice::Epoll).memory(64 << 20).watch(Duration::from_secs(1));
+    /// let running = builder.serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input))).start()?;
+    /// let observer = running.observer();
+    /// let page = format!(
+    ///     "{} ({}): {} connections, {} of {} bytes, {} stalls",
+    ///     observer.engine(),
+    ///     observer.engine_reason(),
+    ///     observer.counters().open,
+    ///     observer.counters().memory,
+    ///     observer.memory_max(),
+    ///     observer.stalls().len(),
+    /// );
+    /// assert!(page.contains("0 connections, 0 of 67108864 bytes"));
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     #[must_use]
     pub fn stalls(&self) -> Vec<Stall> {
         lock(&self.stalls).stalls()

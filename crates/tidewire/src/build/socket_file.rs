@@ -124,6 +124,22 @@ impl SocketFile {
     }
 
     /// Leaves the file to a successor.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use tidewire::SocketFile;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("tidewire-leave-{}.sock", std::process::id()));
+    /// let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    /// SocketFile::listen(&socket, &path, 0o600, 8)?.leave();
+    /// assert!(path.exists());
+    ///
+    /// // The successor, which has inherited the socket:
+    /// let file = SocketFile::adopt(&path)?;
+    /// drop(file);
+    /// assert!(!path.exists());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn leave(self) {
         let mut this = std::mem::ManuallyDrop::new(self);
         drop(std::mem::take(&mut this.path));

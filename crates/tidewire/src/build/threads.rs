@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::driver::readiness::poll::Poll;
 use crate::driver::readiness::sockets::Sockets;
 use crate::kernel::calls::Sys;
+use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::linux::Linux;
 use crate::reach::sync::{Mutex, lock};
@@ -18,7 +19,6 @@ use crate::reactor::core::Plan;
 use crate::reactor::life::{Life, Registered};
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{LoopSetup, Spawn};
-use crate::vocabulary::time::Clock;
 
 /// Address space for a connection's stack; pages are used as they are touched.
 const STACK: usize = 512 << 10;

@@ -11,10 +11,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::kernel::clock::Clock;
 use crate::reach::sync::{Mutex, lock};
 use crate::reactor::life::{Registered, Registry};
 use crate::reactor::throttle::Throttle;
-use crate::vocabulary::time::Clock;
 
 /// How often loops are asked how late they are.
 const ASK_EVERY: Duration = Duration::from_millis(250);

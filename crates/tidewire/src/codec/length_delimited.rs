@@ -28,6 +28,29 @@ pub struct LengthDelimited {
 }
 
 /// What the unconsumed input begins with.
+///
+/// ```
+/// use tidewire::codec::{Delimited, LengthDelimited};
+/// use tidewire::{Input, Next, on_input, sim::chunking::collect};
+///
+/// const FRAMES: LengthDelimited = LengthDelimited::u16_be(1000);
+///
+/// // Sends back what is in each frame.
+/// let bodies = on_input(|input, link| loop {
+///     if link.full() {
+///         return Next::AfterDrain;
+///     }
+///     match FRAMES.take(input) {
+///         Ok(Delimited::Frame { body, .. }) => link.write(body),
+///         Ok(Delimited::Needs(n)) => return Next::AtLeast(n),
+///         Err(_) => {
+///             link.abort_because("a frame too long");
+///             return Next::More;
+///         }
+///     }
+/// });
+/// assert_eq!(collect(bodies, b"\0\x02hi\0\0\0\x01!", &[1, 1, 4], true).output, b"hi!");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimited<'a> {
     /// A whole frame, now consumed.
@@ -62,6 +85,22 @@ impl LengthDelimited {
     }
 
     /// Lengths of four bytes, little-endian; bodies of at most `max` bytes.
+    ///
+    /// ```
+    /// use tidewire::Input;
+    /// use tidewire::codec::{Delimited, LengthDelimited};
+    ///
+    /// // The same two bytes with each kind of length.
+    /// let all: [(LengthDelimited, &[u8]); 4] = [
+    ///     (LengthDelimited::u16_be(100), b"\0\x02hi"),
+    ///     (LengthDelimited::u16_le(100), b"\x02\0hi"),
+    ///     (LengthDelimited::u32_be(100), b"\0\0\0\x02hi"),
+    ///     (LengthDelimited::u32_le(100), b"\x02\0\0\0hi"),
+    /// ];
+    /// for (kind, bytes) in all {
+    ///     assert_eq!(kind.take(&mut Input::new(bytes)), Ok(Delimited::Frame { head: b"", body: b"hi" }));
+    /// }
+    /// ```
     #[must_use]
     pub const fn u32_le(max: usize) -> LengthDelimited {
         LengthDelimited::new(4, false, max)

@@ -43,6 +43,19 @@ use gate::{Gate, Passing};
 
 /// Which faults, and how often; "one in n" is a chance of 1/n for each, and 0 is never. A *piece* is what came in one
 /// go, or what is to go out in one, after it was split.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::fault::Faults;
+/// use tidewire::{Layered, on_input};
+///
+/// // One piece in a hundred ends its connection, one in ten comes late.
+/// let faults = Faults::none(7).cuts(100).delays(10, Duration::ZERO..=Duration::from_millis(20));
+/// let echo = on_input(|input, link| link.forward_all(input));
+/// let service = Layered::new(faults.clone(), echo); // for a builder, or a simulation
+/// assert_eq!(faults.injected().cut, 0);
+/// # drop(service);
+/// ```
 #[derive(Clone)]
 pub struct Faults {
     seed: u64,
@@ -172,6 +185,18 @@ impl Faults {
     }
 
     /// Turns a bit over in one piece in `n`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::fault::Faults;
+    /// use tidewire::{Layered, on_input, sim::chunking::collect};
+    ///
+    /// // Of a hundred connections none is refused, all are split and slowed down, and a byte in a thousand is wrong.
+    /// let faults = Faults::usual(7).refusals(0).cuts(0).splits(1, 10).window(100).flips(1000);
+    /// let echo = on_input(|input, link| link.forward_all(input));
+    /// let got = collect(Layered::new(faults.clone(), echo), &[b'x'; 10_000], &[], true);
+    /// println!("{} bytes came back; {:?}", got.output.len(), faults.injected());
+    /// ```
     #[must_use]
     pub fn flips(mut self, one_in: u64) -> Faults {
         self.rates.flip_one_in = one_in;
@@ -223,6 +248,16 @@ impl Wrap for Faults {
 }
 
 /// What [`Faults`] does to one connection.
+///
+/// ```
+/// use tidewire::fault::{Faults, Faulty};
+/// use tidewire::{Origin, Peer, Wrap};
+///
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Accepted(0));
+/// let layer: Option<Faulty> = Faults::none(7).wrap(&peer)?;
+/// assert!(layer.is_some());
+/// # Ok::<(), tidewire::Refusal>(())
+/// ```
 pub struct Faulty {
     rates: Rates,
     shared: Arc<Shared>,

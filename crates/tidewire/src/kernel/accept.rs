@@ -31,8 +31,15 @@ pub(crate) fn accept<S: Sys>(sys: &S, listener: &Descriptor) -> Accepted<S::Fd> 
 /// The peer of an accepted socket, with what the kernel knows of it.
 pub(crate) fn peer<S: Sys>(sys: &S, socket: &S::Fd, endpoint: Endpoint, listener: u32) -> Peer {
     let mut peer = Peer::new(endpoint, Origin::Accepted(listener));
-    peer.ask_kernel(sys, socket);
+    meet(&mut peer, sys, socket);
     peer
+}
+
+/// Learns of the kernel what it knows of the peer of this socket.
+pub(crate) fn meet<S: Sys>(peer: &mut Peer, sys: &S, socket: &S::Fd) {
+    if peer.endpoint.is_unix() {
+        peer.known_as(sys.peer_process(socket));
+    }
 }
 
 /// Tells errors of one connection from errors of accepting as such. Linux passes pending network

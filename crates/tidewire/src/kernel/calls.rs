@@ -60,6 +60,8 @@ pub(crate) trait Sys: Clone + 'static {
     fn error(&self, fd: &Self::Fd) -> Option<Errno>;
     /// Bytes that wait to be received.
     fn unread(&self, fd: &Self::Fd) -> Result<usize, Errno>;
+    /// Bytes sent that the peer's side has not taken (`SIOCOUTQ`).
+    fn untaken(&self, fd: &Self::Fd) -> Result<usize, Errno>;
     /// Has calls wait, which is what io_uring needs in order to wait itself.
     fn set_blocking(&self, fd: &Self::Fd) -> Result<(), Errno>;
 

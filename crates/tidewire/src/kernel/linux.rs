@@ -111,6 +111,10 @@ impl Sys for Linux {
         Ok(usize::try_from(held).unwrap_or(usize::MAX))
     }
 
+    fn untaken(&self, fd: &OwnedFd) -> Result<usize, Errno> {
+        sys::untaken(fd)
+    }
+
     fn set_blocking(&self, fd: &OwnedFd) -> Result<(), Errno> {
         rustix::io::ioctl_fionbio(fd, false)
     }

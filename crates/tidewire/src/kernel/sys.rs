@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::vocabulary::peer::Process;
 use crate::vocabulary::time::Instant;
 
@@ -42,6 +44,17 @@ pub(crate) fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Bytes sent on a socket that have not been taken at the other end (`SIOCOUTQ`, tcp(7)).
+pub(crate) fn untaken(socket: impl AsFd) -> Result<usize, Errno> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the request writes an int.
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match result {
+        0 => Ok(usize::try_from(bytes).unwrap_or(0)),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
 }
 
@@ -127,22 +140,7 @@ pub(crate) fn reset_on_close(socket: impl AsFd) {
 
 /// poll(2), with times to the nanosecond. An interruption reports nothing.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
-    let time = timeout.map(|t| libc::timespec {
-        tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
-        tv_nsec: t.subsec_nanos().into(),
-    });
-    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the descriptors are as many as is said and live through the call, as does the time,
-    // unless it is null; there is no signal mask.
-    let got = unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as libc::nfds_t,
-            time,
-            std::ptr::null(),
-        )
-    };
-    match got {
+    match ppoll(fds, timeout) {
         0.. => Ok(()),
         _ => match io::Error::last_os_error() {
             e if e.kind() == io::ErrorKind::Interrupted => {
@@ -151,6 +149,45 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::R
             }
             e => Err(e),
         },
+    }
+}
+
+/// By its number: the C library's function is a point of cancellation, which costs more than it does.
+#[cfg(target_pointer_width = "64")]
+fn ppoll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_long {
+    let mut time = timeout.map(kernel_time);
+    let time = time.as_mut();
+    // SAFETY: the descriptors are as many as is said and live through the call, as does the time,
+    // which the kernel changes, unless it is null; there is no signal mask.
+    unsafe {
+        libc::syscall(
+            libc::SYS_ppoll,
+            fds.as_mut_ptr(),
+            fds.len(),
+            time.map_or(std::ptr::null_mut(), std::ptr::from_mut),
+            std::ptr::null::<libc::sigset_t>(),
+            0_usize,
+        )
+    }
+}
+
+/// The time of the kernel's call has another form on some of these.
+#[cfg(not(target_pointer_width = "64"))]
+fn ppoll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
+    let time = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: t.subsec_nanos() as libc::c_long,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the descriptors are as many as is said and live through the call, as does the time,
+    // unless it is null; there is no signal mask.
+    unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            time,
+            std::ptr::null(),
+        )
     }
 }
 

@@ -14,6 +14,25 @@ use crate::vocabulary::time::Instant;
 
 /// Makes the layer of each connection of a [`Layered`](crate::Layered) service: the settings of TLS,
 /// say, where [`Layer`] is one connection's records and keys.
+///
+/// ```
+/// use tidewire::proxy::{Header, Proxy};
+/// use tidewire::{Origin, Peer, Refusal, Wrap};
+///
+/// /// The PROXY protocol at the first listener, nothing at the others.
+/// struct AtTheFirst(Proxy);
+///
+/// impl Wrap for AtTheFirst {
+///     type Layer = Header;
+///
+///     fn wrap(&self, from: &Peer) -> Result<Option<Header>, Refusal> {
+///         match from.origin {
+///             Origin::Accepted(0) => self.0.wrap(from),
+///             _ => Ok(None),
+///         }
+///     }
+/// }
+/// ```
 pub trait Wrap: Send + Sync + 'static {
     /// One connection's layer.
     type Layer: Layer;
@@ -28,6 +47,30 @@ pub trait Wrap: Send + Sync + 'static {
     /// Whether this peer hears what the inner service says as it is, also before the layer has read anything: so
     /// that one who is turned away can be told in the service's words
     /// ([`Service::refusal_reply`](crate::Service::refusal_reply)). Default: no, so that he is reset.
+    ///
+    /// ```
+    /// use tidewire::proxy::{Header, Proxy};
+    /// use tidewire::{Peer, Refusal, Wrap};
+    ///
+    /// /// The PROXY protocol, of those who are known.
+    /// struct Known(Proxy);
+    ///
+    /// impl Wrap for Known {
+    ///     type Layer = Header;
+    ///
+    ///     fn wrap(&self, from: &Peer) -> Result<Option<Header>, Refusal> {
+    ///         self.0.wrap(from)
+    ///     }
+    ///
+    ///     fn is_transparent(&self, from: &Peer) -> bool {
+    ///         self.0.is_transparent(from) // it changes nothing of what is sent
+    ///     }
+    ///
+    ///     fn speaks_for_others(&self, from: &Peer) -> bool {
+    ///         self.0.speaks_for_others(from)
+    ///     }
+    /// }
+    /// ```
     fn is_transparent(&self, from: &Peer) -> bool {
         let _ = from;
         false
@@ -48,6 +91,49 @@ pub trait Wrap: Send + Sync + 'static {
 ///
 /// All other events of the connection are passed on by the toolkit. Before the inner protocol is
 /// accepted it knows of none of them: an idle or stopping connection is finished then.
+///
+/// ```
+/// use tidewire::sim::{Conditions, Sim};
+/// use tidewire::{Around, Input, Layer, Layered, Limits, Next, Peer, Refusal, Service, Wrap, on_input};
+///
+/// /// Lets those pass who begin with a word.
+/// struct Password(&'static [u8]);
+///
+/// struct Asked(&'static [u8]);
+///
+/// impl Wrap for Password {
+///     type Layer = Asked;
+///
+///     fn wrap(&self, _: &Peer) -> Result<Option<Asked>, Refusal> {
+///         Ok(Some(Asked(self.0)))
+///     }
+/// }
+///
+/// impl Layer for Asked {
+///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+///         if input.len() < self.0.len() {
+///             return Next::AtLeast(self.0.len());
+///         }
+///         if !input.bytes().starts_with(self.0) {
+///             at.link().abort_because("a wrong word");
+///             return Next::More;
+///         }
+///         input.consume(self.0.len());
+///         let peer = at.peer().clone();
+///         let _ = at.hand_over(peer); // from here on the layer is gone
+///         Next::More
+///     }
+/// }
+///
+/// let echo = on_input(|input, link| link.forward_all(input));
+/// let mut sim = Sim::under(1, Conditions::calm());
+/// let addr = sim.serve(Layered::new(Password(b"sesame "), echo), Limits::default());
+/// let (knows, guesses) = (sim.plain(addr.clone()), sim.plain(addr));
+/// sim.send(knows, b"sesame hello");
+/// sim.send(guesses, b"barley hello");
+/// sim.run_for(std::time::Duration::from_secs(1));
+/// assert_eq!((sim.received(knows), sim.received(guesses)), (&b"hello"[..], &b""[..]));
+/// ```
 pub trait Layer: Sized + 'static {
     /// The connection is established: the place to set a deadline for the first bytes, and to write
     /// one's own.
@@ -94,12 +180,104 @@ pub trait Layer: Sized + 'static {
     }
 
     /// The connection is gone; `now` is the time. Not called once the layer has handed over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Around, Closed, Input, Instant, Layer, Layered, Limits, Next, Peer, Refusal, Service, Wrap, on_input};
+    ///
+    /// /// Sends a dot in front of everything after each silent second, and passes the rest on.
+    /// #[derive(Default)]
+    /// struct Alive {
+    ///     next: Option<Instant>,
+    /// }
+    ///
+    /// impl Wrap for Alive {
+    ///     type Layer = Alive;
+    ///
+    ///     fn wrap(&self, _: &Peer) -> Result<Option<Alive>, Refusal> {
+    ///         Ok(Some(Alive::default()))
+    ///     }
+    /// }
+    ///
+    /// impl Layer for Alive {
+    ///     fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         let peer = at.peer().clone();
+    ///         let _ = at.accept(peer);
+    ///         self.next = Some(at.link().now() + Duration::from_secs(1));
+    ///     }
+    ///
+    ///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+    ///         if at.wants_input() {
+    ///             at.received(input.bytes());
+    ///             input.consume(input.len());
+    ///         }
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.take_output(|link, bytes| {
+    ///             link.write(bytes);
+    ///             bytes.len()
+    ///         });
+    ///     }
+    ///
+    ///     fn timer(&self) -> Option<Instant> {
+    ///         self.next
+    ///     }
+    ///
+    ///     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.link().write(b".");
+    ///         self.next = Some(at.link().now() + Duration::from_secs(1));
+    ///     }
+    ///
+    ///     fn peer_finished<S: Service>(&mut self, _unread: usize, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.peer_finished();
+    ///     }
+    ///
+    ///     fn closed(self, why: Closed, now: Instant) {
+    ///         println!("{why} at {now:?}");
+    ///     }
+    /// }
+    ///
+    /// let echo = on_input(|input, link| link.forward_all(input));
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(Layered::new(Alive::default(), echo), Limits::default());
+    /// let peer = sim.plain(addr);
+    /// sim.run_for(Duration::from_millis(2500));
+    /// sim.send(peer, b"hello");
+    /// sim.finish(peer);
+    /// sim.run_for(Duration::from_millis(100));
+    /// assert_eq!(sim.received(peer), b"..hello");
+    /// ```
     fn closed(self, why: Closed, now: Instant) {
         let _ = (why, now);
     }
 }
 
 /// A connection as its [`Layer`] sees it: the link on one side, the inner protocol on the other.
+///
+/// ```
+/// use tidewire::{Around, Input, Layer, Next, Service};
+///
+/// /// Passes everything on as it is, and stays between.
+/// struct Glass;
+///
+/// impl Layer for Glass {
+///     fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+///         let peer = at.peer().clone();
+///         let _ = at.accept(peer);
+///     }
+///
+///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+///         if at.wants_input() {
+///             at.received(input.bytes());
+///             input.consume(input.len());
+///         }
+///         Next::More
+///     }
+/// }
+/// ```
 pub struct Around<'a, 'b, S: Service, L: Layer> {
     pub(super) within: &'a mut Within<S::Conn>,
     pub(super) shared: &'a Arc<Shared<S>>,
@@ -158,6 +336,34 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     ///
     /// # Panics
     /// As [`accept`](Around::accept).
+    ///
+    /// ```
+    /// use tidewire::{Around, Input, Layer, Layered, Next, Peer, Refusal, Service, Wrap};
+    /// use tidewire::{on_input, sim::chunking::collect};
+    ///
+    /// /// Swallows the first byte, whatever it is.
+    /// struct First;
+    ///
+    /// impl Layer for First {
+    ///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+    ///         input.consume(1);
+    ///         let peer = at.peer().clone();
+    ///         let _ = at.hand_over(peer); // a refusal closes by itself
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// impl Wrap for First {
+    ///     type Layer = First;
+    ///
+    ///     fn wrap(&self, _: &Peer) -> Result<Option<First>, Refusal> {
+    ///         Ok(Some(First))
+    ///     }
+    /// }
+    ///
+    /// let echo = on_input(|input, link| link.forward_all(input));
+    /// assert_eq!(collect(Layered::new(First, echo), b"!hello", &[], true).output, b"hello");
+    /// ```
     pub fn hand_over(&mut self, peer: Peer) -> Result<(), Refusal> {
         match self.made_for(&peer) {
             Ok(protocol) => *self.within = Within::Alone(protocol),
@@ -195,6 +401,70 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// Hands output of the inner protocol to `take`, piece by piece, until there is none that may be
     /// sent, the link is full, or `take` takes less than it was given. It returns how many bytes it
     /// took. Returns the sum.
+    ///
+    /// ```
+    /// use tidewire::{Around, Closed, Input, Instant, Layer, Layered, Next, Peer, Refusal, Service, Wrap};
+    /// use tidewire::{on_input, sim::chunking::collect};
+    ///
+    /// /// Turns letters into capitals on their way out.
+    /// struct Loud;
+    ///
+    /// impl Layer for Loud {
+    ///     fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         let peer = at.peer().clone();
+    ///         let _ = at.accept(peer);
+    ///     }
+    ///
+    ///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+    ///         if at.wants_input() {
+    ///             at.received(input.bytes());
+    ///             input.consume(input.len());
+    ///         }
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.take_output(|link, bytes| {
+    ///             link.write(&bytes.to_ascii_uppercase());
+    ///             bytes.len()
+    ///         });
+    ///         if at.is_done() {
+    ///             // Here TLS, say, would say goodbye.
+    ///         }
+    ///     }
+    ///
+    ///     fn peer_finished<S: Service>(&mut self, _unread: usize, at: &mut Around<'_, '_, S, Self>) {
+    ///         match at.is_accepted() {
+    ///             true => at.peer_finished(),
+    ///             false => at.link().abort(),
+    ///         }
+    ///     }
+    ///
+    ///     // No time limit of its own.
+    ///     fn timer(&self) -> Option<Instant> {
+    ///         None
+    ///     }
+    ///
+    ///     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.link().abort_because("never: it asks for no timer");
+    ///     }
+    ///
+    ///     fn closed(self, why: Closed, now: Instant) {
+    ///         println!("{why} at {now:?}");
+    ///     }
+    /// }
+    ///
+    /// impl Wrap for Loud {
+    ///     type Layer = Loud;
+    ///
+    ///     fn wrap(&self, _: &Peer) -> Result<Option<Loud>, Refusal> {
+    ///         Ok(Some(Loud))
+    ///     }
+    /// }
+    ///
+    /// let echo = on_input(|input, link| link.forward_all(input));
+    /// assert_eq!(collect(Layered::new(Loud, echo), b"hello", &[2], true).output, b"HELLO");
+    /// ```
     pub fn take_output(&mut self, mut take: impl FnMut(&mut Link<'_>, &[u8]) -> usize) -> usize {
         match self.within {
             Within::Layer(inner) => {

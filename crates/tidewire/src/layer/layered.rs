@@ -114,6 +114,18 @@ impl<W: Wrap, S: Service> Layered<W, S> {
     }
 
     /// The service inside.
+    ///
+    /// ```
+    /// use tidewire::proxy::Proxy;
+    /// use tidewire::{Layered, Limits, on_input};
+    ///
+    /// // 4 KiB of output for each connection inside, whatever the layer makes of them.
+    /// let limits = Limits { output_low: 1 << 10, output_high: 4 << 10, ..Limits::default() };
+    /// let echo = on_input(|input, link| link.forward_all(input));
+    /// let service = Layered::with_limits(Proxy::from(["192.0.2.1".parse()?]), echo, limits);
+    /// println!("{:?} behind {:?}", service.inner(), service.wrap());
+    /// # Ok::<(), tidewire::NetworkError>(())
+    /// ```
     #[must_use]
     pub fn inner(&self) -> &S {
         &self.shared.service
@@ -133,6 +145,20 @@ impl<W: fmt::Debug, S> fmt::Debug for Layered<W, S> {
 }
 
 /// A connection of a [`Layered`] service.
+///
+/// ```
+/// use tidewire::proxy::{Header, Proxy};
+/// use tidewire::{Layered, LayeredConn, Service, on_input};
+///
+/// /// The connections of a service behind the PROXY protocol.
+/// fn connections<S: Service>(_: &Layered<Proxy, S>)
+/// where
+///     Layered<Proxy, S>: Service<Conn = LayeredConn<S, Header>>,
+/// {
+/// }
+///
+/// connections(&Layered::new(Proxy::from([]), on_input(|input, link| link.forward_all(input))));
+/// ```
 pub struct LayeredConn<S: Service, L: Layer> {
     /// Until it has handed over.
     layer: Option<L>,

@@ -325,6 +325,27 @@ impl<P: Protocol> Inner<P> {
 
     /// Calls `f` with the inner protocol and its context, as
     /// [`Conns::each`](crate::Conns::each) does; `None` if it is not open.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Inner, Instant, Protocol};
+    ///
+    /// /// What a layer of one's own may ask of the protocol inside, between two events.
+    /// fn look<P, L>(inner: &mut Inner<P>, cx: &mut Cx<'_, L>) -> Option<Instant>
+    /// where
+    ///     P: Protocol,
+    ///     L: Protocol<Local = P::Local, Message = P::Message>,
+    /// {
+    ///     if !inner.is_opened() {
+    ///         return None;
+    ///     }
+    ///     inner.release(7, cx); // what waited for the seventh commit
+    ///     let queued = inner.with(cx, |_, cx| cx.link.queued_len());
+    ///     if inner.is_done() || inner.is_done_writing() {
+    ///         println!("the last {queued:?} bytes: time to say goodbye");
+    ///     }
+    ///     inner.timer()
+    /// }
+    /// ```
     pub fn with<L, R>(
         &mut self,
         cx: &mut Cx<'_, L>,
@@ -372,7 +393,7 @@ impl<P: Protocol> Inner<P> {
                 break;
             }
             let mut slices = [IoSlice::new(&[])];
-            state.out.slices(&mut slices);
+            state.out.slices(&mut slices, usize::MAX);
             let offered = slices[0].len();
             let took = take(cx, &slices[0]);
             assert!(took <= offered, "took more than there was");

@@ -287,6 +287,14 @@ pub(crate) enum Piece {
 
 impl Chunk {
     /// A chunk with a copy of `bytes`.
+    ///
+    /// ```
+    /// use tidewire::Chunk;
+    ///
+    /// // Where a protocol keeps chunks, and this piece did not come from a peer.
+    /// let greeting = Chunk::copy_from(b"hello");
+    /// assert_eq!(&greeting[..], b"hello");
+    /// ```
     #[must_use]
     pub fn copy_from(bytes: &[u8]) -> Chunk {
         Chunk {

@@ -197,11 +197,12 @@ impl Output {
         self.push(Segment::Shared(bytes));
     }
 
-    /// The first slices to send, at most `out.len()`; returns how many there are.
-    pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+    /// The first slices to send, at most `out.len()` of at most `most` bytes together; returns how many
+    /// there are.
+    pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>], most: usize) -> usize {
         let mut n = 0;
         let mut skip = self.sent;
-        let mut left = self.sendable();
+        let mut left = self.sendable().min(most);
         for segment in self.first.iter().chain(&self.rest) {
             if n == out.len() || left == 0 {
                 break;

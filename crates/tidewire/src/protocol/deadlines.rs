@@ -12,6 +12,44 @@ use crate::vocabulary::closed::Closed;
 /// instead. `None` is no limit, and less than a millisecond is one.
 impl Link<'_> {
     /// Time without a byte received or sent: see [`Limits::idle`](crate::Limits::idle).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// Gives those who have said the word more time than strangers.
+    /// struct Guest;
+    ///
+    /// impl Protocol for Guest {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.set_idle(Some(Duration::from_secs(5)));
+    ///         cx.link.set_request_limit(Some(Duration::from_secs(1)));
+    ///         cx.link.set_lifetime(Some(Duration::from_secs(20)));
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         if input.bytes() == b"sesame" {
+    ///             cx.link.set_idle(None);
+    ///             cx.link.set_lifetime(None);
+    ///             cx.link.set_write_limit(Some(Duration::from_secs(60)));
+    ///         }
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Guest), Limits::default());
+    /// let (friend, stranger) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.send(friend, b"sesame");
+    /// sim.run_for(Duration::from_secs(30));
+    /// assert_eq!(sim.state(friend), PlainState::Open);
+    /// assert_eq!(sim.state(stranger), PlainState::Ended);
+    /// ```
     pub fn set_idle(&mut self, limit: Option<Duration>) {
         self.state.deadlines.set_idle(limit);
         self.own_limits();

@@ -82,6 +82,16 @@ impl<'a> Input<'a> {
     ///
     /// # Panics
     /// If fewer than `n` bytes are left.
+    ///
+    /// ```
+    /// use tidewire::Input;
+    ///
+    /// let mut input = Input::new(b"head and the rest");
+    /// let head = input.take(4);
+    /// assert_eq!((&head[..], input.len()), (&b"head"[..], 13));
+    /// input.consume(13);
+    /// assert!(input.is_empty());
+    /// ```
     #[must_use]
     pub fn take(&mut self, n: usize) -> Chunk {
         let bytes = self.bytes();

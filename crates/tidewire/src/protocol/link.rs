@@ -8,7 +8,7 @@ use crate::memory::buffer::{Chunk, Piece};
 use crate::mistakes::{Mistake, mistaken};
 use crate::protocol::input::Input;
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Flag, Owed, Phase, Writing};
+use crate::reactor::facts::{Awaits, Flag, Owed, Writing};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
@@ -111,6 +111,26 @@ impl Link<'_> {
     ///
     /// # Panics
     /// If `most` is more than 64 KiB or `fill` claims more than `most`.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use tidewire::{Next, on_input, sim::chunking::collect};
+    ///
+    /// // Doubles numbers of four bytes, and says them in decimal.
+    /// let doubles = on_input(|input, link| {
+    ///     while let Some(number) = input.bytes().first_chunk() {
+    ///         let doubled = 2 * u64::from(u32::from_be_bytes(*number));
+    ///         link.write_with(11, |space| {
+    ///             let mut rest = &mut space[..];
+    ///             writeln!(rest, "{doubled}").expect("at most ten digits, and the end of the line");
+    ///             11 - rest.len()
+    ///         });
+    ///         input.consume(4);
+    ///     }
+    ///     Next::AtLeast(4)
+    /// });
+    /// assert_eq!(collect(doubles, b"\0\0\0\x15\0\0\x01\0", &[3], true).output, b"42\n512\n");
+    /// ```
     #[inline]
     pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
         if self.may_queue(1) {
@@ -123,6 +143,25 @@ impl Link<'_> {
     }
 
     /// Queues shared bytes without a copy, unless they are so few that copying is cheaper.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use tidewire::{Next, on_input, sim::chunking::collect};
+    ///
+    /// // The same page for everybody, in memory once.
+    /// let page = Bytes::from(vec![b'x'; 100_000]);
+    /// let pages = on_input(move |input, link| {
+    ///     while !input.is_empty() {
+    ///         if link.full() {
+    ///             return Next::AfterDrain;
+    ///         }
+    ///         link.write_shared(page.clone());
+    ///         input.consume(1);
+    ///     }
+    ///     Next::More
+    /// });
+    /// assert_eq!(collect(pages, b"123", &[2], true).output.len(), 300_000);
+    /// ```
     pub fn write_shared(&mut self, bytes: Bytes) {
         if self.may_queue(bytes.len()) {
             self.state.out.push_shared(bytes, &mut self.env.blocks);
@@ -131,6 +170,33 @@ impl Link<'_> {
     }
 
     /// Queues a taken chunk without a copy.
+    ///
+    /// ```
+    /// use tidewire::{Chunk, Cx, Input, Next, Protocol, service_fn, sim::chunking::collect};
+    ///
+    /// /// Keeps what it is sent, and gives it back at the end.
+    /// struct Keeper(Vec<Chunk>);
+    ///
+    /// impl Protocol for Keeper {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         self.0.push(input.take(input.len()));
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn peer_finished(&mut self, _: usize, cx: &mut Cx<'_, Self>) {
+    ///         for chunk in self.0.drain(..) {
+    ///             cx.link.write_chunk(chunk);
+    ///         }
+    ///         cx.link.finish();
+    ///     }
+    /// }
+    ///
+    /// let keeper = service_fn(|_| Keeper(Vec::new()));
+    /// assert_eq!(collect(keeper, b"one two", &[4], true).output, b"one two");
+    /// ```
     pub fn write_chunk(&mut self, chunk: Chunk) {
         self.write_piece(chunk.into_piece());
     }
@@ -147,6 +213,27 @@ impl Link<'_> {
     ///
     /// # Panics
     /// If fewer than `n` bytes are left.
+    ///
+    /// ```
+    /// use tidewire::{Next, on_input, sim::chunking::collect};
+    ///
+    /// // A byte says how many follow; those are sent back.
+    /// let bodies = on_input(|input, link| {
+    ///     while let Some(&n) = input.bytes().first() {
+    ///         let whole = 1 + usize::from(n);
+    ///         if input.len() < whole {
+    ///             return Next::AtLeast(whole);
+    ///         }
+    ///         if link.full() {
+    ///             return Next::AfterDrain;
+    ///         }
+    ///         input.consume(1);
+    ///         link.forward(input, usize::from(n));
+    ///     }
+    ///     Next::More
+    /// });
+    /// assert_eq!(collect(bodies, b"\x02hi\x01!", &[1, 1], true).output, b"hi!");
+    /// ```
     #[inline]
     pub fn forward(&mut self, input: &mut Input<'_>, n: usize) {
         match input.take_shared(n) {
@@ -211,6 +298,41 @@ impl Link<'_> {
     }
 
     /// Releases what waits for marks up to `upto` on this connection.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// Says what it is sent when a line is complete.
+    /// struct Lines(u64);
+    ///
+    /// impl Protocol for Lines {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         for &byte in input.bytes() {
+    ///             cx.link.hold_until(self.0);
+    ///             cx.link.write(&[byte]);
+    ///             if byte == b'\n' {
+    ///                 cx.link.release(self.0);
+    ///                 assert_eq!(cx.link.held_len(), 0);
+    ///                 self.0 += 1;
+    ///             }
+    ///         }
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Lines(1)), Limits::default());
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"a line\nhalf a l");
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.received(peer), b"a line\n");
+    /// ```
     pub fn release(&mut self, upto: u64) {
         self.env.release(self.state, upto);
     }
@@ -256,6 +378,36 @@ impl Link<'_> {
     ///
     /// # Panics
     /// If `low >= high`.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol, service_fn, sim::chunking::collect};
+    ///
+    /// /// Sends a thousand of each byte, and nothing before the last thousand has gone.
+    /// struct Gentle;
+    ///
+    /// impl Protocol for Gentle {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.set_marks(0, 1);
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         while !cx.link.full() {
+    ///             let Some(&byte) = input.bytes().first() else {
+    ///                 return Next::More;
+    ///             };
+    ///             assert_eq!(cx.link.queued_len(), 0);
+    ///             cx.link.write(&[byte; 1000]);
+    ///             input.consume(1);
+    ///         }
+    ///         Next::AfterDrain
+    ///     }
+    /// }
+    ///
+    /// assert_eq!(collect(service_fn(|_| Gentle), b"abc", &[], true).output.len(), 3000);
+    /// ```
     pub fn set_marks(&mut self, low: u32, high: u32) {
         assert!(
             low < high,
@@ -267,6 +419,56 @@ impl Link<'_> {
     /// Calls [`expired`](crate::Protocol::expired) once at `at`, or as soon as may be if that has
     /// passed; replaces the timer set before. Cheap enough to call for every batch: a later
     /// deadline is only stored. Fires within 66 microseconds plus the wake-up of the machine.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Instant, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// Sends a dot a second, until something is said.
+    /// #[derive(Default)]
+    /// struct Beat {
+    ///     due: Instant,
+    /// }
+    ///
+    /// impl Beat {
+    ///     fn again(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         // From when it was due, not from now: so no lateness adds up.
+    ///         self.due = self.due + Duration::from_secs(1);
+    ///         cx.link.set_timer(self.due);
+    ///     }
+    /// }
+    ///
+    /// impl Protocol for Beat {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         self.due = cx.link.now();
+    ///         self.again(cx);
+    ///     }
+    ///
+    ///     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(b".");
+    ///         self.again(cx);
+    ///         assert_eq!(cx.link.timer(), Some(self.due));
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len());
+    ///         cx.link.clear_timer();
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Beat::default()), Limits::default());
+    /// let peer = sim.plain(addr);
+    /// sim.run_for(Duration::from_millis(3500));
+    /// sim.send(peer, b"enough");
+    /// sim.run_for(Duration::from_secs(5));
+    /// assert_eq!(sim.received(peer), b"...");
+    /// ```
     #[inline]
     pub fn set_timer(&mut self, at: Instant) {
         if self.state.is_open() {
@@ -313,12 +515,58 @@ impl Link<'_> {
     }
 
     /// Random bits, not for secrets; from the seed in a simulation.
+    ///
+    /// ```
+    /// use tidewire::{on_input, sim::chunking::collect, Next};
+    ///
+    /// // A nonce, the time of day, and how long this turn has taken so far.
+    /// let greeting = on_input(|input, link| {
+    ///     input.consume(input.len());
+    ///     let (nonce, took) = (link.random(), link.clock().since(link.now()));
+    ///     let text = format!("{nonce:016x} at {} s, after {took:?}\n", link.wall().as_secs());
+    ///     link.write(text.as_bytes());
+    ///     Next::More
+    /// });
+    /// assert!(!collect(greeting, b"?", &[], true).output.is_empty());
+    /// ```
     pub fn random(&mut self) -> u64 {
         self.env.rng.next()
     }
 
     /// Stops calls of `received`. Bytes that are on their way are kept. The connection still
     /// notices that its peer goes: see [`hung_up`](crate::Protocol::hung_up).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::chunking::Feed;
+    /// use tidewire::{Cx, Input, Next, Protocol, service_fn};
+    ///
+    /// /// Answers one question at a time, after a second's thought.
+    /// struct Slow;
+    ///
+    /// impl Protocol for Slow {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         if !input.is_empty() {
+    ///             input.consume(1);
+    ///             cx.link.pause(); // the other questions wait
+    ///             cx.link.set_timer_after(Duration::from_secs(1));
+    ///         }
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         assert!(cx.link.paused());
+    ///         cx.link.write(b"an answer\n");
+    ///         cx.link.resume();
+    ///     }
+    /// }
+    ///
+    /// let got = Feed::new(b"??").half_close(false).after(Duration::from_secs(5)).run(service_fn(|_| Slow));
+    /// assert_eq!(got.output, b"an answer\nan answer\n");
+    /// ```
     pub fn pause(&mut self) {
         if self.state.is_open() && !self.state.is_paused() {
             self.state.flags.add(Flag::Paused);
@@ -351,6 +599,44 @@ impl Link<'_> {
         let why = self.state.hint.into();
         self.state.finish(why);
         self.env.touch(self.state);
+    }
+
+    /// [`finish`](Link::finish) for a peer that has said that it sends nothing more, as a client of HTTP does
+    /// with its last request: the connection is closed once the kernel has taken the output, which saves the
+    /// wait for the peer's own end. The kernel goes on to deliver what it has.
+    ///
+    /// If something has come from the peer all the same, this is `finish`. What comes later resets the
+    /// connection, which may destroy output that is on its way: so not for peers that have not said it, nor
+    /// inside a layer that has a farewell of its own, such as TLS, where it is `finish` too.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol, service_fn};
+    ///
+    /// /// Answers the one question that a peer may ask.
+    /// struct Oracle;
+    ///
+    /// impl Protocol for Oracle {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         if input.bytes().ends_with(b"?") {
+    ///             cx.link.write(b"42");
+    ///             cx.link.finish_without_waiting();
+    ///         }
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// use tidewire::sim::chunking::Feed;
+    /// let got = Feed::new(b"What is it?").half_close(false).run(service_fn(|_| Oracle));
+    /// assert_eq!(got.output, b"42");
+    /// ```
+    pub fn finish_without_waiting(&mut self) {
+        if self.state.is_open() {
+            self.state.awaits = Awaits::Nothing;
+        }
+        self.finish();
     }
 
     /// Says that this side has said all, while reading goes on: flushes the output, then half-closes,
@@ -410,6 +696,33 @@ impl Link<'_> {
     }
 
     /// Whether nothing can be written any more, because this side has said that it has said all.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol, service_fn, sim::chunking::collect};
+    ///
+    /// /// Says who is there, and then only listens.
+    /// struct Herald;
+    ///
+    /// impl Protocol for Herald {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         let (who, name) = (&cx.link.peer().endpoint, cx.link.id());
+    ///         let hello = format!("{who} is {name:?}");
+    ///         cx.link.write(hello.as_bytes());
+    ///         cx.link.finish_writing();
+    ///         assert!(cx.link.has_finished_writing() && !cx.link.is_closing());
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// assert!(!collect(service_fn(|_| Herald), b"", &[], true).output.is_empty());
+    /// ```
     #[must_use]
     pub fn has_finished_writing(&self) -> bool {
         self.state.writing != Writing::Open || self.is_closing()
@@ -430,6 +743,31 @@ impl Link<'_> {
     }
 
     /// [`abort`](Link::abort), recorded as [`Closed::ByProtocol`] with this reason.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    /// use tidewire::{Limits, Next, on_input};
+    ///
+    /// let fussy = on_input(|input, link| {
+    ///     match input.bytes() {
+    ///         [0x16, 0x03, ..] => link.abort_because("TLS where none is spoken"),
+    ///         [0, ..] => link.abort(),
+    ///         _ => return link.forward_all(input),
+    ///     }
+    ///     assert!(link.is_closing());
+    ///     Next::More
+    /// });
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let service = sim.service(at, fussy, Limits::default());
+    /// let addr = sim.listen(service);
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"\x16\x03\x01");
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert!(matches!(sim.state(peer), PlainState::Failed(_)));
+    /// assert_eq!(sim.counters(at).closed_because("TLS where none is spoken"), 1);
+    /// ```
     pub fn abort_because(&mut self, why: &'static str) {
         self.state.kill(Closed::ByProtocol(why));
         self.env.touch(self.state);
@@ -466,9 +804,10 @@ impl Link<'_> {
     }
 
     /// Whether this side has finished or aborted.
+    #[inline]
     #[must_use]
     pub fn is_closing(&self) -> bool {
-        self.state.phase != Phase::Open
+        !self.state.is_open()
     }
 
     /// Who is at the other end.

@@ -53,6 +53,18 @@ where
 }
 
 /// See [`service_fn`].
+///
+/// ```
+/// use tidewire::{Protocol, ServiceFn, service_fn};
+///
+/// /// A service whose connections are all made alike.
+/// fn each_made<P>(make: fn() -> P) -> ServiceFn<P, impl Fn(&tidewire::Peer) -> P>
+/// where
+///     P: Protocol<Local = ()>,
+/// {
+///     service_fn(move |_| make())
+/// }
+/// ```
 pub struct ServiceFn<P, F> {
     make: F,
     makes: PhantomData<fn() -> P>,
@@ -84,16 +96,17 @@ where
 /// A service that is one function of the input: its connections remember nothing but what they leave
 /// unconsumed. Echo, whole:
 ///
-/// ```no_run
+/// ```
+/// use std::time::Duration;
 /// use tidewire::{Builder, StartError, on_input};
 ///
 /// fn main() -> Result<(), StartError> {
 ///     let echo = on_input(|input, link| link.forward_all(input));
-///     let running = Builder::new().serve("127.0.0.1:7007", echo).start()?;
+///     let running = Builder::new().serve("127.0.0.1:0", echo).start()?;
 ///     println!("echo on {}", running.addrs()[0]);
-///     loop {
-///         std::thread::park();
-///     }
+///     std::thread::sleep(Duration::from_millis(1)); // or as long as it is to run
+///     running.stop(Duration::from_secs(10));
+///     Ok(())
 /// }
 /// ```
 pub fn on_input<F>(f: F) -> OnInput<F>
@@ -104,9 +117,36 @@ where
 }
 
 /// See [`on_input`].
+///
+/// ```
+/// use tidewire::{Input, Link, Next, OnInput, on_input};
+///
+/// /// Takes everything and says nothing.
+/// fn discard() -> OnInput<impl Fn(&mut Input<'_>, &mut Link<'_>) -> Next + Send + Sync + 'static> {
+///     on_input(|input, _| {
+///         input.consume(input.len());
+///         Next::More
+///     })
+/// }
+/// # assert_eq!(tidewire::sim::chunking::collect(discard(), b"hello", &[2], true).output, b"");
+/// ```
 pub struct OnInput<F>(Arc<F>);
 
 /// A connection of [`OnInput`].
+///
+/// ```
+/// use tidewire::{Input, Link, Next, OnInputConn, Service, on_input};
+///
+/// /// The connections that `on_input` makes.
+/// fn connections<S, F>(_: &S)
+/// where
+///     S: Service<Conn = OnInputConn<F>>,
+///     F: Fn(&mut Input<'_>, &mut Link<'_>) -> Next + Send + Sync + 'static,
+/// {
+/// }
+///
+/// connections(&on_input(|input, link| link.forward_all(input)));
+/// ```
 pub struct OnInputConn<F>(Arc<F>);
 
 impl<F> fmt::Debug for OnInput<F> {

@@ -122,6 +122,48 @@ pub trait Protocol: Sized + 'static {
 
     /// Output had been full and has fallen to the low mark. If `received` returned
     /// [`Next::AfterDrain`], it is called again right after this.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol, service_fn, sim::chunking::collect};
+    ///
+    /// /// Sends ten thousand lines, as fast as they are read.
+    /// struct Count(u32);
+    ///
+    /// impl Count {
+    ///     fn go_on(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         while !cx.link.full() {
+    ///             if self.0 == 10_000 {
+    ///                 return cx.link.finish();
+    ///             }
+    ///             cx.link.write(b"one more\n");
+    ///             self.0 += 1;
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// impl Protocol for Count {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         self.go_on(cx);
+    ///     }
+    ///
+    ///     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         self.go_on(cx);
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     // A peer that says nothing more still reads.
+    ///     fn peer_finished(&mut self, _unread: usize, _: &mut Cx<'_, Self>) {}
+    /// }
+    ///
+    /// assert_eq!(collect(service_fn(|_| Count(0)), b"", &[], true).output.len(), 90_000);
+    /// ```
     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
     }
@@ -136,6 +178,45 @@ pub trait Protocol: Sized + 'static {
     /// The peer finished sending while reading was paused by [`Link::pause`], perhaps with bytes
     /// unread: it may have gone for good. For connections that wait on somebody's behalf. Called at
     /// most once; `peer_finished` still follows when reading is resumed. Default: nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// Has something looked up that takes long, and hears meanwhile of who does not wait for it.
+    /// struct Asks;
+    ///
+    /// impl Protocol for Asks {
+    ///     type Local = ();
+    ///     type Message = String;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len());
+    ///         cx.link.pause(); // until the answer is posted
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn posted(&mut self, answer: String, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(answer.as_bytes());
+    ///         cx.link.resume();
+    ///     }
+    ///
+    ///     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.abort_because("nobody waits for the answer");
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let service = sim.service(at, service_fn(|_| Asks), Limits::default());
+    /// let addr = sim.listen(service);
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"?");
+    /// sim.finish(peer);
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.counters(at).closed_because("nobody waits for the answer"), 1);
+    /// ```
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
     }
@@ -154,6 +235,58 @@ pub trait Protocol: Sized + 'static {
     /// completed a request within [`Limits::request`](crate::Limits::request). Default: the connection
     /// is cut for it ([`Closed::FirstByteLate`], [`Closed::RequestLate`]). A protocol may say something
     /// and [finish](Link::finish) instead, which is recorded as the same. One that goes on gives the peer as much time again from where more of it comes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// Takes questions of two bytes, and has words for those who take too long.
+    /// #[derive(Default)]
+    /// struct Polite {
+    ///     asked: bool,
+    /// }
+    ///
+    /// impl Protocol for Polite {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.set_timer_after(Duration::from_secs(20));
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len() / 2 * 2);
+    ///         Next::AtLeast(2)
+    ///     }
+    ///
+    ///     fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(b"half a question");
+    ///         cx.link.finish();
+    ///     }
+    ///
+    ///     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         match std::mem::replace(&mut self.asked, true) {
+    ///             false => cx.link.write(b"still there?"),
+    ///             true => cx.link.finish(),
+    ///         }
+    ///     }
+    ///
+    ///     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.finish_because("twenty seconds are enough");
+    ///     }
+    /// }
+    ///
+    /// let second = Some(Duration::from_secs(1));
+    /// let limits = Limits { idle: second, request: second, ..Limits::default() };
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Polite::default()), limits);
+    /// let (silent, slow) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.send(slow, b"?");
+    /// sim.run_for(Duration::from_secs(10));
+    /// assert_eq!(sim.received(silent), b"still there?");
+    /// assert!(sim.received(slow).ends_with(b"half a question"));
+    /// ```
     fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.cut();
     }
@@ -166,6 +299,60 @@ pub trait Protocol: Sized + 'static {
 
     /// A message that this connection [told](Cx::tell) another comes back, because that one is not
     /// open (any more). Default: drop it; it is counted.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{ConnId, Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// The second who comes talks to the first.
+    /// #[derive(Default)]
+    /// struct Talks {
+    ///     to: Option<ConnId>,
+    /// }
+    ///
+    /// impl Protocol for Talks {
+    ///     type Local = Option<ConnId>; // who came first
+    ///     type Message = Vec<u8>;
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         self.to = cx.local.replace(cx.link.id());
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         let said = input.bytes().to_vec();
+    ///         input.consume(said.len());
+    ///         if let Some(to) = self.to
+    ///             && cx.tell(to, said).is_err()
+    ///         {
+    ///             cx.link.write(b"too much at once\n");
+    ///         }
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn posted(&mut self, said: Vec<u8>, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(&said);
+    ///     }
+    ///
+    ///     fn undelivered(&mut self, _: ConnId, _: Vec<u8>, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(b"nobody hears you\n");
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Talks::default()), Limits::default());
+    /// let first = sim.plain(&addr);
+    /// sim.run_for(Duration::from_secs(1));
+    /// let second = sim.plain(&addr);
+    /// sim.send(second, b"hello");
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.received(first), b"hello");
+    /// sim.close(first, true);
+    /// sim.run_for(Duration::from_secs(1));
+    /// sim.send(second, b"hello?");
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.received(second), b"nobody hears you\n");
+    /// ```
     fn undelivered(&mut self, to: ConnId, message: Self::Message, cx: &mut Cx<'_, Self>) {
         let _ = (to, message, cx);
     }
@@ -179,6 +366,46 @@ pub trait Protocol: Sized + 'static {
     }
 
     /// The connection is gone.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Closed, Cx, Input, Limits, Next, Protocol, Turn, service_fn};
+    ///
+    /// /// Says goodbye at a stop, and leaves word of how it went.
+    /// struct Clerk;
+    ///
+    /// impl Protocol for Clerk {
+    ///     type Local = Vec<&'static str>;
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         cx.link.forward_all(input)
+    ///     }
+    ///
+    ///     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(b"we are closing");
+    ///         cx.link.finish();
+    ///     }
+    ///
+    ///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+    ///         turn.local.push(why.name());
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let service = sim.service(at, service_fn(|_| Clerk), Limits::default());
+    /// let addr = sim.listen(service);
+    /// let (early, late) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.run_for(Duration::from_secs(1));
+    /// sim.close(early, true);
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(*sim.local(service), ["reset"]);
+    /// sim.stop(at, Duration::from_secs(5));
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.received(late), b"we are closing");
+    /// ```
     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
         let _ = (why, turn);
     }
@@ -226,6 +453,39 @@ impl<P: Protocol> Cx<'_, P> {
     }
 
     /// A handle by which others, on any thread, reach this connection.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::net::TcpStream;
+    /// use tidewire::{Builder, Cx, Input, Next, Protocol, service_fn};
+    ///
+    /// /// Has another thread count what comes.
+    /// struct Counts;
+    ///
+    /// impl Protocol for Counts {
+    ///     type Local = ();
+    ///     type Message = usize;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         let (handle, bytes) = (cx.handle(), input.bytes().to_vec());
+    ///         input.consume(bytes.len());
+    ///         std::thread::spawn(move || handle.try_post(bytes.len()));
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn posted(&mut self, count: usize, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(format!("{count} on loop {}\n", cx.number()).as_bytes());
+    ///     }
+    /// }
+    ///
+    /// let running = Builder::new().serve("127.0.0.1:0", service_fn(|_| Counts)).start()?;
+    /// let mut client = TcpStream::connect(&running.addrs()[0])?;
+    /// client.write_all(b"hello")?;
+    /// let mut answer = [0; 4];
+    /// client.read_exact(&mut answer)?;
+    /// assert_eq!(&answer, b"5 on");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn handle(&self) -> Handle<P::Message> {
         Handle::new(self.link.state.id, self.home.mail.clone())
@@ -233,6 +493,54 @@ impl<P: Protocol> Cx<'_, P> {
 
     /// Has [`Service::woken`] called on this loop after this callback, once however often asked.
     /// This is how a connection reaches the others of its loop.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::*;
+    ///
+    /// /// A chat: what one says, all hear.
+    /// struct Room;
+    ///
+    /// struct Guest;
+    ///
+    /// impl Protocol for Guest {
+    ///     type Local = Vec<u8>;
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         cx.local.extend_from_slice(input.bytes());
+    ///         input.consume(input.len());
+    ///         cx.wake_service();
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// impl Service for Room {
+    ///     type Conn = Guest;
+    ///
+    ///     fn on_loop(&self, _: LoopHandle<()>) -> Vec<u8> {
+    ///         Vec::new()
+    ///     }
+    ///
+    ///     fn accept(&self, _: &Peer, _: &mut Vec<u8>) -> Result<Guest, Refusal> {
+    ///         Ok(Guest)
+    ///     }
+    ///
+    ///     fn woken(&self, said: &mut Vec<u8>, all: &mut Conns<'_, Guest>) {
+    ///         let bytes = std::mem::take(said);
+    ///         all.each(said, |_, cx| cx.link.write(&bytes));
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(Room, Limits::default());
+    /// let (one, other) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.run_for(Duration::from_secs(1));
+    /// sim.send(one, b"hello");
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!((sim.received(one), sim.received(other)), (&b"hello"[..], &b"hello"[..]));
+    /// ```
     pub fn wake_service(&mut self) {
         self.home.mail.signal_from_loop();
         self.link.env.self_signalled = true;
@@ -417,6 +725,34 @@ pub trait Service: Send + Sync + 'static {
     /// Whether this is a proxy, which will say for whom it speaks: then its own address is not counted by
     /// [rules](crate::admission), but that of the client which it names. Default: nobody is; the
     /// [PROXY protocol](crate::proxy)'s layer knows its proxies.
+    ///
+    /// ```
+    /// # use tidewire::*;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = (); type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next { cx.link.forward_all(i) } }
+    /// /// Behind a balancer, which says in a header of its own whose requests they are.
+    /// struct Behind {
+    ///     balancer: std::net::IpAddr,
+    /// }
+    ///
+    /// impl Service for Behind {
+    ///     type Conn = Conn;
+    ///
+    ///     fn on_loop(&self, _: LoopHandle<()>) {}
+    ///
+    ///     fn accept(&self, _: &Peer, _: &mut ()) -> Result<Conn, Refusal> {
+    ///         Ok(Conn)
+    ///     }
+    ///
+    ///     fn speaks_for_others(&self, from: &Peer) -> bool {
+    ///         from.endpoint.ip() == Some(self.balancer)
+    ///     }
+    /// }
+    ///
+    /// let service = Behind { balancer: [192, 0, 2, 1].into() };
+    /// assert!(service.speaks_for_others(&Peer::new(([192, 0, 2, 1], 4000), Origin::Accepted(0))));
+    /// ```
     fn speaks_for_others(&self, from: &Peer) -> bool {
         let _ = from;
         false
@@ -476,6 +812,43 @@ pub trait Service: Send + Sync + 'static {
     /// when it stood, by a limit or by [`accept`](Service::accept). Called once for each dial that
     /// was taken and did not become a connection. While the loops stop every dial fails; one that is
     /// made here again and again then is dropped after a while.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::time::Duration;
+    /// use tidewire::sim::Sim;
+    /// # use tidewire::*;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = Vec<u64>; type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next { cx.link.forward_all(i) } }
+    ///
+    /// /// Keeps a list of those whom it could not reach.
+    /// struct Caller;
+    ///
+    /// impl Service for Caller {
+    ///     type Conn = Conn;
+    ///
+    ///     fn on_loop(&self, _: LoopHandle<()>) -> Vec<u64> {
+    ///         Vec::new()
+    ///     }
+    ///
+    ///     fn accept(&self, _: &Peer, _: &mut Vec<u64>) -> Result<Conn, Refusal> {
+    ///         Ok(Conn)
+    ///     }
+    ///
+    ///     fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Conn>) {
+    ///         println!("number {token}: {error}");
+    ///         turn.local.push(token);
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::new(1);
+    /// let at = sim.add_loop();
+    /// let caller = sim.service(at, Caller, Limits::default());
+    /// sim.dial(caller, Dial::to("192.0.2.1:7").token(5)); // nobody is there
+    /// sim.run_for(Duration::from_secs(20));
+    /// assert_eq!(*sim.local(caller), [5]);
+    /// ```
     fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Self::Conn>) {
         let _ = (token, error, turn);
     }
@@ -484,6 +857,49 @@ pub trait Service: Send + Sync + 'static {
     /// [`on_loop`](Service::on_loop): called once for each call of it, on the loop's own thread, when no
     /// connection of the loop is served any more, also where the loop has failed. (It says when, because "off
     /// the loop" means other threads here.)
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use std::time::Duration;
+    /// # use tidewire::*;
+    /// # struct Conn;
+    /// # impl Protocol for Conn { type Local = u64; type Message = ();
+    /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next { cx.link.forward_all(i) } }
+    ///
+    /// /// Counts connections without a lock, and adds up at the end.
+    /// #[derive(Default)]
+    /// struct Counts {
+    ///     loops: AtomicU64,
+    ///     total: AtomicU64,
+    /// }
+    ///
+    /// impl Service for Counts {
+    ///     type Conn = Conn;
+    ///
+    ///     fn on_loop(&self, _: LoopHandle<()>) -> u64 {
+    ///         0
+    ///     }
+    ///
+    ///     fn accept(&self, _: &Peer, count: &mut u64) -> Result<Conn, Refusal> {
+    ///         *count += 1;
+    ///         Ok(Conn)
+    ///     }
+    ///
+    ///     fn loop_ended(&self, count: u64) {
+    ///         self.loops.fetch_add(1, Relaxed);
+    ///         self.total.fetch_add(count, Relaxed);
+    ///     }
+    /// }
+    ///
+    /// let counts = Arc::new(Counts::default());
+    /// let mut builder = Builder::new();
+    /// builder.engine(EngineChoice::Epoll).loops(2);
+    /// let running = builder.serve("127.0.0.1:0", counts.clone()).start()?;
+    /// running.stop(Duration::from_secs(1));
+    /// assert_eq!((counts.loops.load(Relaxed), counts.total.load(Relaxed)), (2, 0));
+    /// # Ok::<(), StartError>(())
+    /// ```
     fn loop_ended(&self, local: <Self::Conn as Protocol>::Local) {
         drop(local);
     }

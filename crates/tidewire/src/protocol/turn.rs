@@ -69,6 +69,37 @@ impl<P: Protocol> Turn<'_, P> {
     ///
     /// # Errors
     /// [`NoRoom`] when [`TELLS_MAX`](crate::TELLS_MAX) messages wait.
+    ///
+    /// ```
+    /// use tidewire::{Closed, ConnId, Cx, Input, Next, Protocol, Turn};
+    ///
+    /// /// Tells its partner when it is gone.
+    /// struct Half {
+    ///     partner: ConnId,
+    /// }
+    ///
+    /// impl Protocol for Half {
+    ///     type Local = Vec<String>;
+    ///     type Message = String;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+    ///         let line = format!("{} s: {why} on loop {}", turn.wall().as_secs(), turn.number());
+    ///         turn.local.push(line.clone());
+    ///         let _ = turn.tell(self.partner, line); // one that is gone too needs no word
+    ///         turn.wake_service(); // which looks through `Local`
+    ///         assert!(turn.now() <= turn.now());
+    ///     }
+    /// }
+    /// # use tidewire::sim::chunking::collect;
+    /// # use tidewire::service_fn;
+    /// # let half = service_fn(|_| Half { partner: ConnId::from_bits(7) });
+    /// # assert_eq!(collect(half, b"", &[], true).closed, Some(Closed::Finished));
+    /// ```
     pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), NoRoom<P::Message>> {
         self.env.told = true;
         self.home.tell(to, None, message)
@@ -87,6 +118,27 @@ impl<P: Protocol> Turn<'_, P> {
     }
 
     /// The same for a protocol inside, whose layer this is.
+    ///
+    /// ```
+    /// use tidewire::{Closed, Cx, Input, Next, Protocol, Turn};
+    ///
+    /// /// Drops all input, and tells the protocol inside how it ended.
+    /// struct Deaf<P>(P);
+    ///
+    /// impl<P: Protocol> Protocol for Deaf<P> {
+    ///     type Local = P::Local;
+    ///     type Message = P::Message;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+    ///         self.0.closed(why, &mut turn.of());
+    ///     }
+    /// }
+    /// ```
     pub fn of<Q>(&mut self) -> Turn<'_, Q>
     where
         Q: Protocol<Local = P::Local, Message = P::Message>,

@@ -49,6 +49,16 @@ use crate::vocabulary::peer::{Origin, Peer};
 use header::{Parsed, Said};
 
 /// The settings: who speaks for others, and how long the header may take.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::proxy::Proxy;
+///
+/// // Only the balancer may connect, and says for whom within a second.
+/// let proxy = Proxy::from(["192.0.2.1".parse()?]).refuse_others().deadline(Duration::from_secs(1));
+/// # drop(proxy);
+/// # Ok::<(), tidewire::NetworkError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Proxy {
     from: Vec<Network>,
@@ -123,6 +133,18 @@ impl Wrap for Proxy {
 }
 
 /// A connection of which the header is still to come.
+///
+/// ```
+/// use tidewire::proxy::{Header, Proxy};
+/// use tidewire::{Origin, Peer, Wrap};
+///
+/// let proxy = Proxy::from(["192.0.2.0/24".parse()?]);
+/// let from = |addr| Peer::new((addr, 4000), Origin::Accepted(0));
+/// let layer: Option<Header> = proxy.wrap(&from([192, 0, 2, 1])).expect("nobody is refused");
+/// assert!(layer.is_some());
+/// assert!(proxy.wrap(&from([198, 51, 100, 1])).expect("nobody is refused").is_none());
+/// # Ok::<(), tidewire::NetworkError>(())
+/// ```
 #[derive(Debug)]
 pub struct Header {
     deadline: Duration,

@@ -121,6 +121,18 @@ impl<M> Alarm<M> {
 }
 
 /// An [`Alarm`]'s bell on one loop. The alarm keeps nothing of it that outlives it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidewire::{Alarm, Bell, LoopHandle};
+///
+/// /// What a service keeps on each loop to hear of what moves on: armed before one looks.
+/// fn on_loop(alarm: &Arc<Alarm<()>>, at: LoopHandle<()>) -> Bell<()> {
+///     let bell = alarm.bell(at);
+///     bell.arm();
+///     bell
+/// }
+/// ```
 pub struct Bell<M> {
     alarm: Arc<Alarm<M>>,
     ring: Arc<Ring<M>>,

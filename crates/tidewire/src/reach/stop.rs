@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::kernel::clock::Clock;
 use crate::reach::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use crate::vocabulary::time::{Clock, Instant};
+use crate::vocabulary::time::Instant;
 
 /// Held by a loop for as long as it takes connections in.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct StopClock {
     deadline_ns: AtomicU64,
     /// A successor accepts from the same queues: what waits there is its.
     succeeded: AtomicBool,
-    /// Somebody else has the listeners too, or had.
+    /// Somebody else has the listeners too, or may have.
     shared: AtomicBool,
     /// Loops that have not come to their last look for whoever wants in.
     open: AtomicUsize,
@@ -72,6 +73,11 @@ impl StopClock {
     /// Duplicates of the listeners are given away.
     pub(crate) fn share(&self) {
         self.shared.store(true, SeqCst);
+    }
+
+    /// Nobody has the duplicates any more.
+    pub(crate) fn unshare(&self) {
+        self.shared.store(false, SeqCst);
     }
 
     pub(crate) fn is_shared(&self) -> bool {

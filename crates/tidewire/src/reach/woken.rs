@@ -179,6 +179,27 @@ impl<P: Protocol> Conns<'_, P> {
 
     /// [`release_all`](Conns::release_all) for the connection `id` alone, open or finished; whether
     /// it is still there.
+    ///
+    /// ```
+    /// use tidewire::{ConnId, Conns, Protocol};
+    ///
+    /// /// What `woken` does with what a log has said: all up to `durable` is safe, and one connection's
+    /// /// write has failed. Its peer is owed nothing more.
+    /// fn committed<P: Protocol>(
+    ///     all: &mut Conns<'_, P>,
+    ///     local: &mut P::Local,
+    ///     durable: u64,
+    ///     failed: Option<(ConnId, u64)>,
+    /// ) {
+    ///     all.release_all(durable);
+    ///     if let Some((id, mark)) = failed {
+    ///         all.with(id, local, |_, cx| cx.link.finish_because("the write failed"));
+    ///         if !all.release(id, mark) {
+    ///             println!("{id:?} had gone already, on loop {}", all.number());
+    ///         }
+    ///     }
+    /// }
+    /// ```
     pub fn release(&mut self, id: ConnId, upto: u64) -> bool {
         let state = self.states.get_mut(id.index as usize);
         let Some(state) = state.filter(|s| s.id == id) else {
@@ -220,6 +241,18 @@ impl<P: Protocol> Conns<'_, P> {
     /// Has [`Service::expired`](crate::Service::expired) called once at `at` on this loop, or as soon
     /// as may be if that has passed; replaces the timer set before. There is one for each service and
     /// loop. It may be a little late, never early.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Conns, Protocol};
+    ///
+    /// /// What `expired` does to be called on every full minute of the wall clock.
+    /// fn next_minute<P: Protocol>(all: &mut Conns<'_, P>) {
+    ///     let past = all.wall().as_nanos() % 60_000_000_000;
+    ///     let left = Duration::from_nanos(60_000_000_000 - past as u64);
+    ///     all.set_timer(all.now() + left);
+    /// }
+    /// ```
     pub fn set_timer(&mut self, at: Instant) {
         let ns = at.as_nanos();
         self.home.timer_ns.set(ns);
@@ -227,6 +260,31 @@ impl<P: Protocol> Conns<'_, P> {
     }
 
     /// [`set_timer`](Conns::set_timer) for `after` from now.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Conns, Dial, Protocol};
+    ///
+    /// /// What `expired` does to keep at least one connection to another server, and to look again in a
+    /// /// second.
+    /// fn keep_connected<P: Protocol>(local: &mut P::Local, all: &mut Conns<'_, P>) {
+    ///     let mut connected = 0;
+    ///     all.each(local, |_, _| connected += 1);
+    ///     if connected == 0 {
+    ///         println!("at {} s: alone", all.wall().as_secs());
+    ///         all.dial(Dial::to("192.0.2.1:7400"));
+    ///     }
+    ///     all.set_timer_after(Duration::from_secs(1));
+    ///     // The same: all.set_timer(all.now() + Duration::from_secs(1))
+    ///     assert!(all.timer() > Some(all.now()));
+    /// }
+    ///
+    /// /// And what `woken` does when the program no longer wants it.
+    /// fn leave<P: Protocol>(local: &mut P::Local, all: &mut Conns<'_, P>) {
+    ///     all.clear_timer();
+    ///     all.each(local, |_, cx| cx.link.finish());
+    /// }
+    /// ```
     pub fn set_timer_after(&mut self, after: Duration) {
         self.set_timer(self.env.now + after);
     }

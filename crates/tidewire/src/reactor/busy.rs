@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use crate::vocabulary::time::{Clock, Instant};
+use crate::kernel::clock::Clock;
+use crate::vocabulary::time::Instant;
 
 pub(crate) struct BusyPoll {
     most: Duration,

@@ -60,6 +60,22 @@ macro_rules! counters {
         }
 
         /// Counters added up over all loops, or of one loop, or of one service.
+        ///
+        /// ```
+        /// use std::io::{Read, Write};
+        /// use std::time::Duration;
+        /// use tidewire::{Builder, Closed, Counters, on_input};
+        ///
+        /// let echo = on_input(|input, link| link.forward_all(input));
+        /// let running = Builder::new().serve("127.0.0.1:0", echo).start()?;
+        /// let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
+        /// client.write_all(b"hello")?;
+        /// client.read_exact(&mut [0; 5])?;
+        /// drop(client);
+        /// let counters: Counters = running.stop(Duration::from_secs(1));
+        /// assert_eq!((counters.accepted, counters.closed_for(Closed::Finished)), (1, 1));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counters {
@@ -186,6 +202,26 @@ counters! {
 }
 
 /// Counts by reason.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::sim::Sim;
+/// use tidewire::{Limits, Next, Reasons, on_input};
+///
+/// let strict = on_input(|_, link| {
+///     link.abort_because("not a word is wanted");
+///     Next::More
+/// });
+/// let mut sim = Sim::new(1);
+/// let at = sim.add_loop();
+/// let service = sim.service(at, strict, Limits::default());
+/// let addr = sim.listen(service);
+/// let peer = sim.plain(addr);
+/// sim.send(peer, b"a word");
+/// sim.run_for(Duration::from_secs(1));
+/// let reasons: Reasons = sim.counters(at).reasons;
+/// assert_eq!(reasons["not a word is wanted"], 1);
+/// ```
 pub type Reasons = BTreeMap<&'static str, u64>;
 
 /// Reasons of protocols that are counted apart.
@@ -271,6 +307,36 @@ impl Counters {
     }
 
     /// Connections closed for reasons of this kind.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Closed, Limits, Next, Refusal, on_input};
+    ///
+    /// let once = on_input(|input, link| {
+    ///     link.write(input.bytes());
+    ///     input.consume(input.len());
+    ///     link.finish_because("one is enough");
+    ///     Next::More
+    /// });
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let service = sim.service(at, once, Limits { connections: 1, ..Limits::default() });
+    /// let addr = sim.listen(service);
+    /// let (first, second) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.send(first, b"hello");
+    /// sim.finish(first);
+    /// sim.run_for(Duration::from_secs(1));
+    ///
+    /// let counters = sim.counters(at);
+    /// assert_eq!(counters.refused_for(Refusal::ConnectionLimit), 1);
+    /// assert_eq!((counters.closed_total(), counters.closed_for(Closed::ByProtocol(""))), (1, 1));
+    /// assert_eq!(counters.closed_because("one is enough"), 1);
+    /// for (name, count) in counters.each_refused().chain(counters.each_closed()) {
+    ///     println!("{name} {count}"); // a line of metrics
+    /// }
+    /// # let _ = second;
+    /// ```
     #[must_use]
     pub fn closed_for(&self, why: Closed) -> u64 {
         self.closed[why.kind()]

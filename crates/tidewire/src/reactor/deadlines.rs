@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::build::limits::{Limits, REQUEST_RATE};
+use crate::build::limits::{Limits, READING_RATE, REQUEST_RATE};
 use crate::reactor::facts::{Appetite, Flag, Hint, Phase};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
@@ -37,7 +37,15 @@ pub(crate) struct Deadlines {
     at_ns: u64,
     /// When output that nobody takes has waited for too long; `u64::MAX` if none waits.
     write_ns: u64,
+    /// What the kernel had that the peer had not taken, when that was last looked at.
+    untaken: Option<u32>,
+    /// When the lifetime of a connection ends that has finished; `u64::MAX` if it never does.
+    lifetime_ns: u64,
 }
+
+/// A part of a limit on output, after which the kernel is first asked how much of it the peer has not
+/// taken. The limit counts from there.
+pub(crate) const FIRST_LOOK: u32 = 4;
 
 impl Deadlines {
     pub(crate) fn new(limits: &Limits) -> Deadlines {
@@ -48,7 +56,50 @@ impl Deadlines {
             write_ms: millis(limits.write),
             at_ns: u64::MAX,
             write_ns: u64::MAX,
+            untaken: None,
+            lifetime_ns: u64::MAX,
         }
+    }
+
+    /// Whether the peer has taken enough since the last look, a limit ago, now that it has this much
+    /// before it, or that cannot be seen; `None` if this is the first. Without a least rate, one that
+    /// takes a byte each time would hold a connection for as many limits as the kernel's buffer has bytes.
+    pub(crate) fn look(&mut self, untaken: Option<usize>, limit: Duration) -> Option<bool> {
+        let untaken = untaken.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let before = self.untaken.replace(untaken.unwrap_or(0))?;
+        let taken = before.saturating_sub(untaken.unwrap_or(before));
+        let due = limit.as_millis() * READING_RATE / 1000;
+        // More than there was it could not take.
+        Some(taken > 0 && (taken == before || u128::from(taken) >= due))
+    }
+
+    pub(crate) fn has_looked(&self) -> bool {
+        self.untaken.is_some()
+    }
+
+    /// Output has left since, or is another.
+    pub(crate) fn forget_look(&mut self) {
+        self.untaken = None;
+    }
+
+    /// The connection finishes: its lifetime goes on beside the limit on that.
+    pub(crate) fn keep_lifetime(&mut self, ends: Option<Instant>) {
+        self.lifetime_ns = ends.map_or(u64::MAX, Instant::as_nanos);
+    }
+
+    pub(crate) fn lifetime_ns(&self) -> u64 {
+        self.lifetime_ns
+    }
+
+    /// From now on the peer may take nothing for as long as it may.
+    pub(crate) fn watch_again(&mut self, now: Instant) {
+        // Without a limit it is the one on idle connections that counts.
+        let ms = if self.write_ms == 0 {
+            u32::MAX
+        } else {
+            self.write_ms
+        };
+        self.write_ns = later(now, ms);
     }
 
     /// Output has left.
@@ -60,6 +111,10 @@ impl Deadlines {
     #[inline]
     pub(crate) fn idle_ns(&self) -> u64 {
         u64::from(self.idle_ms) * 1_000_000
+    }
+
+    pub(crate) fn write_limit(&self) -> Duration {
+        Duration::from_millis(self.write_ms.into())
     }
 
     pub(crate) fn set_idle(&mut self, limit: Option<Duration>) {
@@ -140,8 +195,19 @@ impl State {
     pub(crate) fn watch_output(&mut self, now: Instant) {
         if !self.out.may_send() {
             self.deadlines.write_ns = u64::MAX;
-        } else if self.deadlines.write_ns == u64::MAX && self.deadlines.write_ms > 0 {
-            self.deadlines.write_ns = later(now, self.deadlines.write_ms);
+        } else if self.deadlines.write_ns == u64::MAX {
+            self.begin_to_watch(now);
+        }
+    }
+
+    /// The kernel takes no more. That alone says little of the peer: the kernel's buffer has megabytes, and
+    /// a third of it must be free before it takes more.
+    #[inline(never)]
+    fn begin_to_watch(&mut self, now: Instant) {
+        let limits = [self.deadlines.write_ms, self.deadlines.idle_ms];
+        if let Some(least) = limits.into_iter().filter(|ms| *ms > 0).min() {
+            self.deadlines.forget_look();
+            self.deadlines.write_ns = later(now, least.div_ceil(FIRST_LOOK));
         }
     }
 
@@ -204,7 +270,7 @@ impl State {
             self.deadlines.idle_ms = inner.deadlines.idle_ms;
             self.deadlines.write_ms = inner.deadlines.write_ms;
             self.deadlines.write_ns = u64::MAX;
-            if !self.flags.has(Flag::Outlived) {
+            if inner.is_open() && !self.flags.has(Flag::Outlived) {
                 self.phase_ends = inner.phase_ends;
             }
         }
@@ -241,5 +307,55 @@ impl State {
         self.flags.add(Flag::Outlived);
         self.phase_ends = Some(now + grace);
         true
+    }
+
+    /// The same of a connection that has finished, which need not be asked: whatever its peer still takes, it
+    /// is made to end a while after its lifetime.
+    pub(crate) fn outlive_finished(&mut self, now: Instant, grace: Duration) {
+        if self.deadlines.lifetime_ns > now.as_nanos() {
+            return;
+        }
+        if self.flags.has(Flag::Outlived) {
+            let reset = matches!(self.phase, Phase::Finishing(_));
+            return self.end(Closed::Lifetime, reset);
+        }
+        self.flags.add(Flag::Outlived);
+        self.deadlines.keep_lifetime(Some(now + grace));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What the looks show, one after the other, at what the kernel has each time.
+    fn looks<const N: usize>(untaken: [Option<usize>; N]) -> [Option<bool>; N] {
+        let mut deadlines = Deadlines::new(&Limits::default());
+        untaken.map(|n| deadlines.look(n, 5 * SECOND))
+    }
+
+    #[test]
+    fn a_peer_that_takes_next_to_nothing_is_cut() {
+        let least = 5 << 10;
+        let all = 4 << 20;
+        let after = |taken| looks([Some(all), Some(all - taken)])[1];
+        assert_eq!(after(0), Some(false));
+        assert_eq!(after(1), Some(false), "a byte each time");
+        assert_eq!(after(least - 1), Some(false));
+        assert_eq!(after(least), Some(true));
+        assert_eq!(
+            looks([Some(7), Some(0)]),
+            [None, Some(true)],
+            "all there was"
+        );
+    }
+
+    #[test]
+    fn a_look_that_fails_shows_nothing_taken() {
+        assert_eq!(looks([Some(1 << 20), None]), [None, Some(false)]);
+        assert_eq!(looks([None, None]), [None, Some(false)]);
+        assert_eq!(looks([None, Some(1 << 20)]), [None, Some(false)]);
     }
 }

@@ -17,14 +17,19 @@ use crate::vocabulary::time::Instant;
 
 /// What a driver does for a connection when asked by the core.
 pub(crate) trait Transport {
-    /// There is output: sends it, or starts to, until there is none or the kernel takes no more; reports by
-    /// [`Env::sent`] and by [`State::block_sending`], or by [`Env::failed`].
+    /// There is output: sends it, or starts to, until there is none, the kernel takes no more, or the
+    /// connection's [share](Env::share_of) of the turn is sent; reports by [`Env::sent`] and by
+    /// [`State::block_sending`], or by [`Env::failed`].
     ///
     /// This and `set_reading` are called for nearly everything that is received, so they are given
     /// the record instead of looking it up.
     fn flush(&mut self, state: &mut State, env: &mut Env);
     /// Receives, or stops to. Called often with the same value.
     fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
+    /// Bytes that the kernel has of this connection and the peer's side has not taken; `None` if nobody knows.
+    fn untaken(&mut self, index: u32) -> Option<usize>;
+    /// Whether nothing that the peer has sent waits to be received, as far as the kernel has said.
+    fn has_emptied(&self, index: u32) -> bool;
     /// Half-closes: the peer sees the end of our output.
     fn shut_write(&mut self, core: &mut Core, index: u32);
     /// Closes the socket, with a reset if asked, and calls [`Core::free`] as soon as nothing of
@@ -45,6 +50,8 @@ pub(crate) enum Outcome<F> {
     Accepted(usize, Accepted<F>),
     /// The wake-up descriptor is to be [watched again](Driver::watch_again).
     Woken,
+    /// The alarm has gone off, or is not watched any more: whatever it is set to, it is to be set again.
+    AlarmOver,
 }
 
 /// What a loop waits, receives and sends with. What happens to connections it tells the core

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::admission::door::Door;
 use crate::build::dial::Dial;
+use crate::kernel::clock::Clock;
 use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
 use crate::reactor::activity::Callback;
@@ -13,8 +14,9 @@ use crate::reactor::counters::{LoopCounters, ServiceCounters};
 use crate::reactor::facts::Flag;
 use crate::reactor::random::Rng;
 use crate::reactor::refusals::Refusals;
+use crate::reactor::sending::Sending;
 use crate::reactor::state::State;
-use crate::vocabulary::time::{Clock, Instant};
+use crate::vocabulary::time::Instant;
 
 pub(crate) struct Env {
     /// The time of this turn; refreshed by the engine after every wait.
@@ -27,8 +29,10 @@ pub(crate) struct Env {
     pub(crate) barriers: Barriers,
     /// Indices of connections whose record changed since they were last settled.
     pub(crate) dirty: Vec<u32>,
-    /// Connections that have callbacks or flushing left for the next turn.
+    /// Connections that have callbacks left for the next turn.
     pub(crate) backlog: Vec<u32>,
+    /// How much may still be sent in this turn, and who waits for that.
+    pub(crate) sending: Sending,
     pub(crate) counters: Arc<LoopCounters>,
     /// Of each service, a part of `counters`.
     pub(crate) services: Vec<Arc<ServiceCounters>>,
@@ -81,6 +85,9 @@ impl Env {
     #[inline]
     pub(crate) fn sent(&mut self, state: &mut State, n: usize) -> usize {
         self.of_service(state.service).bytes_out.add(n as u64);
+        if let Some(tally) = &mut state.tally {
+            tally.sent += n as u64;
+        }
         state.last_progress = self.now;
         state.deadlines.took();
         state.out.advance(n, &mut self.blocks);

@@ -48,6 +48,15 @@ impl From<Hint> for Closed {
     }
 }
 
+/// What a connection that finishes waits for once its output has been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// The peer's end, so that no reset destroys what is on its way.
+    PeerEnd,
+    /// Nothing, as long as nothing has come from the peer, who has said that it sends no more.
+    Nothing,
+}
+
 /// How far this side's half-close has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
@@ -93,7 +102,7 @@ pub(crate) enum Owed {
 
 impl Fact for Owed {
     #[inline]
-    fn bit(self) -> u8 {
+    fn bit(self) -> u16 {
         1 << self as u8
     }
 }
@@ -117,11 +126,13 @@ pub(crate) enum Flag {
     Outlived,
     /// Its protocol has set deadlines of its own.
     OwnLimits,
+    /// In the queue of connections whose turn to send has not come.
+    AwaitsTurn,
 }
 
 impl Fact for Flag {
     #[inline]
-    fn bit(self) -> u8 {
+    fn bit(self) -> u16 {
         1 << self as u8
     }
 }
@@ -150,12 +161,12 @@ impl Appetite {
 /// A fact that is a bit of a [`Set`].
 pub(crate) trait Fact: Copy {
     /// One bit, of its own.
-    fn bit(self) -> u8;
+    fn bit(self) -> u16;
 }
 
 /// A few facts, a bit each: what would be many booleans in a record that each connection has.
 pub(crate) struct Set<F> {
-    bits: u8,
+    bits: u16,
     of: PhantomData<F>,
 }
 

@@ -166,6 +166,13 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
     }
 }
 
+/// Drops a message that nobody gets, which is a protocol's code too.
+fn discard<M>(message: M) {
+    if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+        tracing::error!("a message panicked when it was dropped");
+    }
+}
+
 /// The record of a connection that may be called.
 fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
     let state = states.get_mut(id.index as usize)?;
@@ -257,9 +264,7 @@ impl<S: Service> Host for HostOf<S> {
         for (id, message) in batch.posts {
             let Some(state) = open_state(states, id) else {
                 env.counters.posts_undeliverable.add(1);
-                if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
-                    tracing::error!("a message panicked when it was dropped");
-                }
+                discard(message);
                 continue;
             };
             let (_, protocol) = &mut self.slots[state.slot as usize];
@@ -316,14 +321,16 @@ impl<S: Service> Host for HostOf<S> {
                 continue;
             }
             env.counters.tells_undeliverable.add(1);
-            if let Some(state) = from.and_then(|from| open_state(states, from)) {
-                let (_, protocol) = &mut slots[state.slot as usize];
-                env.enter(self.index, Callback::Undelivered);
-                guarded(state, env, |state, env| {
-                    let link = Link { state, env };
-                    protocol.undelivered(to, message, &mut Cx { link, local, home });
-                });
-            }
+            let Some(state) = from.and_then(|from| open_state(states, from)) else {
+                discard(message);
+                continue;
+            };
+            let (_, protocol) = &mut slots[state.slot as usize];
+            env.enter(self.index, Callback::Undelivered);
+            guarded(state, env, |state, env| {
+                let link = Link { state, env };
+                protocol.undelivered(to, message, &mut Cx { link, local, home });
+            });
         }
         self.home.keep(batch);
     }

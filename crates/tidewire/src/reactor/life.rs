@@ -109,6 +109,15 @@ impl Registered {
 }
 
 /// What a loop has counted: see [`Observer::loops`](crate::Observer::loops).
+///
+/// ```
+/// use tidewire::{Builder, EngineChoice, LoopView};
+///
+/// let running = Builder::new().engine(EngineChoice::Epoll).loops(2).start()?;
+/// let loops: Vec<LoopView> = running.observer().loops();
+/// assert_eq!((&*loops[1].name, loops[1].counters.receives), ("loop-1", 0));
+/// # Ok::<(), tidewire::StartError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoopView {

@@ -4,6 +4,7 @@
 //! * [`turn`], [`wait`]: round and round.
 //! * [`accept`], [`hand_over`]: connections that come in, and where they go.
 //! * [`inbox`]: what others leave for the loop.
+//! * [`sending`]: how much a turn sends.
 //! * [`stop`]: how it ends.
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
 
@@ -11,6 +12,8 @@ pub(crate) mod absent;
 pub(crate) mod accept;
 pub(crate) mod activity;
 pub(crate) mod busy;
+#[cfg(test)]
+pub(crate) mod by_hand;
 pub(crate) mod core;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
@@ -25,6 +28,7 @@ pub(crate) mod life;
 mod parting;
 pub(crate) mod random;
 pub(crate) mod refusals;
+pub(crate) mod sending;
 pub(crate) mod setup;
 pub(crate) mod state;
 pub(crate) mod stop;
@@ -60,7 +64,7 @@ pub(crate) struct Reactor<D: Driver> {
     wakeable: bool,
     /// The wait may have lasted.
     slept: bool,
-    /// What the driver's alarm is set to, until it has gone off.
+    /// What the driver's alarm is set to, until that has passed, or the driver says that it is over.
     alarm: Option<Instant>,
     busy: BusyPoll,
     accepting: Accepting<Fd<D>>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::listen::TcpOptions;
+use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::Mutex;
@@ -13,7 +14,6 @@ use crate::reactor::core::{Core, Plan};
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::life::Registry;
 use crate::reactor::random::Rng;
-use crate::vocabulary::time::Clock;
 
 /// A listening socket of one loop.
 pub(crate) struct Listener {
@@ -116,6 +116,8 @@ impl LoopSetup {
                     chunk: 1 << 10,
                     buffers: 1,
                     refusals: self.plan.refusals.clone(),
+                    log_connections: false,
+                    shares: self.plan.shares,
                     memory: self.plan.memory.clone(),
                 };
                 let mut core = Core::new(&plan, waker, counters, clock, rng);

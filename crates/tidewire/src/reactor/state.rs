@@ -12,7 +12,9 @@ use crate::memory::kept::Kept;
 use crate::memory::output::Output;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::deadlines::Deadlines;
-use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing};
+use crate::reactor::facts::{
+    Appetite, Awaits, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing,
+};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
@@ -59,12 +61,24 @@ pub(crate) struct State {
     pub(crate) hard: u32,
     /// The reason that `finish` records, where the loop itself suggested finishing.
     pub(crate) hint: Hint,
+    /// While it finishes.
+    pub(crate) awaits: Awaits,
     pub(crate) peer_end: PeerEnd,
     pub(crate) told: Told,
     pub(crate) owed: Set<Owed>,
     pub(crate) flags: Set<Flag>,
     /// The attempts of a dialled connection that is not yet established.
     pub(crate) attempts: Option<Box<Attempts>>,
+    /// What its line in the log will say; none where there is no such line.
+    pub(crate) tally: Option<Box<Tally>>,
+}
+
+/// What a connection has come to.
+pub(crate) struct Tally {
+    pub(crate) opened: Instant,
+    /// Bytes.
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
 }
 
 impl State {
@@ -97,11 +111,13 @@ impl State {
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
             hard: u32::try_from(limits.output_hard).unwrap_or(u32::MAX),
             hint: Hint::Finished,
+            awaits: Awaits::PeerEnd,
             peer_end: PeerEnd::Unknown,
             told: Told::Nothing,
             owed: Set::empty(),
             flags: Set::empty(),
             attempts: None,
+            tally: None,
         }
     }
 
@@ -323,8 +339,12 @@ impl State {
     #[inline]
     pub(crate) fn next_deadline_ns(&self) -> u64 {
         let ns = |t: Option<Instant>| t.map_or(u64::MAX, Instant::as_nanos);
-        if !self.is_open() {
-            return ns(self.phase_ends);
+        match self.phase {
+            Phase::Open => {}
+            Phase::Finishing(_) | Phase::Lingering(_) => {
+                return ns(self.phase_ends).min(self.deadlines.lifetime_ns());
+            }
+            _ => return ns(self.phase_ends),
         }
         let idle = match self.deadlines.idle_ns() {
             0 => u64::MAX,
@@ -368,7 +388,8 @@ impl State {
     pub(crate) fn finish(&mut self, why: Closed) {
         if self.is_open() {
             self.phase = Phase::Finishing(why);
-            self.phase_ends = None;
+            self.deadlines.keep_lifetime(self.phase_ends.take());
+            self.deadlines.forget_look();
             self.carry = Vec::new();
             self.timer = None;
             self.flags.remove(Flag::Paused);

@@ -8,21 +8,25 @@ use std::time::Duration;
 
 use crate::build::engine::{self, Engine};
 use crate::driver::completion as uring;
+use crate::kernel::clock::Clock;
 use crate::protocol::traits::{Cx, Protocol, Service};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{LoopSetup, Spread};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
-use crate::vocabulary::time::{Clock, Instant};
+use crate::vocabulary::time::Instant;
 use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 
 /// The core of a loop without services.
 pub(super) fn core() -> Core {
     let plan = Plan {
         refusals: Arc::default(),
+        log_connections: false,
+        shares: SendShares::default(),
         memory: Arc::default(),
         hosts: Vec::new(),
         chunk: 4 << 10,
@@ -87,6 +91,8 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         let setup = LoopSetup {
             plan: Arc::new(Plan {
                 refusals: Arc::default(),
+                log_connections: false,
+                shares: SendShares::default(),
                 memory: Arc::default(),
                 hosts: vec![hosted],
                 chunk: 4 << 10,

@@ -22,6 +22,7 @@ impl<D: Driver> Reactor<D> {
     pub(crate) fn after_wait(&mut self) {
         self.awake();
         self.core.env.counters.begin_turn();
+        self.core.env.sending.begin_turn();
         self.core.take_backlog();
         self.hear();
         self.obey();
@@ -38,6 +39,7 @@ impl<D: Driver> Reactor<D> {
         while let Some(outcome) = self.driver.next_outcome(&mut self.core) {
             match outcome {
                 Outcome::Accepted(which, accepted) => self.accepted(which, accepted),
+                Outcome::AlarmOver => self.alarm = None,
                 Outcome::Woken => {
                     if let Err(e) = self.driver.watch_again(&self.waker) {
                         tracing::error!(error = %e, "no wake-up descriptor; posts will be late");

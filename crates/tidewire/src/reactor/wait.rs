@@ -26,6 +26,11 @@ impl<D: Driver> Reactor<D> {
         {
             timeout = None;
         }
+        // Asked last: to make room for the alarm or the wake-up a full queue may have been handed over,
+        // and what that has brought is in hand already.
+        if self.driver.has_work() {
+            timeout = Some(Duration::ZERO);
+        }
         if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
             timeout = Some(Duration::ZERO);
         }

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::limits::{CHUNK, Limits};
+use crate::kernel::clock::Clock;
 use crate::protocol::traits::Service;
 use crate::reach::waker::Waker;
 use crate::reactor::core::{Core, Plan};
@@ -41,18 +42,28 @@ use crate::reactor::env::Env;
 use crate::reactor::facts::Phase;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::sending::{FREE, SendShares};
 use crate::reactor::state::State;
 use crate::sim::trace::{self, Event, Trace, What};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
-use crate::vocabulary::time::{Clock, Instant};
+use crate::vocabulary::time::Instant;
 
 /// Turns after which a connection that never comes to rest is given up. A test that gets there
 /// fails: its protocol spins.
 const TURNS_MAX: usize = 10_000_000;
 
 /// What one connection made of its input.
+///
+/// ```
+/// use tidewire::sim::chunking::{Collected, collect};
+/// use tidewire::{Closed, on_input};
+///
+/// let echo = on_input(|input, link| link.forward_all(input));
+/// let got: Collected = collect(echo, b"hello", &[2], true);
+/// assert_eq!((&got.output[..], got.closed), (&b"hello"[..], Some(Closed::Finished)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
     /// All bytes that it sent.
@@ -62,6 +73,17 @@ pub struct Collected {
 }
 
 /// How a connection is to be fed. [`run`](Feed::run) feeds it.
+///
+/// ```
+/// use tidewire::sim::chunking::Feed;
+/// use tidewire::{Limits, on_input};
+///
+/// // A peer that takes a byte now and then, of a connection that may queue ten.
+/// let limits = Limits { output_low: 1, output_high: 10, ..Limits::default() };
+/// let echo = on_input(|input, link| link.forward_all(input));
+/// let got = Feed::new(b"hello, slow reader").splits(&[5, 2]).window(1).limits(limits).run(echo);
+/// assert_eq!(got.output, b"hello, slow reader");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Feed<'a> {
     input: &'a [u8],
@@ -148,6 +170,34 @@ impl<'a> Feed<'a> {
     }
 
     /// Where the loop's randomness comes from. Default 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::chunking::Feed;
+    /// use tidewire::{Limits, Next, on_input};
+    ///
+    /// // A die for each byte, and a peer that takes its time and never says that it is done.
+    /// let dice = on_input(|input, link| {
+    ///     for _ in 0..input.len() {
+    ///         let eyes = 1 + link.random() % 6;
+    ///         link.write(&[b'0' + eyes as u8]);
+    ///     }
+    ///     input.consume(input.len());
+    ///     Next::More
+    /// });
+    /// let limits = Limits { idle: Some(Duration::from_secs(60)), ..Limits::default() };
+    /// let second = Duration::from_secs(1);
+    /// let got = Feed::new(b"????")
+    ///     .splits(&[1, 1])
+    ///     .pause(second)
+    ///     .after(10 * second)
+    ///     .half_close(false)
+    ///     .patience(100 * second)
+    ///     .limits(limits)
+    ///     .seed(7)
+    ///     .run(dice);
+    /// assert_eq!(got.output.len(), 4);
+    /// ```
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Feed<'a> {
         self.seed = seed;
@@ -185,6 +235,13 @@ impl<'a> Feed<'a> {
 
 /// Feeds one connection of `service` the pieces of `input` that `splits` says, then the end of
 /// input if `half_close`. See [`Feed`] for pacing, time and limits.
+///
+/// ```
+/// use tidewire::{on_input, sim::chunking::collect};
+///
+/// let echo = on_input(|input, link| link.forward_all(input));
+/// assert_eq!(collect(echo, b"hello", &[1, 3], true).output, b"hello");
+/// ```
 pub fn collect<S: Service>(
     service: S,
     input: &[u8],
@@ -197,6 +254,12 @@ pub fn collect<S: Service>(
 
 /// Lengths that split `len` bytes, drawn from `seed`: some seeds cut into single bytes, some into
 /// a few large pieces, most into a mixture.
+///
+/// ```
+/// let pieces = tidewire::sim::chunking::splits(7, 1000);
+/// assert_eq!(pieces.iter().sum::<usize>(), 1000);
+/// assert_eq!(pieces, tidewire::sim::chunking::splits(7, 1000));
+/// ```
 #[must_use]
 pub fn splits(seed: u64, len: usize) -> Vec<usize> {
     let mut rng = Rng::from_seed(seed);
@@ -220,6 +283,13 @@ pub fn splits(seed: u64, len: usize) -> Vec<usize> {
 /// # Panics
 /// If two meanings differ; the message has the round, the splits and both meanings, and says where to find the
 /// [trace](super) of that round.
+///
+/// ```
+/// use tidewire::{on_input, sim::chunking::assert_invisible};
+///
+/// let echo = || on_input(|input, link| link.forward_all(input));
+/// assert_invisible(echo, b"hello", true, |got| got.output.clone(), 20);
+/// ```
 pub fn assert_invisible<S: Service, T: PartialEq + fmt::Debug>(
     mut make: impl FnMut() -> S,
     input: &[u8],
@@ -288,7 +358,7 @@ impl Transport for Wire {
     fn flush(&mut self, state: &mut State, env: &mut Env) {
         while self.credit > 0 {
             let mut slices = [IoSlice::new(&[]); 16];
-            let n = state.out.slices(&mut slices);
+            let n = state.out.slices(&mut slices, FREE);
             let mut sent = 0;
             for slice in &slices[..n] {
                 let take = slice.len().min(self.credit);
@@ -307,6 +377,15 @@ impl Transport for Wire {
 
     fn set_reading(&mut self, _state: &mut State, _env: &mut Env, on: bool) {
         self.reading = on;
+    }
+
+    fn untaken(&mut self, _index: u32) -> Option<usize> {
+        None
+    }
+
+    /// That depends on the split, which is not to show.
+    fn has_emptied(&self, _index: u32) -> bool {
+        false
     }
 
     fn shut_write(&mut self, core: &mut Core, _index: u32) {
@@ -356,6 +435,8 @@ impl Fed {
         let time = Rc::new(Cell::new(0));
         let plan = Plan {
             refusals: Arc::default(),
+            log_connections: false,
+            shares: SendShares::default(),
             memory: Arc::default(),
             hosts: vec![host_of(service, feed.limits.clone())],
             chunk: CHUNK,
@@ -482,6 +563,7 @@ impl Fed {
         loop {
             self.turns += 1;
             assert!(self.turns < TURNS_MAX, "the connection never comes to rest");
+            self.core.env.sending.begin_turn();
             self.core.take_backlog();
             self.core.take_mail();
             self.core.settle_all(&mut self.wire);

@@ -41,6 +41,15 @@ pub struct Conditions {
 
 impl Conditions {
     /// No surprises: 50 microseconds from end to end, whole chunks, large buffers, no faults.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::Conditions;
+    ///
+    /// // As calm as can be, but slow.
+    /// let half = Duration::from_millis(100);
+    /// let slow = Conditions { latency: half..=half, ..Conditions::calm() };
+    /// ```
     #[must_use]
     pub fn calm() -> Conditions {
         let latency = Duration::from_micros(50);

@@ -5,25 +5,35 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::build::builder::Placement;
 use crate::build::dial::{Dial, NotDialled};
 use crate::build::limits::Limits;
+use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
 use crate::protocol::traits::{Protocol, Service};
 use crate::reach::stop::StopClock;
 use crate::reach::waker::{Command, INBOX, Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
-use crate::reactor::host::host_of;
+use crate::reactor::host::{Hosted, host_of};
 use crate::reactor::random::Rng;
-use crate::reactor::setup::{Listener, LoopSetup, Spread};
+use crate::reactor::sending::SendShares;
+use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::net::address;
 use crate::sim::node::{Node, Shape};
 use crate::sim::threads::Threads;
-use crate::sim::world::{Actor, Running, Sim};
+use crate::sim::world::{Actor, Running, Sim, Team};
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
-use crate::vocabulary::time::Clock;
 
 /// A loop of a simulation.
+///
+/// ```
+/// use tidewire::sim::{LoopId, Sim};
+///
+/// let mut sim = Sim::new(1);
+/// let at: LoopId = sim.add_loop();
+/// assert_eq!(sim.counters(at).accepted, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopId(pub(super) usize);
 
@@ -48,6 +58,15 @@ pub struct SimService<S> {
 
 impl<S> SimService<S> {
     /// The loop that it is on.
+    ///
+    /// ```
+    /// use tidewire::sim::Sim;
+    ///
+    /// let mut sim = Sim::new(7);
+    /// let first = sim.add_loop();
+    /// let echo = sim.service(first, tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    /// assert_eq!(echo.at(), first);
+    /// ```
     #[must_use]
     pub fn at(self) -> LoopId {
         self.at
@@ -88,11 +107,66 @@ impl Sim {
 
     /// Adds a loop.
     pub fn add_loop(&mut self) -> LoopId {
+        self.add_spreading(Spread::Here)
+    }
+
+    /// Adds `n` loops that carry connections together, placed as a [`Builder`](crate::Builder) places them, with a
+    /// loop that accepts for them where it has one. All are meant by the id, also by what stops or kills them.
+    /// Threads are not placed: of [`Shape::Threads`] it is one loop, with one for each connection.
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::Placement;
+    /// use tidewire::sim::{PlainState, Sim};
+    ///
+    /// let mut sim = Sim::new(7);
+    /// let at = sim.add_loops(3, Placement::LeastConnections);
+    /// let echo = tidewire::on_input(|input, link| link.forward_all(input));
+    /// let echo = sim.service(at, echo, Default::default());
+    /// let addr = sim.listen(echo);
+    /// let peers: Vec<_> = (0..9).map(|_| sim.plain(&addr)).collect();
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert!(peers.iter().all(|peer| sim.state(*peer) == PlainState::Open));
+    /// assert_eq!(sim.counters(at).open, 9);
+    /// ```
+    pub fn add_loops(&mut self, n: usize, placement: Placement) -> LoopId {
+        assert!(n > 0, "no loop carries connections");
+        if n == 1 || self.shape == Shape::Threads {
+            return self.add_loop();
+        }
+        let mut others: Vec<LoopId> = (0..n).map(|_| self.add_loop()).collect();
+        let turn = match placement {
+            Placement::Acceptor => Some(Turn::Next),
+            Placement::LeastConnections => Some(Turn::LeastConnections),
+            Placement::Shared => None,
+        };
+        let named = match turn {
+            None => others.remove(0),
+            Some(turn) => {
+                let wakers = others.iter().map(|at| self.running(*at).waker.clone());
+                let loops = wakers.collect();
+                self.add_spreading(Spread::Loops(Fleet { loops, turn }))
+            }
+        };
+        let has_acceptor = turn.is_some();
+        self.running(named).team = Team {
+            others,
+            has_acceptor,
+        };
+        named
+    }
+
+    fn add_spreading(&mut self, spread: Spread) -> LoopId {
         let loops = self.actors.iter().filter(|a| matches!(a, Actor::Loop(_)));
         let waker = Arc::new(Waker::of_loop(loops.count() as u32));
         let counters = Arc::new(LoopCounters::default());
         let plan = Plan {
             refusals: Arc::default(),
+            log_connections: false,
+            shares: SendShares::default(),
             memory: self.memory.clone(),
             hosts: Vec::new(),
             chunk: self.conditions.chunk,
@@ -108,7 +182,7 @@ impl Sim {
             registry: Arc::default(),
             inbox: INBOX,
             listeners: Vec::new(),
-            spread: Spread::Here,
+            spread,
             cpu: None,
         };
         let (setup, threads) = match self.shape {
@@ -133,6 +207,7 @@ impl Sim {
             waker,
             counters,
             stop_clock,
+            team: Team::default(),
         })));
         LoopId(actor)
     }
@@ -148,15 +223,49 @@ impl Sim {
         }
         let hosted = host_of(service, limits);
         let hosted = hosted.behind(hosted.door.service().into(), self.gates.clone());
+        let team = &self.running(at).team;
+        let (others, has_acceptor) = (team.others.clone(), team.has_acceptor);
+        if has_acceptor {
+            self.running(at).node.know(&hosted);
+        }
+        let carrying = others.into_iter().chain((!has_acceptor).then_some(at));
+        let indices: Vec<u16> = carrying.map(|at| self.host(at, &hosted)).collect();
+        let index = indices[0];
+        let same = indices.into_iter().all(|other| other == index);
+        assert!(
+            same,
+            "what loops carry together is put on them by their one name"
+        );
+        SimService {
+            at,
+            index,
+            of: PhantomData,
+        }
+    }
+
+    fn host(&mut self, at: LoopId, hosted: &Hosted) -> u16 {
         let running = self.running(at);
         if let Some(threads) = &mut running.threads {
             threads.host(hosted.clone());
         }
-        SimService {
-            at,
-            index: running.node.host(&hosted),
-            of: PhantomData,
+        running.node.host(hosted)
+    }
+
+    fn first_carrying(&mut self, at: LoopId) -> LoopId {
+        let team = &self.running(at).team;
+        match team.others[..] {
+            [first, ..] if team.has_acceptor => first,
+            _ => at,
         }
+    }
+
+    /// All loops that are meant by an id, it first.
+    pub(super) fn team(&self, at: LoopId) -> Vec<LoopId> {
+        let others = match &self.actors[at.0] {
+            Actor::Loop(running) => &running.team.others[..],
+            Actor::Plain(_) => unreachable!("a loop's id names a loop"),
+        };
+        std::iter::once(at).chain(others.iter().copied()).collect()
     }
 
     /// Has a service accept connections; where, is the result.
@@ -180,17 +289,22 @@ impl Sim {
         let number = self.listeners;
         self.listeners += 1;
         let at = at.unwrap_or_else(|e: EndpointError| panic!("{e}"));
-        let socket = {
-            let mut kernel = self.kernel.borrow_mut();
-            kernel.nobody_listens(&at);
-            Arc::new(Descriptor::Simulated(kernel.listen(&at)))
+        self.kernel.borrow_mut().nobody_listens(&at);
+        let has_acceptor = self.running(service.at).team.has_acceptor;
+        let accepting = if has_acceptor {
+            vec![service.at]
+        } else {
+            self.team(service.at)
         };
-        self.running(service.at).node.listen(Listener {
-            socket,
-            service: service.index,
-            number,
-            is_private: at.is_tcp(),
-        });
+        for accepts in accepting {
+            let socket = Arc::new(Descriptor::Simulated(self.kernel.borrow_mut().listen(&at)));
+            self.running(accepts).node.listen(Listener {
+                socket,
+                service: service.index,
+                number,
+                is_private: at.is_tcp(),
+            });
+        }
     }
 
     /// Adds a loop with a service that accepts connections at the returned address.
@@ -209,51 +323,78 @@ impl Sim {
             service: service.index,
             dial,
         };
-        let sent = self.running(service.at).waker.send(command);
+        let at = self.first_carrying(service.at);
+        let sent = self.running(at).waker.send(command);
         sent.map_err(NotDialled::from_unsent)
             .expect("room for a dial");
     }
 
-    /// The service's state on its loop; of [`Shape::Threads`], on the loop that accepts.
+    /// The service's state on its loop; of [`Shape::Threads`], on the loop that accepts; of [several
+    /// loops](Sim::add_loops), on the first that carries connections.
     pub fn local<S: Service>(
         &mut self,
         service: SimService<S>,
     ) -> &mut <S::Conn as Protocol>::Local {
-        let local = self
-            .running(service.at)
-            .node
-            .core_mut()
-            .local(service.index);
+        let at = self.first_carrying(service.at);
+        let local = self.running(at).node.core_mut().local(service.index);
         local.downcast_mut().expect("the id says what type it is")
     }
 
-    /// What one loop counted.
+    /// What one loop counted, or [several](Sim::add_loops) together.
     #[must_use]
     pub fn counters(&self, at: LoopId) -> Counters {
-        match &self.actors[at.0] {
-            Actor::Loop(running) => {
-                let mut sum = Counters::default();
+        let mut sum = Counters::default();
+        for at in self.team(at) {
+            if let Actor::Loop(running) = &self.actors[at.0] {
                 sum.merge(&running.counters.sum());
                 if let Some(threads) = &running.threads {
                     sum.merge(&threads.counters());
                 }
-                sum
             }
-            Actor::Plain(_) => unreachable!("a loop's id names a loop"),
         }
+        sum
     }
 
     /// Begins a graceful stop of a loop, as [`Running::stop`](crate::Running::stop) does: no
     /// listening, every connection told; what is left after `deadline` is cut.
     pub fn stop(&mut self, at: LoopId, deadline: Duration) {
         let deadline = self.now() + deadline;
-        let running = self.running(at);
-        running.stop_clock.set_at(deadline);
-        running.waker.stop(Stop::Graceful);
+        let team = self.team(at);
+        for at in &team {
+            self.running(*at).stop_clock.set_at(deadline);
+        }
+        // Who accepts for others comes first.
+        for at in team {
+            self.running(at).waker.stop(Stop::Graceful);
+        }
     }
 
     /// Whether a stop of this loop is over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Shape, Sim};
+    /// use tidewire::{Dial, on_input};
+    ///
+    /// let mut sim = Sim::under(7, Conditions::calm());
+    /// sim.shape(Shape::Readiness);
+    /// let server = sim.add_loop();
+    /// let echo = sim.service(server, on_input(|input, link| link.forward_all(input)), Default::default());
+    /// let addr = sim.listen(echo);
+    /// let at = sim.add_loop();
+    /// let client = sim.service(at, on_input(|input, link| link.forward_all(input)), Default::default());
+    /// sim.dial(client, Dial::to(addr));
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!((sim.counters(server).open, *sim.local(echo)), (1, ()));
+    ///
+    /// sim.stop(server, Duration::from_secs(5));
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert!(sim.stopped(server));
+    /// assert_eq!(sim.counters(at).open, 0);
+    /// ```
     pub fn stopped(&mut self, at: LoopId) -> bool {
-        self.running(at).nodes().all(Node::is_over)
+        let team = self.team(at);
+        let over = |at| self.running(at).nodes().all(Node::is_over);
+        team.into_iter().all(over)
     }
 }

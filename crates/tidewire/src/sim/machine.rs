@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::build::threads::{Carrier, Spawner};
 use crate::kernel::calls::Sys;
+use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Mutex, lock};
@@ -17,24 +18,14 @@ use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::Hosted;
 use crate::reactor::life::{Life, Registered, Registry};
 use crate::reactor::random::Rng;
+use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::conditions::Conditions;
-use crate::sim::kernel::{self, Faults, Kernel, SimSys};
+use crate::sim::kernel::{self, Kernel, KernelFaults, SimSys};
 use crate::sim::net::Net;
-use crate::sim::node::{self, Held, Node};
+use crate::sim::node::{Held, Node, Shape};
 use crate::vocabulary::endpoint::Endpoint;
-use crate::vocabulary::time::{Clock, Instant};
-
-/// What the loops of a machine are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Loops that wait for readiness, as epoll has it.
-    Readiness,
-    /// Loops that wait for completions, as io_uring has them.
-    Completion,
-    /// A loop for each connection, as threads have it.
-    Threads,
-}
+use crate::vocabulary::time::Instant;
 
 /// A loop, and its thread as the machine schedules it.
 struct Loop {
@@ -81,6 +72,7 @@ pub(crate) struct Program {
     /// Where the first service is reached.
     pub(crate) at: Endpoint,
     pub(crate) inbox: usize,
+    pub(crate) shares: SendShares,
 }
 
 impl Machine {
@@ -88,7 +80,7 @@ impl Machine {
     pub(crate) fn new(
         seed: u64,
         conditions: Conditions,
-        faults: Faults,
+        faults: KernelFaults,
         program: &Program,
     ) -> Machine {
         let time = Rc::new(Cell::new(0));
@@ -116,6 +108,8 @@ impl Machine {
             chunk,
             buffers,
             refusals: Arc::default(),
+            log_connections: false,
+            shares: program.shares,
             memory: Arc::default(),
         });
         machine.start(program, plan);
@@ -177,6 +171,14 @@ impl Machine {
         }
     }
 
+    /// Descriptors may be few, but not so few that the loops have all of them: nobody would ever be served.
+    pub(crate) fn leave_room_for_one(&self) {
+        let mut kernel = self.kernel.borrow_mut();
+        let least = kernel.open().len() + 1;
+        let most = &mut kernel.faults.descriptors_max;
+        *most = least.max(*most);
+    }
+
     fn listeners(&mut self, at: &Endpoint) -> Vec<Listener> {
         let socket = self.kernel.borrow_mut().listen(at);
         vec![Listener {
@@ -205,10 +207,6 @@ impl Machine {
         self.wakers.push(waker.clone());
         let rng = Rng::from_seed(self.rng.next());
         let core = setup.core(waker.clone(), counters, self.clock(), rng);
-        let shape = match shape {
-            Shape::Completion => node::Shape::Completion,
-            Shape::Readiness | Shape::Threads => node::Shape::Readiness,
-        };
         let node = Node::new(&self.kernel, shape, setup, waker, core, &mut self.rng);
         let node = node.holding(Held::Loop { _life: life });
         self.loops.push(Loop::new(number, node));

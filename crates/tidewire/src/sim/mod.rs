@@ -3,7 +3,7 @@
 //!
 //! * [`Sim`]: loops, services and the network between them, step by step.
 //! * [`Pair`]: a protocol and its client, face to face.
-//! * [`Conditions`]: what the network does to them.
+//! * [`Conditions`]: what the network does to them. [`KernelFaults`]: what the kernel does.
 //! * [`chunking`]: one connection fed a given split of its input, for the property that the split
 //!   carries no meaning.
 //!
@@ -40,6 +40,7 @@ mod trace;
 mod world;
 
 pub use conditions::Conditions;
+pub use kernel::KernelFaults;
 pub use loops::{LoopId, SimService};
 pub use node::Shape;
 pub use pair::Pair;

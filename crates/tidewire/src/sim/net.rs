@@ -342,6 +342,11 @@ impl Net {
         self.streams[end.stream as usize].pipes[end.other().side as usize].arrived()
     }
 
+    /// Bytes written at this end that have not arrived at the other.
+    pub(super) fn untaken(&self, end: End) -> usize {
+        self.streams[end.stream as usize].pipes[end.side as usize].not_arrived()
+    }
+
     /// Whether a write at this end would take something.
     pub(super) fn takes(&self, end: End) -> bool {
         let pipe = &self.streams[end.stream as usize].pipes[end.side as usize];

@@ -7,6 +7,7 @@ use crate::build::threads::{Carried, Carrier};
 use crate::driver::completion::{self, Abilities};
 use crate::driver::readiness::epoll::Epoll;
 use crate::driver::readiness::sockets::Sockets;
+use crate::kernel::clock::Clock;
 use crate::reach::waker::Waker;
 use crate::reactor::Reactor;
 use crate::reactor::core::Core;
@@ -17,7 +18,6 @@ use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{Listener, LoopSetup};
 use crate::sim::kernel::{Kernel, Parked, Shared, SimQueues, SimSys};
-use crate::vocabulary::time::Clock;
 use crate::vocabulary::time::Instant;
 use std::sync::Arc;
 
@@ -179,6 +179,12 @@ impl Node {
     pub(super) fn host(&mut self, hosted: &Hosted) -> u16 {
         self.disturb();
         self.core_mut().host(hosted)
+    }
+
+    /// Has it know a service for whose loops it accepts.
+    pub(super) fn know(&mut self, hosted: &Hosted) {
+        self.disturb();
+        self.core_mut().know_service(hosted);
     }
 
     pub(super) fn core_mut(&mut self) -> &mut Core {

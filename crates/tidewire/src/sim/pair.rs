@@ -98,6 +98,51 @@ impl<S: Service, C: Service> Pair<S, C> {
     }
 
     /// Makes `n` more connections, with the tokens 0 to `n - 1`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Outcome, Pair, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, on_input, service_fn};
+    ///
+    /// /// Says hello, and is content with an answer.
+    /// struct Hello;
+    ///
+    /// impl Protocol for Hello {
+    ///     type Local = u32; // how many were answered
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(b"hello");
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         if input.len() < 5 {
+    ///             return Next::AtLeast(5);
+    ///         }
+    ///         input.consume(5);
+    ///         *cx.local += 1;
+    ///         cx.link.finish();
+    ///         Next::More
+    ///     }
+    /// }
+    ///
+    /// let echo = || (on_input(|input, link| link.forward_all(input)), Limits::default());
+    /// let hello = || (service_fn(|_| Hello), Limits::default());
+    /// let mut pair = Pair::on(Sim::new(42), echo(), hello());
+    /// pair.dial(10);
+    /// assert_eq!(pair.run(Duration::from_secs(30)), Outcome::Idle);
+    /// assert_eq!((*pair.client_local(), *pair.server_local()), (10, ()));
+    /// assert_eq!(pair.server_counters().accepted, pair.client_counters().closed_total());
+    ///
+    /// // A client that is no protocol, at the same server.
+    /// let mut pair = Pair::under(42, Conditions::calm(), echo(), hello());
+    /// let addr = pair.addr();
+    /// let plain = pair.sim.plain(addr);
+    /// pair.sim.send(plain, b"hello");
+    /// pair.sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(pair.sim.received(plain), b"hello");
+    /// assert_ne!(pair.server().at(), pair.client().at());
+    /// ```
     pub fn dial(&mut self, n: u64) {
         for token in 0..n {
             let dial = Dial::to(&self.addr).token(token);

@@ -6,6 +6,18 @@ use crate::sim::world::{Actor, Sim};
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 
 /// A plain peer of a simulation: no protocol, driven by the test.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::sim::{PlainId, Sim};
+///
+/// let mut sim = Sim::new(1);
+/// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+/// let peer: PlainId = sim.plain(addr);
+/// sim.send(peer, b"hello");
+/// sim.run_for(Duration::from_secs(1));
+/// assert_eq!(sim.received(peer), b"hello");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainId(usize);
 
@@ -54,6 +66,22 @@ impl Sim {
     }
 
     /// Whether the peer reads. If not, the network fills up behind it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions { receive_buffer: 1000, ..Conditions::calm() });
+    /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    /// let peer = sim.plain(addr);
+    /// sim.reading(peer, false);
+    /// sim.send(peer, &[7; 2_000_000]);
+    /// sim.run_for(Duration::from_secs(5));
+    /// assert!(sim.received(peer).is_empty());
+    /// assert!(sim.unsent(peer) > 0, "an echo does not read from those who do not read");
+    /// sim.close(peer, true);
+    /// assert_eq!(sim.state(peer), PlainState::Closed);
+    /// ```
     pub fn reading(&mut self, peer: PlainId, on: bool) {
         self.on_plain(peer, |plain, net| {
             plain.reading = on;

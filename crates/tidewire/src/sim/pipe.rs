@@ -59,6 +59,10 @@ impl Pipe {
         self.bytes.len() - self.arrived - self.in_flight
     }
 
+    pub(super) fn not_arrived(&self) -> usize {
+        self.bytes.len() - self.arrived
+    }
+
     /// Bytes that may leave the send buffer now: the receive buffer has room for them.
     pub(super) fn sendable(&self) -> usize {
         let window = self.receive_buffer - self.arrived - self.in_flight;

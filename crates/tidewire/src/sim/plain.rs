@@ -80,6 +80,10 @@ impl Plain {
     }
 
     pub(super) fn turn(&mut self, net: &mut Net, notices: VecDeque<Notice>) {
+        if self.state == PlainState::Closed {
+            // News that was on its way as it closed.
+            return;
+        }
         for notice in notices {
             let Notice::End { news, .. } = notice else {
                 unreachable!("plain peers do not listen");

@@ -32,10 +32,12 @@ impl Sim {
     /// assert_eq!(sim.received(peer), b"again");
     /// ```
     pub fn kill(&mut self, at: LoopId) {
-        let running = self.running(at);
-        running.node.end();
-        if let Some(threads) = &mut running.threads {
-            threads.end();
+        for at in self.team(at) {
+            let running = self.running(at);
+            running.node.end();
+            if let Some(threads) = &mut running.threads {
+                threads.end();
+            }
         }
     }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use crate::build::threads::{Carrier, Spawner};
 use crate::kernel::calls::Sys;
+use crate::kernel::clock::Clock;
 use crate::reach::sync::{Mutex, lock};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::Counters;
 use crate::reactor::host::Hosted;
 use crate::reactor::life::Registry;
 use crate::reactor::random::Rng;
+use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{LoopSetup, Spread};
 use crate::sim::kernel::{Shared, SimSys};
 use crate::sim::node::Node;
-use crate::vocabulary::time::Clock;
 
 pub(super) struct Threads {
     /// Those that are to be started.
@@ -58,6 +59,8 @@ impl Threads {
             chunk: self.plan.chunk,
             buffers: self.plan.buffers,
             refusals: self.plan.refusals.clone(),
+            log_connections: false,
+            shares: SendShares::default(),
             memory: self.plan.memory.clone(),
         });
     }

@@ -75,6 +75,23 @@ impl Sim {
     }
 
     /// Runs until `done` says so; false if nothing is left to happen or `most` has passed first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Outcome, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"hello");
+    /// let second = Duration::from_secs(1);
+    /// assert!(sim.run_until(second, |sim| sim.received(peer) == b"hello"));
+    /// assert!(sim.now().as_nanos() < 1_000_000, "four ways of 50 microseconds");
+    ///
+    /// // Nothing is under way now; the connection is open, and would be idle some time.
+    /// assert_eq!(sim.run_until_quiet(second), Outcome::Idle);
+    /// assert!(sim.step(), "its deadline is left");
+    /// ```
     pub fn run_until(&mut self, most: Duration, mut done: impl FnMut(&mut Sim) -> bool) -> bool {
         let until = self.now() + most;
         for _ in 0..self.steps_max {

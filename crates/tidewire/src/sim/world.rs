@@ -15,7 +15,7 @@ use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
-use crate::sim::kernel::{self, Faults, Kernel};
+use crate::sim::kernel::{self, Kernel, KernelFaults};
 use crate::sim::loops::LoopId;
 use crate::sim::net::Net;
 use crate::sim::node::{Node, Shape};
@@ -39,6 +39,16 @@ pub(super) struct Running {
     pub(super) waker: Arc<Waker>,
     pub(super) counters: Arc<LoopCounters>,
     pub(super) stop_clock: Arc<StopClock>,
+    pub(super) team: Team,
+}
+
+/// Loops that are reached by the name of one.
+#[derive(Default)]
+pub(super) struct Team {
+    /// The others.
+    pub(super) others: Vec<LoopId>,
+    /// The one by whose name they are reached accepts for the others, and carries nothing.
+    pub(super) has_acceptor: bool,
 }
 
 impl Running {
@@ -124,7 +134,7 @@ impl Sim {
             _ => Shape::Completion,
         };
         Sim {
-            kernel: Kernel::new(net, time.clone(), KERNEL, kernel_rng, Faults::none()),
+            kernel: Kernel::new(net, time.clone(), KERNEL, kernel_rng, KernelFaults::none()),
             seed,
             shape,
             conditions,
@@ -166,8 +176,55 @@ impl Sim {
     ///
     /// # Panics
     /// If there is no such stream yet.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let rules = Rules { connections: Some(2), ..Rules::default() };
+    /// sim.memory(10 << 20).admission(Admission::new(rules));
+    /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    /// let peers = [sim.plain(&addr), sim.plain(&addr), sim.plain(&addr)];
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.streams(), 3);
+    /// let reset = |sim: &Sim| peers.iter().filter(|peer| matches!(sim.state(**peer), PlainState::Failed(_))).count();
+    /// assert_eq!(reset(&sim), 1, "one is more than the rules let in");
+    ///
+    /// sim.set_conditions(Conditions { refuse_one_in: 1, ..sim.conditions().clone() });
+    /// for stream in 0..sim.streams() {
+    ///     sim.lose(stream);
+    /// }
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(reset(&sim), 3);
+    /// ```
     pub fn lose(&mut self, stream: u32) {
         self.kernel.borrow_mut().net.lose(stream);
+    }
+
+    /// Has the kernel do this to the loops from now on. The queues of loops of
+    /// [`Shape::Completion`](super::Shape::Completion) stay as they were when the loop was added. All loops of a
+    /// simulation share the kernel's descriptors; one that is added must find some.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{KernelFaults, Sim};
+    ///
+    /// for seed in 0..20 {
+    ///     let mut sim = Sim::new(seed);
+    ///     sim.kernel_faults(KernelFaults { interrupt_one_in: 2, ends_one_in: 2, ..KernelFaults::none() });
+    ///     let echo = tidewire::on_input(|input, link| link.forward_all(input));
+    ///     let addr = sim.serve(echo, Default::default());
+    ///     let peer = sim.plain(addr);
+    ///     sim.send(peer, b"hello");
+    ///     sim.run_for(Duration::from_secs(10));
+    ///     assert_eq!(sim.received(peer), b"hello", "seed {seed}");
+    /// }
+    /// ```
+    pub fn kernel_faults(&mut self, faults: KernelFaults) -> &mut Sim {
+        self.kernel.borrow_mut().faults = faults;
+        self
     }
 
     /// How many attempts to connect there have been.
@@ -209,6 +266,25 @@ impl Sim {
     }
 
     /// The events kept, oldest first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Outcome, Sim};
+    ///
+    /// let run = |seed| {
+    ///     let mut sim = Sim::under(seed, Conditions { receive_max: 3, ..Conditions::from_seed(seed) });
+    ///     sim.steps_max(1_000_000).record();
+    ///     let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    ///     let peer = sim.plain(addr);
+    ///     sim.send(peer, b"hello");
+    ///     sim.finish(peer);
+    ///     assert_eq!(sim.run_until_idle(Duration::from_secs(60)), Outcome::Idle);
+    ///     assert!(sim.trace().count() > 0);
+    ///     sim.trace_hash()
+    /// };
+    /// assert_eq!(run(7), run(7));
+    /// assert_ne!(run(7), run(8));
+    /// ```
     pub fn trace(&self) -> impl Iterator<Item = Event> {
         let events: Vec<Event> = self.kernel.borrow().net.trace.events().copied().collect();
         events.into_iter()

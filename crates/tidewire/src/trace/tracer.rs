@@ -80,6 +80,34 @@ impl Tracer {
     }
 
     /// Bytes to write at most, of words and capture together. Default 64 MiB.
+    ///
+    /// ```
+    /// use std::io::{self, Write};
+    /// use std::sync::{Arc, Mutex};
+    /// use tidewire::trace::Tracer;
+    /// use tidewire::{Layered, on_input, sim::chunking::collect};
+    ///
+    /// /// A file that is looked at afterwards.
+    /// #[derive(Clone, Default)]
+    /// struct Kept(Arc<Mutex<Vec<u8>>>);
+    ///
+    /// impl Write for Kept {
+    ///     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    ///         self.0.lock().unwrap().write(bytes)
+    ///     }
+    ///     fn flush(&mut self) -> io::Result<()> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let (words, pcap) = (Kept::default(), Kept::default());
+    /// let tracer = Tracer::named("echo").words(words.clone()).pcap(pcap.clone()).limit(100_000);
+    /// let echo = on_input(|input, link| link.forward_all(input));
+    /// collect(Layered::new(tracer, echo), b"hello", &[], true);
+    /// let words = words.0.lock().unwrap();
+    /// assert!(String::from_utf8_lossy(&words).contains("-> echo: 5 bytes 'hello'"));
+    /// assert!(!pcap.0.lock().unwrap().is_empty());
+    /// ```
     #[must_use]
     pub fn limit(self, bytes: u64) -> Tracer {
         lock(&self.shared.out).left = bytes;
@@ -123,6 +151,16 @@ impl Wrap for Tracer {
 }
 
 /// What [`Tracer`] keeps of one connection.
+///
+/// ```
+/// use tidewire::trace::{Traced, Tracer};
+/// use tidewire::{Origin, Peer, Wrap};
+///
+/// let peer = Peer::new(([127, 0, 0, 1], 4000), Origin::Accepted(0));
+/// let layer: Option<Traced> = Tracer::named("echo").words(std::io::sink()).wrap(&peer)?;
+/// assert!(layer.is_some());
+/// # Ok::<(), tidewire::Refusal>(())
+/// ```
 pub struct Traced {
     shared: Arc<Shared>,
     flow: Flow,

@@ -234,6 +234,13 @@ impl Refusal {
     ];
 
     /// Whether the same client may be let in later: somebody has to go first, or time to pass.
+    ///
+    /// ```
+    /// use tidewire::Refusal;
+    ///
+    /// assert!(Refusal::ConnectionLimit.is_temporary()); // "try again later"
+    /// assert!(!Refusal::Denied.is_temporary()); // "no"
+    /// ```
     #[must_use]
     pub const fn is_temporary(self) -> bool {
         matches!(

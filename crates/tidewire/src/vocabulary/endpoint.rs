@@ -54,6 +54,13 @@ pub enum Endpoint {
 }
 
 /// Text, or a path, that names no endpoint.
+///
+/// ```
+/// use tidewire::{Endpoint, EndpointError};
+///
+/// let error: EndpointError = "127.0.0.1".parse::<Endpoint>().unwrap_err();
+/// println!("{error}"); // says what is missing
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct EndpointError {
@@ -104,6 +111,18 @@ impl Endpoint {
     }
 
     /// Whether it is a Unix socket, with a name or without.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use tidewire::Endpoint;
+    ///
+    /// let tcp = Endpoint::from(([127, 0, 0, 1], 80));
+    /// assert!(tcp.is_tcp() && !tcp.is_unix());
+    /// assert_eq!(tcp.tcp().map(|addr| addr.ip()), tcp.ip());
+    /// let unix: Endpoint = "unix:/run/it.sock".parse()?;
+    /// assert_eq!((unix.path(), unix.ip()), (Some(Path::new("/run/it.sock")), None));
+    /// # Ok::<(), tidewire::EndpointError>(())
+    /// ```
     #[must_use]
     pub fn is_unix(&self) -> bool {
         !self.is_tcp()
@@ -305,6 +324,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// It is no socket, or neither TCP's nor a Unix one.
+    ///
+    /// ```
+    /// use tidewire::Endpoint;
+    ///
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// assert_eq!(Endpoint::of_socket(&listener)?, Endpoint::from(listener.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn of_socket(socket: &impl AsFd) -> io::Result<Endpoint> {
         let bound = rustix::net::getsockname(socket)?;
         Endpoint::from_kernel(bound).ok_or_else(|| {

@@ -27,6 +27,13 @@ pub(crate) enum Members {
 }
 
 /// Text that names no [`Network`].
+///
+/// ```
+/// use tidewire::{Network, NetworkError};
+///
+/// let error: NetworkError = "10.0.0.0/33".parse::<Network>().unwrap_err();
+/// assert!(error.to_string().contains("write it like 10.0.0.0/8"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no network: write it like 10.0.0.0/8, 192.0.2.1, fd00::/8 or unix")]
 pub struct NetworkError(String);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::kernel::calls::Sys;
 use crate::vocabulary::endpoint::Endpoint;
 
 /// Who is at the other end of a connection: where it comes from, how it came about, and what is
@@ -77,6 +76,18 @@ pub struct Identity {
 }
 
 /// The process at the other end of a Unix socket (`SO_PEERCRED`, unix(7)).
+///
+/// ```
+/// use tidewire::{Peer, Process};
+///
+/// /// Whether the peer is on a Unix socket and runs as this user.
+/// fn is_user(peer: &Peer, uid: u32) -> bool {
+///     let process: Option<Process> = peer.identity().process;
+///     process.is_some_and(|process| process.uid == uid)
+/// }
+/// # use tidewire::Origin;
+/// # assert!(!is_user(&Peer::new(([127, 0, 0, 1], 4000), Origin::Accepted(0)), 0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
@@ -160,20 +171,37 @@ impl Peer {
     /// Whether the peer may use what asks nobody for a secret, unless that is open to everybody: it
     /// is [on this machine](Peer::is_local), or has proved who it is by a
     /// [certificate](Peer::has_certificate).
+    ///
+    /// ```
+    /// use tidewire::{Identity, Origin, Peer};
+    ///
+    /// let far = Peer::new(([192, 0, 2, 7], 5000), Origin::Accepted(0));
+    /// assert!(!far.is_local() && !far.is_trusted());
+    ///
+    /// let mut known = Identity::default();
+    /// known.certificates = vec![b"DER, as TLS has verified it".as_slice().into()];
+    /// let known = far.with_identity(known);
+    /// assert!(known.has_certificate() && known.is_trusted());
+    ///
+    /// // A proxy on this machine does not make its clients local.
+    /// let mut told = Identity::default();
+    /// told.original = Some(([192, 0, 2, 7], 5000).into());
+    /// let proxied = Peer::new(([127, 0, 0, 1], 40_000), Origin::Accepted(0)).with_identity(told);
+    /// assert_eq!(proxied.original(), Some(&([192, 0, 2, 7], 5000).into()));
+    /// assert_eq!(proxied.identity().server_name, None);
+    /// assert!(!proxied.is_local());
+    /// ```
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.is_local() || self.has_certificate()
     }
 
-    /// Learns which process is at the other end of a Unix socket.
-    pub(crate) fn ask_kernel<S: Sys>(&mut self, sys: &S, socket: &S::Fd) {
-        if self.endpoint.is_unix() {
-            let process = sys.peer_process(socket);
-            self.identity = Some(Arc::new(Identity {
-                process,
-                ..Identity::default()
-            }));
-        }
+    /// Learns which process is at the other end of a Unix socket, if the kernel knows.
+    pub(crate) fn known_as(&mut self, process: Option<Process>) {
+        self.identity = Some(Arc::new(Identity {
+            process,
+            ..Identity::default()
+        }));
     }
 }
 

@@ -4,12 +4,10 @@
 //! is `CLOCK_MONOTONIC`, so instants of different loops compare; on the simulated network it is virtual and moves
 //! only when nothing is left to do.
 
-use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
-use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A point in monotonic time, in nanoseconds. Made only by an engine (or, in tests, by hand).
 ///
@@ -57,6 +55,15 @@ impl Instant {
     }
 
     /// The time from `earlier` to this instant, zero if `earlier` is later.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::Instant;
+    ///
+    /// let (early, late) = (Instant::from_nanos(1_000), Instant::from_nanos(3_500));
+    /// assert_eq!(late.since(early), Duration::from_nanos(late.as_nanos() - early.as_nanos()));
+    /// assert_eq!(early.since(late), Duration::ZERO);
+    /// ```
     #[must_use]
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
@@ -78,35 +85,5 @@ impl Sub<Instant> for Instant {
 
     fn sub(self, earlier: Instant) -> Duration {
         self.since(earlier)
-    }
-}
-
-/// Where a loop reads its time from.
-#[derive(Clone)]
-pub(crate) enum Clock {
-    System,
-    /// Virtual nanoseconds, shared by all loops of one simulation.
-    Virtual(Rc<Cell<u64>>),
-}
-
-/// The wall clock at virtual time zero: 2020-01-01T00:00:00Z, any fixed value would do.
-const VIRTUAL_EPOCH: Duration = Duration::from_secs(1_577_836_800);
-
-impl Clock {
-    #[inline]
-    pub(crate) fn monotonic(&self) -> Instant {
-        match self {
-            Clock::System => Instant::from_nanos(crate::kernel::sys::monotonic_ns()),
-            Clock::Virtual(t) => Instant::from_nanos(t.get()),
-        }
-    }
-
-    pub(crate) fn wall(&self) -> Duration {
-        match self {
-            Clock::System => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
-            Clock::Virtual(t) => VIRTUAL_EPOCH + Duration::from_nanos(t.get()),
-        }
     }
 }

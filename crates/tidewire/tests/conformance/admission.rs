@@ -488,9 +488,7 @@ fn least_connections_fills_up_who_has_fewest(v: Variant) {
         }
     }
     let server = Setup::on(v)
-        .tune(|b| {
-            b.placement(Placement::LeastConnections);
-        })
+        .placement(Placement::LeastConnections)
         .start(|| WhichLoop);
     let mut all: Vec<Vec<Client>> = (0..v.loops).map(|_| Vec::new()).collect();
     let open = |server: &crate::fixture::Server, all: &mut Vec<Vec<Client>>, n: usize| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::{
-    Builder, Conns, Counters, Dial, Limits, Listen, NotDialled, Peer, Refusal, Running, ServiceId,
-    TcpOptions,
+    Builder, Conns, Counters, Dial, Limits, Listen, NotDialled, Peer, Placement, Refusal, Running,
+    ServiceId, TcpOptions,
 };
 
 use crate::client::Client;
@@ -34,7 +34,11 @@ impl Setup {
             listens: Vec::new(),
             woken: None,
             keep_handles: false,
-            on_simulated: OnSimulated::default(),
+            on_simulated: OnSimulated {
+                loops: variant.loops,
+                placement: variant.placement,
+                ..OnSimulated::default()
+            },
         }
     }
 
@@ -53,6 +57,12 @@ impl Setup {
     pub(crate) fn memory(mut self, bytes: usize) -> Setup {
         self.builder.memory(bytes);
         self.on_simulated.memory = Some(bytes);
+        self
+    }
+
+    pub(crate) fn placement(mut self, placement: Placement) -> Setup {
+        self.builder.placement(placement);
+        self.on_simulated.placement = placement;
         self
     }
 

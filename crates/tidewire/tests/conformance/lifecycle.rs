@@ -1,5 +1,6 @@
 //! How connections begin and end.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use tidewire::{Closed, Input, Next};
@@ -28,6 +29,10 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(linger_limit_ends_a_peer_that_does_not_read),
         case!(linger_limit_ends_a_peer_that_sends_and_does_not_read),
         case!(finish_gives_a_slow_reader_all_there_is),
+        case!(
+            slow_reader_of_a_large_kernel_buffer_is_not_cut,
+            real = "it needs a kernel that takes more only once much of its buffer is free"
+        ),
         case!(short_connections_one_after_another),
     ]
 }
@@ -171,7 +176,11 @@ fn reasons_of_the_protocol_are_kept(v: Variant) {
     rude.send(b"?");
     rude.expect_reset();
     assert_eq!(server.record.why_closed(1), Closed::ByProtocol("nonsense"));
-    server.stop();
+    let counters = server.stop();
+    assert_eq!(counters.closed_for(Closed::ByProtocol("")), 2);
+    for why in ["had enough", "nonsense"] {
+        assert_eq!(counters.closed_because(why), 1, "{why}");
+    }
 }
 
 /// Says `hello` and ends, or is cut, before anything was received.
@@ -296,6 +305,108 @@ fn finish_gives_a_slow_reader_all_there_is(v: Variant) {
     drop(client);
     assert_eq!(server.record.why_closed(0), Closed::Finished);
     assert_eq!(server.stop().cut_unsent, 0);
+}
+
+/// The kernel takes more of us only once a third of its buffer is free, which this reader needs longer for
+/// than the limits are: what it takes from that buffer counts, whether the connection is open or finished.
+fn slow_reader_of_a_large_kernel_buffer_is_not_cut(v: Variant) {
+    // Where the machine itself has kept the readers from reading, they may rightly have been cut.
+    const TRIES: usize = 20;
+    assert!(
+        (0..TRIES).any(|_| reads_slowly(v)),
+        "this machine is too busy for a reader that never stands still"
+    );
+}
+
+/// A client that reads slowly and never stands still, unless the machine has it do so.
+struct Slow {
+    client: Client,
+    got: usize,
+    /// The most that it may stand still.
+    still: Duration,
+    last: Moment,
+    is_late: bool,
+    is_cut: bool,
+}
+
+impl Slow {
+    /// Reads something, if there is anything more. Fails if it is cut though it was never late.
+    fn read(&mut self) {
+        let read = std::io::Read::read(&mut self.client, &mut [0; 8 << 10]);
+        self.is_late |= self.last.elapsed() >= self.still;
+        self.last = Moment::now();
+        match read {
+            Ok(n) => {
+                assert!(n > 0, "an end after {} bytes", self.got);
+                self.got += n;
+            }
+            Err(e) => {
+                let excused = self.is_late && e.kind() == ErrorKind::ConnectionReset;
+                assert!(excused, "{e} after {} bytes", self.got);
+                self.is_cut = true;
+            }
+        }
+    }
+
+    fn read_to(&mut self, bytes: usize) {
+        while self.got < bytes && !self.is_cut {
+            self.read();
+        }
+    }
+}
+
+/// Whether the readers could read as slowly as they were to, and no slower.
+fn reads_slowly(v: Variant) -> bool {
+    const ALL: usize = 8 << 20;
+    /// Bytes a second. The kernel wants nothing for four of them then.
+    const RATE: usize = 320_000;
+    let limit = Duration::from_secs(1);
+    let server = Setup::on(v)
+        .limits(|l| (l.linger, l.write, l.idle) = (limit, Some(limit), Some(limit)))
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                let finishes = input.bytes() == b"f";
+                input.consume(input.len());
+                cx.link.write(&vec![7; ALL]);
+                if finishes {
+                    cx.link.finish();
+                }
+                Next::More
+            })
+        });
+    let mut clients = [b"f", b"o"].map(|word| {
+        let mut client = server.connect();
+        client.small_buffer(32 << 10);
+        client.send(word);
+        Slow {
+            client,
+            got: 0,
+            // Half of it is too near to the limit: the loop may look late, too.
+            still: limit / 4,
+            last: Moment::now(),
+            is_late: false,
+            is_cut: false,
+        }
+    });
+    // By the clock, so that a busy machine does not make them slower on the whole.
+    let began = Moment::now();
+    while began.elapsed() < limit * 7 / 2 && clients.iter().all(|c| !c.is_cut) {
+        let due = began.elapsed().as_millis() as usize * RATE / 1000;
+        clients.iter_mut().for_each(|c| c.read_to(due.min(ALL)));
+        world::sleep(Duration::from_millis(25));
+    }
+    clients.iter_mut().for_each(|c| c.read_to(ALL));
+    if clients.iter().any(|c| c.is_cut) {
+        server.cut();
+        return false;
+    }
+    drop(clients);
+    let counters = server.stop();
+    assert_eq!(
+        (counters.cut_unsent, counters.closed_for(Closed::Stalled)),
+        (0, 0)
+    );
+    true
 }
 
 fn short_connections_one_after_another(v: Variant) {

@@ -43,6 +43,7 @@ mod quiet;
 mod reach;
 mod redial;
 mod scarce;
+mod shares;
 mod stopping;
 mod timers;
 mod transfer;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         chaos::cases(),
         crowd::cases(),
         scarce::cases(),
+        shares::cases(),
         options::cases(),
         memory::cases(),
         partners::cases(),

@@ -39,6 +39,16 @@ pub(crate) fn resident(pid: &str) -> usize {
     kib << 10
 }
 
+/// Resident memory of this process, in bytes, without what its allocator keeps for later.
+pub(crate) fn in_use() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes any number, and no memory that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    resident("self")
+}
+
 /// Waits until a condition that nobody announces holds.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;

@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
             signals_coalesce_and_none_is_lost,
             real = "holds up its loop from another thread"
         ),
+        case!(loops_are_numbered_from_zero),
         case!(signal_storm_from_several_threads),
         case!(broadcast_through_the_loop, on = |v| !v.is_threads()),
         case!(posts_pace_with_a_sleeping_loop),
@@ -220,6 +221,21 @@ fn signals_coalesce_and_none_is_lost(v: Variant) {
         assert_eq!(server.record.woken(), before + 1, "a thousand became one");
     }
     drop(client);
+    server.cut();
+}
+
+fn loops_are_numbered_from_zero(v: Variant) {
+    const CLIENTS: usize = 3;
+    let server = Setup::on(v).reachable().start(|| Sink);
+    let clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    let all_open = |r: &crate::record::Inner| r.opened() == CLIENTS as u64;
+    server.record.until("all are open", all_open);
+    let loops = server.record.lock().loops.clone();
+    let mut numbers: Vec<usize> = loops.iter().map(|at| at.number() as usize).collect();
+    numbers.sort_unstable();
+    let all = if v.is_threads() { 1 + CLIENTS } else { v.loops };
+    assert_eq!(numbers, (0..all).collect::<Vec<_>>());
+    drop((clients, loops));
     server.cut();
 }
 

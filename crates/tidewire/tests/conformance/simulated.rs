@@ -1,17 +1,19 @@
-//! The server under test on a simulated kernel: one loop, or one for each connection.
+//! The server under test on a simulated kernel: one loop or several, or one for each connection.
 
 use std::time::Duration;
 
 use tidewire::sim::{Conditions, LoopId, SimService};
-use tidewire::{Counters, Dial, Endpoint, Limits};
+use tidewire::{Counters, Dial, Endpoint, Limits, Placement};
 
 use crate::client::PATIENCE;
 use crate::probe::Probes;
 use crate::world;
 
-/// What a case wants different there.
+/// What is started there, and what a case wants different.
 #[derive(Default)]
 pub(crate) struct OnSimulated {
+    pub(crate) loops: usize,
+    pub(crate) placement: Placement,
     pub(crate) chunk: Option<usize>,
     pub(crate) buffers: Option<usize>,
     pub(crate) memory: Option<usize>,
@@ -39,7 +41,7 @@ impl OnSimulated {
             if let Some(bytes) = self.memory {
                 sim.memory(bytes);
             }
-            let at = sim.add_loop();
+            let at = sim.add_loops(self.loops, self.placement);
             let service = sim.service(at, probes, limits);
             let addr = sim.listen(service);
             Simulated { at, service, addr }

@@ -403,7 +403,8 @@ fn stop_deadline_cuts(v: Variant) {
     let mut client = server.connect();
     client.send(b"x");
     client.expect(b"x");
-    let counters = server.stop_within(Duration::from_millis(100));
+    // Time enough for a thread of a busy machine to be told before it is cut.
+    let counters = server.stop_within(Duration::from_secs(2));
     assert!(told.load(SeqCst), "told first");
     client.expect_reset();
     assert_eq!(counters.closed_for(Closed::StopDeadline), 1);

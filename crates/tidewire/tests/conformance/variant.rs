@@ -43,7 +43,16 @@ const fn simulated(name: &'static str, shape: Shape, engine: EngineChoice) -> Va
     }
 }
 
-pub(crate) const ALL: [Variant; 11] = [
+/// Two such loops, and one that accepts for them.
+const fn handed_over(name: &'static str, shape: Shape, engine: EngineChoice) -> Variant {
+    Variant {
+        placement: Placement::Acceptor,
+        loops: 2,
+        ..simulated(name, shape, engine)
+    }
+}
+
+pub(crate) const ALL: [Variant; 13] = [
     variant("threads", EngineChoice::Threads, Placement::Shared, 1),
     variant("epoll", EngineChoice::Epoll, Placement::Shared, 1),
     variant(
@@ -64,6 +73,16 @@ pub(crate) const ALL: [Variant; 11] = [
     simulated("sim-readiness", Shape::Readiness, EngineChoice::Epoll),
     simulated("sim-completion", Shape::Completion, EngineChoice::Uring),
     simulated("sim-threads", Shape::Threads, EngineChoice::Threads),
+    handed_over(
+        "sim-readiness-acceptor",
+        Shape::Readiness,
+        EngineChoice::Epoll,
+    ),
+    handed_over(
+        "sim-completion-acceptor",
+        Shape::Completion,
+        EngineChoice::Uring,
+    ),
     Variant {
         direct: true,
         ..variant("uring-direct", EngineChoice::Uring, Placement::Shared, 2)

@@ -5,10 +5,7 @@ use std::time::Duration;
 use tidewire_log::{Compression, StreamSettings};
 
 use super::field::{Fields, Malformed, Read, TooLong, check, put_string};
-use super::reader::READER_HEADER;
-
-/// Largest body in bytes.
-const BODY_MAX: usize = 1024;
+use super::reader::{READER_HEADER, whole};
 
 const LIST: u8 = 1;
 const CREATE: u8 = 2;
@@ -16,6 +13,7 @@ const SET: u8 = 3;
 const DELETE: u8 = 4;
 const CURSORS: u8 = 5;
 const READERS: u8 = 6;
+const DELETE_CURSOR: u8 = 7;
 
 /// Which settings are meant.
 const RETAIN_BYTES: u8 = 1;
@@ -130,6 +128,13 @@ pub enum AdminFrame<'a> {
         /// Of the stream.
         stream: &'a str,
     },
+    /// A cursor is to go.
+    DeleteCursor {
+        /// The name of its stream.
+        stream: &'a str,
+        /// Its name.
+        cursor: &'a str,
+    },
     /// A kind that this version does not know; it is refused.
     Unknown(u8),
 }
@@ -147,6 +152,9 @@ impl<'a> AdminFrame<'a> {
             AdminFrame::Delete { stream } => (DELETE, None, vec![*stream]),
             AdminFrame::Cursors { stream, after } => (CURSORS, None, vec![*stream, *after]),
             AdminFrame::Readers { stream } => (READERS, None, vec![*stream]),
+            AdminFrame::DeleteCursor { stream, cursor } => {
+                (DELETE_CURSOR, None, vec![*stream, *cursor])
+            }
             AdminFrame::Unknown(kind) => (*kind, None, vec![]),
         };
         for name in &names {
@@ -168,23 +176,13 @@ impl<'a> AdminFrame<'a> {
     /// # Errors
     /// [`Malformed`] says what is wrong with it.
     pub fn decode(bytes: &'a [u8]) -> Result<Read<AdminFrame<'a>>, Malformed> {
-        let Some(([kind, reserved @ .., l0, l1, l2, l3], rest)) =
-            bytes.split_first_chunk::<READER_HEADER>()
-        else {
-            return Ok(Read::Partial(READER_HEADER));
+        let (kind, body) = match whole(bytes)? {
+            Read::Partial(needed) => return Ok(Read::Partial(needed)),
+            Read::Whole(found, _) => found,
         };
-        if *reserved != [0; 3] {
-            return Err(Malformed("a reserved field is not 0"));
-        }
-        let length = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
-        if length > BODY_MAX {
-            return Err(Malformed("a frame is too long"));
-        }
-        let Some(body) = rest.get(..length) else {
-            return Ok(Read::Partial(READER_HEADER + length));
-        };
+        let used = READER_HEADER + body.len();
         let mut fields = Fields(body);
-        let frame = match *kind {
+        let frame = match kind {
             LIST => AdminFrame::List {
                 after: fields.name()?,
             },
@@ -206,15 +204,19 @@ impl<'a> AdminFrame<'a> {
             READERS => AdminFrame::Readers {
                 stream: fields.name()?,
             },
+            DELETE_CURSOR => AdminFrame::DeleteCursor {
+                stream: fields.name()?,
+                cursor: fields.name()?,
+            },
             kind => {
                 let frame = AdminFrame::Unknown(kind);
-                return Ok(Read::Whole(frame, READER_HEADER + length));
+                return Ok(Read::Whole(frame, used));
             }
         };
         if !fields.0.is_empty() {
             return Err(Malformed("a frame is longer than its fields"));
         }
-        Ok(Read::Whole(frame, READER_HEADER + length))
+        Ok(Read::Whole(frame, used))
     }
 }
 

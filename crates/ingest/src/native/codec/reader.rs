@@ -5,7 +5,8 @@ use super::field::{Fields, Malformed, Read};
 /// Bytes in front of the body of a reader's frame.
 pub const READER_HEADER: usize = 8;
 
-/// Largest body in bytes: what is known has 8, and what is not is skipped.
+/// Largest body in bytes, of a frame of a reader or an administrator: what is known has less, and what is not is
+/// skipped or refused.
 const BODY_MAX: usize = 1024;
 
 const CREDIT: u8 = 1;
@@ -45,30 +46,40 @@ impl ReaderFrame {
     /// # Errors
     /// [`Malformed`] says what is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Read<ReaderFrame>, Malformed> {
-        let Some(([kind, reserved @ .., l0, l1, l2, l3], rest)) =
-            bytes.split_first_chunk::<READER_HEADER>()
-        else {
-            return Ok(Read::Partial(READER_HEADER));
+        let (kind, body) = match whole(bytes)? {
+            Read::Partial(needed) => return Ok(Read::Partial(needed)),
+            Read::Whole(found, _) => found,
         };
-        if *reserved != [0; 3] {
-            return Err(Malformed("a reserved field is not 0"));
-        }
-        let len = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
-        if len > BODY_MAX {
-            return Err(Malformed("a frame is too long"));
-        }
-        let Some(body) = rest.get(..len) else {
-            return Ok(Read::Partial(READER_HEADER + len));
-        };
+        let used = READER_HEADER + body.len();
         let mut fields = Fields(body);
-        let frame = match *kind {
+        let frame = match kind {
             CREDIT => ReaderFrame::Credit(fields.u64()?),
             CURSOR => ReaderFrame::CommitCursor(fields.u64()?),
-            kind => return Ok(Read::Whole(ReaderFrame::Unknown(kind), READER_HEADER + len)),
+            kind => return Ok(Read::Whole(ReaderFrame::Unknown(kind), used)),
         };
         if !fields.0.is_empty() {
             return Err(Malformed("a frame is longer than its fields"));
         }
-        Ok(Read::Whole(frame, READER_HEADER + len))
+        Ok(Read::Whole(frame, used))
     }
+}
+
+/// The kind and the body of the frame at the start of `bytes`, from a reader or an administrator.
+pub(super) fn whole(bytes: &[u8]) -> Result<Read<(u8, &[u8])>, Malformed> {
+    let Some(([kind, reserved @ .., l0, l1, l2, l3], rest)) =
+        bytes.split_first_chunk::<READER_HEADER>()
+    else {
+        return Ok(Read::Partial(READER_HEADER));
+    };
+    if *reserved != [0; 3] {
+        return Err(Malformed("a reserved field is not 0"));
+    }
+    let len = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
+    if len > BODY_MAX {
+        return Err(Malformed("a frame is too long"));
+    }
+    Ok(match rest.get(..len) {
+        Some(body) => Read::Whole((*kind, body), READER_HEADER + len),
+        None => Read::Partial(READER_HEADER + len),
+    })
 }

@@ -85,6 +85,8 @@ reasons! {
     Exists = 17, "exists";
     /// A request that is not known, or a setting out of its range.
     Unsupported = 18, "unsupported";
+    /// The stream has no cursor of this name.
+    NoCursor = 19, "no such cursor";
 }
 
 impl fmt::Display for Reason {
@@ -101,10 +103,10 @@ impl Reason {
     /// connection.
     #[must_use]
     pub fn closes(self) -> bool {
-        use Reason::{DiskFull, Exists, OverQuota, StreamFull, Unsupported};
+        use Reason::{DiskFull, Exists, NoCursor, OverQuota, StreamFull, Unsupported};
         !matches!(
             self,
-            DiskFull | OverQuota | StreamFull | Exists | Unsupported
+            DiskFull | OverQuota | StreamFull | Exists | Unsupported | NoCursor
         )
     }
 }

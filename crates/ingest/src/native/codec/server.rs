@@ -35,6 +35,9 @@ pub enum ServerFrame<'a> {
         id: u64,
         /// Nothing new: a commit is still under way.
         keep_alive: bool,
+        /// What it waits for, for people; with a keep-alive only, and empty if there is nothing to say. At
+        /// most 255 bytes, cut where it is longer.
+        why: &'a str,
     },
     /// Something was refused.
     Refusal(Refusal<'a>),
@@ -175,9 +178,21 @@ impl<'a> ServerFrame<'a> {
                 out.extend_from_slice(&welcome.window_bytes.to_le_bytes());
                 out.extend_from_slice(&welcome.last_id.unwrap_or(0).to_le_bytes());
             }
-            ServerFrame::Ack { id, keep_alive } => {
-                put_header(ACK, flag(*keep_alive), 8, out);
+            ServerFrame::Ack {
+                id,
+                keep_alive,
+                why,
+            } => {
+                let why = cut(why);
+                let said = match *keep_alive && !why.is_empty() {
+                    true => 1 + why.len(),
+                    false => 0,
+                };
+                put_header(ACK, flag(*keep_alive), 8 + said, out);
                 out.extend_from_slice(&id.to_le_bytes());
+                if said > 0 {
+                    put_string(why, out);
+                }
             }
             ServerFrame::Refusal(refusal) => {
                 let text = cut(refusal.text);
@@ -271,6 +286,10 @@ fn body_of(kind: u8, flags: u8, mut fields: Fields<'_>) -> Result<ServerFrame<'_
         ACK => ServerFrame::Ack {
             id: fields.u64()?,
             keep_alive: flag,
+            why: match flag && !fields.0.is_empty() {
+                true => fields.string()?,
+                false => "",
+            },
         },
         REFUSAL => {
             let (id, reason, _) = (fields.u64()?, fields.u16()?, fields.u16()?);

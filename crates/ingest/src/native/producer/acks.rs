@@ -6,7 +6,11 @@ use super::{Pause, Producer};
 use crate::native::codec::ServerFrame;
 use crate::native::conn::{IngestConn, send};
 use crate::native::counters::Count;
-use crate::native::service::Owed;
+use crate::native::service::{Owed, Shared};
+
+/// Why a producer waits that is not told more exactly.
+const QUEUE_FULL: &str = "the queue of the server's log is full: its disk takes less than is sent";
+const COMMITTING: &str = "the server's log has not synced it yet";
 
 impl Producer {
     /// A batch is committed, and all before it.
@@ -37,8 +41,12 @@ impl Producer {
         if let Some(id) = self.acked {
             self.told_at = cx.link.now();
             cx.local.tally.add(Count::acks, 1);
-            let keep_alive = false;
-            send(cx, &ServerFrame::Ack { id, keep_alive });
+            let frame = ServerFrame::Ack {
+                id,
+                keep_alive: false,
+                why: "",
+            };
+            send(cx, &frame);
         }
     }
 
@@ -64,7 +72,7 @@ impl Producer {
     }
 
     /// Repeats itself if nothing was said for long while something waits.
-    pub(in crate::native) fn expired(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
         if !self.owes() && self.pause != Pause::Crowded {
             return;
         }
@@ -73,8 +81,18 @@ impl Producer {
             if !cx.link.full() {
                 let id = self.acked.unwrap_or(self.ids.first.wrapping_sub(1));
                 cx.local.tally.add(Count::keepalives, 1);
-                let keep_alive = true;
-                send(cx, &ServerFrame::Ack { id, keep_alive });
+                let blocked = shared.log.progress().blocked;
+                let why = match (&blocked, self.pause) {
+                    (Some(why), _) => &*why.0,
+                    (None, Pause::Crowded) => QUEUE_FULL,
+                    (None, _) => COMMITTING,
+                };
+                let frame = ServerFrame::Ack {
+                    id,
+                    keep_alive: true,
+                    why,
+                };
+                send(cx, &frame);
             }
         }
         cx.link.set_timer(self.told_at + self.keepalive);

@@ -20,6 +20,8 @@ const END: u32 = 2;
 /// The name under which a snapshot is written.
 pub(crate) const PART: &str = "snapshot.part";
 const PREFIX: &str = "snapshot-";
+/// What the name of a snapshot ends with while it is [given anew](super::keeper::Keeper::new).
+const MOVED: &str = ".moved";
 
 /// The name of the snapshot of what is below a position of the log.
 pub(crate) fn name(position: u64) -> String {
@@ -31,6 +33,16 @@ pub(crate) fn position_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
     let is_number = digits.len() == 20 && digits.bytes().all(|c| c.is_ascii_digit());
     is_number.then(|| digits.parse().ok()).flatten()
+}
+
+/// Where a snapshot is for a moment, while its name is given anew.
+pub(super) fn moved(position: u64) -> String {
+    name(position) + MOVED
+}
+
+/// The position that such a name says.
+pub(super) fn position_of_moved(name: &str) -> Option<u64> {
+    name.strip_suffix(MOVED).and_then(position_of)
 }
 
 /// What a snapshot says of itself at its beginning.
@@ -263,8 +275,10 @@ mod tests {
     #[test]
     fn names_say_the_position() {
         assert_eq!(position_of(&name(42)), Some(42));
+        assert_eq!(position_of_moved(&moved(42)), Some(42));
         for other in [
             PART,
+            &moved(42),
             "snapshot-42",
             "snapshot-0000000000000000004x",
             "claims",

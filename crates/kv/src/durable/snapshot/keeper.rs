@@ -12,7 +12,7 @@ use tidewire_log::disk::Disk;
 use tidewire_log::{EmbeddedLog, Log, Now, Step, Ticket, Watch};
 
 use super::file::SnapshotFile;
-use super::format::{Header, PART, name};
+use super::format::{Header, PART, moved, name};
 use super::load::{Found, positions};
 use super::told::{Ended, Snapshots};
 use crate::durable::KvLog;
@@ -111,8 +111,11 @@ impl<D: Disk> Keeper<D> {
             _watch,
         };
         if let Some(found) = found {
-            // It may have been killed before it has done so.
-            keeper.cut(found.header.position);
+            // Whoever made it may have been killed before it has done so.
+            match keeper.name_anew(found.header.position) {
+                Ok(()) => keeper.cut(found.header.position),
+                Err(Failed(why)) => tracing::error!(%why, "the log is not cut behind its snapshot"),
+            }
         }
         let parts = keeper.log.disk().list().unwrap_or_default();
         if parts.iter().any(|name| name == PART) {
@@ -327,17 +330,38 @@ impl<D: Disk> Keeper<D> {
         let disk = self.log.disk();
         disk.rename(PART, &name(begun.position))
             .map_err(failed("giving the snapshot its name"))?;
-        disk.sync_directory().map_err(|error| {
-            let why = format!("sync of the log's directory failed: {error}");
-            // The log's own names are in doubt, too.
-            self.log.fail(&why);
-            Failed(why)
-        })?;
+        self.sync_names()?;
         if self.log.progress().failure.is_some() {
             // It may have had the answer that was meant for this.
             return Err(Failed("the log has failed".into()));
         }
         Ok(())
+    }
+
+    /// Makes the name of the snapshot that was found durable, by changing it: who gave it may have been killed
+    /// before the directory was synced, or that has failed, and then a sync that comes later says nothing about it.
+    fn name_anew(&self, position: u64) -> Result<(), Failed> {
+        if self
+            .kv_log
+            .mistakes()
+            .makes(|mistakes| mistakes.trust_names)
+        {
+            return Ok(());
+        }
+        let (disk, name, moved) = (self.log.disk(), name(position), moved(position));
+        disk.rename(&name, &moved)
+            .and_then(|()| disk.rename(&moved, &name))
+            .map_err(failed("giving the snapshot its name anew"))?;
+        self.sync_names()
+    }
+
+    fn sync_names(&self) -> Result<(), Failed> {
+        self.log.disk().sync_directory().map_err(|error| {
+            let why = format!("sync of the log's directory failed: {error}");
+            // The log's own names are in doubt, too.
+            self.log.fail(&why);
+            Failed(why)
+        })
     }
 
     /// Removes what a snapshot that counts stands for: older ones, and the log up to it.

@@ -7,7 +7,9 @@ use std::thread;
 
 use tidewire_log::disk::{Disk, DiskFile};
 
-use super::format::{BLOCK_HEAD, BlockHead, HEADER, Header, Totals, Wrong, name, position_of};
+use super::format::{
+    BLOCK_HEAD, BlockHead, HEADER, Header, Totals, Wrong, name, position_of, position_of_moved,
+};
 use crate::store::{Loading, Malformed, Store};
 
 /// Bytes of a file above which several threads put its items into the store.
@@ -91,6 +93,16 @@ pub(crate) fn positions<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
     Ok(positions)
 }
 
+/// Gives a snapshot back the name that an earlier start was about to give it anew.
+fn put_back<D: Disk>(disk: &D) -> io::Result<()> {
+    for moved in disk.list()? {
+        if let Some(position) = position_of_moved(&moved) {
+            disk.rename(&moved, &name(position))?;
+        }
+    }
+    Ok(())
+}
+
 /// Reads the newest snapshot, if there is any, into a store that is empty. `reaches` is the first
 /// position that the log has, `progress` is told bytes read, and how many there are.
 pub fn load<D: Disk>(
@@ -101,7 +113,8 @@ pub fn load<D: Disk>(
     now_ms: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<Found>, SnapshotError> {
-    let all = positions(disk).map_err(|source| SnapshotError::Io {
+    let found = put_back(disk).and_then(|()| positions(disk));
+    let all = found.map_err(|source| SnapshotError::Io {
         file: "listing the snapshots".into(),
         source,
     })?;

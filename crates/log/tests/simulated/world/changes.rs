@@ -46,7 +46,9 @@ impl World {
                 stream.life.deleted(ticket, stream.records.len());
                 self.cursors.deleted(&name, ticket);
             }
-            Change::Set { .. } => stream.life.set(ticket, settings),
+            Change::Set { .. } | Change::DeleteCursor { .. } => {
+                stream.life.set(ticket, settings);
+            }
             Change::Create { .. } => {
                 stream.life.made(ticket, settings);
                 let open = self.open.as_mut().expect("the log is open");
@@ -61,6 +63,26 @@ impl World {
         }
         self.may_be_limited |= settings.limit_bytes.is_some();
         Ok(())
+    }
+
+    /// Deletes a cursor, which may not be there.
+    pub(super) fn delete_cursor(&mut self, stream: &str, cursor: &str) -> Verdict {
+        let exists = self.log().cursor(stream, cursor).is_some();
+        let change = Change::DeleteCursor { stream, cursor };
+        let done = self.log().administer(change);
+        trace(|| format!("{change:?}: {done:?}"));
+        match done {
+            Ok(ticket) => {
+                ensure(exists, || format!("{change:?}, which was not there"))?;
+                self.model.changed(ticket.0)?;
+                self.cursors.appended(ticket.0);
+                self.cursors.gone(stream, cursor, ticket.0);
+                Ok(())
+            }
+            Err(ChangeRefused::NoCursor) => ensure(!exists, || format!("{change:?}: {done:?}")),
+            Err(ChangeRefused::Log(refused)) => self.refused(refused),
+            Err(other) => Err(Violation(format!("{change:?}: {other}"))),
+        }
     }
 
     fn draw_settings(&mut self) -> StreamSettings {

@@ -3,8 +3,8 @@
 use loom::thread;
 
 use super::*;
+use crate::kernel::clock::Clock;
 use crate::reach::waker::models::run;
-use crate::vocabulary::time::Clock;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -88,7 +88,10 @@ impl<Q: Queues> Driver for Sockets<Q> {
                 Kind::Wake if !done.more() && !mistaken(Mistake::WakeNotRearmed) => {
                     return Some(Outcome::Woken);
                 }
-                Kind::Alarm => self.alarm.went_off(done),
+                Kind::Alarm => {
+                    self.alarm.went_off(done);
+                    return Some(Outcome::AlarmOver);
+                }
                 // It comes too late to whom it was made for.
                 // SAFETY: it has been made, and nobody else has seen this.
                 Kind::Install if done.result >= 0 => drop(unsafe { self.ring.accepted(done) }),

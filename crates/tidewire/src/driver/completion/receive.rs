@@ -91,6 +91,11 @@ impl Receiver {
         self.operation.is_once()
     }
 
+    /// Whether the kernel has said that it holds more than it gave.
+    pub(super) fn holds_more(&self) -> bool {
+        self.more || self.sweep.is_some()
+    }
+
     pub(super) fn new(draining: bool) -> Receiver {
         Receiver {
             operation: Operation::None,

@@ -20,6 +20,8 @@ use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::queues::{Operation, Queues};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
+use crate::reactor::env::Env;
+use crate::reactor::sending::FREE;
 use crate::reactor::state::State;
 
 /// Slices of one send.
@@ -64,13 +66,21 @@ impl Gathers {
 }
 
 impl<Q: Queues> Sockets<Q> {
-    /// Starts to send what is queued, unless a send is in flight.
-    pub(super) fn send(&mut self, state: &mut State) {
+    /// Starts to send what is queued, or as much as is this connection's share of the turn. No send is in
+    /// flight.
+    pub(super) fn send(&mut self, state: &mut State, env: &mut Env) {
         let index = state.id.index;
         let mut gather = None;
         let Some(sock) = self.sock(index) else { return };
         if sock.is_closing() {
             return;
+        }
+        let most = env.share_of(state);
+        if most == 0 {
+            return;
+        }
+        if most != FREE {
+            env.sending.charge(state.out.sendable().min(most));
         }
         sock.in_flight += 1;
         let socket = sock.target(index);
@@ -81,12 +91,12 @@ impl<Q: Queues> Sockets<Q> {
         }
         let operation = match state.out.single() {
             Some(bytes) => {
-                let (from, len) = (bytes.as_ptr(), bytes.len().min(SLICE_MAX) as u32);
+                let (from, len) = (bytes.as_ptr(), bytes.len().min(most).min(SLICE_MAX) as u32);
                 Operation::Send { socket, from, len }
             }
             None => {
                 let mut slices = [IoSlice::new(&[]); SLICES];
-                let n = state.out.slices(&mut slices);
+                let n = state.out.slices(&mut slices, most);
                 let to = gather.insert(self.gathers.take());
                 for (to, from) in to.slices.iter_mut().zip(&slices[..n]) {
                     to.iov_base = from.as_ptr().cast_mut().cast();

@@ -19,6 +19,7 @@ use crate::driver::completion::receive::{Receiver, Watch};
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::send::{Gather, Gathers};
 use crate::driver::completion::token::{Kind, Token, next_generation};
+use crate::kernel::accept::meet;
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
 use crate::memory::table::Table;
@@ -224,7 +225,7 @@ impl<Q: Queues> Sockets<Q> {
         match outcome.and_then(|()| sys.set_blocking(fd)) {
             Ok(()) => {
                 sock.connecting = false;
-                core.states[index as usize].peer.ask_kernel(sys, fd);
+                meet(&mut core.states[index as usize].peer, sys, fd);
                 let places = self.abilities.places;
                 if let Some((sock, ring)) = self.sock_and_ring(index) {
                     sock.place(ring, places, index);
@@ -240,12 +241,23 @@ impl<Q: Queues> Sockets<Q> {
 }
 
 impl<Q: Queues> Transport for Sockets<Q> {
-    fn flush(&mut self, state: &mut State, _env: &mut Env) {
-        self.send(state);
+    fn flush(&mut self, state: &mut State, env: &mut Env) {
+        self.send(state, env);
     }
 
     fn set_reading(&mut self, state: &mut State, _env: &mut Env, on: bool) {
         self.read(state, on);
+    }
+
+    fn untaken(&mut self, index: u32) -> Option<usize> {
+        let (sock, ring) = self.sock_and_ring(index)?;
+        let untaken = sock.with(ring, index, |sys, fd| sys.untaken(fd));
+        untaken.ok()?.ok()
+    }
+
+    fn has_emptied(&self, index: u32) -> bool {
+        let sock = self.socks.get(index as usize);
+        sock.is_some_and(|sock| !sock.receiver.holds_more())
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {

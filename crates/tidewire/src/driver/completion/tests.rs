@@ -15,6 +15,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::host::host_of;
+use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
@@ -69,6 +70,8 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let setup = LoopSetup {
         plan: Arc::new(Plan {
             refusals: Arc::default(),
+            log_connections: false,
+            shares: SendShares::default(),
             memory: Arc::default(),
             hosts: vec![host_of(EchoService, Limits::default())],
             chunk: 16 << 10,

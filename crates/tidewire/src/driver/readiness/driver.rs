@@ -17,6 +17,10 @@ use crate::reactor::driver::{Driver, Fd, Outcome};
 use crate::vocabulary::time::Instant;
 
 const WAKER: u64 = u64::MAX;
+/// Received in one turn from all connections together, unless a chunk from each is more; bytes.
+const RECEIVE_TURN: usize = 4 << 20;
+/// Connections that need not share it: they have shares of their own ([`Limits::turn_bytes`](crate::Limits)).
+const MANY: usize = 16;
 pub(super) const ALARM: u64 = u64::MAX - 1;
 
 impl<P: Poller> Driver for Sockets<P> {
@@ -84,6 +88,10 @@ impl<P: Poller> Driver for Sockets<P> {
     fn receive(&mut self, core: &mut Core) {
         // Only those that are ready now: who needs another turn queues behind them.
         let due = self.ready.len();
+        self.receive_share = match due {
+            ..=MANY => usize::MAX,
+            _ => RECEIVE_TURN / due,
+        };
         let ahead = due > 1 && core.anybody_looks_ahead();
         if ahead {
             self.look_ahead(core);

@@ -53,7 +53,7 @@ impl<P: Poller> Sockets<P> {
                 self.sweep_done(core, index);
                 continue;
             }
-            if taken > 0 && taken >= core.turn_bytes(index) {
+            if taken > 0 && taken >= core.turn_bytes(index).min(self.receive_share) {
                 if mistaken(Mistake::TurnNotQueued) {
                     return;
                 }

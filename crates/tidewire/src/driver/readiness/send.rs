@@ -1,4 +1,4 @@
-//! Sending: until there is no more, the kernel takes no more, or the connection's turn is over.
+//! Sending: until there is no more, the kernel takes no more, or the connection's share of the turn is sent.
 
 use std::io::{self, IoSlice};
 
@@ -8,10 +8,9 @@ use crate::driver::readiness::Poller;
 use crate::driver::readiness::sockets::Sockets;
 use crate::kernel::calls::Sys;
 use crate::reactor::env::Env;
+use crate::reactor::sending::FREE;
 use crate::reactor::state::State;
 
-/// Output of one connection that is sent at a time before others get their turn; bytes.
-const FLUSH_TURN: usize = 1 << 20;
 /// Slices given to one `sendmsg`.
 const SLICES: usize = 64;
 
@@ -22,22 +21,32 @@ impl<P: Poller> Sockets<P> {
         let Some(sock) = self.socks.get(index as usize) else {
             return;
         };
-        let mut left = FLUSH_TURN;
-        loop {
+        let mut most = env.share_of(state);
+        while most > 0 {
             env.counters.sends.add(1);
             let sent = match state.out.single() {
-                Some(bytes) => self.poller.sys().send(&sock.fd, bytes),
+                Some(bytes) => {
+                    let bytes = &bytes[..bytes.len().min(most)];
+                    self.poller.sys().send(&sock.fd, bytes)
+                }
                 None => {
                     let mut slices = [IoSlice::new(&[]); SLICES];
-                    let n = state.out.slices(&mut slices);
+                    let n = state.out.slices(&mut slices, most);
                     self.poller.sys().send_several(&sock.fd, &slices[..n])
                 }
             };
             match sent {
                 Ok(n) => {
-                    left = left.saturating_sub(n);
+                    if most != FREE {
+                        env.sending.charge(n);
+                        most -= n;
+                    }
                     if env.sent(state, n) == 0 {
                         return;
+                    }
+                    if most == 0 {
+                        // A peer that keeps up with a large reply must not keep the others waiting.
+                        most = env.share_of(state);
                     }
                 }
                 Err(Errno::INTR) => {}
@@ -46,10 +55,6 @@ impl<P: Poller> Sockets<P> {
                     return;
                 }
                 Err(e) => return env.failed(state, io::Error::from(e).kind()),
-            }
-            if left == 0 {
-                // A peer that keeps up with a large reply must not keep the others waiting.
-                return env.backlog.push(index);
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::driver::readiness::ahead::Early;
 use crate::driver::readiness::alarm::Alarm;
 use crate::driver::readiness::driver::ALARM;
 use crate::driver::readiness::{Poller, token};
+use crate::kernel::accept::meet;
 use crate::kernel::calls::Sys;
 use crate::memory::buffer::Lease;
 use crate::memory::table::Table;
@@ -48,6 +49,8 @@ pub(crate) struct Sockets<P: Poller> {
     pub(super) socks: Table<Sock<P::Sys>>,
     /// Connections to receive from, in turn.
     pub(super) ready: VecDeque<u32>,
+    /// Input of each connection in this turn; bytes, and one chunk at the least.
+    pub(super) receive_share: usize,
     /// What is received into, unless a protocol keeps a part of what came last.
     pub(super) lease: Option<Lease>,
     /// What was received to be announced, in the order of `ready`.
@@ -68,6 +71,7 @@ impl<P: Poller> Sockets<P> {
             poller,
             socks: Table::new(),
             ready: VecDeque::new(),
+            receive_share: usize::MAX,
             lease: None,
             early: VecDeque::new(),
             starved: Vec::new(),
@@ -137,7 +141,7 @@ impl<P: Poller> Sockets<P> {
         match sys.outcome(&sock.fd) {
             Ok(()) => {
                 sock.connecting = false;
-                core.states[index as usize].peer.ask_kernel(sys, &sock.fd);
+                meet(&mut core.states[index as usize].peer, sys, &sock.fd);
                 core.connected(index);
                 true
             }
@@ -159,6 +163,15 @@ impl<P: Poller> Transport for Sockets<P> {
     #[inline]
     fn set_reading(&mut self, state: &mut State, _env: &mut Env, on: bool) {
         self.read(state, on);
+    }
+
+    fn untaken(&mut self, index: u32) -> Option<usize> {
+        let sock = self.socks.get(index as usize)?;
+        self.poller.sys().untaken(&sock.fd).ok()
+    }
+
+    fn has_emptied(&self, index: u32) -> bool {
+        self.socks.get(index as usize).is_some_and(|s| !s.readable)
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {

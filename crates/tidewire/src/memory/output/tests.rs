@@ -3,11 +3,19 @@
 use super::*;
 use proptest::prelude::*;
 
+/// So much, or a sixteenth for Miri, to which a byte is the work of microseconds.
+const fn much(n: usize) -> usize {
+    if cfg!(miri) { n / 16 } else { n }
+}
+
+/// How long a random sequence gets.
+const STEPS_MAX: usize = if cfg!(miri) { 20 } else { 60 };
+
 fn drain(out: &mut Output, blocks: &mut Blocks, step: usize) -> Vec<u8> {
     let mut got = Vec::new();
     while !out.is_empty() {
         let mut slices = [IoSlice::new(&[]); 8];
-        let n = out.slices(&mut slices);
+        let n = out.slices(&mut slices, usize::MAX);
         let piece: Vec<u8> = slices[..n]
             .iter()
             .flat_map(|s| s.iter().copied())
@@ -24,8 +32,8 @@ fn drain(out: &mut Output, blocks: &mut Blocks, step: usize) -> Vec<u8> {
 proptest! {
     #[test]
     fn what_goes_in_comes_out_in_order(
-        writes in proptest::collection::vec((0usize..70_000, 0u8..4), 0..12),
-        step in 1usize..100_000,
+        writes in proptest::collection::vec((0..much(70_000), 0u8..4), 0..12),
+        step in 1..much(100_000),
     ) {
         let (mut out, mut blocks) = (Output::default(), Blocks::default());
         let mut want = Vec::new();
@@ -47,7 +55,7 @@ proptest! {
 #[test]
 fn a_small_write_is_never_split() {
     let (mut out, mut blocks) = (Output::default(), Blocks::default());
-    for _ in 0..20_000 {
+    for _ in 0..much(20_000) {
         out.write(&[1; 12], &mut blocks);
     }
     for segment in out.first.iter().chain(&out.rest) {
@@ -104,13 +112,13 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        (0usize..9000).prop_map(Step::Write),
-        (0usize..9000).prop_map(Step::Share),
+        (0..much(9000)).prop_map(Step::Write),
+        (0..much(9000)).prop_map(Step::Share),
         (0u64..40).prop_map(Step::Hold),
         (0u64..40).prop_map(Step::Release),
-        (0usize..30_000).prop_map(Step::Send),
+        (0..much(30_000)).prop_map(Step::Send),
     ];
-    proptest::collection::vec(step, 0..60)
+    proptest::collection::vec(step, 0..STEPS_MAX)
 }
 
 proptest! {
@@ -141,7 +149,7 @@ proptest! {
                 }
                 Step::Send(n) => {
                     let mut slices = [IoSlice::new(&[]); 64];
-                    let count = out.slices(&mut slices);
+                    let count = out.slices(&mut slices, usize::MAX);
                     let sent: Vec<u8> =
                         slices[..count].iter().flat_map(|s| s.iter().copied()).take(n).collect();
                     if let Some(single) = out.single() {
@@ -209,7 +217,8 @@ impl Output {
 #[test]
 fn asking_for_much_and_writing_little_takes_little() {
     let (mut out, mut blocks) = (Output::default(), Blocks::default());
-    for _ in 0..(31 << 10) / 8 {
+    const BYTES: usize = much(31 << 10);
+    for _ in 0..BYTES / 8 {
         let n = out.write_with(LARGE, &mut blocks, |space| {
             space[..8].fill(1);
             8
@@ -218,7 +227,7 @@ fn asking_for_much_and_writing_little_takes_little() {
     }
     let (memory, _) = out.memory();
     assert!(memory <= 90 << 10, "{memory} bytes for 31 KiB");
-    assert_eq!(drain(&mut out, &mut blocks, 10_000), vec![1; 31 << 10]);
+    assert_eq!(drain(&mut out, &mut blocks, 10_000), vec![1; BYTES]);
     assert_eq!(out.footprint(), 0);
 }
 
@@ -226,7 +235,7 @@ fn asking_for_much_and_writing_little_takes_little() {
 fn words_between_shared_pieces_take_little() {
     let (mut out, mut blocks) = (Output::default(), Blocks::default());
     let piece = Bytes::from(vec![2; COPIED + 1]);
-    for _ in 0..1000 {
+    for _ in 0..much(1000) {
         out.write(b"header", &mut blocks);
         out.push_shared(piece.clone(), &mut blocks);
         out.write(b"trailer", &mut blocks);
@@ -251,7 +260,10 @@ fn pieces_that_are_cheaper_copied_are_gathered() {
 proptest! {
     #[test]
     fn memory_is_bounded_by_what_is_counted(
-        writes in proptest::collection::vec((0usize..70_000, 0u8..6, 0usize..200_000), 0..60),
+        writes in proptest::collection::vec(
+            (0..much(70_000), 0u8..6, 0..much(200_000)),
+            0..STEPS_MAX,
+        ),
     ) {
         let (mut out, mut blocks) = (Output::default(), Blocks::default());
         let mut want: VecDeque<u8> = VecDeque::new();
@@ -276,7 +288,7 @@ proptest! {
             let n = if kind == 5 { send.min(out.len()) } else { 0 };
             let sent: Vec<u8> = want.drain(..n).collect();
             let mut slices = [IoSlice::new(&[]); 64];
-            let count = out.slices(&mut slices);
+            let count = out.slices(&mut slices, usize::MAX);
             prop_assert!(slices[..count].iter().flat_map(|s| s.iter()).zip(&sent).all(|(a, b)| a == b));
             out.advance(n, &mut blocks);
             prop_assert_eq!(out.len(), want.len());

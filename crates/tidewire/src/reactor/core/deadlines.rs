@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
+use crate::reactor::deadlines::FIRST_LOOK;
 use crate::reactor::driver::Transport;
 use crate::reactor::facts::{Hint, Owed, Phase};
 use crate::reactor::host::Event;
@@ -78,7 +79,7 @@ impl Core {
                 }
                 return;
             }
-            Phase::Finishing(_) if phase_over => self.flushing_over(index),
+            Phase::Finishing(_) if phase_over => self.flushing_over(io, index),
             Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
             Phase::Open => {
                 let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();
@@ -87,38 +88,68 @@ impl Core {
                     state.timer = None;
                     self.call(index, Event::Expired);
                 }
-                self.expire_peer(index);
-                self.expire_idle(index);
+                self.expire_peer(io, index);
+                self.expire_idle(io, index);
             }
             _ => {}
         }
         if let Some(state) = self.states.get_mut(index as usize) {
+            if matches!(state.phase, Phase::Finishing(_) | Phase::Lingering(_)) {
+                state.outlive_finished(now, self.limits[state.service as usize].linger);
+            }
             self.env.touch(state);
         }
     }
 
-    /// Flushing has taken as long as it may without progress, unless bytes have left meanwhile: then
-    /// it goes on for as long again from the last of them.
-    pub(super) fn flushing_over(&mut self, index: u32) {
+    /// Whether the peer has taken enough for this limit of what the kernel has for it; `None` if that was
+    /// not looked at before. A peer that is slow and one that has stopped look the same to us otherwise: the kernel
+    /// takes more only once a third of its buffer, which may have megabytes, is free.
+    fn peer_takes(&mut self, io: &mut impl Transport, index: u32, limit: Duration) -> Option<bool> {
+        let untaken = io.untaken(index);
+        // Not when the turn began: a loop that was held up in between would look again too early, and cut
+        // a peer that had no time to take anything.
+        let looked = self.env.clock.monotonic();
         let state = &mut self.states[index as usize];
-        let ends = state.last_progress + self.limits[state.service as usize].linger;
-        if ends > self.env.now {
-            state.phase_ends = Some(ends);
+        let takes = state.deadlines.look(untaken, limit);
+        if takes != Some(false) {
+            state.last_progress = looked;
+            state.deadlines.watch_again(looked);
+        }
+        takes
+    }
+
+    /// Flushing has taken as long as it may without progress, unless the peer has taken something
+    /// meanwhile, of us or of the kernel: then it goes on for as long again.
+    pub(super) fn flushing_over(&mut self, io: &mut impl Transport, index: u32) {
+        let now = self.env.now;
+        let state = &mut self.states[index as usize];
+        let linger = self.limits[state.service as usize].linger;
+        if state.last_progress + linger > now {
+            state.deadlines.forget_look();
+        }
+        let first_look = state.last_progress + linger / FIRST_LOOK;
+        if !state.deadlines.has_looked() && first_look > now {
+            state.phase_ends = Some(first_look);
+        } else if self.peer_takes(io, index, linger) == Some(false) {
+            self.states[index as usize].kill(Closed::LingerExpired);
         } else {
-            state.kill(Closed::LingerExpired);
+            let state = &mut self.states[index as usize];
+            state.phase_ends = Some(state.last_progress + linger);
         }
     }
 
     /// What the peer owes, and the connection's lifetime.
-    pub(super) fn expire_peer(&mut self, index: u32) {
+    pub(super) fn expire_peer(&mut self, io: &mut impl Transport, index: u32) {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
         if !state.is_open() {
             return;
         }
-        if state.has_stalled(now) {
-            return state.kill(Closed::Stalled);
+        let limit = state.deadlines.write_limit();
+        if state.has_stalled(now) && self.peer_takes(io, index, limit) == Some(false) {
+            return self.states[index as usize].kill(Closed::Stalled);
         }
+        let state = &mut self.states[index as usize];
         if let Some(hint) = state.is_late(now) {
             state.hint = hint;
             self.call(index, Event::Overdue);
@@ -131,7 +162,7 @@ impl Core {
         }
     }
 
-    pub(super) fn expire_idle(&mut self, index: u32) {
+    pub(super) fn expire_idle(&mut self, io: &mut impl Transport, index: u32) {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
         let idle = Duration::from_nanos(state.deadlines.idle_ns());
@@ -139,7 +170,9 @@ impl Core {
             return;
         }
         if state.out.may_send() {
-            state.kill(Closed::Stalled);
+            if self.peer_takes(io, index, idle) == Some(false) {
+                self.states[index as usize].kill(Closed::Stalled);
+            }
         } else if state.is_paused() || !state.out.is_empty() {
             // It waits because its protocol told it to, or for output that is held back.
             state.last_progress = now;
@@ -189,4 +222,36 @@ pub(crate) fn sleep_for(core: &Core, extra: Option<Instant>) -> Option<Duration>
         return Some(Duration::from_nanos(from_turn_ns - NEAR_NS / 2));
     }
     Some(next.since(core.env.clock.monotonic()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::reactor::by_hand::ByHand;
+
+    /// What the peer takes between two looks counts, so a limit lies between them, however late the first was.
+    #[test]
+    fn a_loop_that_was_held_up_gives_the_peer_its_time() {
+        let second = Duration::from_secs(1);
+        let limits = Limits {
+            idle: Some(second),
+            ..Limits::default()
+        };
+        let mut by_hand = ByHand::new(1, limits, Default::default());
+        by_hand.kernel.is_stuck = true;
+        by_hand.write(0, 5000);
+        by_hand.turn();
+        by_hand.kernel.untaken = Some(5000);
+        by_hand.kernel.held_up = second * 9 / 10;
+        for (at, is_open) in [(10, true), (20, true), (28, true), (29, false)] {
+            by_hand.at(second * at / 10);
+            by_hand.core.expire_one(&mut by_hand.kernel, 0);
+            assert_eq!(
+                by_hand.core.states[0].is_open(),
+                is_open,
+                "after {at} tenths"
+            );
+        }
+    }
 }

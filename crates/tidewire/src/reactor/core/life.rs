@@ -3,7 +3,7 @@
 use crate::admission::door::Permit;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::activity::Callback;
-use crate::reactor::core::Core;
+use crate::reactor::core::{Core, lines};
 use crate::reactor::facts::{Flag, Phase, Writing};
 use crate::reactor::host::Event;
 use crate::reactor::state::State;
@@ -45,6 +45,9 @@ impl Core {
             state.await_first_byte(self.env.now, limits.first_byte);
         }
         self.env.of_service(state.service).open.add(1);
+        if self.log_connections {
+            lines::opened(state, &self.env);
+        }
         self.call(index, Event::Opened);
         self.touch(index);
     }
@@ -111,6 +114,7 @@ impl Core {
             counters.cut_unsent.add(1);
             counters.bytes_cut.add(unsent as u64);
         }
+        lines::closed(state, why, &self.env);
         match why {
             _ if cut => {
                 if let Some(held_back) = self.cuts.pass(self.env.now) {

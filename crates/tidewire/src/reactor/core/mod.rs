@@ -9,6 +9,7 @@ mod deadlines;
 mod dialling;
 mod drain;
 mod life;
+mod lines;
 mod memory;
 mod reports;
 mod settle;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::limits::Limits;
+use crate::kernel::clock::Clock;
 use crate::memory::budget::{Memory, Meter};
 use crate::memory::buffer::Pool;
 use crate::memory::output::{Barriers, Blocks};
@@ -30,10 +32,10 @@ use crate::reactor::env::Env;
 use crate::reactor::host::{Event, Host, Hosted};
 use crate::reactor::random::Rng;
 use crate::reactor::refusals::Refusals;
+use crate::reactor::sending::{SendShares, Sending};
 use crate::reactor::state::State;
 use crate::reactor::throttle::Throttle;
 use crate::reactor::wheel::Wheel;
-use crate::vocabulary::time::Clock;
 
 pub(crate) use deadlines::sleep_for;
 
@@ -48,6 +50,10 @@ pub(crate) struct Plan {
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
     pub(crate) refusals: Arc<Refusals>,
+    /// A line for each connection.
+    pub(crate) log_connections: bool,
+    /// Of what a turn sends.
+    pub(crate) shares: SendShares,
     pub(crate) memory: Arc<Memory>,
 }
 
@@ -64,6 +70,8 @@ impl Plan {
             chunk: self.chunk,
             buffers: self.buffers,
             refusals: self.refusals.clone(),
+            log_connections: self.log_connections,
+            shares: self.shares,
             memory: self.memory.clone(),
         }
     }
@@ -89,6 +97,7 @@ pub(crate) struct Core {
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
     cuts: Throttle,
+    log_connections: bool,
     meter: Meter,
 }
 
@@ -112,6 +121,7 @@ impl Core {
                 barriers: Barriers::default(),
                 dirty: Vec::new(),
                 backlog: Vec::new(),
+                sending: Sending::new(plan.shares),
                 counters,
                 services: Vec::new(),
                 doors: Vec::new(),
@@ -133,6 +143,7 @@ impl Core {
             draining: false,
             last_looks: 0,
             cuts: Throttle::new(Duration::from_secs(1)),
+            log_connections: plan.log_connections,
             meter: Meter::new(plan.memory.clone()),
         };
         for hosted in &plan.hosts {

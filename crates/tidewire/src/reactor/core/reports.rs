@@ -15,6 +15,9 @@ impl Core {
     pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
         let state = &mut self.states[index as usize];
         self.env.of_service(state.service).bytes_in.add(len as u64);
+        if let Some(tally) = &mut state.tally {
+            tally.received += len as u64;
+        }
         if !state.is_open() {
             // What is discarded is no progress: see `flushing_over`.
             return;

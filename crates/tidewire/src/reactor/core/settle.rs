@@ -3,10 +3,11 @@
 use crate::memory::budget::Meter;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
+use crate::reactor::deadlines::FIRST_LOOK;
 use crate::reactor::drive;
 use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Flag, Phase, Writing};
+use crate::reactor::facts::{Awaits, Flag, Phase, Writing};
 use crate::reactor::state::State;
 
 /// Times that settling goes round callbacks and flushing before others get their turn.
@@ -22,8 +23,27 @@ impl Core {
     /// their callbacks asked for beside.
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
         self.settle_touched(io);
+        if self.env.sending.is_awaited() {
+            self.send_on(io);
+        }
         if !self.meter.is_calm() {
             self.mind_memory(io);
+        }
+    }
+
+    /// Has those send whose turn it is, until this turn's budget is spent.
+    #[inline(never)]
+    fn send_on(&mut self, io: &mut impl Transport) {
+        while let Some(index) = self.env.sending.next() {
+            let state = self.states.get_mut(index as usize);
+            // It may be gone, and another in its place.
+            if !state.is_some_and(|state| state.flags.remove(Flag::AwaitsTurn)) {
+                continue;
+            }
+            let had = self.env.sending.begin_serving();
+            self.settle(io, index);
+            self.env.sending.end_serving(had);
+            self.settle_touched(io);
         }
     }
 
@@ -130,13 +150,16 @@ impl Core {
             if sending && state.may_flush() {
                 io.flush(state, &mut self.env);
             }
-            let state = &self.states[index as usize];
+            let state = &mut self.states[index as usize];
             if !state.may_owe_callbacks() || !state.callback_due() {
                 break;
             }
             rounds += 1;
             if rounds == ROUNDS {
                 self.env.backlog.push(index);
+                break;
+            }
+            if !self.env.may_go_on(state) {
                 break;
             }
         }
@@ -171,6 +194,7 @@ impl Core {
     /// Whether the loop has work that needs no event from outside.
     pub(crate) fn has_work(&self) -> bool {
         !self.env.backlog.is_empty()
+            || self.env.sending.is_awaited()
             || self.env.self_signalled
             || !self.env.dirty.is_empty()
             || self.env.has_errands()
@@ -207,7 +231,10 @@ impl Core {
         Self::count(&mut self.meter, &self.env, state, false);
         let linger = self.limits[state.service as usize].linger;
         if let Phase::Finishing(why) = state.phase {
-            if state.out.is_empty() || mistaken(Mistake::HalfCloseTooEarly) {
+            let sent = state.out.is_empty();
+            if sent && state.awaits == Awaits::Nothing && io.has_emptied(index) {
+                state.end(why, false);
+            } else if sent || mistaken(Mistake::HalfCloseTooEarly) {
                 state.phase = Phase::Lingering(why);
                 state.phase_ends = Some(self.env.now + linger);
                 if state.writing != Writing::Shut {
@@ -217,7 +244,8 @@ impl Core {
                 // The peer cannot take what is held back.
                 state.phase_ends = None;
             } else if state.phase_ends.is_none() {
-                state.phase_ends = Some(self.env.now + linger);
+                state.last_progress = self.env.now;
+                state.phase_ends = Some(self.env.now + linger / FIRST_LOOK);
             }
         }
         let state = &mut self.states[index as usize];

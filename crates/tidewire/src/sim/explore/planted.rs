@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::mistakes::{Mistake, Place, is_any_made, planted};
 use crate::sim::explore::run::run;
-use crate::sim::machine::Shape;
+use crate::sim::node::Shape;
 
 /// The shapes in which a mistake can be made.
 fn shapes(mistake: Mistake) -> &'static [Shape] {

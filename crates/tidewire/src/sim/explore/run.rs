@@ -8,14 +8,16 @@ use crate::build::limits::Limits;
 use crate::reach::waker::Command;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::sending::SendShares;
 use crate::reactor::setup::Turn;
 use crate::sim::conditions::Conditions;
 use crate::sim::explore::peers::{Peer, Script};
 use crate::sim::explore::record::{Job, Record, Seen};
 use crate::sim::explore::roles::{Explored, Role};
-use crate::sim::kernel::Faults;
-use crate::sim::machine::{Machine, Program, Shape};
+use crate::sim::kernel::KernelFaults;
+use crate::sim::machine::{Machine, Program};
 use crate::sim::net::{Status, address};
+use crate::sim::node::Shape;
 use crate::sim::plain::PlainState;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
@@ -80,6 +82,21 @@ pub(super) fn run(seed: u64, shape: Shape, in_words: bool) -> Outcome {
     outcome
 }
 
+/// What is small here, or nothing like it, up to what a loop has. With shares of a byte or two a large reply takes so many
+/// turns that it looks like a circle (seed 50,265).
+fn shares(seed: u64) -> SendShares {
+    let mut rng = Rng::from_seed(seed ^ 0x5ead_5ba2);
+    if rng.below(4) == 0 {
+        return SendShares::default();
+    }
+    let one = 8 << rng.below(10);
+    SendShares {
+        all: one * (1 + rng.below(4) as usize),
+        one,
+        small: [0, 1 << rng.below(10)][rng.below(2) as usize],
+    }
+}
+
 impl Run {
     fn new(seed: u64, shape: Shape) -> Run {
         let mut rng = Rng::from_seed(seed ^ 0x00e8_9105_ea11);
@@ -92,7 +109,7 @@ impl Run {
             turn_bytes: 1 << rng.below(16),
             ..Limits::default()
         };
-        let faults = Faults::from_seed(seed);
+        let faults = KernelFaults::harsh(seed);
         let is_scarce = faults.descriptors_max < 100;
         let service = Explored {
             record: record.clone(),
@@ -111,6 +128,7 @@ impl Run {
             hosts: vec![host_of(service, limits)],
             at: at.clone(),
             inbox: [1, 1, 2, 4][rng.below(4) as usize],
+            shares: shares(seed),
         };
         let mut conditions = Conditions::from_seed(seed);
         // Small pieces more often: they fill up soon, and cost little.
@@ -130,6 +148,7 @@ impl Run {
         let is_reliable = conditions.reset_one_in == 0;
         let latency_max = *conditions.latency.end();
         let machine = Machine::new(seed, conditions, faults, &program);
+        machine.leave_room_for_one();
         let stop_early = (rng.below(4) == 0).then(|| rng.below(20_000_000));
         Run {
             machine,

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::sim::explore::run::{Outcome, run};
-use crate::sim::machine::Shape;
+use crate::sim::node::Shape;
+use crate::sim::seeds::seeds;
 
 const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
@@ -21,19 +22,6 @@ const SAID: Duration = Duration::from_secs(10);
 /// The shape that a seed is for, unless a test wants another.
 fn shape(seed: u64) -> Shape {
     SHAPES[(seed % 3) as usize]
-}
-
-/// What is set by this name: a number, or (`7..9`) a range of them.
-fn set(name: &str) -> Option<Range<u64>> {
-    let text = std::env::var(name).ok()?;
-    let number = |n: &str| {
-        let n = n.trim().parse();
-        n.unwrap_or_else(|_| panic!("{name} is neither a number nor a range: {text:?}"))
-    };
-    Some(match text.split_once("..") {
-        Some((from, to)) => number(from)..number(to),
-        None => 0..number(&text),
-    })
 }
 
 /// What is wrong with a run, if anything; a panic is.
@@ -138,10 +126,34 @@ fn tell(seed: u64) {
 /// told in words.
 #[test]
 fn whatever_the_kernel_does() {
-    match set("TIDEWIRE_SEED") {
-        Some(one) => tell(one.end),
-        None => search(set("TIDEWIRE_SEEDS").unwrap_or(0..SEEDS)),
+    let chosen = seeds(SEEDS);
+    match std::env::var_os("TIDEWIRE_SEED") {
+        Some(_) => tell(chosen.start),
+        None => search(chosen),
     }
+}
+
+/// Four loops with three descriptors each, a listener, and 13 descriptors in all: nobody could be accepted.
+#[test]
+fn loops_leave_a_descriptor_for_a_connection() {
+    for seed in [13_314, 109_635] {
+        let wrongs = run(seed, shape(seed), false).wrongs;
+        assert!(wrongs.is_empty(), "seed {seed}: {wrongs:#?}");
+    }
+}
+
+/// The queue of operations was full as the alarm was set: what completed as it was handed over waited for the alarm.
+#[test]
+fn what_comes_while_the_alarm_is_set_does_not_wait_for_it() {
+    let wrongs = run(118_147, shape(118_147), false).wrongs;
+    assert!(wrongs.is_empty(), "{wrongs:#?}");
+}
+
+/// The alarm was set to another time before the loop heard that its watch had ended: it never went off.
+#[test]
+fn an_alarm_is_set_again_when_its_watch_has_ended() {
+    let wrongs = run(141_766, shape(141_766), false).wrongs;
+    assert!(wrongs.is_empty(), "{wrongs:#?}");
 }
 
 #[test]

@@ -1,41 +1,48 @@
 //! What the simulated kernel does to the programs that call it.
 
-#[cfg(test)]
 use crate::reactor::random::Rng;
 
-/// How unkind the kernel is. Everything in here is what Linux may do as well; a chance of 0 is never.
-#[derive(Clone, Debug)]
-pub(crate) struct Faults {
+/// How unkind the simulated kernel is. Everything in here is what Linux may do as well; a chance of 0 is never.
+///
+/// ```
+/// use tidewire::sim::{KernelFaults, Sim};
+///
+/// let mut sim = Sim::new(7);
+/// sim.kernel_faults(KernelFaults { interrupt_one_in: 3, ..KernelFaults::none() });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelFaults {
     /// A call that might wait or retry is interrupted, of so many.
-    pub(crate) interrupt_one_in: u64,
+    pub interrupt_one_in: u64,
     /// An event is reported again although nothing new has happened, of so many.
-    pub(crate) spurious_one_in: u64,
+    pub spurious_one_in: u64,
     /// Accepting fails for a reason that passes, of so many times.
-    pub(crate) accept_fails_one_in: u64,
+    pub accept_fails_one_in: u64,
     /// An attempt to connect fails before it begins, of so many.
-    pub(crate) connect_fails_one_in: u64,
+    pub connect_fails_one_in: u64,
     /// Something that goes on ends by itself and must be asked for anew, of so many completions.
-    pub(crate) ends_one_in: u64,
+    pub ends_one_in: u64,
     /// What is ready is worked on at the next entering of the ring only, of so many.
-    pub(crate) late_one_in: u64,
+    pub late_one_in: u64,
     /// Who is refused or reset may be told something else: that time was up, or no way there.
-    pub(crate) odd_errors: bool,
+    pub odd_errors: bool,
     /// Descriptors that may be open at once.
-    pub(crate) descriptors_max: usize,
+    pub descriptors_max: usize,
     /// Events reported by one wait at most.
-    pub(crate) events_max: usize,
+    pub events_max: usize,
     /// Operations that a ring takes before it is entered.
-    pub(crate) submissions: usize,
+    pub submissions: usize,
     /// Completions that a ring has room for.
-    pub(crate) completions: usize,
+    pub completions: usize,
     /// Connections that wait to be accepted at one listener at most.
-    pub(crate) backlog: usize,
+    pub backlog: usize,
 }
 
-impl Faults {
+impl KernelFaults {
     /// None at all.
-    pub(crate) fn none() -> Faults {
-        Faults {
+    #[must_use]
+    pub fn none() -> KernelFaults {
+        KernelFaults {
             interrupt_one_in: 0,
             spurious_one_in: 0,
             accept_fails_one_in: 0,
@@ -51,9 +58,40 @@ impl Faults {
         }
     }
 
-    /// Drawn from a seed: mostly of everything a little, now and then much of something.
-    #[cfg(test)]
-    pub(crate) fn from_seed(seed: u64) -> Faults {
+    /// Drawn from a seed: mostly of everything a little, now and then much of something. Descriptors and places in
+    /// the queues of listeners are plenty all the same: where they are not, connections are refused, or wait for
+    /// as long as others stay. An accept that fails may reset the connection that it was for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{KernelFaults, Sim};
+    ///
+    /// for seed in 0..20 {
+    ///     let mut sim = Sim::new(seed);
+    ///     sim.kernel_faults(KernelFaults { accept_fails_one_in: 0, ..KernelFaults::from_seed(seed) });
+    ///     let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    ///     let peer = sim.plain(addr);
+    ///     sim.send(peer, b"hello");
+    ///     sim.run_for(Duration::from_secs(60));
+    ///     assert_eq!(sim.received(peer), b"hello", "seed {seed}");
+    /// }
+    /// ```
+    #[must_use]
+    pub fn from_seed(seed: u64) -> KernelFaults {
+        let KernelFaults {
+            descriptors_max,
+            backlog,
+            ..
+        } = KernelFaults::none();
+        KernelFaults {
+            descriptors_max,
+            backlog,
+            ..KernelFaults::harsh(seed)
+        }
+    }
+
+    /// Drawn from a seed: all may be few.
+    pub(in crate::sim) fn harsh(seed: u64) -> KernelFaults {
         let rng = &mut Rng::from_seed(seed ^ 0x5157_fa17);
         let mut chance = |least: u64| match rng.below(4) {
             0 => 0,
@@ -67,7 +105,7 @@ impl Faults {
             0 => (few + rng.below(few)) as usize,
             _ => (many / 2 + rng.below(many / 2)) as usize,
         };
-        Faults {
+        KernelFaults {
             interrupt_one_in,
             spurious_one_in,
             accept_fails_one_in,

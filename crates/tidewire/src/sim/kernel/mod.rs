@@ -41,7 +41,7 @@ use crate::sim::kernel::rings::Ring;
 use crate::sim::net::Net;
 use crate::vocabulary::endpoint::Endpoint;
 
-pub(crate) use faults::Faults;
+pub use faults::KernelFaults;
 pub(crate) use fd::SimFd;
 pub(crate) use queues::SimQueues;
 pub(crate) use sys::SimSys;
@@ -72,7 +72,7 @@ pub(crate) struct Kernel {
     pub(in crate::sim) net: Net,
     now: Rc<Cell<u64>>,
     rng: Rng,
-    pub(crate) faults: Faults,
+    pub(crate) faults: KernelFaults,
     files: Files,
     rings: Vec<Ring>,
     ports: Vec<Port>,
@@ -106,7 +106,7 @@ impl Kernel {
         now: Rc<Cell<u64>>,
         actor: usize,
         rng: Rng,
-        faults: Faults,
+        faults: KernelFaults,
     ) -> Shared {
         Rc::new(RefCell::new(Kernel {
             net,

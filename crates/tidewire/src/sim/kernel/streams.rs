@@ -329,6 +329,13 @@ impl Kernel {
         Ok(unread)
     }
 
+    pub(super) fn untaken(&mut self, number: RawFd) -> Result<usize, Errno> {
+        let end = self.stream(number).ok_or(Errno::BADF)?.end;
+        let untaken = self.net.untaken(end);
+        self.record("untaken", number, untaken as i64);
+        Ok(untaken)
+    }
+
     /// What poll(2) would say of a file.
     pub(super) fn mask(&mut self, id: FileId) -> i32 {
         let Some(file) = self.files.find(id) else {

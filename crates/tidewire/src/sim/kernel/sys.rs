@@ -100,6 +100,10 @@ impl Sys for SimSys {
         enter(&self.0).unread(fd.number)
     }
 
+    fn untaken(&self, fd: &SimFd) -> Result<usize, Errno> {
+        enter(&self.0).untaken(fd.number)
+    }
+
     fn set_blocking(&self, fd: &SimFd) -> Result<(), Errno> {
         let mut kernel = enter(&self.0);
         kernel.record("blocking", fd.number, 0);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::services::{Owes, Sums};
 use crate::sim::{Conditions, Outcome, PlainState, Sim};
 use crate::{
-    Closed, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+    Closed, ConnId, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal,
+    Service, Turn,
 };
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -261,4 +262,47 @@ fn what_is_announced_is_what_comes() {
         announced += seen.len();
     }
     assert!(announced > 0);
+}
+
+/// Answers, or when it is told to goes and leaves a message to nobody.
+struct Leaves;
+
+/// Dropping it panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose: a message is dropped");
+    }
+}
+
+impl Protocol for Leaves {
+    type Local = ();
+    type Message = Bomb;
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if input.bytes() == b"go" {
+            cx.link.abort();
+        }
+        cx.link.forward_all(input)
+    }
+
+    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+        if why == Closed::Aborted {
+            assert!(turn.tell(ConnId::from_bits(u64::MAX), Bomb).is_ok());
+        }
+    }
+}
+
+/// Messages are a protocol's code too: one that panics when nobody gets it does not take the loop with it.
+#[test]
+fn a_message_that_panics_when_it_is_dropped_costs_nobody_the_loop() {
+    let mut sim = Sim::under(1, Conditions::calm());
+    let addr = sim.serve(crate::service_fn(|_| Leaves), Limits::default());
+    let (goes, stays) = (sim.plain(&addr), sim.plain(&addr));
+    sim.send(goes, b"go");
+    sim.run_for(Duration::from_secs(1));
+    sim.send(stays, b"hello");
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.received(stays), b"hello");
 }

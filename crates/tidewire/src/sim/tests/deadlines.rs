@@ -55,7 +55,11 @@ struct Run<S: Service> {
 }
 
 fn run<S: Service>(service: S, limits: Limits) -> Run<S> {
-    let mut sim = Sim::under(1, Conditions::calm());
+    run_under(Conditions::calm(), service, limits)
+}
+
+fn run_under<S: Service>(conditions: Conditions, service: S, limits: Limits) -> Run<S> {
+    let mut sim = Sim::under(1, conditions);
     let at = sim.add_loop();
     let service = sim.service(at, service, limits);
     let addr = sim.listen(service);
@@ -230,6 +234,108 @@ fn a_connection_that_has_lived_long_enough_is_asked_and_then_made_to_end() {
     let took = made.seconds_to(Closed::Lifetime).unwrap();
     assert!((104..=105).contains(&took), "{took}");
     assert_eq!(made.sim.received(made.peer), b"no");
+}
+
+/// A finished connection has a bound that its peer cannot stretch, whether it finished of itself or because
+/// its time was up.
+#[test]
+fn a_slow_reader_of_a_finished_connection_outlives_nothing() {
+    struct Floods;
+    impl Protocol for Floods {
+        type Local = ();
+        type Message = ();
+        fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+            let finishes = input.bytes() == b"finish";
+            input.consume(input.len());
+            cx.link.write(&vec![0; 16 << 20]);
+            if finishes {
+                cx.link.finish();
+            }
+            Next::More
+        }
+    }
+    let outlives = |word: &[u8], lifetime| {
+        let limits = Limits {
+            lifetime,
+            linger: 4 * SECOND,
+            ..limits()
+        };
+        let mut run = run(service_fn(|_| Floods), limits);
+        run.sim.send(run.peer, word);
+        for second in 0..60 {
+            let before = run.sim.received(run.peer).len();
+            let some = |sim: &mut Sim| sim.received(run.peer).len() > before + (64 << 10);
+            run.sim.reading(run.peer, true);
+            run.sim.run_until(SECOND, some);
+            run.sim.reading(run.peer, false);
+            run.sim.run_for(SECOND);
+            let counters = run.sim.counters(run.service.at());
+            if counters.open == 0 && second > 0 {
+                assert_eq!(counters.closed_for(Closed::Lifetime), 1);
+                assert_eq!(counters.cut_unsent, 1);
+                return Some(run.sim.now().as_nanos() / 1_000_000_000);
+            }
+        }
+        None
+    };
+    assert_eq!(outlives(b"finish", None), None, "it takes enough");
+    for word in ["finish", "stay"] {
+        let ended = outlives(word.as_bytes(), Some(20 * SECOND));
+        assert!(
+            ended.is_some_and(|t| (24..=26).contains(&t)),
+            "{word}: {ended:?}"
+        );
+    }
+}
+
+/// What docs/production.md says of `linger` without a lifetime: a byte that our kernel takes renews it, however few
+/// they are; what the peer sends does not.
+#[test]
+fn what_our_kernel_takes_renews_the_linger_limit_and_nothing_else_does() {
+    /// Answers the first byte with ten thousand.
+    struct Answers;
+    impl Protocol for Answers {
+        type Local = ();
+        type Message = ();
+        fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+            input.consume(input.len());
+            cx.link.write(&[0; 10_000]);
+            cx.link.finish();
+            Next::More
+        }
+    }
+    let limits = Limits {
+        linger: 4 * SECOND,
+        ..limits()
+    };
+    let tiny = Conditions {
+        send_buffer: 1,
+        receive_buffer: 1,
+        ..Conditions::calm()
+    };
+    let mut run = run_under(tiny, service_fn(|_| Answers), limits);
+    run.sim.reading(run.peer, false);
+    run.sim.send(run.peer, b"?");
+    for _ in 0..100 {
+        let before = run.sim.received(run.peer).len();
+        run.sim.reading(run.peer, true);
+        let some = |sim: &mut Sim| sim.received(run.peer).len() > before;
+        assert!(run.sim.run_until(SECOND, some), "{before} bytes were taken");
+        run.sim.reading(run.peer, false);
+        run.sim.run_for(3 * SECOND);
+    }
+    let taken = run.sim.received(run.peer).len();
+    assert!((100..1000).contains(&taken), "{taken} bytes in 300 s");
+    assert_eq!(run.sim.counters(run.service.at()).open, 1);
+    // Twice the limit at most, however much it says.
+    for _ in 0..9 {
+        run.sim.send(run.peer, b"!");
+        run.sim.run_for(SECOND);
+    }
+    assert_eq!(run.closed(Closed::LingerExpired), 1);
+    let counters = run.sim.counters(run.service.at());
+    assert_eq!(counters.cut_unsent, 1);
+    assert!(counters.bytes_cut > 9_000, "{}", counters.bytes_cut);
 }
 
 /// Consumes all at once, and says itself when requests begin and end.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::services::{Echo, Sender, Sums};
-use crate::sim::{Conditions, Outcome, Pair, PlainState, Sim};
-use crate::{Closed, Dial, Limits};
+use crate::sim::{Conditions, KernelFaults, Outcome, Pair, PlainState, Shape, Sim};
+use crate::{Closed, Dial, Limits, Next, on_input};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -165,5 +165,60 @@ proptest! {
         prop_assert!(server.bytes_in <= client.bytes_out);
         let report = pair.client_local();
         prop_assert_eq!(report.closed.len() as u64, client.dialled);
+    }
+}
+
+/// Seed 23,833 of the exploration: the first time that the kernel ended the watch over a connection that nobody
+/// reads, it brought the end of what the peer sends; the second time it brought nothing new, and there was no
+/// third, so what came after that was never noticed.
+#[test]
+fn a_reset_is_noticed_however_often_the_kernel_ends_the_watch() {
+    for seed in 0..50 {
+        let mut sim = Sim::under(seed, Conditions::calm());
+        sim.shape(Shape::Completion).kernel_faults(KernelFaults {
+            ends_one_in: 2,
+            ..KernelFaults::none()
+        });
+        let at = sim.add_loop();
+        let limits = Limits {
+            idle: None,
+            ..Limits::default()
+        };
+        let paused = sim.service(at, on_input(|_, _| Next::Paused), limits);
+        let addr = sim.listen(paused);
+        let peer = sim.plain(addr);
+        sim.send(peer, b"x");
+        sim.run_for(Duration::from_secs(1));
+        sim.finish(peer);
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(sim.counters(at).open, 1, "seed {seed}");
+        sim.close(peer, true);
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(sim.counters(at).open, 0, "seed {seed}");
+    }
+}
+
+/// What the kernel may do to loops loses nothing, whatever they are made of.
+#[test]
+fn an_unkind_kernel_loses_nothing() {
+    for seed in 0..300 {
+        let faults = KernelFaults::from_seed(seed);
+        let aborts = faults.accept_fails_one_in > 0;
+        let mut sim = Sim::new(seed);
+        let shapes = [Shape::Readiness, Shape::Completion, Shape::Threads];
+        sim.shape(shapes[seed as usize % 3]).kernel_faults(faults);
+        let addr = sim.serve(Echo, Limits::default());
+        let peers = [(); 4].map(|()| sim.plain(&addr));
+        for peer in peers {
+            sim.send(peer, b"all of this comes back");
+            sim.finish(peer);
+        }
+        assert_eq!(sim.run_until_idle(LONG), Outcome::Idle, "seed {seed}");
+        for peer in peers {
+            let reset = matches!(sim.state(peer), PlainState::Failed(_));
+            assert!(aborts || !reset, "seed {seed}");
+            let whole = sim.received(peer) == b"all of this comes back";
+            assert!(reset || whole, "seed {seed}");
+        }
     }
 }

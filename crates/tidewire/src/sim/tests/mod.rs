@@ -1,5 +1,6 @@
 //! Tests of the simulated network, and the protocols that they run.
 
+mod alarm;
 mod chunking;
 mod contract;
 mod deadlines;

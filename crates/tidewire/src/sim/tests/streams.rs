@@ -109,3 +109,19 @@ fn many_connections_on_few_buffers() {
         assert_eq!(pair.sim.received(peer), input);
     }
 }
+
+#[test]
+fn who_closes_before_it_is_connected_stays_closed() {
+    for seed in 0..300 {
+        let mut sim = Sim::new(seed);
+        let addr = sim.serve(Echo, no_idle());
+        let peer = sim.plain(&addr);
+        sim.send(peer, b"hello");
+        for _ in 0..seed % 8 {
+            sim.step();
+        }
+        sim.close(peer, seed % 3 == 0);
+        assert_eq!(sim.run_until_idle(LONG), Outcome::Idle, "seed {seed}");
+        assert_eq!(sim.state(peer), PlainState::Closed, "seed {seed}");
+    }
+}

@@ -14,6 +14,20 @@ use crate::vocabulary::time::Instant;
 pub(in crate::sim) use files::{dropped, is_wanted, recorded, write};
 
 /// Something that happened.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::sim::{Event, Sim, What};
+///
+/// let mut sim = Sim::new(1);
+/// sim.record();
+/// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+/// let peer = sim.plain(addr);
+/// sim.send(peer, b"hello");
+/// sim.run_for(Duration::from_secs(1));
+/// let sent = |event: &Event| event.what == What::Sent && event.side == 0;
+/// assert_eq!(sim.trace().filter(sent).map(|event| event.len).sum::<u64>(), 5);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When.
@@ -40,8 +54,20 @@ impl fmt::Display for Event {
 }
 
 /// Kinds of events.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire::sim::{Sim, What};
+///
+/// let mut sim = Sim::new(1);
+/// sim.record();
+/// sim.plain("127.0.0.1:1"); // nobody listens there
+/// sim.run_for(Duration::from_secs(1));
+/// assert!(sim.trace().any(|event| event.what == What::Refused));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum What {
     /// An attempt to connect began.
     Dialled,

@@ -1,21 +1,31 @@
-//! Saying that the disk of the log is full: at once, then once a minute with how often, and when it is
-//! over.
+//! Saying that something is full, the disk of the log or streams at their limits: at once, then once a
+//! minute with how often, and when it is over.
 
 use std::time::{Duration, Instant};
 
-/// How often a disk that stays full is told.
+/// How often it is told of what stays full.
 const REPEATED: Duration = Duration::from_secs(60);
 /// After so long without a refusal, there is room again, or nobody asks for any.
 const OVER: Duration = Duration::from_secs(10);
 
 /// What was told so far.
-#[derive(Debug, Default)]
-pub(crate) struct FullDisk {
+#[derive(Debug)]
+pub(crate) struct Full {
+    what: What,
     /// Refusals seen, and told.
     seen: u64,
     told: u64,
     /// When it was told last, and when there was a refusal last; `None` while all is well.
     full: Option<(Instant, Instant)>,
+}
+
+/// What is full.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    /// The disk of the log.
+    Disk,
+    /// Streams, which have as many bytes as they may.
+    Streams,
 }
 
 /// What there is to tell.
@@ -27,17 +37,36 @@ enum News {
     Over,
 }
 
-impl FullDisk {
+impl Full {
+    pub(crate) fn new(what: What) -> Full {
+        Full {
+            what,
+            seen: 0,
+            told: 0,
+            full: None,
+        }
+    }
+
     /// Tells what is new about `refused`, all refusals so far.
     pub(crate) fn look(&mut self, refused: u64) {
-        match self.news(refused, Instant::now()) {
-            News::None => {}
-            News::Full(refusals) => tracing::warn!(
+        match (self.news(refused, Instant::now()), self.what) {
+            (News::None, _) => {}
+            (News::Full(refusals), What::Disk) => tracing::warn!(
                 refusals,
                 "the disk of the durable log is full: producers are refused and wait; make room, or \
                  let the log take less with --retain-bytes"
             ),
-            News::Over => tracing::info!("no producer is refused for a full disk any more"),
+            (News::Full(refusals), What::Streams) => tracing::warn!(
+                refusals,
+                "a stream has as many bytes as it may: its producers are refused and wait; \
+                 `tidewire stream list` shows which, `tidewire stream set` changes its limit or what it keeps"
+            ),
+            (News::Over, What::Disk) => {
+                tracing::info!("no producer is refused for a full disk any more");
+            }
+            (News::Over, What::Streams) => {
+                tracing::info!("no producer is refused for a full stream any more");
+            }
         }
     }
 
@@ -72,7 +101,7 @@ mod tests {
     #[test]
     fn it_is_told_once_then_counted() {
         let began = Instant::now();
-        let mut full = FullDisk::default();
+        let mut full = Full::new(What::Disk);
         let mut at = |secs: u64, refused| full.news(refused, began + Duration::from_secs(secs));
         assert_eq!(at(0, 0), News::None);
         assert_eq!(at(1, 3), News::Full(3));

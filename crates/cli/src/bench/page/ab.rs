@@ -1,0 +1,212 @@
+//! Two servers in turns, as a page.
+
+use tidewire_load::abba::{Comparison, Sample, Side};
+use tidewire_load::environment::Environment;
+use tidewire_load::page::{Bar, Chart, Dots, Line, Page, Section};
+use tidewire_load::stats::{Estimate, Samples};
+use tidewire_load::workload::Outcome;
+
+use super::{command, stacked};
+
+const CPU: &str = "server_cpu_ns_per_request";
+
+/// What a page shows of a run, beside its figures.
+pub(in crate::bench) struct Spread {
+    sent: Vec<(f64, f64)>,
+    intended: Option<Vec<(f64, f64)>>,
+    p99_ns: u64,
+}
+
+impl Spread {
+    pub(in crate::bench) fn of(outcome: &Outcome) -> Spread {
+        let points = |of: &tidewire_load::histogram::Latencies| {
+            let spectrum = of.spectrum();
+            let points = spectrum.iter().map(|at| (at.quantile, at.ns as f64));
+            points.collect::<Vec<_>>()
+        };
+        let histograms = &outcome.histograms;
+        Spread {
+            sent: points(&histograms.sent),
+            intended: histograms.intended.as_ref().map(points),
+            p99_ns: histograms.felt().quantile_ns(0.99),
+        }
+    }
+}
+
+/// A side with its runs' distributions.
+pub(in crate::bench) struct Shown<'a> {
+    pub(in crate::bench) side: Side,
+    /// What it is called.
+    pub(in crate::bench) label: String,
+    pub(in crate::bench) spreads: &'a [Spread],
+}
+
+/// The page; `data` is all of it as JSON.
+pub(in crate::bench) fn page(
+    title: String,
+    comparison: &Comparison,
+    sides: &[Shown<'_>],
+    remarks: Vec<String>,
+    data: String,
+    facts: &Environment,
+) -> Page {
+    let notes = comparison.notes.iter();
+    let notes = notes.map(|note| format!("{}: {} ({} runs)", note.side, note.text, note.runs));
+    Page {
+        title,
+        verdict: comparison.headlines(),
+        sections: vec![Section {
+            heading: "What came out".into(),
+            sentences: vec![format!(
+                "A is {}, B is {}. Runs of both were made in turns, in isolation: while one was under load, the \
+                 other was not. The control is a second server like A.",
+                comparison.a, comparison.b
+            )],
+            doubts: remarks.into_iter().chain(notes).collect(),
+            table: table(comparison),
+            charts: charts(comparison, sides),
+        }],
+        facts: facts.facts(),
+        commands: vec![command()],
+        data,
+    }
+}
+
+fn table(comparison: &Comparison) -> Vec<Vec<String>> {
+    let head = [
+        "figure",
+        "A",
+        "B",
+        "B/A",
+        "interval",
+        "A/A",
+        "what it means",
+    ];
+    let of = |ratio: Option<Estimate>| {
+        ratio.map_or(["-".to_owned(), "-".to_owned()], |ratio| {
+            let interval = format!("{:.3}..{:.3}", ratio.low, ratio.high);
+            [format!("{:.3}", ratio.value), interval]
+        })
+    };
+    let rows = comparison.metrics.iter().map(|metric| {
+        let [ratio, interval] = of(metric.ratio);
+        let [_, control] = of(metric.control_ratio);
+        vec![
+            metric.name.clone(),
+            format!("{:.1}", metric.a.median),
+            format!("{:.1}", metric.b.median),
+            ratio,
+            interval,
+            control,
+            metric.sentence(),
+        ]
+    });
+    std::iter::once(head.map(str::to_owned).to_vec())
+        .chain(rows)
+        .collect()
+}
+
+fn charts(comparison: &Comparison, sides: &[Shown<'_>]) -> Vec<Chart> {
+    let runs = |shown: &Shown<'_>, metric: &str| -> Vec<f64> {
+        let runs = comparison.recording.runs_of(shown.side).iter();
+        runs.filter_map(|run: &Sample| run.value(metric)).collect()
+    };
+    let middle = |shown: &Shown<'_>, metric: &str| {
+        Samples::new(runs(shown, metric)).ok().map(|of| of.median())
+    };
+    let mean = |shown: &Shown<'_>, metric: &str| {
+        let values = runs(shown, metric);
+        values.iter().sum::<f64>() / values.len().max(1) as f64
+    };
+    let mut charts = Vec::new();
+    if comparison.metric(CPU).is_some() {
+        let bars = sides.iter().filter_map(|side| {
+            let [user, system] = ["server_user_ns_per_request", "server_system_ns_per_request"]
+                .map(|of| mean(side, of));
+            Some(Bar {
+                label: side.label.clone(),
+                values: stacked(middle(side, CPU)?, user, system),
+            })
+        });
+        charts.push(Chart::Bars {
+            title: "Server CPU for each request".into(),
+            unit: "microseconds, median of the runs".into(),
+            parts: vec!["user".into(), "system".into()],
+            bars: bars.collect(),
+        });
+    }
+    let bars = sides.iter().map(|side| Bar {
+        label: side.label.clone(),
+        values: middle(side, "requests_per_second").into_iter().collect(),
+    });
+    charts.push(Chart::Bars {
+        title: "Throughput".into(),
+        unit: "a second, median of the runs".into(),
+        parts: vec!["rate".into()],
+        bars: bars.collect(),
+    });
+    let first = match comparison.metric(CPU) {
+        Some(_) => (CPU, 1e3, "microseconds of server CPU for each request"),
+        None => ("requests_per_second", 1.0, "answered a second"),
+    };
+    let (metric, scale, unit) = first;
+    charts.push(Chart::Dots {
+        title: "Every run".into(),
+        unit: format!("{unit}; the stroke is the median"),
+        rows: sides
+            .iter()
+            .map(|side| Dots {
+                label: side.label.clone(),
+                values: runs(side, metric).iter().map(|of| of / scale).collect(),
+            })
+            .collect(),
+    });
+    charts.push(Chart::Lines {
+        title: "Course of the comparison".into(),
+        across: "rounds".into(),
+        up: unit.into(),
+        lines: sides
+            .iter()
+            .map(|side| Line {
+                label: side.label.clone(),
+                points: (1u32..)
+                    .zip(runs(side, metric))
+                    .map(|(round, of)| (f64::from(round), of / scale))
+                    .collect(),
+            })
+            .collect(),
+    });
+    let spectra: Vec<Line> = sides.iter().flat_map(spectra).collect();
+    if !spectra.is_empty() {
+        charts.push(Chart::Spectrum {
+            title: "Latency, the middle run of each".into(),
+            lines: spectra,
+        });
+    }
+    charts
+}
+
+/// The run in the middle by its p99: percentiles of several runs are never averaged.
+fn spectra(shown: &Shown<'_>) -> Vec<Line> {
+    let mut order: Vec<&Spread> = shown.spreads.iter().collect();
+    order.sort_by_key(|spread| spread.p99_ns);
+    let Some(spread) = order.get(order.len() / 2) else {
+        return Vec::new();
+    };
+    let line = |of: &[(f64, f64)], how: &str| {
+        (!of.is_empty()).then(|| Line {
+            label: format!("{}{how}", shown.label),
+            points: of.to_vec(),
+        })
+    };
+    match &spread.intended {
+        None => line(&spread.sent, "").into_iter().collect(),
+        Some(intended) => [
+            line(intended, ", from when it was due"),
+            line(&spread.sent, ", from the send"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    }
+}

@@ -1,0 +1,37 @@
+//! Collections that are a table once they are large, and are written down as they were at a moment while they change.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::frozen::Piece;
+use super::table::{Keyed, Table};
+
+/// One of them. In its small form it is no table, and is written down at once.
+pub(crate) trait Spread {
+    /// What its table has.
+    type Entry: Keyed;
+
+    fn table(&self) -> Option<&Table<Self::Entry>>;
+    fn table_mut(&mut self) -> Option<&mut Table<Self::Entry>>;
+
+    /// Whether it is kept in a form that can be [frozen](Table::freeze).
+    fn is_spread(&self) -> bool {
+        self.table().is_some()
+    }
+
+    /// Has it written down as it is now, whatever becomes of it.
+    fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        if let Some(table) = self.table_mut() {
+            table.freeze(id, queued);
+        }
+    }
+
+    fn frozen_id(&self) -> Option<u64> {
+        self.table()?.frozen_id()
+    }
+
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+        self.table_mut().is_none_or(|table| table.thaw(most, to))
+    }
+}

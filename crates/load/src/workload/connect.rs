@@ -1,0 +1,131 @@
+//! The connect load: connections that are opened and closed, one after another in each place.
+//!
+//! The idea: a kernel completes handshakes for a server that is asleep. So, unless it is told not to,
+//! each connection has one message echoed before it is closed: then the server has accepted it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tidewire::{Instant, Link};
+
+use super::client::Driver;
+use super::echo::Messages;
+use super::fault::{Fault, Wrong};
+use super::flight::Flight;
+use super::stage::Desk;
+use super::turns::Slot;
+
+/// Connections that are opened and closed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ConnectLoad {
+    /// Bytes of the message that each connection has echoed before it is closed; 0 closes it at once,
+    /// whether or not anybody has accepted it.
+    pub size: usize,
+}
+
+/// One connection of it.
+pub(super) struct Connect {
+    slots: Arc<[Slot]>,
+    connection: u64,
+    messages: Messages,
+    size: usize,
+    flight: Flight,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Fresh,
+    Asked,
+    Answered,
+}
+
+impl Connect {
+    pub(super) fn new(load: ConnectLoad, slots: &Arc<[Slot]>, connection: u64) -> Connect {
+        Connect {
+            slots: slots.clone(),
+            connection,
+            messages: Messages::new(load.size.max(1), connection),
+            size: load.size,
+            flight: Flight::new(None),
+            state: State::Fresh,
+        }
+    }
+
+    fn slot(&self) -> &Slot {
+        &self.slots[self.connection as usize]
+    }
+
+    fn answered(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.state = State::Answered;
+        desk.count(1, self.size as u64);
+        self.flight.answered(1, link, desk);
+        link.finish();
+    }
+}
+
+impl Driver for Connect {
+    fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        if self.state != State::Fresh || self.slot().left() == 0 {
+            return;
+        }
+        let slots = self.slots.clone();
+        if !slots[self.connection as usize].begin(&mut self.flight, link) {
+            return;
+        }
+        self.slot().spend(1);
+        if self.size == 0 {
+            return self.answered(link, desk);
+        }
+        self.state = State::Asked;
+        self.messages.write(1, link, desk);
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        link: &mut Link<'_>,
+        desk: &mut Desk,
+    ) -> Result<usize, Wrong> {
+        if self.size == 0 {
+            return Err(Fault::ReplyBeforeRequest.because("bytes came, and nothing was sent"));
+        }
+        if self.messages.check(bytes, desk)? > 0 {
+            self.answered(link, desk);
+        }
+        Ok(bytes.len())
+    }
+
+    fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
+        self.send(link, desk);
+        Ok(())
+    }
+
+    fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        self.slot().end(link, desk);
+    }
+
+    fn is_done(&self) -> bool {
+        self.slot().left() == 0 && self.state != State::Asked
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.state == State::Asked
+    }
+
+    fn is_in_a_reply(&self) -> bool {
+        self.messages.partial > 0
+    }
+
+    fn follows(&self, now: Instant) -> Option<Instant> {
+        (self.state == State::Answered).then(|| self.slot().follow(now))
+    }
+
+    fn owed(&self) -> String {
+        match self.state {
+            State::Fresh => "nothing was sent yet".into(),
+            State::Asked => "its message unanswered".into(),
+            State::Answered => "a close in order".into(),
+        }
+    }
+}

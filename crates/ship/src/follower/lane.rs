@@ -1,0 +1,190 @@
+//! What a follower says to a server, and hears from it: how far the file is there.
+
+use super::place::read;
+use super::{Around, Driven, Follower, Life, Slot};
+use crate::buffer::Buffer;
+use crate::file_system::FileSystem;
+use crate::network::{Lane, Network, Stand};
+use crate::shipper::Fatal;
+
+impl<F, L: Lane> Follower<F, L> {
+    pub(super) fn open<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Result<(), Fatal>
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let server = around.line.server;
+        let name = &around.settings.servers[server];
+        let lane = around
+            .network
+            .open(name, &self.entry.producer)
+            .map_err(|ended| Fatal(ended.why))?;
+        self.slot = Some(Slot {
+            lane,
+            server,
+            opened: false,
+            since: around.now,
+            busy_at: around.now,
+        });
+        around.free -= 1;
+        Ok(())
+    }
+
+    /// Takes in what the server has said; whether there is no reason to wait for it.
+    pub(super) fn heard<S, N>(
+        &mut self,
+        around: &mut Around<'_, S, N>,
+        driven: &mut Driven,
+    ) -> Result<bool, Fatal>
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let Some(slot) = &mut self.slot else {
+            return Ok(true);
+        };
+        match slot.lane.stand() {
+            Stand::Connecting(trouble) => {
+                around.line.trouble = trouble;
+                Ok(false)
+            }
+            Stand::Ended(ended) => {
+                let server = slot.server;
+                self.slot = None;
+                if !self.is_truncated {
+                    // It is all in the file.
+                    self.displace();
+                }
+                around
+                    .line
+                    .lost(server, ended, around.settings, around.now, around.events)?;
+                driven.busy = true;
+                Ok(false)
+            }
+            Stand::Open {
+                settled,
+                payload_max,
+                trouble,
+            } => {
+                let (opened, server) = (slot.opened, slot.server);
+                slot.opened = true;
+                around.line.trouble = trouble;
+                around.line.payload_max = payload_max as usize;
+                if !opened {
+                    around.line.opened(server);
+                    self.begin(settled, server, around)?;
+                    driven.dirty = true;
+                    return Ok(self.life != Life::Failed);
+                }
+                driven.dirty |= self.settle(settled, server, around);
+                Ok(true)
+            }
+        }
+    }
+
+    /// A server has said how far it is: places the file there, or where another one was.
+    fn begin<S, N>(
+        &mut self,
+        mark: Option<u64>,
+        server: usize,
+        around: &mut Around<'_, S, N>,
+    ) -> Result<(), Fatal>
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let name = &around.settings.servers[server];
+        let mark = mark.unwrap_or(0);
+        let had = self.entry.servers.get(name).copied().unwrap_or(0);
+        let path = self.entry.path.display();
+        if mark < had && !around.settings.accept_loss {
+            return Err(Fatal(format!(
+                "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} \
+                 now: it has lost messages, or is another server. --accept-loss goes on at byte {}",
+                self.entry.acked
+            )));
+        }
+        if mark > self.len && !self.is_truncated {
+            let why = format!(
+                "{path} is not what was shipped: {name} has {mark} bytes of it, and it has {}. \
+                 Nothing more of it is shipped",
+                self.len
+            );
+            self.fail(around, why);
+            return Ok(());
+        }
+        let at = self.entry.acked.max(mark);
+        let offered = self.offered.back().map(|(id, _)| *id);
+        self.offered.clear();
+        self.entry.servers.insert(name.clone(), mark);
+        self.entry.acked = at;
+        if self.is_truncated {
+            if offered.is_some_and(|id| id > at) {
+                around.counts.losses += 1;
+                around.events.push(format!(
+                    "{path} was truncated before a server had acknowledged it: what it had between \
+                     byte {at} and what is still in memory may be lost"
+                ));
+            }
+            self.buffer.forget(at);
+            self.is_placed = true;
+            return Ok(());
+        }
+        let is_there = self.is_placed && !self.buffer.has_messages() && self.buffer.next() == at;
+        if !is_there {
+            let file = self.file.as_ref().expect("it is open");
+            let wanted = Buffer::wants_before(at);
+            match read(around.files, file, at - wanted as u64, wanted) {
+                Ok(before) if before.len() == wanted => self.buffer.seek(at, &before),
+                // It has just become shorter, which the next look finds.
+                Ok(_) => self.slot = None,
+                Err(e) => {
+                    let why = format!("cannot read {path}: {e}");
+                    self.fail(around, why);
+                }
+            }
+            self.is_placed = self.slot.is_some();
+        }
+        Ok(())
+    }
+
+    /// Whether that was news.
+    fn settle<S: FileSystem, N: Network>(
+        &mut self,
+        settled: Option<u64>,
+        server: usize,
+        around: &mut Around<'_, S, N>,
+    ) -> bool {
+        let Some(settled) = settled else { return false };
+        let name = &around.settings.servers[server];
+        let mut news = false;
+        while let Some(&(id, count)) = self.offered.front()
+            && id <= settled
+        {
+            around.counts.acknowledged += count as u64;
+            self.offered.pop_front();
+            news = true;
+        }
+        let had = self.entry.servers.get_mut(name);
+        if let Some(had) = had
+            && *had < settled
+        {
+            *had = settled;
+            news = true;
+        }
+        let dealt = if self.offered.is_empty() && !self.buffer.has_messages() && self.is_placed {
+            self.buffer.next()
+        } else {
+            settled
+        };
+        if dealt > self.entry.acked {
+            around.counts.bytes += dealt - self.entry.acked;
+            self.entry.acked = dealt;
+            news = true;
+        }
+        if news {
+            around.line.progressed();
+        }
+        news
+    }
+}

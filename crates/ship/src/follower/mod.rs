@@ -1,0 +1,424 @@
+//! One file on its way to a server.
+
+mod lane;
+mod place;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::buffer::{Buffer, Cutting, Filled};
+use crate::file_system::{FileId, FileSystem};
+use crate::fingerprint::{Fingerprint, HEAD};
+use crate::network::{Lane, Network};
+use crate::settings::Settings;
+use crate::shipper::{Counts, Fatal, Line};
+use crate::state::Entry;
+pub(crate) use place::read;
+
+/// Chunks that are read in one step, so that every file has its turn.
+const CHUNKS: usize = 16;
+/// How long a lane with nothing to do stays open.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a lane is kept while other files wait for one.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Where a file stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It is shipped, and what comes after it waits.
+    Active,
+    /// It was rotated away and has been shipped; what is still written to it is shipped too.
+    Lingering(Duration),
+    /// Nobody looks at it any more.
+    Done,
+    /// It cannot be shipped.
+    Failed,
+}
+
+/// What a step needs of the rest of the world.
+pub(crate) struct Around<'a, F: FileSystem, N: Network> {
+    pub(crate) files: &'a F,
+    pub(crate) network: &'a mut N,
+    pub(crate) settings: &'a Settings,
+    pub(crate) now: Duration,
+    pub(crate) line: &'a mut Line,
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) events: &'a mut Vec<String>,
+    /// Lanes that may be opened.
+    pub(crate) free: usize,
+    /// Files that wait for a lane, as of the last step.
+    pub(crate) waiting: usize,
+    /// Files that others ship: no copies.
+    pub(crate) tracked: &'a dyn Fn(FileId) -> bool,
+    /// Nothing new is begun.
+    pub(crate) stopping: bool,
+}
+
+/// A lane in use.
+struct Slot<L> {
+    lane: L,
+    server: usize,
+    opened: bool,
+    since: Duration,
+    busy_at: Duration,
+}
+
+pub(crate) struct Follower<F, L> {
+    pub(crate) entry: Entry,
+    pub(crate) life: Life,
+    /// What the entry says is in the checkpoint; before that nothing is sent.
+    pub(crate) is_saved: bool,
+    /// So many bytes of the beginning are known to the checkpoint. Of a file that is no longer than
+    /// what is remembered of its beginning, nothing else is sent: else another content in its place
+    /// could be taken for it.
+    saved_head: usize,
+    /// Since when its path names another file or none.
+    pub(crate) left: Option<Duration>,
+    /// What it held has gone: only what is in memory counts.
+    pub(crate) is_truncated: bool,
+    /// A pattern names it, as of the last scan.
+    pub(crate) is_here: bool,
+    pub(crate) len: u64,
+    file: Option<F>,
+    buffer: Buffer,
+    /// The buffer stands where it should.
+    is_placed: bool,
+    /// How the file begins, as far as it was read.
+    head: Vec<u8>,
+    slot: Option<Slot<L>>,
+    /// What was offered on this lane and is not settled: ids of the last of each offer, and messages.
+    offered: VecDeque<(u64, usize)>,
+    grew: Duration,
+    waits: bool,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Driven {
+    /// There is more to do at once.
+    pub(crate) busy: bool,
+    /// Something changed that should be written down.
+    pub(crate) dirty: bool,
+}
+
+impl<F, L: Lane> Follower<F, L> {
+    pub(crate) fn new(entry: Entry, is_saved: bool, now: Duration) -> Follower<F, L> {
+        Follower {
+            life: match entry.done {
+                true => Life::Lingering(now),
+                false => Life::Active,
+            },
+            is_saved,
+            saved_head: entry.head.len,
+            left: entry.done.then_some(now),
+            is_truncated: false,
+            is_here: false,
+            len: entry.acked,
+            file: None,
+            buffer: Buffer::default(),
+            is_placed: false,
+            head: Vec::new(),
+            slot: None,
+            offered: VecDeque::new(),
+            grew: now,
+            waits: false,
+            entry,
+        }
+    }
+
+    pub(crate) fn has_lane(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits
+    }
+
+    /// Whether everything that was offered is settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.offered.is_empty()
+    }
+
+    /// Whether all that there is at present was shipped, but for a line without an end.
+    pub(crate) fn is_caught_up(&self, settings: &Settings) -> bool {
+        let read = if self.is_placed {
+            self.buffer.end() >= self.len
+        } else {
+            self.file.is_some() && self.entry.acked >= self.len
+        };
+        let is_late = self.unterminated() == 0 || settings.partial_after.is_none();
+        self.life != Life::Active
+            || (read
+                && is_late
+                && !self.buffer.has_messages()
+                && self.is_settled()
+                && !self.buffer.has_lines())
+    }
+
+    /// Bytes of a last line without an end.
+    pub(crate) fn unterminated(&self) -> u64 {
+        match self.is_placed && self.life == Life::Active {
+            true => self.buffer.end().saturating_sub(self.buffer.next()),
+            false => 0,
+        }
+    }
+
+    /// Bytes that are not known to be with a server.
+    pub(crate) fn behind(&self) -> u64 {
+        match self.life {
+            Life::Active | Life::Lingering(_) => self.len.saturating_sub(self.entry.acked),
+            Life::Done | Life::Failed => 0,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        match self.is_placed {
+            true => self.buffer.end(),
+            false => self.entry.acked,
+        }
+    }
+
+    /// Goes on as far as it can.
+    pub(crate) fn drive<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Result<Driven, Fatal>
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let mut driven = Driven::default();
+        self.waits = false;
+        match self.life {
+            Life::Done | Life::Failed => return Ok(driven),
+            Life::Lingering(_) | Life::Active => {}
+        }
+        match self.look(around) {
+            Ok(()) => {}
+            Err(e) => {
+                let path = self.entry.path.display();
+                self.fail(around, format!("cannot read {path}: {e}"));
+                return Ok(driven);
+            }
+        }
+        if matches!(self.life, Life::Done | Life::Failed) {
+            driven.dirty = true;
+            return Ok(driven);
+        }
+        if self.slot.is_none() && self.needs_lane() {
+            if around.free == 0 || around.stopping || !around.line.may_open(around.now) {
+                self.waits = around.free == 0;
+                return Ok(driven);
+            }
+            self.open(around)?;
+        }
+        if !self.heard(around, &mut driven)? {
+            return Ok(driven);
+        }
+        if self.slot.is_some() && !around.stopping {
+            self.ship(around, &mut driven);
+        }
+        if self.life == Life::Failed {
+            self.slot = None;
+            return Ok(driven);
+        }
+        self.conclude(around, &mut driven);
+        Ok(driven)
+    }
+
+    fn needs_lane(&self) -> bool {
+        let unread = !self.is_truncated && self.len > self.end();
+        unread || self.buffer.has_messages() || !self.offered.is_empty()
+    }
+
+    fn fail<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>, why: String) {
+        around.counts.failed += 1;
+        around.events.push(why);
+        self.life = Life::Failed;
+        self.file = None;
+        self.buffer = Buffer::default();
+    }
+
+    /// Reads, cuts and offers.
+    fn ship<S, N>(&mut self, around: &mut Around<'_, S, N>, driven: &mut Driven)
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let (now, settings) = (around.now, around.settings);
+        let slot = self.slot.as_mut().expect("it has one");
+        if around.waiting > 0 && now.saturating_sub(slot.since) > TURN && !self.is_truncated {
+            // What was cut is read again by whoever has the next turn.
+            return;
+        }
+        for _ in 0..CHUNKS {
+            if self.buffer.has_messages() {
+                if self.head.len() > self.saved_head && !self.is_truncated {
+                    self.is_saved = false;
+                    driven.busy = true;
+                    return;
+                }
+                let slot = self.slot.as_mut().expect("it has one");
+                let taken = slot.lane.offer(&mut self.buffer.messages());
+                if taken > 0 {
+                    slot.busy_at = now;
+                }
+                if let Some(id) = self.buffer.taken(taken) {
+                    self.offered.push_back((id, taken));
+                }
+                if self.buffer.has_messages() {
+                    return;
+                }
+            }
+            if self.is_truncated || self.len <= self.buffer.end() {
+                return;
+            }
+            let file = self.file.as_ref().expect("it is open");
+            let read = self.buffer.fill(settings.chunk, |offset, into| {
+                around.files.read_at(file, offset, into)
+            });
+            match read {
+                Err(e) => {
+                    let path = self.entry.path.display();
+                    self.fail(around, format!("cannot read {path}: {e}"));
+                    return;
+                }
+                Ok(Filled::Changed) => return self.overwritten(around),
+                Ok(Filled::More(_)) => {}
+                Ok(Filled::End(n)) => {
+                    self.len = self.buffer.end();
+                    if n == 0 {
+                        return;
+                    }
+                }
+            }
+            self.grew = now;
+            if !self.remember_head(around.files) {
+                // Truncated and written anew since it was looked at, which the next look finds.
+                return self.displace();
+            }
+            let cutting = Cutting {
+                start: settings.multiline_start.as_ref(),
+                oversized: settings.oversized,
+                most: around.line.payload_max,
+            };
+            let skipped = self.buffer.skipped;
+            if let Err(long) = self.buffer.cut(cutting) {
+                let path = self.entry.path.display();
+                let why = format!(
+                    "{path}: the line at byte {} is longer than the {} bytes that the server takes; \
+                     nothing more of it is shipped (see --oversized)",
+                    long.at, cutting.most
+                );
+                self.fail(around, why);
+                return;
+            }
+            around.counts.skipped += self.buffer.skipped - skipped;
+        }
+        driven.busy = true;
+    }
+
+    /// Nothing that is in memory counts.
+    fn displace(&mut self) {
+        self.slot = None;
+        self.buffer = Buffer::default();
+        self.is_placed = false;
+    }
+
+    /// What follows from there being nothing more.
+    fn conclude<S: FileSystem, N: Network>(
+        &mut self,
+        around: &mut Around<'_, S, N>,
+        driven: &mut Driven,
+    ) {
+        let (now, settings) = (around.now, around.settings);
+        let quiet = now.saturating_sub(self.grew);
+        let has_left = self.is_truncated
+            || self.left.is_some_and(|left| {
+                now.saturating_sub(left) >= settings.rotate_wait && quiet >= settings.rotate_wait
+            });
+        let at_end = self.is_placed && self.buffer.end() >= self.len && !self.buffer.has_messages();
+        if at_end && !around.stopping {
+            let is_whole = quiet >= settings.multiline_after || settings.once || has_left;
+            if self.buffer.has_lines() && is_whole {
+                self.buffer.close_lines();
+            }
+            let is_late = settings.partial_after.is_some_and(|after| quiet >= after);
+            if self.buffer.has_rest() && (has_left || is_late) {
+                self.buffer.close_all();
+            }
+            driven.busy |= self.buffer.has_messages();
+        }
+        let is_idle = !self.needs_lane();
+        if is_idle && has_left && !self.buffer.has_rest() && self.life == Life::Active {
+            self.life = Life::Lingering(now);
+            driven.dirty = true;
+            driven.busy = true;
+        }
+        if let Life::Lingering(since) = self.life
+            && is_idle
+            && (self.is_truncated
+                || (now.saturating_sub(since) >= settings.linger && quiet >= settings.linger))
+        {
+            self.life = Life::Done;
+            self.file = None;
+            driven.dirty = true;
+        }
+        if let Some(slot) = &self.slot
+            && self.offered.is_empty()
+        {
+            let is_turn_over = around.waiting > 0 && now.saturating_sub(slot.since) > TURN;
+            let is_unused = is_idle
+                && (around.waiting > 0
+                    || self.life != Life::Active
+                    || now.saturating_sub(slot.busy_at) > IDLE);
+            if slot.opened && (is_unused || (is_turn_over && !self.is_truncated)) {
+                self.slot = None;
+                self.buffer.rest();
+                if is_turn_over && !is_idle {
+                    self.displace();
+                }
+            }
+        }
+    }
+
+    /// The entry as it is to be written down; `None` if it means nothing any more.
+    pub(crate) fn checkpoint<S: FileSystem<File = F>>(&mut self, files: &S) -> Option<Entry> {
+        if self.is_truncated {
+            return None;
+        }
+        self.entry.done = matches!(self.life, Life::Done | Life::Lingering(_));
+        if self.life != Life::Failed
+            && let Some(file) = &self.file
+        {
+            let acked = self.entry.acked;
+            if self.entry.head.len < self.head.len() {
+                self.entry.head = Fingerprint::of(0, &self.head);
+            }
+            let before = (acked as usize).min(HEAD);
+            let at = acked - before as u64;
+            if self.entry.tail.at + self.entry.tail.len as u64 != acked
+                && let Ok(bytes) = read(files, file, at, before)
+                && bytes.len() == before
+                // Asked afterwards: what has been truncated does not become what it was.
+                && self.is_placed
+                && self.is_of(files, file).unwrap_or(false)
+            {
+                self.entry.tail = Fingerprint::of(at, &bytes);
+            }
+        }
+        Some(self.entry.clone())
+    }
+
+    /// The entry is in the checkpoint.
+    pub(crate) fn saved(&mut self) {
+        self.is_saved = true;
+        self.saved_head = self.entry.head.len;
+    }
+
+    /// It is to be looked at again.
+    pub(crate) fn revive(&mut self, now: Duration) {
+        self.life = Life::Active;
+        self.left = Some(now);
+        self.grew = now;
+        self.is_placed = false;
+        self.buffer = Buffer::default();
+    }
+}

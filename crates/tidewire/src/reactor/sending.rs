@@ -1,0 +1,230 @@
+//! How much a turn sends: a budget that all connections of a loop share, so that a turn ends soon,
+//! however much the kernel would take.
+//!
+//! What is small is sent at once and costs nothing of it, so that who asks for little never waits for
+//! those who asked for much. Who wants to send more than that queues while others wait, and each is
+//! given a share when its turn has come; alone, it has all that is left.
+
+use std::collections::VecDeque;
+
+use crate::mistakes::{Mistake, mistaken};
+use crate::reactor::env::Env;
+use crate::reactor::facts::Flag;
+use crate::reactor::state::State;
+
+/// Of the bytes that may be sent in one turn of a loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendShares {
+    /// By all connections together.
+    pub(crate) all: usize,
+    /// By one while others wait.
+    pub(crate) one: usize,
+    /// Output that is no longer than this does not count.
+    pub(crate) small: usize,
+}
+
+impl Default for SendShares {
+    fn default() -> SendShares {
+        SendShares {
+            all: 1 << 20,
+            one: 256 << 10,
+            small: 16 << 10,
+        }
+    }
+}
+
+/// A share without a bound: that of who has little to send.
+pub(crate) const FREE: usize = usize::MAX;
+
+/// What is left of a turn's budget, and who waits for some of it.
+pub(crate) struct Sending {
+    shares: SendShares,
+    left: usize,
+    /// Connections whose turn to send has not come, or that were settled before it came. First come,
+    /// first served.
+    queue: VecDeque<u32>,
+    /// The connection being settled is the one whose turn it is.
+    serving: bool,
+}
+
+impl Sending {
+    pub(crate) fn new(shares: SendShares) -> Sending {
+        Sending {
+            shares,
+            left: shares.all,
+            queue: VecDeque::new(),
+            serving: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.left = self.shares.all;
+    }
+
+    /// Whether anybody waits.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// So many bytes of a share were sent, or are about to be.
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+
+    /// The connection whose turn it is, if there is anything left to send.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        match self.left {
+            0 => None,
+            _ => self.queue.pop_front(),
+        }
+    }
+
+    /// Has one that [`next`](Sending::next) gave send, by settling it. That costs something even if
+    /// what it sends is small, so that it comes to an end.
+    pub(crate) fn begin_serving(&mut self) -> usize {
+        self.serving = true;
+        self.left
+    }
+
+    pub(crate) fn end_serving(&mut self, had: usize) {
+        self.serving = false;
+        if self.left == had {
+            self.charge(self.shares.small.max(1));
+        }
+    }
+
+    fn wait(&mut self, state: &mut State) {
+        if !state.flags.has(Flag::AwaitsTurn) && !mistaken(Mistake::SendTurnForgotten) {
+            state.flags.add(Flag::AwaitsTurn);
+            self.queue.push_back(state.id.index);
+        }
+    }
+}
+
+impl Env {
+    /// How many bytes this connection may send now: [`FREE`], or what is to be
+    /// [charged](Sending::charge) as it is sent; 0 if its turn has to come first, which it waits for
+    /// from here on.
+    #[inline]
+    pub(crate) fn share_of(&mut self, state: &mut State) -> usize {
+        if state.out.len() <= self.sending.shares.small {
+            return FREE;
+        }
+        self.large_share_of(state)
+    }
+
+    #[inline(never)]
+    fn large_share_of(&mut self, state: &mut State) -> usize {
+        let sending = &mut self.sending;
+        let is_due = std::mem::take(&mut sending.serving) || !sending.is_awaited();
+        if !is_due || sending.left == 0 {
+            sending.wait(state);
+            return 0;
+        }
+        match sending.is_awaited() {
+            true => sending.shares.one.min(sending.left),
+            false => sending.left,
+        }
+    }
+
+    /// Whether a connection that has sent something and been called back may go on at once: else it
+    /// could send without end, little by little. If not, it waits for its turn.
+    pub(crate) fn may_go_on(&mut self, state: &mut State) -> bool {
+        let sending = &mut self.sending;
+        if sending.is_awaited() || sending.left == 0 {
+            sending.wait(state);
+            return false;
+        }
+        sending.charge(sending.shares.small);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::reactor::by_hand::ByHand;
+
+    const SHARES: SendShares = SendShares {
+        all: 1000,
+        one: 250,
+        small: 10,
+    };
+
+    fn waiting(connections: usize) -> ByHand {
+        ByHand::new(connections, Limits::default(), SHARES)
+    }
+
+    fn sum(sent: &[(u32, usize)]) -> usize {
+        sent.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    #[test]
+    fn alone_a_connection_has_a_whole_turn() {
+        let mut one = waiting(1);
+        one.write(0, 2500);
+        for left in [1000, 1000, 500] {
+            assert_eq!(sum(&one.turn()), left);
+        }
+        assert!(!one.core.has_work());
+    }
+
+    #[test]
+    fn many_have_their_turn_one_after_the_other() {
+        let mut many = waiting(10);
+        (0..10).for_each(|index| many.write(index, 5000));
+        let mut shares = [0; 10];
+        for turn in 0..50 {
+            let sent = many.turn();
+            assert_eq!(sum(&sent), 1000, "turn {turn}");
+            sent.iter()
+                .for_each(|(i, bytes)| shares[*i as usize] += bytes);
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            // The first has had the turn in which nobody else waited yet, and a share since.
+            let ahead = SHARES.all + SHARES.one;
+            assert!(most.unwrap() - least.unwrap() <= ahead, "{shares:?}");
+        }
+        assert_eq!(shares, [5000; 10]);
+        assert!(many.turn().is_empty() && !many.core.has_work());
+    }
+
+    #[test]
+    fn who_has_little_to_send_does_not_wait() {
+        let mut many = waiting(10);
+        (0..9).for_each(|index| many.write(index, 5000));
+        many.turn();
+        many.write(9, 10);
+        let sent = many.turn();
+        assert!(sent.contains(&(9, 10)), "{sent:?}");
+        assert_eq!(sum(&sent), 1010);
+    }
+
+    #[test]
+    fn who_waits_is_served_before_who_comes() {
+        let mut many = waiting(3);
+        many.write(0, 5000);
+        many.turn();
+        many.write(1, 11);
+        many.write(2, 11);
+        assert_eq!(many.turn(), [(0, 250), (2, 11), (1, 11), (0, 728)]);
+    }
+
+    #[test]
+    fn who_is_gone_or_blocked_costs_no_share() {
+        let mut many = waiting(3);
+        (0..3).for_each(|index| many.write(index, 5000));
+        let first = many.turn()[0].0;
+        let [gone, blocked] = [(first + 1) % 3, (first + 2) % 3];
+        many.core.states[gone as usize].kill(crate::Closed::Aborted);
+        many.core.touch(gone);
+        many.core.states[blocked as usize].block_sending();
+        let sent = many.turn();
+        assert!(sent.iter().all(|(index, _)| *index == first), "{sent:?}");
+        assert_eq!(sum(&sent), 1000 - SHARES.small);
+        assert!(many.core.has_work());
+    }
+}
