@@ -520,15 +520,17 @@ impl<H: Handler> HttpConn<H> {
 
     /// Answers what cannot be obeyed, and ends the connection.
     fn refuse(&mut self, fault: Fault, cx: &mut Cx<'_, Self>) {
+        // Who sees it counted finds its room free.
+        if let Stage::Gather(gather) = &self.stage {
+            cx.local.shared.gathered_no_more(gather.content.len());
+        }
         cx.local.counts.refused(fault.status);
         log(fault, cx);
-        match &self.stage {
+        if let Stage::Exchange(it) = &self.stage
+            && it.progress != Progress::Unstarted
+        {
             // A part of the reply is written.
-            Stage::Exchange(it) if it.progress != Progress::Unstarted => {
-                return self.end_early(fault.reason, cx);
-            }
-            Stage::Gather(gather) => cx.local.shared.gathered_no_more(gather.content.len()),
-            _ => {}
+            return self.end_early(fault.reason, cx);
         }
         self.stage = Stage::Head;
         let mut asked = Asked {

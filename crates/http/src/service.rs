@@ -114,6 +114,32 @@ impl<H: Handler> Http<H> {
         self.shared.totals.sum()
     }
 
+    /// Bytes of bodies that are being gathered now, on all loops: what is compared with
+    /// [`Settings::gathered`].
+    ///
+    /// ```
+    /// # use std::io::Write;
+    /// # use std::time::{Duration, Instant};
+    /// use tidewire_http::{Http, Router};
+    ///
+    /// let app = Http::new(Router::new().post("/", |_, response| response.empty()));
+    /// let running = tidewire::Builder::new().serve("127.0.0.1:0", app.clone()).start()?;
+    /// let mut client = std::net::TcpStream::connect(&running.addrs()[0])?;
+    /// client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf ")?;
+    /// # let began = Instant::now();
+    /// while app.gathering() != 5 {
+    ///     # assert!(began.elapsed() < Duration::from_secs(20));
+    ///     std::thread::yield_now();
+    /// }
+    /// running.stop(Duration::ZERO);
+    /// assert_eq!(app.gathering(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn gathering(&self) -> usize {
+        self.shared.gathered.load(Relaxed)
+    }
+
     /// The handler.
     #[must_use]
     pub fn handler(&self) -> &H {

@@ -9,4 +9,6 @@ metrics! {
     REPLIES = Counter "tidewire_http_replies_total" ["status"];
     /// Requests refused, by the reason: `malformed`, `too_large`, `too_slow`, `overloaded`.
     REFUSED = Counter "tidewire_http_refused_total" ["reason"];
+    /// Bytes of request bodies that are being gathered, on all loops.
+    GATHERING_BYTES = Gauge "tidewire_http_gathering_bytes" [];
 }

@@ -82,7 +82,8 @@ pub(crate) fn ack(mode: &str, counters: &classic::Counters, to: &mut Snapshot) {
 }
 
 /// Adds the counts of `http`.
-pub(crate) fn http(counters: &tidewire_http::Counters, to: &mut Snapshot) {
+pub(crate) fn http(counters: &tidewire_http::Counters, gathering: usize, to: &mut Snapshot) {
+    to.add(&web::GATHERING_BYTES, &[], gathering as u64);
     to.add(&web::REQUESTS, &[], counters.requests);
     for (status, n) in [
         ("2xx", counters.replies_2xx),

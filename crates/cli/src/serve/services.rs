@@ -188,7 +188,7 @@ impl Services {
             counted::readers(service, to);
         }
         if let Some(service) = &self.http {
-            counted::http(&service.counters(), to);
+            counted::http(&service.counters(), service.gathering(), to);
         }
     }
 
