@@ -128,7 +128,8 @@ impl Round {
 /// What duets have come to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Duet {
-    /// B's CPU per request by A's, over the runs; absent without one.
+    /// B's CPU per request by A's, over the runs; absent without one, and where the control does not agree: then it
+    /// would say something of the machine.
     pub ratio: Option<Estimate>,
     /// The same of a second A.
     pub control_ratio: Option<Estimate>,
@@ -151,11 +152,16 @@ impl Duet {
         };
         let (of_b, of_control) = (ratio(&rounds), ratio(&control));
         let enough = control.len() >= ROUNDS_MIN;
+        let control_agrees = enough && of_control.is_some_and(|ratio| ratio.contains(1.0));
+        let fewest = rounds.len().min(control.len());
         Duet {
-            ratio: of_b,
+            ratio: of_b.filter(|_| control_agrees),
             control_ratio: of_control,
-            verdict: Verdict::of(rounds.len().min(control.len()), of_b, of_control, true),
-            control_agrees: enough && of_control.is_some_and(|ratio| ratio.contains(1.0)),
+            verdict: match control_agrees || fewest < ROUNDS_MIN {
+                true => Verdict::of(fewest, of_b, of_control, true),
+                false => Verdict::NoRatio,
+            },
+            control_agrees,
             rounds,
             control,
         }
@@ -166,8 +172,10 @@ impl Duet {
         let question =
             "Both servers were under load at once: this is how they compare under contention."
                 .to_owned();
-        let (Some(ratio), Some(control)) = (self.ratio, self.control_ratio) else {
-            return vec!["No run had enough slices in which both servers answered.".to_owned()];
+        let nothing =
+            || vec!["No run had enough slices in which both servers answered.".to_owned()];
+        let (false, Some(control)) = (self.rounds.is_empty(), self.control_ratio) else {
+            return nothing();
         };
         if self.rounds.len().min(self.control.len()) < ROUNDS_MIN {
             return vec![
@@ -182,6 +190,9 @@ impl Duet {
             );
             return vec![said, question];
         }
+        let Some(ratio) = self.ratio else {
+            return nothing();
+        };
         let reach = control.high.max(1.0 / control.low);
         let shown = match self.verdict {
             Verdict::Different | Verdict::DifferentUncontrolled => "shown",
@@ -252,6 +263,9 @@ mod tests {
             &Bootstrap::default(),
         );
         assert!(!duet.control_agrees);
+        assert_eq!((duet.ratio, duet.verdict), (None, Verdict::NoRatio));
+        let shown = serde_json::to_value(&duet).unwrap();
+        assert!(shown["ratio"].is_null() && shown["control_ratio"].is_object());
         let said = duet.sentences("a", "b").concat();
         assert!(
             said.starts_with("Not to be published") && !said.contains("1.2"),

@@ -67,7 +67,8 @@ impl Process {
     }
 
     /// The same with its children, and theirs, in [`Process::cpu`]: for servers that fork workers. Those that end are
-    /// not counted any more.
+    /// not counted any more, and the calling process with its own never is: a generator that the server's process has
+    /// started is no part of the server.
     #[must_use]
     pub fn with_children(mut self) -> Self {
         self.family = true;
@@ -111,7 +112,9 @@ impl Process {
             let pids = words
                 .values()
                 .flat_map(|text| text.split_ascii_whitespace());
-            let children = pids.filter_map(|pid| pid.parse().ok()).map(Process::new);
+            let myself = std::process::id();
+            let pids = pids.filter_map(|pid| pid.parse().ok());
+            let children = pids.filter(|pid| *pid != myself).map(Process::new);
             let room = FAMILY_MAX - found.len();
             found.extend(children.take(room));
             let Some(next) = found.get(seen) else {
@@ -204,11 +207,25 @@ impl Process {
     pub fn tcp_segments(&self) -> Result<TcpSegments, ProcError> {
         let path = self.dir.join("net/snmp");
         let snmp = read(&path)?;
-        let of = |name| number(tcp_column(&snmp, name), name, &path);
+        let of = |name| number(column(&snmp, "Tcp:", name), name, &path);
         Ok(TcpSegments {
             received: of("InSegs")?,
             sent: of("OutSegs")?,
             retransmitted: of("RetransSegs")?,
+        })
+    }
+
+    /// What listeners so far have had to turn away in the network namespace of this process (all its processes).
+    ///
+    /// # Errors
+    /// [`ProcError::Read`] if the process has ended, [`ProcError::Field`] where the kernel does not count it.
+    pub fn listen_queues(&self) -> Result<ListenQueues, ProcError> {
+        let path = self.dir.join("net/netstat");
+        let netstat = read(&path)?;
+        let of = |name| number(column(&netstat, "TcpExt:", name), name, &path);
+        Ok(ListenQueues {
+            overflows: of("ListenOverflows")?,
+            drops: of("ListenDrops")?,
         })
     }
 
@@ -351,6 +368,25 @@ impl TcpSegments {
             received: self.received.saturating_sub(earlier.received),
             sent: self.sent.saturating_sub(earlier.sent),
             retransmitted: self.retransmitted.saturating_sub(earlier.retransmitted),
+        }
+    }
+}
+
+/// What the listeners of a network namespace turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ListenQueues {
+    /// Handshakes for which an accept queue had no room: whoever connects waits a second or more, and tries again.
+    pub overflows: u64,
+    /// Handshakes that were dropped for whatever reason, overflows included.
+    pub drops: u64,
+}
+
+impl ListenQueues {
+    /// What came between `earlier` and this reading.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            overflows: self.overflows.saturating_sub(earlier.overflows),
+            drops: self.drops.saturating_sub(earlier.drops),
         }
     }
 }
@@ -501,9 +537,9 @@ fn user_system_ns(stat: &str, path: &Path) -> Result<(u64, u64), ProcError> {
     Ok((user * tick_ns(), system * tick_ns()))
 }
 
-/// A value of the `Tcp:` pair of lines, names above values.
-fn tcp_column<'a>(snmp: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp:"));
+/// A value of a pair of lines that begin with `which`, names above values.
+fn column<'a>(text: &'a str, which: &str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(which));
     let (names, values) = (lines.next()?, lines.next()?);
     let column = names.split_ascii_whitespace().position(|n| n == name)?;
     values.split_ascii_whitespace().nth(column)
@@ -576,6 +612,32 @@ mod tests {
             std::io::Read::read_exact(&mut out, &mut bytes).unwrap();
         }
         shell.0.stdout = Some(out);
+    }
+
+    #[test]
+    fn a_generator_is_no_part_of_the_server_that_started_it() {
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        let server = Process::new(parent as u32).with_children();
+        assert!(!server.descendants().contains(&Process::current()));
+        // Whoever is asked for by name is counted all the same.
+        assert!(Process::current().with_children().cpu().is_ok());
+    }
+
+    #[test]
+    fn an_accept_queue_that_is_full_is_counted() {
+        let before = Process::current().listen_queues().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        // Nobody accepts. The first that finds no room waits, and would try again in a second.
+        let patience = Duration::from_millis(300);
+        let connect = |_| std::net::TcpStream::connect_timeout(&addr, patience).ok();
+        let held: Vec<std::net::TcpStream> = (0..900).map_while(connect).collect();
+        let since = Process::current().listen_queues().unwrap().since(&before);
+        assert!(
+            since.overflows > 0 && since.drops >= since.overflows,
+            "{since:?}, {} held",
+            held.len()
+        );
     }
 
     #[test]
@@ -690,9 +752,9 @@ mod tests {
     #[test]
     fn tcp_columns_are_found_by_name() {
         let snmp = "Ip: A B\nIp: 1 2\nTcp: InSegs RetransSegs\nTcp: 10 3\n";
-        assert_eq!(tcp_column(snmp, "RetransSegs"), Some("3"));
-        assert_eq!(tcp_column(snmp, "OutSegs"), None);
-        assert_eq!(tcp_column("Tcp: InSegs\n", "InSegs"), None);
+        assert_eq!(column(snmp, "Tcp:", "RetransSegs"), Some("3"));
+        assert_eq!(column(snmp, "Tcp:", "OutSegs"), None);
+        assert_eq!(column("Tcp: InSegs\n", "Tcp:", "InSegs"), None);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub enum Kind {
     Bimodal,
     /// Segments were sent again.
     Retransmits,
+    /// An accept queue was full.
+    ListenOverflow,
     /// Threads of the server ended, and took what they had spent with them.
     InexactCpu,
     /// It was ended before its time.
@@ -84,6 +86,7 @@ impl fmt::Display for Kind {
             Kind::TooFewSamples => "too few latencies for p99",
             Kind::Bimodal => "two kinds of replies",
             Kind::Retransmits => "segments were sent again",
+            Kind::ListenOverflow => "an accept queue was full",
             Kind::InexactCpu => "threads of the server ended",
             Kind::Interrupted => "interrupted",
         })
@@ -119,6 +122,7 @@ impl Trust {
         };
         trust.busy(plan, outcome);
         trust.machine(outcome);
+        trust.network(outcome);
         trust.schedule(outcome);
         trust.samples(plan, outcome);
         if let [low, high] = outcome.modes[..] {
@@ -197,14 +201,29 @@ impl Trust {
             let text = format!("the hypervisor took {share:.0} % of a core: latencies, the rate");
             self.add(Kind::Steal, standing, text);
         }
-        let (again, sent) = (metered.tcp.retransmitted, metered.tcp.sent);
-        if again > sent / RETRANSMITS {
-            let text = format!("{again} of {sent} TCP segments were sent again: latencies");
-            self.reserve(Kind::Retransmits, text);
-        }
         if !metered.server.exact {
             let text = "threads of the server ended: its CPU is right to two ticks only";
             self.reserve(Kind::InexactCpu, text);
+        }
+    }
+
+    fn network(&mut self, outcome: &Outcome) {
+        // While it was measured, if that is known: what connecting costs is in no latency.
+        let metered = outcome.metered.as_ref().map(|metered| metered.tcp);
+        if let Some(tcp) = metered.or(outcome.kernel.map(|kernel| kernel.tcp)) {
+            let (again, sent) = (tcp.retransmitted, tcp.sent);
+            if again > sent / RETRANSMITS {
+                let text = format!("{again} of {sent} TCP segments were sent again: latencies");
+                self.reserve(Kind::Retransmits, text);
+            }
+        }
+        let overflows = outcome.kernel.map_or(0, |kernel| kernel.listen.overflows);
+        if overflows > 0 {
+            let text = format!(
+                "an accept queue of this network namespace was full {overflows} times: who connected waited for a second \
+                 or more; latencies, connections a second (a longer backlog, more that accept)"
+            );
+            self.reserve(Kind::ListenOverflow, text);
         }
     }
 
@@ -283,8 +302,10 @@ mod tests {
     use super::*;
     use crate::histogram::Latencies;
     use crate::meter::Metered;
-    use crate::procfs::{ContextSwitches, CoreShare, CpuSpent, TcpSegments};
-    use crate::workload::{Arrivals, EchoLoad, Extent, Histograms, IdleLoad, Rate, Schedule};
+    use crate::procfs::{ContextSwitches, CoreShare, CpuSpent, ListenQueues, TcpSegments};
+    use crate::workload::{
+        Arrivals, EchoLoad, Extent, Histograms, IdleLoad, Kernel, Rate, Schedule,
+    };
 
     fn latencies(us: u64, count: u64) -> Option<LatencySummary> {
         let mut all = Latencies::new();
@@ -333,6 +354,7 @@ mod tests {
                     steal: 0.0,
                 }],
             }),
+            kernel: None,
             server_cores: 1,
             rounds: Vec::new(),
             interrupted: false,
@@ -421,6 +443,34 @@ mod tests {
             Kind::Retransmits,
             Standing::Reservations,
         );
+    }
+
+    #[test]
+    fn an_accept_queue_that_was_full_is_said() {
+        let run = |overflows, retransmitted| Outcome {
+            kernel: Some(Kernel {
+                tcp: TcpSegments {
+                    received: 0,
+                    sent: 1_000,
+                    retransmitted,
+                },
+                listen: ListenQueues {
+                    overflows,
+                    drops: 5,
+                },
+            }),
+            ..good(0.97, 0.8)
+        };
+        let (closed, standing) = (Arrivals::Closed, Standing::Reservations);
+        only(closed, &run(1, 0), Kind::ListenOverflow, standing);
+        let quiet = Trust::of(&plan(closed), &run(0, 100));
+        assert!(quiet.reasons.is_empty(), "sent again while connecting");
+        // Whose process is not known is judged by the whole run.
+        let unknown = Outcome {
+            metered: None,
+            ..run(0, 100)
+        };
+        only(closed, &unknown, Kind::Retransmits, standing);
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub(crate) struct ArrivalArgs {
     /// Time over which the rate rises from a tenth of itself
     #[arg(long, default_value = "0", value_name = "TIME", requires = "rate")]
     ramp: Span,
-    /// Where chance begins: the same seed gives the same times
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    /// Where chance begins: the same seed gives the same times. Goes with a rate [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,10 +36,13 @@ impl ArrivalArgs {
     /// The model; `default` is the rate of a load that has one of its own.
     pub(super) fn arrivals(&self, default: Option<f64>) -> Result<Arrivals, Failure> {
         let Some(per_second) = self.rate.or(default) else {
-            return match self.arrivals {
-                None => Ok(Arrivals::Closed),
-                Some(_) => Err(Failure::usage(
+            return match (self.arrivals, self.seed) {
+                (None, None) => Ok(Arrivals::Closed),
+                (Some(_), _) => Err(Failure::usage(
                     "--arrivals spreads the messages of a rate: give one with --rate",
+                )),
+                (None, Some(_)) => Err(Failure::usage(
+                    "--seed is where the times of a rate begin: give one with --rate",
                 )),
             };
         };
@@ -65,7 +68,7 @@ impl ArrivalArgs {
                 Some(Gaps::Poisson) => Spacing::Poisson,
             },
             ramp: self.ramp.0,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(1),
         }
     }
 }

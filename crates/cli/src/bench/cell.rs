@@ -6,7 +6,8 @@ use tidewire_load::workload::{self, Extent, Outcome, Plan};
 
 use super::generator::GeneratorArgs;
 use super::http::HttpArgs;
-use super::load::{AckArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, KvArgs, LoadArgs};
+use super::kv::KvArgs;
+use super::load::{AckArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, LoadArgs};
 use super::side::Side;
 use super::single;
 use super::target::Ready;

@@ -3,8 +3,8 @@
 use tidewire_ingest::classic::Mode;
 use tidewire_ingest::{Level, client};
 use tidewire_load::workload::{
-    AckLoad, Checks, ConnectLoad, DiscardLoad, EchoLoad, Extent, IdleLoad, KvLoad, NativeLoad,
-    Preset, Rounds, Wire, Workload,
+    AckLoad, Checks, ConnectLoad, DiscardLoad, EchoLoad, Extent, IdleLoad, NativeLoad, Preset,
+    Rounds, Workload,
 };
 
 use crate::count;
@@ -19,8 +19,8 @@ pub(crate) trait LoadArgs: clap::Args {
     fn load(&self) -> Result<Load, Failure>;
 
     /// What each server is loaded with once, before anything is measured.
-    fn first(&self) -> Option<(Workload, Extent)> {
-        None
+    fn first(&self) -> Result<Vec<First>, Failure> {
+        Ok(Vec::new())
     }
 
     /// Says how many messages a write has, which only a load without a rate can.
@@ -33,6 +33,14 @@ pub(crate) trait LoadArgs: clap::Args {
         let _ = connections;
         None
     }
+}
+
+/// What a server is loaded with before anything is measured.
+pub(crate) struct First {
+    pub(crate) workload: Workload,
+    pub(crate) extent: Extent,
+    /// What it means if the server answers otherwise; `None` is a wrong answer as any other.
+    pub(crate) refused: Option<&'static str>,
 }
 
 /// A load, checked.
@@ -334,80 +342,6 @@ fn plain(mode: Mode) -> AckLoad {
         window: u64::from(lock_step),
         checks: None::<Checks>,
         rounds: None,
-    }
-}
-
-/// The key-value load.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct KvArgs {
-    /// How commands are written: resp, or binary for READ and WRITE of the small binary protocol
-    #[arg(long, default_value = "resp", value_name = "NAME", value_parser = kv_wire)]
-    protocol: Wire,
-    /// How many keys there are
-    #[arg(long, default_value = "1m", value_name = "N", value_parser = count::at_least_one)]
-    keys: u64,
-    /// Bytes of a key, 17 to 255
-    #[arg(long, default_value_t = 17, value_name = "BYTES", value_parser = clap::value_parser!(u8).range(17..))]
-    key_size: u8,
-    /// Bytes of a value, at most 8192, in the binary protocol 255
-    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = count::bytes)]
-    size: usize,
-    /// Commands sent together; the next follow when all are answered. With --rate, most in flight on
-    /// each connection
-    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
-    pipeline: u32,
-    /// The share of GET in percent; the others are SET
-    #[arg(long, default_value_t = 50.0, value_name = "PERCENT")]
-    reads: f64,
-    /// Does not set every key first, before anything is measured
-    #[arg(long)]
-    no_fill: bool,
-}
-
-fn kv_wire(name: &str) -> Result<Wire, String> {
-    match name {
-        "resp" => Ok(Wire::Resp),
-        "binary" => Ok(Wire::Binary),
-        _ => Err("resp or binary".into()),
-    }
-}
-
-impl LoadArgs for KvArgs {
-    fn load(&self) -> Result<Load, Failure> {
-        if !(1..=8192).contains(&self.size) {
-            return Err(Failure::usage("--size must be from 1 to 8192"));
-        }
-        if self.protocol == Wire::Binary && self.size > 255 {
-            return Err(Failure::usage(
-                "--size: the binary protocol has at most 255",
-            ));
-        }
-        if !(0.0..=100.0).contains(&self.reads) {
-            return Err(Failure::usage("--reads must be from 0 to 100"));
-        }
-        Ok(Load {
-            workload: Workload::Kv(KvLoad {
-                wire: self.protocol,
-                keys: self.keys,
-                key_size: self.key_size.into(),
-                size: self.size,
-                pipeline: self.pipeline,
-                reads: self.reads / 100.0,
-                in_turn: false,
-            }),
-            nodelay: None,
-        })
-    }
-
-    fn first(&self) -> Option<(Workload, Extent)> {
-        let Ok(Load {
-            workload: Workload::Kv(load),
-            ..
-        }) = self.load()
-        else {
-            return None;
-        };
-        (!self.no_fill).then(|| (Workload::Kv(load.fill()), Extent::Count(load.keys)))
     }
 }
 

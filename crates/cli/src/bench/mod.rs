@@ -10,6 +10,7 @@ mod compare;
 mod duet;
 mod generator;
 mod http;
+mod kv;
 mod load;
 mod output;
 mod page;
@@ -31,7 +32,8 @@ pub(crate) use self::side::{Server, Side};
 pub(crate) use self::watch::Watcher;
 
 use self::http::HttpArgs;
-use self::load::{AckArgs, AckRoundsArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, KvArgs};
+use self::kv::KvArgs;
+use self::load::{AckArgs, AckRoundsArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -40,7 +42,7 @@ pub(crate) enum Bench {
     Echo(single::Args<EchoArgs>),
     /// Messages that are acknowledged; the chain of acknowledgements is checked.
     Ack(single::Args<AckRoundsArgs>),
-    /// GET and SET with random keys; every reply is checked.
+    /// GET and SET, or a command of one's own, with random keys; every reply is checked.
     Kv(single::Args<KvArgs>),
     /// A request to a web server; status, length and body of every reply are checked.
     Http(single::Args<HttpArgs>),
@@ -64,7 +66,7 @@ pub(crate) enum Ab {
     Echo(ab::Args<EchoArgs>),
     /// Messages that are acknowledged.
     Ack(ab::Args<AckArgs>),
-    /// GET and SET with random keys.
+    /// GET and SET, or a command of one's own, with random keys.
     Kv(ab::Args<KvArgs>),
     /// A request to a web server.
     Http(ab::Args<HttpArgs>),

@@ -14,6 +14,7 @@ use tidewire_load::stats::Samples;
 use tidewire_load::trust::Trust;
 use tidewire_load::workload::{Outcome, Plan, Round, Schedule, Workload};
 
+use super::kv;
 use crate::exit::Failure;
 
 /// A run as a few lines.
@@ -60,6 +61,19 @@ pub(super) fn text(plan: &Plan, outcome: &Outcome, trust: &Trust) -> String {
             format!(", {} bytes a connection", grouped(bytes))
         });
         lines.add("memory", &format!("{}{each}", mib(memory.end_bytes)));
+    }
+    if let Some(kernel) = &outcome.kernel {
+        let n = |n: u64| grouped(n as f64);
+        let (tcp, listen) = (&kernel.tcp, &kernel.listen);
+        lines.add(
+            "kernel",
+            &format!(
+                "{} of {} segments sent again, {} listen overflows",
+                n(tcp.retransmitted),
+                n(tcp.sent),
+                n(listen.overflows)
+            ),
+        );
     }
     if plan.is_lock_step() && plan.arrivals.rate().is_none() {
         lines.add(
@@ -151,15 +165,7 @@ pub(super) fn described(workload: &Workload) -> String {
             };
             format!("http {}, {how}", load.shown)
         }
-        Workload::Kv(load) => format!(
-            "kv/{} with {} keys of {} bytes, values of {} bytes, {:.0} % reads, {} in a pipeline",
-            workload.mode().unwrap_or_default(),
-            load.keys,
-            load.key_size,
-            load.size,
-            load.reads * 100.0,
-            load.pipeline
-        ),
+        Workload::Kv(load) => kv::described(load),
         Workload::Idle(load) => format!(
             "connections held, {:.1} % of them with echoes of {} bytes",
             load.active * 100.0,

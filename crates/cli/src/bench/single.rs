@@ -167,18 +167,22 @@ pub(super) fn first<L: LoadArgs>(
     generator: &workload::Generator,
     server: &Ready,
 ) -> Result<(), Failure> {
-    let Some((workload, extent)) = args.first() else {
-        return Ok(());
-    };
-    let plan = Plan {
-        workload,
-        connections,
-        arrivals: Arrivals::Closed,
-        extent,
-    };
-    workload::run(&plan, generator, server.target(), &mut |_| true)
-        .map(drop)
-        .map_err(|e| failed(&e, server))
+    for first in args.first()? {
+        let plan = Plan {
+            workload: first.workload,
+            connections,
+            arrivals: Arrivals::Closed,
+            extent: first.extent,
+        };
+        let done = workload::run(&plan, generator, server.target(), &mut |_| true);
+        done.map_err(|e| match (&e, first.refused) {
+            (workload::Failure::WrongReply { what, .. }, Some(why)) => {
+                Failure::usage(format!("{why}: {what} ({})", server.target().addr))
+            }
+            _ => failed(&e, server),
+        })?;
+    }
+    Ok(())
 }
 
 /// When messages of the load are sent.

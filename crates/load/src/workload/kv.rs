@@ -1,10 +1,11 @@
 //! The key-value load: pipelines of reads and writes with random keys, in one of two formats.
 //!
-//! The idea: a key's value is a slice of the pattern that begins at a place given by the key, so
-//! whatever is read can be checked without remembering what was written: it is either missing or
-//! exactly that.
+//! The idea: a key's value is a slice of the pattern that begins at a place given by the key and is as
+//! long as the key says, so whatever is read can be checked without remembering what was written: it is
+//! either missing or exactly that.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use tidewire::Link;
@@ -12,6 +13,10 @@ use tidewire::Link;
 use super::client::Driver;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
+use super::kv_keys::{KeyChoice, Picker, unit};
+use super::kv_reply::Kind;
+use super::kv_template::{Filling, Template};
+use super::kv_values::ValueSizes;
 use super::kv_wire::{Front, Wire};
 use super::pattern::Pattern;
 use super::stage::Desk;
@@ -25,15 +30,18 @@ pub struct KvLoad {
     pub keys: u64,
     /// Bytes of a key, 17 to 255.
     pub key_size: usize,
-    /// Bytes of a value, 1 to 8,192; in the binary protocol at most 255.
-    pub size: usize,
+    /// Bytes of a value, 1 to 8,192; in the binary protocol at most 255. A key's value is as long for ever.
+    pub size: ValueSizes,
     /// Commands sent together, at least 1; the next ones follow when all are answered. By the clock,
     /// most commands in flight.
     pub pipeline: u32,
     /// The share of GET, 0 to 1; the others are SET.
     pub reads: f64,
-    /// Whether keys are taken in turn, each connection having a part of them, rather than at random.
-    pub in_turn: bool,
+    /// How a command's key is chosen.
+    pub choice: KeyChoice,
+    /// A command of the user's own instead of GET and SET, for [`Wire::Resp`]. Made once for the whole process, so that
+    /// loads can be copied.
+    pub command: Option<&'static Template>,
 }
 
 impl KvLoad {
@@ -43,7 +51,7 @@ impl KvLoad {
         KvLoad {
             pipeline: 128,
             reads: 0.0,
-            in_turn: true,
+            choice: KeyChoice::InTurn,
             ..self
         }
     }
@@ -60,9 +68,10 @@ pub(super) struct Kv {
     /// Commands that wait for a reply: the key's number, marked if it is a GET.
     waiting: VecDeque<u64>,
     flight: Flight,
-    random: u64,
-    /// The next key, if they are taken in turn.
-    next: u64,
+    random: Random,
+    picker: Picker,
+    /// Of the first reply to a command of the user's own, on whatever connection.
+    first: Arc<OnceLock<Kind>>,
     buffer: Vec<u8>,
     /// A part of a reply has come.
     in_a_reply: bool,
@@ -72,9 +81,9 @@ impl Kv {
     pub(super) fn new(
         load: KvLoad,
         count: u64,
-        connection: u64,
-        connections: usize,
+        (connection, connections): (u64, usize),
         flight: Flight,
+        first: &Arc<OnceLock<Kind>>,
     ) -> Kv {
         Kv {
             load,
@@ -82,33 +91,18 @@ impl Kv {
             waiting: VecDeque::new(),
             flight,
             // Never zero, and different for each connection.
-            random: (connection + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            next: load.keys / connections as u64 * connection
-                + (load.keys % connections as u64).min(connection),
+            random: Random((connection + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            picker: Picker::new(load.choice, load.keys, connection, connections),
+            first: first.clone(),
             buffer: Vec::new(),
             in_a_reply: false,
         }
     }
 
-    /// Marsaglia's xorshift with a multiplication.
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
     fn command(&mut self) -> u64 {
-        let key = if self.load.in_turn {
-            let key = self.next % self.load.keys;
-            self.next += 1;
-            key
-        } else {
-            // The upper half of a product is as good as a remainder and needs no division.
-            ((u128::from(self.random()) * u128::from(self.load.keys)) >> 64) as u64
-        };
-        let share = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
-        if share < self.load.reads {
+        let random = &mut self.random;
+        let key = self.picker.pick(self.load.keys, &mut || random.next());
+        if self.load.command.is_none() && unit(random.next()) < self.load.reads {
             key | GET
         } else {
             key
@@ -116,11 +110,49 @@ impl Kv {
     }
 
     fn put(&mut self, command: u64, pattern: &Pattern) {
-        // `key:` and the number, with as many zeros in front as it takes.
-        let mut key = [b'0'; u8::MAX as usize];
-        let key = &mut key[..self.load.key_size];
+        let mut key = [0; u8::MAX as usize];
+        let key = self.load.key(command & !GET, &mut key);
+        if let Some(template) = self.load.command {
+            let value = self.load.value(pattern, command);
+            template.put(filling(key, value, command), &mut self.buffer);
+        } else if command & GET != 0 {
+            self.load.wire.put_read(key, &mut self.buffer);
+        } else {
+            let value = self.load.value(pattern, command);
+            self.load.wire.put_write(key, value, &mut self.buffer);
+        }
+    }
+
+    /// Whether `bytes` begin with the reply to a command.
+    fn check(&self, bytes: &[u8], command: u64, pattern: &Pattern) -> Front {
+        let value = self.load.value(pattern, command);
+        if let Some(template) = self.load.command {
+            let mut key = [0; u8::MAX as usize];
+            let key = self.load.key(command, &mut key);
+            template.check(bytes, filling(key, value, command), &self.first)
+        } else if command & GET == 0 {
+            self.load.wire.check_write(bytes, value)
+        } else {
+            self.load.wire.check_read(bytes, value)
+        }
+    }
+
+    fn name(&self, command: u64) -> &str {
+        match self.load.command {
+            Some(template) => template.shown(),
+            None if command & GET == 0 => "SET",
+            None => "GET",
+        }
+    }
+}
+
+impl KvLoad {
+    /// The key as text: `key:` and the number, with as many zeros in front as it takes.
+    fn key<'a>(&self, number: u64, room: &'a mut [u8; u8::MAX as usize]) -> &'a [u8] {
+        let key = &mut room[..self.key_size];
+        key.fill(b'0');
         key[..4].copy_from_slice(b"key:");
-        let mut rest = command & !GET;
+        let mut rest = number;
         for place in key[4..].iter_mut().rev() {
             *place = b'0' + (rest % 10) as u8;
             rest /= 10;
@@ -128,17 +160,29 @@ impl Kv {
                 break;
             }
         }
-        if command & GET != 0 {
-            self.load.wire.put_read(key, &mut self.buffer);
-        } else {
-            let value = value(pattern, command, self.load.size);
-            self.load.wire.put_write(key, value, &mut self.buffer);
-        }
+        key
+    }
+
+    fn value<'a>(&self, pattern: &'a Pattern, command: u64) -> &'a [u8] {
+        let key = command & !GET;
+        pattern.slice(key.wrapping_mul(977), self.size.of(key))
     }
 }
 
-fn value(pattern: &Pattern, key: u64, size: usize) -> &[u8] {
-    pattern.slice((key & !GET).wrapping_mul(977), size)
+fn filling<'a>(key: &'a [u8], value: &'a [u8], number: u64) -> Filling<'a> {
+    Filling { key, value, number }
+}
+
+/// Marsaglia's xorshift with a multiplication.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
 }
 
 impl Driver for Kv {
@@ -178,17 +222,12 @@ impl Driver for Kv {
                 let what = format!("{} bytes that nobody asked for", bytes.len() - at);
                 return Err(Fault::ReplyBeforeRequest.because(what));
             };
-            let want = value(&desk.stage.pattern, command, self.load.size);
-            let front = if command & GET == 0 {
-                self.load.wire.check_write(&bytes[at..], want)
-            } else {
-                self.load.wire.check_read(&bytes[at..], want)
-            };
+            let front = self.check(&bytes[at..], command, &desk.stage.pattern);
             match front {
                 Front::Partial => break,
                 Front::Good(n) => at += n,
                 Front::Wrong(shown, fault) => {
-                    let name = if command & GET == 0 { "SET" } else { "GET" };
+                    let name = self.name(command);
                     let key = command & !GET;
                     let what = format!("{name} of key {key} was answered by {shown:?}");
                     return Err(fault.because(what));
@@ -245,10 +284,11 @@ mod tests {
         wire: Wire::Resp,
         key_size: 17,
         keys: 10,
-        size: 3,
+        size: ValueSizes::Fixed(3),
         pipeline: 4,
         reads: 0.5,
-        in_turn: false,
+        choice: KeyChoice::Uniform,
+        command: None,
     };
 
     #[test]
@@ -256,7 +296,13 @@ mod tests {
         let mut seen = Vec::new();
         for connection in 0..3 {
             let mine = if connection == 0 { 4 } else { 3 };
-            let mut kv = Kv::new(LOAD.fill(), mine, connection, 3, Flight::new(None));
+            let mut kv = Kv::new(
+                LOAD.fill(),
+                mine,
+                (connection, 3),
+                Flight::new(None),
+                &Arc::default(),
+            );
             seen.extend((0..mine).map(|_| kv.command()));
         }
         assert_eq!(seen, (0..10).collect::<Vec<u64>>());

@@ -6,6 +6,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::fault::Fault;
+use super::kv_reply;
 
 /// How commands are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -106,10 +107,8 @@ fn begins_with(bytes: &[u8], parts: &[&[u8]]) -> Front {
     for part in parts {
         let have = &bytes[at..bytes.len().min(at + part.len())];
         if have != &part[..have.len()] {
-            let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
-            let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
             let fault = Fault::of_difference(have, &part[..have.len()]);
-            return Front::Wrong(shown, fault);
+            return Front::Wrong(kv_reply::shown(bytes), fault);
         }
         at += part.len();
         if at > bytes.len() {

@@ -18,6 +18,10 @@ mod flight;
 mod http;
 mod http_reply;
 mod kv;
+mod kv_keys;
+mod kv_reply;
+mod kv_template;
+mod kv_values;
 mod kv_wire;
 mod native;
 mod pace;
@@ -39,12 +43,15 @@ pub use connect::ConnectLoad;
 pub use fault::Fault;
 pub use http::HttpLoad;
 pub use kv::KvLoad;
+pub use kv_keys::KeyChoice;
+pub use kv_template::Template;
+pub use kv_values::ValueSizes;
 pub use kv_wire::Wire;
 pub use native::NativeLoad;
 pub use preset::Preset;
 pub use run::{
-    Extent, Failure, Generator, Histograms, MemoryUse, Outcome, Plan, Progress, Schedule, Target,
-    Watch, run,
+    Extent, Failure, Generator, Histograms, Kernel, MemoryUse, Outcome, Plan, Progress, Schedule,
+    Target, Watch, run,
 };
 pub use stage::Round;
 

@@ -31,7 +31,7 @@ use super::{EchoLoad, Workload};
 use crate::abba::Sample;
 use crate::histogram::{Latencies, LatencySummary, Mode, Quantile};
 use crate::meter::{Meter, Metered};
-use crate::procfs::{ProcError, Process};
+use crate::procfs::{ListenQueues, ProcError, Process, TcpSegments};
 
 /// Connections being established at a time, so that no accept queue overflows.
 const DIALLING_MAX: usize = 256;
@@ -266,6 +266,8 @@ pub struct Outcome {
     pub histograms: Histograms,
     /// CPU of both sides; absent without a process to measure.
     pub metered: Option<Metered>,
+    /// What the kernel counted from the first connection to the end; absent where it does not count.
+    pub kernel: Option<Kernel>,
     /// Cores that the server may use.
     pub server_cores: usize,
     /// Rounds, if the workload has them.
@@ -305,6 +307,32 @@ pub struct MemoryUse {
     pub end_bytes: u64,
     /// What a connection that says nothing takes; absent for fewer than 100, where pages hide it.
     pub bytes_per_connection: Option<f64>,
+}
+
+/// Counters of a whole network namespace: the server's where its process is known, else the generator's. Of whoever
+/// uses it besides, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Kernel {
+    /// Segments of TCP.
+    pub tcp: TcpSegments,
+    /// Handshakes that were turned away.
+    pub listen: ListenQueues,
+}
+
+impl Kernel {
+    fn read(process: &Process) -> Option<Kernel> {
+        Some(Kernel {
+            tcp: process.tcp_segments().ok()?,
+            listen: process.listen_queues().ok()?,
+        })
+    }
+
+    fn since(&self, earlier: &Kernel) -> Kernel {
+        Kernel {
+            tcp: self.tcp.since(&earlier.tcp),
+            listen: self.listen.since(&earlier.listen),
+        }
+    }
 }
 
 /// Connections below which their memory cannot be told from that of pages.
@@ -439,10 +467,13 @@ pub fn run(
         Workload::Native(load) => run.go(false, watch, move |connection| {
             Native::new(load, count(connection), connection, flight(connection))
         }),
-        Workload::Kv(load) => run.go(false, watch, move |connection| {
-            let count = count(connection);
-            Kv::new(load, count, connection, connections, flight(connection))
-        }),
+        Workload::Kv(load) => {
+            let first = Arc::default();
+            run.go(false, watch, move |connection| {
+                let part = (connection, connections);
+                Kv::new(load, count(connection), part, flight(connection), &first)
+            })
+        }
         Workload::Http(load) => {
             // With a connection for each request, what follows has the times.
             let (slots_pace, flights_pace): (bool, bool) = (load.close, !load.close);
@@ -479,6 +510,7 @@ struct Reading {
     metered: Option<Metered>,
     /// The server's, at the end.
     memory: Option<u64>,
+    kernel: Option<Kernel>,
     interrupted: bool,
 }
 
@@ -509,6 +541,7 @@ impl Run<'_> {
     fn run<S: Service>(&self, clients: S, watch: Watch<'_>) -> Result<Outcome, Failure> {
         let (running, service) = self.start(clients)?;
         let before = self.memory();
+        let counted = self.kernel();
         let measured = self.connect(&running, service);
         let connected = self.memory();
         let measured = measured.and_then(|()| self.measure(watch));
@@ -522,12 +555,25 @@ impl Run<'_> {
             (None, Ok(reading)) => reading,
         };
         let memory = self.memory_use(before, connected, reading.memory);
-        Ok(self.outcome(reading, taken, rounds, memory, engine))
+        let kernel = reading.kernel.zip(counted);
+        let kernel = kernel.map(|(end, begin)| end.since(&begin));
+        Ok(Outcome {
+            memory,
+            kernel,
+            ..self.outcome(reading, taken, rounds, engine)
+        })
     }
 
     /// What the server has now; none if its process is not known or has gone, which others will say.
     fn memory(&self) -> Option<u64> {
         self.target.process.as_ref()?.resident_bytes().ok()
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        match &self.target.process {
+            Some(server) => Kernel::read(server),
+            None => Kernel::read(&Process::current()),
+        }
     }
 
     fn memory_use(
@@ -695,7 +741,6 @@ impl Run<'_> {
         reading: Reading,
         taken: Taken,
         rounds: Vec<Round>,
-        memory: Option<MemoryUse>,
         client_engine: String,
     ) -> Outcome {
         let schedule = taken.scheduled.as_ref().map(|by| Schedule {
@@ -716,7 +761,8 @@ impl Run<'_> {
             spectrum: histograms.felt().spectrum(),
             modes: histograms.felt().modes().into_iter().flatten().collect(),
             progress: self.progress.take(),
-            memory,
+            memory: None,
+            kernel: None,
             histograms,
             generator_loops: self.generator.loops,
             metered: reading.metered,
@@ -757,6 +803,7 @@ impl Begun {
             elapsed,
             metered,
             memory: run.memory(),
+            kernel: run.kernel(),
             interrupted,
         })
     }

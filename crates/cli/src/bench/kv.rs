@@ -1,0 +1,355 @@
+//! The key-value load, from the command line.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tidewire_load::workload::{Extent, KeyChoice, KvLoad, Template, ValueSizes, Wire, Workload};
+
+use super::load::{First, Load, LoadArgs};
+use super::output::grouped;
+use crate::count;
+use crate::exit::Failure;
+
+/// Longest value.
+const VALUE_MAX: usize = 8_192;
+/// Longest value of the binary protocol.
+const BINARY_VALUE_MAX: usize = 255;
+/// Most lengths of a weighted list.
+const LENGTHS_MAX: usize = 64;
+/// Largest script.
+const SCRIPT_MAX: u64 = 1 << 20;
+/// Keys if nobody says.
+const KEYS: u64 = 1_000_000;
+/// What a script is called with if nobody says.
+const CALL: &str = "EVALSHA {sha} 1 {key}";
+
+/// The key-value load.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct KvArgs {
+    /// How commands are written: resp, or binary for READ and WRITE of the small binary protocol
+    #[arg(long, default_value = "resp", value_name = "NAME", value_parser = wire)]
+    protocol: Wire,
+    /// How many keys there are, and how one is chosen: evenly, or with zipf:THETA such that key k, from 1, is as likely
+    /// as 1/k^THETA (0.99 is common; drawn exactly, by rejection-inversion). Such as 10k, zipf:0.99 (of 1m keys) or
+    /// 10k,zipf:0.99
+    #[arg(long, default_value = "1m", value_name = "N[,zipf:THETA]", value_parser = keys)]
+    keys: Keys,
+    /// Bytes of a key, 17 to 255
+    #[arg(long, default_value_t = 17, value_name = "BYTES", value_parser = clap::value_parser!(u8).range(17..))]
+    key_size: u8,
+    /// Bytes of a value, at most 8192, in the binary protocol 255: one length, evenly from one to another as 64..1024
+    /// (both included), or lengths with weights as 64:90,1k:9,8k:1. A key keeps its length, so that what is read can be
+    /// checked to the byte
+    #[arg(long = "value-size", visible_alias = "size", default_value = "64", value_name = "BYTES", value_parser = sizes)]
+    size: ValueSizes,
+    /// Commands sent together; the next follow when all are answered. With --rate, most in flight on
+    /// each connection
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
+    pipeline: u32,
+    /// The share of GET in percent; the others are SET
+    #[arg(long, default_value_t = 50.0, value_name = "PERCENT", conflicts_with_all = ["command", "script"])]
+    reads: f64,
+    /// Sends this command instead of GET and SET, such as 'HSET h:{key} f {value}'. {key} is the key as text, {n} its
+    /// number, {value} its value; quotes hold words with blanks together, {{ and }} are braces. No key is set first,
+    /// unless --fill-command says how
+    #[arg(long, value_name = "COMMAND", value_parser = template)]
+    command: Option<String>,
+    /// What every reply to --command has to be: any (but an error), or kinds with | between, which are status, error,
+    /// integer, bulk, nil, array, map, double and boolean; the first four may say what they hold, as nil|bulk:{value}
+    /// [default: of the kind that the first reply has, or nil; never an error]
+    #[arg(long, value_name = "KINDS", value_parser = reply)]
+    reply: Option<String>,
+    /// Sends this for every key once before anything is measured, such as 'HSET h:{key} f {value}'
+    #[arg(long, value_name = "COMMAND", value_parser = template, conflicts_with = "no_fill")]
+    fill_command: Option<String>,
+    /// Loads this Lua script into the server first; {sha} in --command is then its digest
+    /// [default for --command: EVALSHA {sha} 1 {key}]
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Does not set every key first, before anything is measured
+    #[arg(long)]
+    no_fill: bool,
+}
+
+/// How many keys there are, and how they are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Keys {
+    count: u64,
+    choice: KeyChoice,
+}
+
+fn wire(name: &str) -> Result<Wire, String> {
+    match name {
+        "resp" => Ok(Wire::Resp),
+        "binary" => Ok(Wire::Binary),
+        _ => Err("resp or binary".into()),
+    }
+}
+
+fn keys(text: &str) -> Result<Keys, String> {
+    let (number, zipf) = match (text.split_once(','), text.strip_prefix("zipf:")) {
+        (Some((number, choice)), _) => {
+            let theta = choice.strip_prefix("zipf:");
+            let theta = theta.ok_or_else(|| format!("{choice:?} is not zipf:THETA"))?;
+            (Some(number), Some(theta))
+        }
+        (None, Some(theta)) => (None, Some(theta)),
+        (None, None) => (Some(text), None),
+    };
+    let choice = match zipf {
+        None => KeyChoice::Uniform,
+        Some(theta) => match theta.parse() {
+            Ok(theta) if theta > 0.0 && theta <= KeyChoice::THETA_MAX => KeyChoice::Zipf { theta },
+            _ => {
+                let most = KeyChoice::THETA_MAX;
+                return Err(format!("zipf:{theta}: above 0 and at most {most}"));
+            }
+        },
+    };
+    Ok(Keys {
+        count: number.map_or(Ok(KEYS), count::at_least_one)?,
+        choice,
+    })
+}
+
+fn sizes(text: &str) -> Result<ValueSizes, String> {
+    let size = |text: &str| {
+        let size = count::bytes(text)?;
+        match (1..=VALUE_MAX).contains(&size) {
+            true => Ok(size),
+            false => Err(format!("{text:?}: values have 1 to {VALUE_MAX} bytes")),
+        }
+    };
+    if let Some((least, most)) = text.split_once("..") {
+        let (least, most) = (size(least)?, size(most)?);
+        return match least <= most {
+            true => Ok(ValueSizes::Range(least, most)),
+            false => Err(format!("{text:?} ends before it begins")),
+        };
+    }
+    if !text.contains([',', ':']) {
+        return size(text).map(ValueSizes::Fixed);
+    }
+    let one = |text: &str| {
+        let (bytes, weight) = text
+            .split_once(':')
+            .ok_or_else(|| format!("{text:?} is not BYTES:WEIGHT"))?;
+        match count::rate(weight) {
+            Ok(weight) if weight > 0.0 => Ok((size(bytes)?, weight)),
+            _ => Err(format!("{text:?}: a weight is a number above 0")),
+        }
+    };
+    let all: Vec<(usize, f64)> = text.split(',').map(one).collect::<Result<_, _>>()?;
+    if all.len() > LENGTHS_MAX {
+        return Err(format!("at most {LENGTHS_MAX} lengths"));
+    }
+    // Once for each run of the command, which ends with it.
+    Ok(ValueSizes::Weighted(all.leak()))
+}
+
+/// Checks a command; what a script is called by is not known yet.
+fn template(text: &str) -> Result<String, String> {
+    Template::parse(&text.replace("{sha}", "sha"), None)?;
+    Ok(text.to_owned())
+}
+
+fn reply(text: &str) -> Result<String, String> {
+    Template::parse("PING", Some(text))?;
+    Ok(text.to_owned())
+}
+
+/// The load in a few words.
+pub(super) fn described(load: &KvLoad) -> String {
+    let values = match load.size {
+        ValueSizes::Fixed(size) => format!("{size} bytes"),
+        ValueSizes::Range(least, most) => format!("{least} to {most} bytes"),
+        ValueSizes::Weighted(all) => format!("{} lengths to {} bytes", all.len(), load.size.most()),
+    };
+    let choice = match load.choice {
+        KeyChoice::Zipf { theta } => format!(", zipf {theta}"),
+        KeyChoice::Uniform | KeyChoice::InTurn => String::new(),
+    };
+    let what = match load.command {
+        Some(template) => format!("{:?}", template.shown()),
+        None => format!("{:.0} % reads", load.reads * 100.0),
+    };
+    let wire = match load.wire {
+        Wire::Resp => "resp",
+        Wire::Binary => "binary",
+    };
+    format!(
+        "kv/{wire} with {} keys of {} bytes{choice}, values of {values}, {what}, {} in a pipeline",
+        grouped(load.keys as f64),
+        load.key_size,
+        load.pipeline
+    )
+}
+
+/// A script, and how it is called.
+struct Script {
+    load: Template,
+    sha: String,
+}
+
+impl KvArgs {
+    fn script(&self) -> Result<Option<Script>, Failure> {
+        let Some(path) = &self.script else {
+            return Ok(None);
+        };
+        let bad = |why: String| Failure::usage(format!("--script {}: {why}", path.display()));
+        let bytes = fs::metadata(path).map_err(|e| bad(e.to_string()))?.len();
+        if bytes > SCRIPT_MAX {
+            return Err(bad(format!("{bytes} bytes, more than {SCRIPT_MAX}")));
+        }
+        let text = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        let (load, sha) = Template::script_load(&text);
+        Ok(Some(Script { load, sha }))
+    }
+
+    /// The user's own command.
+    fn template(
+        &self,
+        text: &str,
+        reply: Option<&str>,
+        script: Option<&Script>,
+    ) -> Result<&'static Template, Failure> {
+        let text = match script {
+            Some(script) => text.replace("{sha}", &script.sha),
+            None if text.contains("{sha}") => {
+                return Err(Failure::usage("{sha} is the digest of a --script"));
+            }
+            None => text.to_owned(),
+        };
+        let template = Template::parse(&text, reply).map_err(Failure::usage)?;
+        // Once for each run of the command, which ends with it.
+        Ok(Box::leak(Box::new(template)))
+    }
+
+    fn kv(&self, script: Option<&Script>) -> Result<KvLoad, Failure> {
+        let most = self.size.most();
+        if self.protocol == Wire::Binary && most > BINARY_VALUE_MAX {
+            return Err(Failure::usage(format!(
+                "--value-size: the binary protocol has at most {BINARY_VALUE_MAX}"
+            )));
+        }
+        if !(0.0..=100.0).contains(&self.reads) {
+            return Err(Failure::usage("--reads must be from 0 to 100"));
+        }
+        let command = self.command.as_deref();
+        let command = command.or(script.map(|_| CALL));
+        if command.is_none() && (self.reply.is_some() || self.fill_command.is_some()) {
+            return Err(Failure::usage(
+                "--reply and --fill-command go with --command or --script",
+            ));
+        }
+        if command.is_some() && self.protocol == Wire::Binary {
+            return Err(Failure::usage(
+                "--command and --script go with --protocol resp",
+            ));
+        }
+        let command = command
+            .map(|text| self.template(text, self.reply.as_deref(), script))
+            .transpose()?;
+        Ok(KvLoad {
+            wire: self.protocol,
+            keys: self.keys.count,
+            key_size: self.key_size.into(),
+            size: self.size,
+            pipeline: self.pipeline,
+            reads: self.reads / 100.0,
+            choice: self.keys.choice,
+            command,
+        })
+    }
+}
+
+impl LoadArgs for KvArgs {
+    fn load(&self) -> Result<Load, Failure> {
+        let script = self.script()?;
+        Ok(Load {
+            workload: Workload::Kv(self.kv(script.as_ref())?),
+            nodelay: None,
+        })
+    }
+
+    fn first(&self) -> Result<Vec<First>, Failure> {
+        let script = self.script()?;
+        let load = self.kv(script.as_ref())?;
+        let mut all = Vec::new();
+        if let Some(script) = &script {
+            let command = Some(&*Box::leak(Box::new(script.load.clone())));
+            all.push(First {
+                workload: Workload::Kv(KvLoad { command, ..load }),
+                extent: Extent::Count(1),
+                refused: Some("--script: the server does not take the script"),
+            });
+        }
+        let fill = match (&self.fill_command, load.command) {
+            (Some(text), _) => Some(self.template(text, None, script.as_ref())?),
+            (None, Some(_)) => return Ok(all),
+            (None, None) => None,
+        };
+        if !self.no_fill {
+            let workload = KvLoad {
+                command: fill,
+                ..load.fill()
+            };
+            all.push(First {
+                workload: Workload::Kv(workload),
+                extent: Extent::Count(load.keys),
+                refused: None,
+            });
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_a_number_and_a_choice() {
+        let zipf = |count, theta| Keys {
+            count,
+            choice: KeyChoice::Zipf { theta },
+        };
+        assert_eq!(keys("zipf:0.99"), Ok(zipf(KEYS, 0.99)));
+        assert_eq!(keys("10k,zipf:1"), Ok(zipf(10_000, 1.0)));
+        assert_eq!(keys("10k").unwrap().choice, KeyChoice::Uniform);
+        for bad in [
+            "",
+            "0",
+            "zipf",
+            "zipf:",
+            "zipf:0",
+            "zipf:-1",
+            "zipf:11",
+            "zipf:nan",
+            "zipf:inf",
+            "10,",
+            "10,uniform",
+            "0,zipf:1",
+            "zipf:1,10",
+            "-5",
+        ] {
+            assert!(keys(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_values_are_one_a_span_or_a_list() {
+        assert_eq!(sizes("1k"), Ok(ValueSizes::Fixed(1024)));
+        assert_eq!(sizes("64..1k"), Ok(ValueSizes::Range(64, 1024)));
+        assert_eq!(
+            sizes("64:90,1k:9.5"),
+            Ok(ValueSizes::Weighted(&[(64, 90.0), (1024, 9.5)]))
+        );
+        for bad in [
+            "", "0", "8193", "..", "64..", "9..8", "0..8", "1..9k", "64:0", "64:-1", "64:x", ":1",
+            "64:1,", "64,65", "64:nan", "x",
+        ] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
+    }
+}
