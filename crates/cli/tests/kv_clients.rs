@@ -3,17 +3,17 @@
 //!
 //! With `TIDEWIRE_KV_CLIENTS=all` a client that is not found is a failure.
 
+#[path = "command/common/mod.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
 mod common;
-#[path = "common/pki.rs"]
-mod pki;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::pki::Files;
 use common::{Running, addr};
 use libtest_mimic::{Arguments, Failed, Trial};
-use pki::Files;
 use rustix::process::Signal;
 
 fn main() {

@@ -1,7 +1,7 @@
 //! What is asked of single keys: in words, by chance, and what an answer says.
 
-use crate::history::{Answer, Ask};
-use crate::wire::Value;
+use super::history::{Answer, Ask};
+use super::wire::Value;
 
 pub(crate) const KEYS: usize = 3;
 

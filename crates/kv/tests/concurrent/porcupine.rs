@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::history::{Ask, Op, UNKNOWN};
+use super::history::{Ask, Op, UNKNOWN};
 
 /// Whether each history, of the operations of some clients on a key, is linearizable; `None`, said why, if the
 /// program is not built.

@@ -1,0 +1,211 @@
+//! Running the command, and servers that are not what they should be.
+
+pub(crate) mod browser;
+pub(crate) mod durable;
+pub(crate) mod handover;
+pub(crate) mod kv;
+pub(crate) mod pki;
+pub(crate) mod schema;
+pub(crate) mod tls_client;
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longest time that anything here may take; far more than it does.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command, not yet run.
+pub(crate) fn tidewire(args: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
+    command.args(args);
+    let is = |arg: &&OsStr, what: &str| *arg == OsStr::new(what);
+    let words = || args.iter().map(AsRef::as_ref);
+    if words().next().is_some_and(|first| is(&first, "serve")) {
+        // Tests run side by side, and there is one default address, and one default path.
+        for flag in ["--admin", "--control"] {
+            if !words().any(|arg| is(&arg, flag)) {
+                command.args([flag, "off"]);
+            }
+        }
+    }
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// Runs the command to its end.
+pub(crate) fn run(args: &[&str]) -> Output {
+    let child = tidewire(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Running::from(child).end()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A process that is killed if the test ends before it.
+pub(crate) struct Running {
+    child: Child,
+    lines: Option<BufReader<ChildStdout>>,
+    stderr: Option<thread::JoinHandle<()>>,
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+impl From<Child> for Running {
+    fn from(mut child: Child) -> Running {
+        let lines = child.stdout.take().map(BufReader::new);
+        let mut pipe = child.stderr.take().unwrap();
+        let said = Arc::new(Mutex::default());
+        let all: Arc<Mutex<Vec<u8>>> = said.clone();
+        let stderr = thread::spawn(move || {
+            let mut piece = [0; 4096];
+            loop {
+                match pipe.read(&mut piece).unwrap() {
+                    0 => return,
+                    n => all.lock().unwrap().extend_from_slice(&piece[..n]),
+                }
+            }
+        });
+        Running {
+            child,
+            lines,
+            stderr: Some(stderr),
+            said,
+        }
+    }
+}
+
+impl Running {
+    /// Starts the command.
+    pub(crate) fn start(args: &[&str]) -> Running {
+        let child = tidewire(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Running::from(child)
+    }
+
+    /// The next line of its stdout; empty if it has ended.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.as_mut().unwrap().read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for its end and what it said.
+    pub(crate) fn end(mut self) -> Output {
+        let mut stdout = Vec::new();
+        let mut lines = self.lines.take().unwrap();
+        let reader = thread::spawn(move || {
+            lines.read_to_end(&mut stdout).unwrap();
+            stdout
+        });
+        let status = self.wait();
+        self.stderr.take().unwrap().join().unwrap();
+        Output {
+            status,
+            stdout: reader.join().unwrap(),
+            stderr: std::mem::take(&mut *self.said.lock().unwrap()),
+        }
+    }
+
+    /// Waits until it has said these words to stderr.
+    pub(crate) fn hear(&self, words: &str) {
+        let begin = Instant::now();
+        let heard = || String::from_utf8_lossy(&self.said.lock().unwrap()).contains(words);
+        while !heard() {
+            assert!(begin.elapsed() < PATIENCE, "never said: {words}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "it does not end");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address in a `listening` line.
+pub(crate) fn addr(line: &str) -> SocketAddr {
+    let at = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("addr="));
+    at.unwrap_or_else(|| panic!("no address in {line:?}"))
+        .parse()
+        .unwrap()
+}
+
+/// Memory of a process that is resident; bytes.
+pub(crate) fn resident(pid: Pid) -> usize {
+    let path = format!("/proc/{}/statm", pid.as_raw_nonzero());
+    let statm = std::fs::read_to_string(path).unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size()
+}
+
+/// The engines that work on this machine; says which do not.
+pub(crate) fn engines() -> Vec<&'static str> {
+    let works = |engine: &&str| {
+        let mut server =
+            Running::start(&["serve", "echo", "--listen", "echo=0", "--engine", engine]);
+        let announced = server.line().starts_with("listening ");
+        if !announced {
+            eprintln!("left out: {engine}: {}", stderr(&server.end()));
+        }
+        announced
+    };
+    ["threads", "epoll", "uring"]
+        .into_iter()
+        .filter(works)
+        .collect()
+}
+
+/// A server that does to each connection what it is told, on a thread each.
+pub(crate) fn server(each: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (socket, each) = (socket.unwrap(), each.clone());
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            thread::spawn(move || each(socket));
+        }
+    });
+    addr
+}

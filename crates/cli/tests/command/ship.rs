@@ -1,0 +1,450 @@
+//! `tidewire ship` with real servers and real files, killed and rotated under it.
+
+use crate::common::pki;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::common::durable::{Place, Server, assert_code, sending};
+use crate::common::{PATIENCE, Running, run, stderr, stdout, tidewire};
+use rustix::process::Signal;
+
+/// Ships what is there and ends.
+fn once(place: &Place, to: &str, more: &[&str]) -> std::process::Output {
+    let state = place.path("state");
+    run(&[&["ship", "--once", "--to", to, "--state", &state], more].concat())
+}
+
+fn following(place: &Place, to: &str, more: &[&str]) -> Running {
+    let state = place.path("state");
+    let common = ["ship", "--to", to, "--state", &state, "--poll", "20ms"];
+    let quick = ["--rotate-wait", "100ms", "--failover-after", "300ms"];
+    Running::start(&[&common[..], &quick, more].concat())
+}
+
+/// Waits until the server has so many messages.
+fn until_stored(server: &Server, count: usize) -> Vec<String> {
+    until_read(server, &[], count)
+}
+
+/// The same, read with these options.
+fn until_read(server: &Server, how: &[&str], count: usize) -> Vec<String> {
+    let since = Instant::now();
+    loop {
+        let read = server.read(&[&["--raw"], how].concat());
+        let lines: Vec<String> = read.lines().map(str::to_owned).collect();
+        if lines.len() >= count {
+            return lines;
+        }
+        assert!(since.elapsed() < PATIENCE, "{} of {count}", lines.len());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn append(path: &Path, text: &str) {
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+#[test]
+fn what_was_shipped_is_not_shipped_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let log = PathBuf::from(place.file("app.log", "one\ntwo\nthr"));
+    let path = log.to_str().unwrap();
+    let output = once(&place, &server.to, &[path]);
+    assert_code(&output, 0);
+    assert!(
+        stderr(&output).contains("lines without an end"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
+    append(&log, "ee\n");
+    assert_code(&once(&place, &server.to, &[path]), 0);
+    // Rotated while nobody looked, twice, and a last line without an end.
+    fs::rename(&log, place.path("app.log.2")).unwrap();
+    append(Path::new(&place.path("app.log.2")), "four");
+    append(Path::new(&place.path("app.log.1")), "five\n");
+    append(&log, "six\n");
+    assert_code(
+        &once(&place, &server.to, &[path, "--rotate-wait", "50ms"]),
+        0,
+    );
+    assert_code(&once(&place, &server.to, &[path]), 0);
+    assert_eq!(
+        server.read(&["--raw"]),
+        "one\ntwo\nthree\nfour\nfive\nsix\n"
+    );
+    server.stop();
+}
+
+#[test]
+fn directories_patterns_lines_that_belong_together() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    fs::create_dir(place.path("logs")).unwrap();
+    place.file("logs/a.log", "1 a\n  b\n2 c\n");
+    place.file("logs/b.log.gz", "no\n");
+    place.file("logs/.hidden", "no\n");
+    place.file("logs/c.tmp", "no\n");
+    let args = [
+        &*place.path("logs"),
+        "--exclude",
+        "*.tmp",
+        "--multiline-start",
+        "^[0-9]",
+    ];
+    assert_code(&once(&place, &server.to, &args), 0);
+    let read = server.read(&["--json"]);
+    assert_eq!(read.lines().count(), 2, "{read}");
+    assert!(read.contains(r"1 a\n  b"), "{read}");
+    assert!(read.contains("logs/a.log#"), "{read}");
+    server.stop();
+}
+
+#[test]
+fn another_content_is_an_error() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let log = place.file("app.log", "one\n".repeat(1000));
+    assert_code(&once(&place, &server.to, &[&log]), 0);
+    // In place, so that it stays the same file; its beginning stays too.
+    let mut file = OpenOptions::new().write(true).open(&log).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(3990)).unwrap();
+    file.write_all(b"other").unwrap();
+    append(Path::new(&log), "two\n");
+    let output = once(&place, &server.to, &[&log]);
+    assert_code(&output, 2);
+    assert!(
+        stderr(&output).contains("is not what was shipped"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(server.read(&["--raw"]).lines().count(), 1000);
+    server.stop();
+}
+
+#[test]
+fn a_server_that_lost_what_it_had_is_an_error() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let log = place.file("app.log", "one\n");
+    let to = server.to.clone();
+    assert_code(&once(&place, &to, &[&log]), 0);
+    server.stop();
+    fs::remove_dir_all(place.path("data")).unwrap();
+    let server = Server::with(&place, &format!("ingest={to}"), &[]);
+    append(Path::new(&log), "two\n");
+    let output = once(&place, &to, &[&log]);
+    assert_code(&output, 2);
+    assert!(
+        stderr(&output).contains("lost messages"),
+        "{}",
+        stderr(&output)
+    );
+    assert_code(&once(&place, &to, &[&log, "--accept-loss"]), 0);
+    assert_eq!(server.read(&["--raw"]), "two\n");
+    server.stop();
+}
+
+#[test]
+fn two_of_one_state_and_wrong_usage_are_refused() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let log = place.file("app.log", "one\n");
+    let first = following(&place, &server.to, &[&log]);
+    until_stored(&server, 1);
+    let output = once(&place, &server.to, &[&log]);
+    assert_code(&output, 1);
+    assert!(
+        stderr(&output).contains("used by another"),
+        "{}",
+        stderr(&output)
+    );
+    first.signal(Signal::TERM);
+    assert_code(&first.end(), 0);
+    assert_code(&run(&["ship"]), 1);
+    assert_code(&once(&place, "nonsense", &[&log]), 1);
+    server.stop();
+}
+
+/// Every line is there once, and of each writer in order.
+#[test]
+fn killed_and_rotated_at_any_moment() {
+    killed_and_rotated(12, &[], &[]);
+}
+
+#[test]
+fn killed_and_rotated_with_tls() {
+    let files = pki::Files::new();
+    let trusting = ["--tls-ca", files.authority()];
+    killed_and_rotated(4, &files.serve(), &trusting);
+}
+
+/// Nothing is shipped to a server that cannot show who it is, nor in clear text to one that speaks TLS;
+/// what was not shipped is, once it can.
+#[test]
+fn only_the_right_server_is_shipped_to() {
+    let (files, others) = (pki::Files::new(), pki::Files::new());
+    let place = Place::new();
+    let server = Server::with(&place, "ingest=0", &files.serve());
+    let path = place.file("app.log", "one\n");
+    for wrong in [&["--tls-ca", others.authority()][..], &[]] {
+        let more = [&[&*path, "--retry", "1s"][..], wrong].concat();
+        let output = once(&place, &server.to, &more);
+        assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let trusting = ["--tls-ca", files.authority()];
+    assert_eq!(server.read(&[&["--raw"][..], &trusting].concat()), "");
+    let right = [&[&*path][..], &trusting].concat();
+    assert_code(&once(&place, &server.to, &right), 0);
+    assert_eq!(until_read(&server, &trusting, 1), ["one"]);
+    server.stop();
+}
+
+/// As for `send`: not for ever.
+#[test]
+fn a_retry_of_0_is_not_at_all() {
+    let place = Place::new();
+    let path = place.file("app.log", "one\n");
+    // Nobody listens there.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let state = place.path("state");
+    let args = [
+        "ship", &path, "--to", &to, "--state", &state, "--retry", "0",
+    ];
+    for more in [&[][..], &["--to", &to], &["--once"]] {
+        let output = run(&[&args[..], more].concat());
+        assert_code(&output, 2);
+        let said = stderr(&output);
+        assert!(said.contains("gave up"), "{said}");
+    }
+}
+
+fn killed_and_rotated(rounds: u32, serving: &[&str], trusting: &[&str]) {
+    let rounds: u32 = std::env::var("TIDEWIRE_ROUNDS").map_or(rounds, |n| n.parse().unwrap());
+    let place = Place::new();
+    fs::create_dir(place.path("logs")).unwrap();
+    let log = PathBuf::from(place.path("logs/app.log"));
+    let path = log.to_str().unwrap();
+    let options = [&[path][..], trusting].concat();
+    let mut server = Some(Server::with(&place, "ingest=0", serving));
+    let to = server.as_ref().unwrap().to.clone();
+    let listen = format!("ingest={to}");
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut written = 1;
+    let mut rotated = 0;
+    let mut shipping = Some(following(&place, &to, &options));
+    // A file that comes and goes before anybody has looked for the first time is not known.
+    append(&log, "line 1\n");
+    until_read(server.as_ref().unwrap(), trusting, 1);
+    for _ in 0..rounds {
+        for _ in 0..rng.u32(1..6) {
+            let mut text = String::new();
+            for _ in 0..rng.u32(1..3000) {
+                written += 1;
+                text.push_str(&format!("line {written}\n"));
+            }
+            append(&log, &text);
+            std::thread::sleep(Duration::from_millis(rng.u64(0..30)));
+            if rng.u8(..3) == 0 {
+                rotated += 1;
+                fs::rename(&log, format!("{path}.{rotated}")).unwrap();
+                File::create(&log).unwrap();
+            }
+        }
+        match rng.u8(..3) {
+            0 => {
+                server.take().unwrap().kill();
+                server = Some(Server::with(&place, &listen, serving));
+            }
+            _ => {
+                let old = shipping.take().unwrap();
+                old.signal(Signal::KILL);
+                old.end();
+                shipping = Some(following(&place, &to, &options));
+            }
+        }
+    }
+    let server = server.unwrap();
+    let lines = until_read(&server, trusting, written);
+    let want: Vec<String> = (1..=written).map(|n| format!("line {n}")).collect();
+    assert!(lines == want, "{} lines of {written}", lines.len());
+    let shipping = shipping.unwrap();
+    shipping.signal(Signal::INT);
+    let output = shipping.end();
+    assert_code(&output, 0);
+    server.stop();
+}
+
+#[test]
+fn the_next_server_takes_over() {
+    let (one, two, place) = (Place::new(), Place::new(), Place::new());
+    let (first, second) = (Server::start(&one), Server::start(&two));
+    let to = format!("{},{}", first.to, second.to);
+    let log = PathBuf::from(place.file("app.log", "one\n"));
+    let shipping = following(&place, &to, &[log.to_str().unwrap()]);
+    until_stored(&first, 1);
+    let listen = format!("ingest={}", first.kill());
+    append(&log, "two\n");
+    assert_eq!(until_stored(&second, 1), ["two"]);
+    let first = Server::with(&one, &listen, &[]);
+    second.kill();
+    append(&log, "three\n");
+    assert_eq!(until_stored(&first, 2), ["one", "three"]);
+    shipping.signal(Signal::TERM);
+    assert_code(&shipping.end(), 0);
+    first.stop();
+}
+
+#[test]
+fn memory_is_bounded() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let line = "x".repeat(999) + "\n";
+    let log = place.file("app.log", line.repeat(120_000));
+    let shipping = following(&place, &server.to, &[&log, "--memory", "8MiB"]);
+    let since = Instant::now();
+    let state = place.path("state/checkpoint.json");
+    while !fs::read_to_string(&state).is_ok_and(|state| state.contains("\"acked\": 120000000")) {
+        assert!(since.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = shipping.pid().as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 48 << 10, "{peak} KiB for 120 MB");
+    shipping.signal(Signal::TERM);
+    assert_code(&shipping.end(), 0);
+    server.stop();
+}
+
+fn entry(n: u32) -> String {
+    format!("__CURSOR=c{n}\n__REALTIME_TIMESTAMP={n}\nMESSAGE=m{n}\n\n")
+}
+
+fn messages(server: &Server) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for line in server.read(&["--raw"]).lines() {
+        let from = line.find("\"m").unwrap() + 1;
+        let to = from + line[from..].find('"').unwrap();
+        *found.entry(line[from..to].to_owned()).or_default() += 1;
+    }
+    found
+}
+
+#[test]
+fn the_journal_from_a_command_and_from_standard_input() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    // What journalctl does with --cursor: it begins with that entry.
+    let script = place.file(
+        "journalctl",
+        format!(
+            "#!/bin/sh\nfor a; do case \"$a\" in --cursor=*) c=${{a#--cursor=}};; esac; done\n\
+             # One that is gone is the next that is there.\n\
+             grep -q \"^__CURSOR=$c$\" {0} || c=\n\
+             awk -v c=\"$c\" '/^__CURSOR=/ {{ if (c == \"\" || $0 == \"__CURSOR=\" c) on = 1 }} on' {0}\n",
+            place.path("journal")
+        ),
+    );
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&script, mode).unwrap();
+    let journal = PathBuf::from(place.path("journal"));
+    append(&journal, &(1..=5000).map(entry).collect::<String>());
+    let args = ["--journal", "--journalctl", &*script, "_SYSTEMD_UNIT=x"];
+    assert_code(&once(&place, &server.to, &args), 0);
+    append(&journal, &(5001..=5010).map(entry).collect::<String>());
+    let output = once(&place, &server.to, &args);
+    assert_code(&output, 0);
+    assert!(
+        stderr(&output).contains("10 entries"),
+        "{}",
+        stderr(&output)
+    );
+    let found = messages(&server);
+    assert_eq!(found.len(), 5010);
+    assert!(found.values().all(|count| *count == 1));
+    // Another question is another count.
+    let output = once(&place, &server.to, &["--journal", "--journalctl", &script]);
+    assert_code(&output, 1);
+    // Entries that were removed are missed.
+    let rest: String = (5005..=5011).map(entry).collect();
+    fs::write(&journal, &rest).unwrap();
+    let output = once(&place, &server.to, &args);
+    assert_code(&output, 2);
+    assert!(
+        stderr(&output).contains("were removed"),
+        "{}",
+        stderr(&output)
+    );
+    // From standard input, with more than is needed.
+    let all: String = (4000..=5011).map(entry).collect();
+    let state = place.path("state");
+    let (mut stdin, shipping) = sending(&[
+        "ship",
+        "--once",
+        "--to",
+        &server.to,
+        "--state",
+        &state,
+        "--journal",
+        "--journalctl",
+        "-",
+        "_SYSTEMD_UNIT=x",
+    ]);
+    stdin.write_all(all.as_bytes()).unwrap();
+    drop(stdin);
+    assert_code(&shipping.end(), 0);
+    assert_eq!(messages(&server).len(), 5011);
+    assert!(messages(&server).values().all(|count| *count == 1));
+    server.stop();
+}
+
+#[test]
+fn the_real_journal_is_understood() {
+    let journal = std::process::Command::new("journalctl")
+        .args(["-n", "20", "-o", "export", "--all"])
+        .output();
+    let Ok(journal) = journal else {
+        eprintln!("skipped: there is no journalctl");
+        return;
+    };
+    if !journal.status.success() || journal.stdout.is_empty() {
+        eprintln!("skipped: journalctl has nothing to show");
+        return;
+    }
+    let place = Place::new();
+    let server = Server::start(&place);
+    let state = place.path("state");
+    let mut command = tidewire(&[
+        "ship",
+        "--once",
+        "--to",
+        &server.to,
+        "--state",
+        &state,
+        "--journal",
+        "--journalctl",
+        "-",
+    ]);
+    fs::write(place.path("export"), &journal.stdout).unwrap();
+    command.stdin(File::open(place.path("export")).unwrap());
+    let output = command.output().unwrap();
+    assert_code(&output, 0);
+    assert!(!stdout(&run(&["read", "--to", &server.to])).is_empty());
+    server.stop();
+}
