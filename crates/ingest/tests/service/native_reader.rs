@@ -1,13 +1,11 @@
 //! Readers of the native protocol on the simulated network: what they get, in what order, and what
 //! they cost when they are slow or gone.
 
-#[path = "common/native.rs"]
-#[allow(dead_code, reason = "shared by several tests")]
-mod native;
 
+use crate::native;
 use std::time::Duration;
 
-use native::{
+use crate::native::{
     Client, Frame, World, hello, message, messages, payload, produce, reader, refusal, settings,
     subscribe,
 };

@@ -1,14 +1,11 @@
 //! Many producers at once, on networks drawn from seeds: nobody starves, nothing is lost, nothing
 //! is stored twice, and memory stays bounded.
 
-#[path = "common/native.rs"]
-#[allow(dead_code, reason = "shared by several tests")]
-mod native;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use native::{Client, Frame, World, frames, hello, messages, produce, settings};
+use crate::native::{Client, Frame, World, frames, hello, messages, produce, settings};
 use tidewire::sim::{Conditions, Sim};
 use tidewire_ingest::native::codec::{Hello, Level, Produce};
 use tidewire_ingest::testing::SteppedLog;

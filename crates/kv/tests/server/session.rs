@@ -1,11 +1,11 @@
 //! Sessions: what clients say first, transactions, publish and subscribe, limits. All on the
 //! simulated network.
 
-mod common;
 
+use crate::common;
 use std::time::Duration;
 
-use common::{World, on_every_shape};
+use crate::common::{World, on_every_shape};
 use tidewire::sim::PlainState;
 use tidewire_kv::service::Settings;
 

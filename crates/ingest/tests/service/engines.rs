@@ -6,13 +6,12 @@
     reason = "the clients are threads with plain sockets"
 )]
 
-mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{Server, acknowledged, messages, server};
+use crate::common::{Server, acknowledged, messages, server};
 use tidewire::{Builder, Closed, EngineChoice, Limits, Listen, Running, StartError};
 use tidewire_ingest::classic::{AckPolicy, Classic, Mode};
 

@@ -1,10 +1,9 @@
 //! Blocking commands on the simulated network: who is served, when, and what ends a wait.
 
-mod common;
 
 use std::time::Duration;
 
-use common::{World, on_every_shape};
+use crate::common::{World, on_every_shape};
 use tidewire::sim::PlainState;
 
 #[test]

@@ -2,7 +2,7 @@
 //! well-formed and not.
 
 #[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
-#[path = "../../../fuzz/src/classic.rs"]
+#[path = "../../../../fuzz/src/classic.rs"]
 mod classic;
 
 use proptest::prelude::*;

@@ -1,13 +1,11 @@
 //! What a client written from docs/protocol.md alone stumbles over: ends in the middle of something,
 //! places that do not exist, names that nobody should have.
 
-#[path = "common/native.rs"]
-#[allow(dead_code, reason = "shared by several tests")]
-mod native;
 
+use crate::native;
 use std::time::Duration;
 
-use native::{Frame, World, hello, messages, produce, reader, refusal, settings, subscribe};
+use crate::native::{Frame, World, hello, messages, produce, reader, refusal, settings, subscribe};
 use tidewire_ingest::native::codec::{
     Begin, Hello, Produce, Read, ReaderFrame, Reason, ServerFrame, Subscribe,
 };

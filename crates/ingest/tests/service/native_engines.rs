@@ -3,9 +3,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 
-#[path = "common/native.rs"]
-#[allow(dead_code, reason = "shared by several tests")]
-mod native;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use native::{Frame, frames, hello, messages, payload, produce, subscribe};
+use crate::native::{Frame, frames, hello, messages, payload, produce, subscribe};
 use tidewire::{Builder, EngineChoice, Listen, Running, StartError};
 use tidewire_ingest::native::codec::{Begin, Hello, Level, Produce, Subscribe};
 use tidewire_ingest::native::{IngestService, Settings};

@@ -1,13 +1,10 @@
 //! The split of the stream carries no meaning: for producers it is what is stored and what is
 //! acknowledged at last, for readers the records.
 
-#[path = "common/native.rs"]
-#[allow(dead_code, reason = "shared by several tests")]
-mod native;
 
 use std::sync::Arc;
 
-use native::{Frame, frames, hello, messages, produce, settings, subscribe};
+use crate::native::{Frame, frames, hello, messages, produce, settings, subscribe};
 use proptest::prelude::*;
 use tidewire::Closed;
 use tidewire::sim::chunking::{self, Collected};

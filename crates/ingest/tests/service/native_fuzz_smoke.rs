@@ -2,11 +2,11 @@
 //! well-formed and not.
 
 #[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
-#[path = "../../../fuzz/src/native.rs"]
+#[path = "../../../../fuzz/src/native.rs"]
 mod native;
 
 #[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
-#[path = "../../../fuzz/replay.rs"]
+#[path = "../../../../fuzz/replay.rs"]
 mod replay;
 
 use proptest::prelude::*;

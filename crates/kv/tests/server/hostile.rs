@@ -6,15 +6,13 @@
     reason = "these are clients with patience, not protocols"
 )]
 
-#[path = "common/wire.rs"]
-mod wire;
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use tidewire::Closed;
 use tidewire_kv::service::Settings;
-use wire::{Client, ENGINES, PATIENCE, Server, Value, command, until};
+use crate::wire::{Client, ENGINES, PATIENCE, Server, Value, command, until};
 
 /// Runs a test on each engine.
 fn on_each(settings: &Settings, test: impl Fn(&Server)) {

@@ -7,7 +7,7 @@ use tidewire_ingest::native::codec::{
     AdminFrame, Begin, Hello, Level, Malformed, Read, ReaderFrame, Reason, ServerFrame, Wanted,
 };
 
-const VECTORS: &str = include_str!("../../../docs/protocol-vectors.txt");
+const VECTORS: &str = include_str!("../../../../docs/protocol-vectors.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
     assert_eq!(hex.len() % 2, 0, "{hex}");

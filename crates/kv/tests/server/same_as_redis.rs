@@ -1,10 +1,9 @@
 //! What users have seen to differ from Redis, one test each, on the simulated network.
 
-mod common;
 
 use std::time::Duration;
 
-use common::{Client, World, on_every_shape};
+use crate::common::{Client, World, on_every_shape};
 
 impl World {
     /// Sends raw arguments as an array and shows the bytes that come back.

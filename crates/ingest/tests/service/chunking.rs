@@ -1,11 +1,10 @@
 //! On the simulated loop: the split of the input carries no meaning, and each policy keeps its
 //! word, to the millisecond.
 
-mod common;
 
 use std::time::Duration;
 
-use common::{acknowledged, dialects, messages, server};
+use crate::common::{acknowledged, dialects, messages, server};
 use proptest::prelude::*;
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire::{Closed, Limits};

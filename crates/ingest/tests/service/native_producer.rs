@@ -1,13 +1,10 @@
 //! Producers of the native protocol on the simulated network: what is acknowledged when, what is
 //! refused, and what is stored.
 
-#[path = "common/native.rs"]
-#[allow(dead_code, reason = "shared by several tests")]
-mod native;
 
 use std::time::Duration;
 
-use native::{Frame, World, hello, message, messages, produce, settings};
+use crate::native::{Frame, World, hello, message, messages, produce, settings};
 use tidewire_ingest::native::codec::{
     Begin, Hello, Level, Produce, Reason, Subscribe, message_header,
 };

@@ -1,9 +1,9 @@
 //! Memory: its limit holds on every path, it is counted as it is, and much of it is given back in
 //! small steps.
 
-mod common;
 
-use common::{World, on_every_shape};
+use crate::common;
+use crate::common::{World, on_every_shape};
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Policy, Settings, Store};

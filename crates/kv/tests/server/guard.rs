@@ -2,11 +2,10 @@
 //! a web page sent. What strangers must not do is tried from the simulated network, whose hosts are
 //! all others than the server's.
 
-mod common;
 
 use std::sync::Arc;
 
-use common::{World, on_every_shape};
+use crate::common::{World, on_every_shape};
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire::sim::{Conditions, PlainState};
 use tidewire::{Closed, Limits};

@@ -1,12 +1,11 @@
 //! Classic ports over a log: acknowledgements of every policy come after the commit, in the form
 //! and the chain that they always had.
 
-mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{acknowledged, dialects, messages};
+use crate::common::{acknowledged, dialects, messages};
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire::sim::{Conditions, LoopId, PlainId, PlainState, Sim};
 use tidewire::{Closed, Limits};

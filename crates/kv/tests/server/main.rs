@@ -1,0 +1,18 @@
+//! Tests of the server and its store. One program, because many would each be built and linked; `compare`, `concurrent`
+//! and `durable` have theirs.
+
+mod binary;
+mod blocking;
+mod commands;
+#[path = "../common/mod.rs"]
+mod common;
+mod effects;
+mod expiring;
+mod fuzz_smoke;
+mod guard;
+mod hostile;
+mod memory;
+mod same_as_redis;
+mod session;
+#[path = "../common/wire.rs"]
+mod wire;
