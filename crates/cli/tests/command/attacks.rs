@@ -1,7 +1,7 @@
 //! Many hostile clients in front of every service at once, in handshakes, headers of proxies, heads and frames, over
 //! real sockets, on each engine: it survives, its memory stays where it was, what happened is counted, and others are served meanwhile.
 //!
-//! Long form: `TIDEWIRE_CROWD=1000 cargo test -p tidewire-cli --test attacks`.
+//! Long form: `TIDEWIRE_CROWD=1000 cargo test -p tidewire-cli --test command attacks::`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
