@@ -54,6 +54,7 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
         (&metrics::LOOP_WAKEUPS, counters.wakeups),
         (&metrics::LOOP_BUSY_POLL_HITS, counters.busy_poll_hits),
         (&metrics::LOOP_UNDELIVERABLE, undeliverable),
+        (&metrics::LOOP_PANICS, counters.panics),
     ] {
         to.add(metric, &[name], n);
     }

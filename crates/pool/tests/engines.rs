@@ -215,7 +215,9 @@ fn threads_end_with_the_pool_and_weigh_less_than_loops() {
     let mut stream = connect(running.addrs()[0].tcp().unwrap());
     stream.write_all(b"a").unwrap();
     assert_eq!(read(&mut stream, 1), b"a");
-    assert_eq!(nice.load(SeqCst), 7);
+    // Whoever runs this may be nice already.
+    let own = rustix::process::nice(0).unwrap() as usize;
+    assert_eq!(nice.load(SeqCst), (own + 7).min(19));
     drop(stream);
     running.stop(Duration::from_secs(10));
     drop((pool, builder));

@@ -52,6 +52,8 @@ metrics! {
     LOOP_BUSY_POLL_HITS = Counter "tidewire_loop_busy_poll_hits_total" ["loop"];
     /// Posts and tells for connections that had gone.
     LOOP_UNDELIVERABLE = Counter "tidewire_loop_undeliverable_total" ["loop"];
+    /// Panics of protocols and services that a loop caught: each stands in the log, too.
+    LOOP_PANICS = Counter "tidewire_loop_panics_total" ["loop"];
     /// Processor time that a loop has used.
     LOOP_CPU_SECONDS = Counter "tidewire_loop_cpu_seconds_total" ["loop"];
     /// How late a loop answers: the time from a wake-up from outside, tried four times a second, to its being heard.

@@ -196,6 +196,9 @@ counters! {
         posts_undeliverable,
         /// Messages that one connection told another which had gone.
         tells_undeliverable,
+        /// Panics of callbacks, of what they drop and of messages that nobody gets: each is caught, and logged. (One
+        /// that refuses a connection counts as [`Refusal::Panicked`] instead.)
+        panics,
         /// Completion-queue overflows that the kernel reported (io_uring).
         completions_overflowed,
     }

@@ -145,6 +145,7 @@ pub(crate) fn guarded<R>(
 ) -> Option<R> {
     let result = catch_unwind(AssertUnwindSafe(|| f(&mut *state, &mut *env)));
     if result.is_err() {
+        env.counters.panics.add(1);
         state.kill(Closed::Panicked);
         env.touch(state);
         tracing::error!(peer = %state.peer.endpoint, "a protocol panicked; its connection is aborted");
@@ -167,8 +168,9 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
 }
 
 /// Drops a message that nobody gets, which is a protocol's code too.
-fn discard<M>(message: M) {
+fn discard<M>(message: M, env: &mut Env) {
     if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+        env.counters.panics.add(1);
         tracing::error!("a message panicked when it was dropped");
     }
 }
@@ -239,6 +241,7 @@ impl<S: Service> Host for HostOf<S> {
             home: &self.home,
         };
         if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, &mut turn))).is_err() {
+            env.counters.panics.add(1);
             tracing::error!(peer = %state.peer.endpoint, "a protocol panicked in `closed`");
         }
     }
@@ -255,6 +258,7 @@ impl<S: Service> Host for HostOf<S> {
         }))
         .is_err()
         {
+            env.counters.panics.add(1);
             tracing::error!(token, "a service panicked in `dial_failed`");
         }
     }
@@ -264,7 +268,7 @@ impl<S: Service> Host for HostOf<S> {
         for (id, message) in batch.posts {
             let Some(state) = open_state(states, id) else {
                 env.counters.posts_undeliverable.add(1);
-                discard(message);
+                discard(message, env);
                 continue;
             };
             let (_, protocol) = &mut self.slots[state.slot as usize];
@@ -302,6 +306,7 @@ impl<S: Service> Host for HostOf<S> {
                 home: &self.home,
             };
             if catch_unwind(AssertUnwindSafe(|| service.woken(local, &mut all))).is_err() {
+                env.counters.panics.add(1);
                 tracing::error!("a service panicked in `woken`");
             }
         }
@@ -322,7 +327,7 @@ impl<S: Service> Host for HostOf<S> {
             }
             env.counters.tells_undeliverable.add(1);
             let Some(state) = from.and_then(|from| open_state(states, from)) else {
-                discard(message);
+                discard(message, env);
                 continue;
             };
             let (_, protocol) = &mut slots[state.slot as usize];
@@ -348,6 +353,7 @@ impl<S: Service> Host for HostOf<S> {
                 home: &self.home,
             };
             if catch_unwind(AssertUnwindSafe(|| service.expired(local, &mut all))).is_err() {
+                env.counters.panics.add(1);
                 tracing::error!("a service panicked in `expired`; its timer is not set any more");
             }
         }

@@ -24,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(panic_in_posted),
         case!(panic_in_draining),
         case!(panic_in_closed),
+        case!(panic_when_the_protocol_is_dropped),
         case!(panic_in_accept),
         case!(panic_in_woken),
         case!(panic_in_woken_in_one_of_each),
@@ -40,6 +41,12 @@ struct Fragile {
 impl Fragile {
     fn here(&self, place: u8) {
         assert!(self.at != place, "{ON_PURPOSE}");
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.here(b'D');
     }
 }
 
@@ -121,6 +128,7 @@ fn panics_at(v: Variant, place: u8, provoke: impl FnOnce(&Server, &mut Client)) 
     server.record.until("all open", |r| r.opened() == 3);
     provoke(&server, &mut victim);
     server.until("the panic", |c| c.closed_for(Closed::Panicked) == 1);
+    server.until("its being counted", |c| c.panics == 1);
     if place != b'w' {
         victim.expect_reset();
     }
@@ -209,9 +217,17 @@ fn panic_in_draining(v: Variant) {
 }
 
 fn panic_in_closed(v: Variant) {
+    panic_at_the_end(v, b'c');
+}
+
+fn panic_when_the_protocol_is_dropped(v: Variant) {
+    panic_at_the_end(v, b'D');
+}
+
+fn panic_at_the_end(v: Variant, place: u8) {
     let server = Setup::on(v).start(Fragile::default);
     let mut victim = server.connect();
-    victim.send(b"!c");
+    victim.send(&[b'!', place]);
     victim.expect(b"ok");
     drop(victim);
     server.record.why_closed(0);
@@ -220,7 +236,8 @@ fn panic_in_closed(v: Variant) {
     other.expect(b"x");
     drop(other);
     server.record.why_closed(1);
-    assert_eq!(server.stop().open, 0);
+    let counters = server.stop();
+    assert_eq!((counters.open, counters.panics), (0, 1));
 }
 
 fn panic_in_accept(v: Variant) {
@@ -308,6 +325,7 @@ fn half_written(v: Variant, woken: fn(&mut OnLoop, &mut Conns<'_, Probe>)) {
     let loops = server.record.lock().loops.clone();
     loops.iter().for_each(|l| l.signal());
     server.until("the panic", |c| c.closed_for(Closed::Panicked) == 1);
+    server.until("its being counted", |c| c.panics == 1);
     let mut all = Vec::new();
     let cut = std::io::Read::read_to_end(&mut victim, &mut all);
     assert!(cut.is_err(), "an orderly end instead of a reset");
