@@ -5,10 +5,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Instant;
 
 use rustix::process::Signal;
 
+use crate::common::kv::{Client, text};
 use crate::common::{PATIENCE, Running, addr, engines, run, stderr};
 
 /// A server with this admin listener, and the addresses of its listeners, the admin's last.
@@ -416,6 +418,55 @@ fn a_default_that_is_taken_is_left_out_and_an_address_asked_for_must_be_there() 
         assert_eq!(output.status.code(), Some(1), "{place}: {said}");
         assert!(said.contains(word), "{place}: {said}");
     }
+}
+
+/// A store whose recovery takes long enough to be seen: if it was not, it is made larger and the server killed once more.
+#[test]
+fn who_recovers_says_so_until_it_serves() {
+    let data = tempfile::tempdir().unwrap();
+    let dir = data.path().to_str().unwrap();
+    // The address has to be known before the server says it.
+    let admin = {
+        let free = TcpListener::bind("127.0.0.91:0").unwrap();
+        free.local_addr().unwrap()
+    };
+    let at = admin.to_string();
+    let args = ["kv", "--listen", "kv/resp=0", "--durability", "os"];
+    let more = ["--data", dir, "--admin", &at];
+    let args = [&args[..], &more].concat();
+    let (mut server, mut addrs) = serve(&args);
+    let mut keys = 0..50_000;
+    for _ in 0..6 {
+        let mut client = Client::connect(addrs[0]).unwrap();
+        for n in keys.clone().step_by(1000) {
+            let sets: Vec<_> = (n..n + 1000).map(|n| format!("SET key:{n} {n}")).collect();
+            client.send(&sets).unwrap();
+            sets.iter().for_each(|_| drop(client.reply().unwrap()));
+        }
+        server.signal(Signal::KILL);
+        server.end();
+        let seen = thread::spawn(move || {
+            eventually("the admin listener is there", || {
+                TcpStream::connect(admin).is_ok()
+            });
+            let first = get(admin, "/ready");
+            let ready = value(&get(admin, "/metrics").body, "tidewire_ready", "");
+            (first.status == 503 && ready == 0.0).then_some(first.body)
+        });
+        (server, addrs) = serve(&args);
+        assert_eq!(get(admin, "/ready").status, 200);
+        let mut client = Client::connect(addrs[0]).unwrap();
+        let last = client.ask(&format!("GET key:{}", keys.end - 1)).unwrap();
+        assert_eq!(text(last), (keys.end - 1).to_string());
+        if let Some(body) = seen.join().unwrap() {
+            assert!(body.starts_with("recovering"), "{body}");
+            server.signal(Signal::TERM);
+            assert_eq!(server.end().status.code(), Some(0));
+            return;
+        }
+        keys = keys.end..3 * keys.end;
+    }
+    panic!("recovering from {} keys was not seen", keys.start);
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod send_policies;
 mod serve;
 mod ship;
 mod slow_loris;
+mod slow_readers;
 mod stream;
 mod systemd;
 mod takeover;

@@ -1,10 +1,10 @@
 //! On the simulated loop: the split of the input carries no meaning, and each policy keeps its
 //! word, to the millisecond.
 
-
 use std::time::Duration;
 
 use crate::common::{acknowledged, dialects, messages, server};
+use crate::worked::{Worked, worked};
 use proptest::prelude::*;
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire::{Closed, Limits};
@@ -28,6 +28,21 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
             .flat_map(|(size, n)| vec![size; n])
             .collect()
     })
+}
+
+#[test]
+fn the_page_shows_what_is_spoken() {
+    let page = worked(include_str!("../../../../docs/classic.md"));
+    let mut shown = Vec::new();
+    for Worked { names, sent, heard } in page {
+        for name in names {
+            let mode: Mode = name.parse().unwrap();
+            let got = chunking::collect(server(Classic::preset(mode)), &sent, &[], true);
+            assert_eq!(got.output, heard, "{name}");
+            shown.push(mode);
+        }
+    }
+    assert_eq!(shown, Mode::ALL);
 }
 
 proptest! {

@@ -1,7 +1,6 @@
 //! Classic ports over a log: acknowledgements of every policy come after the commit, in the form
 //! and the chain that they always had.
 
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,7 +6,6 @@
     reason = "the clients are threads with plain sockets"
 )]
 
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};

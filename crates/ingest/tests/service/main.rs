@@ -20,3 +20,5 @@ mod native_many;
 mod native_producer;
 mod native_reader;
 mod native_vectors;
+#[path = "../../../tidewire/tests/shared/worked.rs"]
+mod worked;

@@ -1,7 +1,6 @@
 //! The split of the stream carries no meaning: for producers it is what is stored and what is
 //! acknowledged at last, for readers the records.
 
-
 use std::sync::Arc;
 
 use crate::native::{Frame, frames, hello, messages, produce, settings, subscribe};

@@ -1,7 +1,6 @@
 //! What a client written from docs/protocol.md alone stumbles over: ends in the middle of something,
 //! places that do not exist, names that nobody should have.
 
-
 use crate::native;
 use std::time::Duration;
 

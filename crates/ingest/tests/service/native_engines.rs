@@ -3,7 +3,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;

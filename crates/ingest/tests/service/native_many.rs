@@ -1,7 +1,6 @@
 //! Many producers at once, on networks drawn from seeds: nobody starves, nothing is lost, nothing
 //! is stored twice, and memory stays bounded.
 
-
 use std::collections::HashMap;
 use std::time::Duration;
 

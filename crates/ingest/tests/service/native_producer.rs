@@ -1,7 +1,6 @@
 //! Producers of the native protocol on the simulated network: what is acknowledged when, what is
 //! refused, and what is stored.
 
-
 use std::time::Duration;
 
 use crate::native::{Frame, World, hello, message, messages, produce, settings};

@@ -1,7 +1,6 @@
 //! Readers of the native protocol on the simulated network: what they get, in what order, and what
 //! they cost when they are slow or gone.
 
-
 use crate::native;
 use std::time::Duration;
 

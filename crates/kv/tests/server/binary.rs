@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::worked::{Worked, worked};
 use tidewire::Closed;
 use tidewire::sim::chunking::{self, Collected, Feed};
 use tidewire_kv::binary::{encode_read, encode_response, encode_write};
@@ -34,6 +35,16 @@ fn conversation() -> (Vec<u8>, Vec<u8>) {
         encode_response(value, &mut answers);
     }
     (requests, answers)
+}
+
+#[test]
+fn the_page_shows_what_is_spoken() {
+    let page = worked(include_str!("../../../../docs/kv-binary.md"));
+    let [Worked { sent, heard, .. }] = &page[..] else {
+        panic!("one conversation is shown");
+    };
+    let got = chunking::collect(service(), sent, &[], true);
+    assert_eq!(&got.output, heard);
 }
 
 #[test]

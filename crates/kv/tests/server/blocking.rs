@@ -1,6 +1,5 @@
 //! Blocking commands on the simulated network: who is served, when, and what ends a wait.
 
-
 use std::time::Duration;
 
 use crate::common::{World, on_every_shape};

@@ -2,7 +2,6 @@
 //! a web page sent. What strangers must not do is tried from the simulated network, whose hosts are
 //! all others than the server's.
 
-
 use std::sync::Arc;
 
 use crate::common::{World, on_every_shape};

@@ -6,13 +6,12 @@
     reason = "these are clients with patience, not protocols"
 )]
 
-
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
+use crate::wire::{Client, ENGINES, PATIENCE, Server, Value, command, until};
 use tidewire::Closed;
 use tidewire_kv::service::Settings;
-use crate::wire::{Client, ENGINES, PATIENCE, Server, Value, command, until};
 
 /// Runs a test on each engine.
 fn on_each(settings: &Settings, test: impl Fn(&Server)) {

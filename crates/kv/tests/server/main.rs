@@ -16,3 +16,5 @@ mod same_as_redis;
 mod session;
 #[path = "../common/wire.rs"]
 mod wire;
+#[path = "../../../tidewire/tests/shared/worked.rs"]
+mod worked;

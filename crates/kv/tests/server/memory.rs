@@ -1,7 +1,6 @@
 //! Memory: its limit holds on every path, it is counted as it is, and much of it is given back in
 //! small steps.
 
-
 use crate::common;
 use crate::common::{World, on_every_shape};
 use tidewire_kv::commands::find;

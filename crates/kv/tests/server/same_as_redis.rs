@@ -1,6 +1,5 @@
 //! What users have seen to differ from Redis, one test each, on the simulated network.
 
-
 use std::time::Duration;
 
 use crate::common::{Client, World, on_every_shape};

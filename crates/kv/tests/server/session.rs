@@ -1,7 +1,6 @@
 //! Sessions: what clients say first, transactions, publish and subscribe, limits. All on the
 //! simulated network.
 
-
 use crate::common;
 use std::time::Duration;
 

@@ -1,0 +1,150 @@
+//! Many clients that ask for much and then read a byte now and then: they are cut and counted, memory stays bounded, and
+//! others are served meanwhile. Over real sockets, on each engine.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::common::{PATIENCE, Running, addr, engines, resident, stderr};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::Signal;
+
+/// How many read so.
+const READERS: usize = 20;
+/// What each asks for: more than the kernels keep of a connection.
+const MUCH: usize = 8 << 20;
+
+/// Asks for [`MUCH`], without waiting for any of it; the second is what it sends before each byte that it reads.
+type Ask = [fn(&mut TcpStream); 2];
+/// Somebody else's request, answered.
+type Good = fn(&mut TcpStream);
+
+/// A client for whom the kernel keeps little that it has not read.
+fn narrow(to: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 8192).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    let socket = TcpStream::from(socket);
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+fn patient(to: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(to).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket
+}
+
+/// Sends a question; what comes back is this.
+fn asks(socket: &mut TcpStream, question: &[u8], answer: &[u8]) {
+    socket.write_all(question).unwrap();
+    let mut said = vec![0; answer.len()];
+    socket.read_exact(&mut said).unwrap();
+    assert!(said == answer, "{}", String::from_utf8_lossy(&said));
+}
+
+/// Whether it is still connected, having read a byte at most.
+fn reads_a_byte(socket: &mut TcpStream) -> bool {
+    match socket.read(&mut [0]) {
+        Ok(n) => n == 1,
+        Err(e) => e.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+fn are_cut(service: &str, before: Good, [ask, go_on]: Ask, good: Good) {
+    for engine in engines() {
+        let listen = format!("{service}=0");
+        let args = ["serve", service, "--listen", &listen, "--engine", engine];
+        let mut server = Running::start(&[&args[..], &["--write-stall", "1s"]].concat());
+        let line = server.line();
+        assert!(line.starts_with("listening "), "{}", stderr(&server.end()));
+        let to = addr(&line);
+        let mut other = patient(to);
+        before(&mut other);
+        let empty = resident(server.pid());
+        let mut readers: Vec<_> = (0..READERS).map(|_| narrow(to)).collect();
+        readers.iter_mut().for_each(ask);
+        let begin = Instant::now();
+        while !readers.is_empty() {
+            let left = readers.len();
+            assert!(begin.elapsed() < PATIENCE, "{engine}: {left} are not cut");
+            readers.iter_mut().for_each(go_on);
+            readers.retain_mut(reads_a_byte);
+            good(&mut other);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let grown = resident(server.pid()).saturating_sub(empty);
+        // All that they asked for would be more than twice that.
+        assert!(grown < 64 << 20, "{engine}: {grown} bytes more");
+        drop(other);
+        server.signal(Signal::TERM);
+        let output = server.end();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{engine}: {said}");
+        let counted = format!("closed_stalled={READERS}");
+        assert!(said.contains(&counted), "{engine}: {said}");
+    }
+}
+
+#[test]
+fn of_http_are_cut() {
+    are_cut(
+        "http",
+        |_| (),
+        [
+            |socket| {
+                let request = format!("GET /bytes/{MUCH} HTTP/1.1\r\nHost: h\r\n\r\n");
+                socket.write_all(request.as_bytes()).unwrap();
+            },
+            |_| (),
+        ],
+        |other| {
+            asks(
+                other,
+                b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n",
+                b"HTTP/1.1 200 ",
+            );
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                other.read_exact(&mut byte).unwrap();
+                head.extend(byte);
+            }
+        },
+    );
+}
+
+#[test]
+fn of_values_are_cut() {
+    are_cut(
+        "kv/resp",
+        |other| {
+            let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${MUCH}\r\n");
+            let set = [head.as_bytes(), &vec![b'x'; MUCH], b"\r\n"].concat();
+            asks(other, &set, b"+OK\r\n");
+        },
+        [|socket| socket.write_all(b"GET k\r\n").unwrap(), |_| ()],
+        |other| asks(other, b"PING\r\n", b"+PONG\r\n"),
+    );
+}
+
+/// Sends as much as is taken, up to a MiB.
+fn floods(socket: &mut TcpStream) {
+    for _ in 0..16 {
+        // It may be cut already, which the next read tells.
+        if socket.write(&[b'x'; 1 << 16]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn of_what_they_have_sent_themselves_are_cut() {
+    are_cut(
+        "echo",
+        |_| (),
+        [floods, floods],
+        |other| asks(other, b"x", b"x"),
+    );
+}
