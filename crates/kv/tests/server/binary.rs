@@ -40,9 +40,10 @@ fn conversation() -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn the_page_shows_what_is_spoken() {
     let page = worked(include_str!("../../../../docs/kv-binary.md"));
-    let [Worked { sent, heard, .. }] = &page[..] else {
+    let [Worked { names, sent, heard }] = &page[..] else {
         panic!("one conversation is shown");
     };
+    assert!(names.is_empty(), "there is one mode: {names:?}");
     let got = chunking::collect(service(), sent, &[], true);
     assert_eq!(&got.output, heard);
 }

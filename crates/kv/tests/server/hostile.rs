@@ -1,11 +1,6 @@
 //! Clients that mean no good, or have lost their way, over real sockets on each engine: what they
 //! are told, that it is counted, and that others do not notice.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these are clients with patience, not protocols"
-)]
-
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 

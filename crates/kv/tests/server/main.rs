@@ -15,6 +15,7 @@ mod memory;
 mod same_as_redis;
 mod session;
 #[path = "../common/wire.rs"]
+#[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 mod wire;
 #[path = "../../../tidewire/tests/shared/worked.rs"]
 mod worked;

@@ -2,18 +2,18 @@
 //! (`<`).
 
 /// A conversation of the page.
-pub struct Worked {
+pub(crate) struct Worked {
     /// The words behind the block's opening.
-    pub names: Vec<String>,
-    pub sent: Vec<u8>,
-    pub heard: Vec<u8>,
+    pub(crate) names: Vec<String>,
+    pub(crate) sent: Vec<u8>,
+    pub(crate) heard: Vec<u8>,
 }
 
 /// All of a page, in order.
 ///
 /// # Panics
 /// If a line of such a block is something else.
-pub fn worked(page: &str) -> Vec<Worked> {
+pub(crate) fn worked(page: &str) -> Vec<Worked> {
     let blocks = page.split("\n```").skip(1).step_by(2);
     let blocks = blocks.filter(|block| block.starts_with("text"));
     blocks.map(of_block).collect()
