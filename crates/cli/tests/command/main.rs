@@ -7,6 +7,7 @@ mod attacks;
 mod backup;
 mod bench;
 mod bench_faults;
+mod bench_kv;
 mod bench_rates;
 mod binary;
 mod common;

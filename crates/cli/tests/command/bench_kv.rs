@@ -1,8 +1,6 @@
 //! `tidewire bench kv`: keys, values and commands of the user's own, against this project's store, against servers
 //! that lie, and against Redis where there is one.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{run, stderr, stdout};
+use crate::common::{run, stderr, stdout};
 
 const REDIS: &str = "/usr/bin/redis-server";
 
