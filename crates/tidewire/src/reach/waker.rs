@@ -188,6 +188,7 @@ impl Waker {
     }
 
     /// Whether there was something to look at since the last call.
+    #[inline]
     pub(crate) fn take_pending(&self) -> bool {
         self.pending.load(SeqCst) && self.pending.swap(false, SeqCst)
     }

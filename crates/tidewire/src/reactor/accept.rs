@@ -185,6 +185,12 @@ impl<F> Accepting<F> {
         (number, service)
     }
 
+    /// Whether there is [nothing to look at](Accepting::next) by itself.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.pause.is_on() && self.parting.is_empty()
+    }
+
     /// When to look again whether accepting may go on, or who is to be closed.
     pub(super) fn next(&self) -> Option<Instant> {
         let (pause, parting) = (self.pause.until(), self.parting.next());
@@ -267,19 +273,24 @@ impl<D: Driver> Reactor<D> {
     /// Closes the sockets of those who were turned away and have had time to hear of it.
     #[inline]
     pub(super) fn part(&mut self) {
-        let now = self.core.env.now;
-        if self.accepting.parting.next().is_some_and(|due| due <= now) {
+        if !self.accepting.parting.is_empty() {
+            let now = self.core.env.now;
             self.accepting.parting.close_due(self.driver.sys(), now);
         }
     }
 
     /// Takes in those who came together.
-    #[inline]
+    #[inline(always)]
     pub(super) fn crowd_over(&mut self) {
         if !self.accepting.crowd.is_empty() {
-            for newcomer in std::mem::take(&mut self.accepting.crowd) {
-                self.take_in(newcomer);
-            }
+            self.take_in_crowd();
+        }
+    }
+
+    #[inline(never)]
+    fn take_in_crowd(&mut self) {
+        for newcomer in std::mem::take(&mut self.accepting.crowd) {
+            self.take_in(newcomer);
         }
     }
 

@@ -41,7 +41,14 @@ impl<F> Parting<F> {
         self.0.push_back((now + TIME, socket));
     }
 
+    /// Whether nobody is kept.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Closes those whose time is over.
+    #[cold]
     pub(super) fn close_due(&mut self, sys: &impl Sys<Fd = F>, now: Instant) {
         while self.next().is_some_and(|due| due <= now)
             && let Some((_, socket)) = self.0.pop_front()

@@ -414,6 +414,7 @@ impl State {
 
     /// Records what `received` asked for; `carried_max` is the limit on what may be asked, `progress`
     /// whether anything was consumed.
+    #[inline]
     pub(crate) fn apply(&mut self, next: Next, carried_max: usize, progress: bool) {
         if !self.is_open() {
             return;

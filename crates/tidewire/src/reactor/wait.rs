@@ -5,40 +5,40 @@ use std::time::Duration;
 use crate::reach::waker::Stop;
 use crate::reactor::Reactor;
 use crate::reactor::accept::PAUSE;
-use crate::reactor::core::sleep_for;
+use crate::reactor::core::sleep_ns;
 use crate::reactor::driver::Driver;
 use crate::vocabulary::time::Instant;
 
 /// A time-out from here on is left to the driver's alarm, which is set once and rarely moved: to start and
 /// to cancel a timer with each wait costs a twentieth of a lock-step request.
-const LONG: Duration = Duration::from_millis(20);
+const LONG_NS: u64 = 20_000_000;
+
+const FOR_EVER_NS: u64 = u64::MAX;
 
 impl<D: Driver> Reactor<D> {
     /// How long the loop waits now. Whoever wakes it from here on writes to its descriptor.
     pub(crate) fn before_wait(&mut self) -> Option<Duration> {
-        let mut timeout = self.sleep_for();
+        let mut ns = self.sleep_ns();
         if !self.wakeable && self.is_awaited() && !self.become_wakeable() {
             // Descriptors have run out, and nobody can wake this loop.
-            timeout = Some(timeout.map_or(PAUSE, |t| t.min(PAUSE)));
+            ns = ns.min(PAUSE.as_nanos() as u64);
         }
-        if let Some(long) = timeout.filter(|t| *t >= LONG)
-            && self.alarm_within(long)
-        {
-            timeout = None;
+        if ns >= LONG_NS && ns != FOR_EVER_NS && self.alarm_within(ns) {
+            ns = FOR_EVER_NS;
         }
         // Asked last: to make room for the alarm or the wake-up a full queue may have been handed over,
         // and what that has brought is in hand already.
         if self.driver.has_work() {
-            timeout = Some(Duration::ZERO);
+            ns = 0;
         }
-        if timeout != Some(Duration::ZERO) && self.busy.is_on() && self.busy_poll() {
-            timeout = Some(Duration::ZERO);
+        if ns != 0 && self.busy.is_on() && self.busy_poll() {
+            ns = 0;
         }
-        self.slept = timeout != Some(Duration::ZERO);
+        self.slept = ns != 0;
         if self.slept && !self.waker.may_sleep() {
-            timeout = Some(Duration::ZERO);
+            ns = 0;
         }
-        timeout
+        (ns != FOR_EVER_NS).then(|| Duration::from_nanos(ns))
     }
 
     /// The wait is over.
@@ -69,8 +69,8 @@ impl<D: Driver> Reactor<D> {
 
     /// Sees to it that a wait ends in this time at the latest. The alarm stays where it is as long as
     /// it comes no later, so most waits need not set it.
-    fn alarm_within(&mut self, time: Duration) -> bool {
-        let at = self.core.env.now + time;
+    fn alarm_within(&mut self, ns: u64) -> bool {
+        let at = Instant::from_nanos(self.core.env.now.as_nanos().saturating_add(ns));
         if self.alarm.is_none_or(|set| set > at) {
             self.alarm = self.driver.set_alarm(at).then_some(at);
         }
@@ -93,13 +93,22 @@ impl<D: Driver> Reactor<D> {
         hit
     }
 
-    fn sleep_for(&self) -> Option<Duration> {
+    /// In nanoseconds, as far as the core and the loop know.
+    fn sleep_ns(&self) -> u64 {
         if self.driver.has_work() {
-            return Some(Duration::ZERO);
+            return 0;
         }
+        let quiet = self.waker.stopping() == Stop::No && self.accepting.is_quiet();
+        let extra_ns = if quiet { u64::MAX } else { self.next_ns() };
+        sleep_ns(&self.core, extra_ns)
+    }
+
+    /// When a stop or accepting goes on by itself.
+    #[cold]
+    fn next_ns(&self) -> u64 {
         let stop = (self.waker.stopping() != Stop::No).then(|| self.next_of_stop());
-        let pause = self.accepting.next();
-        let extra: Option<Instant> = [stop.flatten(), pause].into_iter().flatten().min();
-        sleep_for(&self.core, extra)
+        let next = [stop.flatten(), self.accepting.next()];
+        let next = next.into_iter().flatten().min();
+        next.map_or(u64::MAX, Instant::as_nanos)
     }
 }

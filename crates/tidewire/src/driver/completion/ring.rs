@@ -144,7 +144,8 @@ impl<Q: Queues> Ring<Q> {
 
     /// # Safety
     /// As for [`Queues::push`].
-    #[inline]
+    // Always in line, where it is known which operation it is.
+    #[inline(always)]
     unsafe fn push(&mut self, operation: Operation, token: Token) {
         let user_data = token.pack();
         self.in_flight += 1;

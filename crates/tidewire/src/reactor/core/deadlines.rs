@@ -206,22 +206,23 @@ impl Core {
 /// A deadline farther away than this may be slept towards from the time of this turn's start.
 const NEAR_NS: u64 = 20_000_000;
 
-/// How long a loop may sleep: until its next deadline, not at all if it has work.
+/// How long a loop may sleep, in nanoseconds: until its next deadline or `extra_ns`, not at all if it
+/// has work; `u64::MAX` if there is no end to it.
 #[inline]
-pub(crate) fn sleep_for(core: &Core, extra: Option<Instant>) -> Option<Duration> {
+pub(crate) fn sleep_ns(core: &Core, extra_ns: u64) -> u64 {
     if core.has_work() {
-        return Some(Duration::ZERO);
+        return 0;
     }
-    let next = match (core.next_deadline(), extra) {
-        (Some(a), Some(b)) => a.min(b),
-        (a, b) => a.or(b)?,
-    };
-    let from_turn_ns = next.as_nanos().saturating_sub(core.env.now.as_nanos());
+    let next_ns = core.next_deadline_ns.min(core.env.timers_ns).min(extra_ns);
+    if next_ns == u64::MAX {
+        return u64::MAX;
+    }
+    let from_turn_ns = next_ns.saturating_sub(core.env.now.as_nanos());
     if from_turn_ns > NEAR_NS {
         // The turn may have taken a while; wake a little early rather than ask the clock each time.
-        return Some(Duration::from_nanos(from_turn_ns - NEAR_NS / 2));
+        return from_turn_ns - NEAR_NS / 2;
     }
-    Some(next.since(core.env.clock.monotonic()))
+    next_ns.saturating_sub(core.env.clock.monotonic().as_nanos())
 }
 
 #[cfg(test)]

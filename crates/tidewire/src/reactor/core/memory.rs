@@ -9,6 +9,7 @@ use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 
 impl Core {
+    #[inline(never)]
     pub(super) fn mind_memory(&mut self, io: &mut impl Transport) {
         let too_much = self.balance();
         if self.meter.must_look() || !self.meter.waiting.is_empty() {

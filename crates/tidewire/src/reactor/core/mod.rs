@@ -37,7 +37,7 @@ use crate::reactor::state::State;
 use crate::reactor::throttle::Throttle;
 use crate::reactor::wheel::Wheel;
 
-pub(crate) use deadlines::sleep_for;
+pub(crate) use deadlines::sleep_ns;
 
 /// Connections that are announced together at most: see
 /// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
@@ -177,17 +177,24 @@ impl Core {
     }
 
     /// Looks into the mailboxes if anybody asked for it.
+    #[inline(always)]
     pub(crate) fn take_mail(&mut self) {
         let from_outside = self.waker.take_pending();
+        if from_outside || self.env.self_signalled {
+            self.look_into_mail(from_outside);
+        }
+    }
+
+    #[inline(never)]
+    fn look_into_mail(&mut self, from_outside: bool) {
+        self.env.self_signalled = false;
         if from_outside {
             let clock = &self.env.clock;
             self.env.counters.wakeups.add(1);
             self.env.counters.activity.answer(|| clock.monotonic());
         }
-        if from_outside || std::mem::take(&mut self.env.self_signalled) {
-            for host in &mut self.hosts {
-                host.wake(&mut self.states, &mut self.env);
-            }
+        for host in &mut self.hosts {
+            host.wake(&mut self.states, &mut self.env);
         }
     }
 

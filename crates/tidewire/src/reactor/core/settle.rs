@@ -21,6 +21,7 @@ impl Core {
 
     /// Settles every connection that changed, those that change meanwhile included, and does what
     /// their callbacks asked for beside.
+    #[inline(always)]
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
         self.settle_touched(io);
         if self.env.sending.is_awaited() {
@@ -47,7 +48,15 @@ impl Core {
         }
     }
 
+    #[inline(always)]
     pub(super) fn settle_touched(&mut self, io: &mut impl Transport) {
+        if !self.env.dirty.is_empty() || self.env.has_errands() {
+            self.settle_listed(io);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_listed(&mut self, io: &mut impl Transport) {
         for _ in 0..ROUNDS {
             while let Some(index) = self.env.dirty.pop() {
                 // It may have been settled since, or be gone.
@@ -175,11 +184,15 @@ impl Core {
     }
 
     /// Brings connections that had too much work in an earlier turn back onto the list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_backlog(&mut self) {
-        if self.env.backlog.is_empty() {
-            return;
+        if !self.env.backlog.is_empty() {
+            self.list_backlog();
         }
+    }
+
+    #[cold]
+    fn list_backlog(&mut self) {
         let backlog = std::mem::take(&mut self.env.backlog);
         if mistaken(Mistake::BacklogForgotten) {
             return;
