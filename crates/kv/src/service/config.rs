@@ -202,6 +202,28 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "busy-reply-threshold",
+        read: |s| s.config.script_ms.load(Relaxed).to_string(),
+        write: Some(write_script_ms),
+    },
+    Live {
+        name: "lua-time-limit",
+        read: |s| s.config.script_ms.load(Relaxed).to_string(),
+        write: Some(write_script_ms),
+    },
+    Live {
+        name: "script-memory-limit",
+        read: |s| s.config.script_memory.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let bytes = memory(value).filter(|n| (1 << 20..=4 << 30).contains(n));
+            let bytes = bytes.ok_or("argument must be between 1048576 and 4294967296 inclusive")?;
+            if take {
+                s.config.script_memory.store(bytes as usize, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "timeout",
         read: |s| s.config.timeout_s.load(Relaxed).to_string(),
         write: Some(|s, value, take| {
@@ -345,6 +367,14 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
         }
     }
     call.reply.ok();
+}
+
+fn write_script_ms(shared: &Shared, value: &str, take: bool) -> Result<(), String> {
+    let ms = between(value, 0, i64::MAX)?;
+    if take {
+        shared.config.script_ms.store(ms as u64, Relaxed);
+    }
+    Ok(())
 }
 
 fn yes_no(on: bool) -> &'static str {

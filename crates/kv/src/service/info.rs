@@ -130,6 +130,7 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
         format!("{:.2}", resident as f64 / used.max(1) as f64),
     );
     line(text, "mem_allocator", crate::allocator::current().name());
+    super::script::info(call, text);
     line(text, "lazyfree_pending_objects", store.lazyfree_pending());
     line(text, "lazyfreed_objects", store.lazyfreed());
 }

@@ -1,6 +1,6 @@
 //! Key specifications: how COMMAND tells clients and proxies where the keys of a command are.
 
-use super::table::{Entry, What};
+use super::table::{Entry, SCRIPT_KEYS, What};
 use crate::commands::Keys;
 use crate::reply::Reply;
 
@@ -22,6 +22,7 @@ pub(super) fn write(reply: &mut Reply, entry: &Entry) {
     let keys = match entry.what {
         What::Data(spec) => spec.keys,
         What::Session(_) if entry.name == "watch" => Keys::REST,
+        What::Session(_) if entry.runs_script() => SCRIPT_KEYS,
         What::Session(_) => Keys::None,
     };
     let by_pattern = Find::Unknown("BY and GET name keys made from elements of the first one");

@@ -11,6 +11,7 @@ use tidewire::{Instant, LoopHandle};
 use super::durable::Waiting;
 use super::message::Message;
 use super::pubsub::{Leaving, Subscribers};
+use super::script::Interpreter;
 use super::shared::{Here, Shared};
 use super::stats::LoopStats;
 use super::table::Entry;
@@ -36,6 +37,8 @@ pub struct RespLocal {
     pub(crate) published: Vec<Unpublished>,
     /// DEBUG SLEEP was just run.
     pub(crate) sleep: Option<Duration>,
+    /// What runs scripts, once there was one.
+    pub(crate) interpreter: Option<Box<Interpreter>>,
 }
 
 impl RespLocal {
@@ -53,6 +56,7 @@ impl RespLocal {
             batches: 0,
             warned: None,
             sleep: None,
+            interpreter: None,
         }
     }
 }

@@ -27,6 +27,7 @@ mod pubsub_commands;
 mod resp_service;
 mod run;
 mod saving;
+mod script;
 mod session;
 mod settings;
 mod shared;

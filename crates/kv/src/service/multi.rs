@@ -10,6 +10,7 @@ use super::batch::Batch;
 use super::call::{Call, Flow};
 use super::conn::RespConn;
 use super::run::{Outcome, count_error};
+use super::script::{self, Kind};
 use super::table::{Entry, What, table};
 use crate::commands::{OUT_OF_MEMORY, Spec};
 use crate::reply::Reply;
@@ -176,7 +177,7 @@ impl RespConn {
     ) -> Result<(), &'static str> {
         let writes = match entry.what {
             What::Data(spec) => spec.is_write(),
-            What::Session(_) => false,
+            What::Session(spec) => Kind::of(spec.name).is_some_and(|kind| !kind.read_only),
         };
         if let What::Data(spec) = entry.what
             && !batch.has_room_for(iter::once((spec, args)))
@@ -269,7 +270,7 @@ impl RespConn {
     }
 
     /// Lets others hear what the transaction has published, when it has settled.
-    fn publish_queued(&mut self, batch: &mut Batch<'_>, cx: &mut Cx<'_, RespConn>) {
+    pub(super) fn publish_queued(&mut self, batch: &mut Batch<'_>, cx: &mut Cx<'_, RespConn>) {
         self.note_commit(batch);
         for message in std::mem::take(&mut cx.local.published) {
             let (channel, payload) = (&message.channel, &message.payload);
@@ -318,10 +319,13 @@ impl RespConn {
                     outside.push((at, start));
                     continue;
                 }
-                What::Session(spec) => {
-                    self.call(spec.run, args, reply, cx, true);
-                    batch.db = self.session.db;
-                }
+                What::Session(spec) => match Kind::of(spec.name) {
+                    Some(kind) => self.eval_queued(kind, batch, args, reply, cx),
+                    None => {
+                        self.call(spec.run, args, reply, cx, true);
+                        batch.db = self.session.db;
+                    }
+                },
             }
             count_call(entry, &reply.bytes()[start..], cx);
         }
@@ -359,7 +363,7 @@ impl RespConn {
 }
 
 /// Counts a command of a transaction and how it ended.
-fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
+pub(super) fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
     let stats = &cx.local.stats;
     stats.commands.add(1);
     stats.command(entry.id).calls.add(1);
@@ -377,6 +381,7 @@ fn about_keys<'x>(
         .iter()
         .filter_map(|&(entry, args)| match entry.what {
             What::Data(spec) => Some((spec, args)),
+            What::Session(_) if entry.runs_script() => Some((&script::WHOLE, args)),
             What::Session(_) => None,
         })
 }

@@ -8,6 +8,7 @@ use tidewire::Cx;
 use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
+use super::script::Kind;
 use super::session::Replies;
 use super::slowlog::{Slow, shortened};
 use super::table::{Entry, What, When};
@@ -91,6 +92,8 @@ impl RespConn {
                 }
                 if spec.name == "exec" {
                     self.exec(batch, reply, cx)
+                } else if let Some(kind) = Kind::of(spec.name) {
+                    self.eval(kind, batch, args, reply, cx)
                 } else {
                     self.call(spec.run, args, reply, cx, false)
                 }
@@ -263,7 +266,7 @@ impl RespConn {
         match entry.what {
             What::Data(spec) => spec.is_write(),
             What::Session(spec) => match spec.name {
-                "publish" | "spublish" => true,
+                "publish" | "spublish" | "eval" | "evalsha" => true,
                 "exec" => self
                     .session
                     .transaction

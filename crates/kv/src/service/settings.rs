@@ -95,6 +95,10 @@ pub(crate) struct Config {
     /// Microseconds from which on a command is kept in the slow log; negative is never.
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_len: AtomicUsize,
+    /// Milliseconds from which on a script takes too long; 0 is never.
+    pub(crate) script_ms: AtomicU64,
+    /// Bytes of memory that the interpreter of one loop may take.
+    pub(crate) script_memory: AtomicUsize,
     /// What is kept and changes nothing.
     pub(crate) tuning: Kept,
 }
@@ -115,6 +119,8 @@ impl Config {
             timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),
             slow_us: AtomicI64::new(10_000),
             slow_len: AtomicUsize::new(128),
+            script_ms: AtomicU64::new(5_000),
+            script_memory: AtomicUsize::new(64 << 20),
             tuning: Kept::default(),
         }
     }

@@ -11,6 +11,7 @@ use super::clients::Clients;
 use super::durable::Durable;
 use super::message::Message;
 use super::pubsub::Hub;
+use super::script::Scripts;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
 use super::stats::{Rate, Stats};
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub<Message>,
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
+    pub(crate) scripts: Scripts,
     /// Of log lines about clients that are not let in, and about browsers.
     pub(crate) denials: Throttle,
     pub(crate) intrusions: Throttle,
@@ -65,6 +67,7 @@ impl Shared {
             hub: Hub::default(),
             stats: Stats::default(),
             slowlog: SlowLog::default(),
+            scripts: Scripts::default(),
             denials: Throttle::new(MINUTE),
             intrusions: Throttle::new(MINUTE),
             local: Mutex::default(),

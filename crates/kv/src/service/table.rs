@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{
-    client, command, config, hello, info, misc, multi, persistence, pubsub_commands, saving,
+    client, command, config, hello, info, misc, multi, persistence, pubsub_commands, saving, script,
 };
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
@@ -77,6 +77,11 @@ const SESSION: &[SessionSpec] = session! {
     "publish" 3 Usual &[], pubsub_commands::publish;
     "spublish" 3 Usual &[], pubsub_commands::spublish;
     "pubsub" -2 Usual pubsub_commands::SUBCOMMANDS, pubsub_commands::pubsub;
+    "eval" -3 Usual &[], script::unreachable;
+    "evalsha" -3 Usual &[], script::unreachable;
+    "eval_ro" -3 Usual &[], script::unreachable;
+    "evalsha_ro" -3 Usual &[], script::unreachable;
+    "script" -2 Usual script::SUBCOMMANDS, script::script;
     "time" 1 Usual &[], misc::time;
     "lastsave" 1 Usual &[], saving::lastsave;
     "save" 1 Alone &[], saving::save;
@@ -90,6 +95,12 @@ const SESSION: &[SessionSpec] = session! {
     "latency" -2 Usual misc::LATENCY, misc::latency;
     "acl" -2 Usual misc::ACL, misc::acl;
     "role" 1 Usual &[], misc::role;
+};
+
+/// Where the keys stand that a script is given.
+pub(super) const SCRIPT_KEYS: Keys = Keys::Counted {
+    at: 2,
+    first: false,
 };
 
 /// A command in the table.
@@ -146,6 +157,15 @@ impl Entry {
     /// The flags that COMMAND shows.
     pub(crate) fn flags(&self) -> Vec<&'static str> {
         let What::Data(spec) = self.what else {
+            if self.runs_script() {
+                return vec![
+                    "noscript",
+                    "stale",
+                    "skip_monitor",
+                    "no_mandatory_keys",
+                    "movablekeys",
+                ];
+            }
             return vec!["noscript", "loading", "stale"];
         };
         let shown = [
@@ -169,6 +189,8 @@ impl Entry {
     pub(crate) fn group(&self) -> &'static str {
         let What::Data(spec) = self.what else {
             return match self.name {
+                "script" => "scripting",
+                name if name.starts_with("eval") => "scripting",
                 "multi" | "exec" | "discard" | "watch" | "unwatch" => "transactions",
                 name if name.contains("subscribe") || name.contains("pub") => "pubsub",
                 "auth" | "client" | "echo" | "hello" | "ping" | "quit" | "reset" | "select" => {
@@ -247,16 +269,24 @@ impl Entry {
                 spec.keys.each(args, |key| keys.push(key));
             }
             What::Session(_) if self.name == "watch" => keys.extend(&args[1..]),
+            What::Session(_) if self.runs_script() => {
+                SCRIPT_KEYS.each(args, |key| keys.push(key));
+            }
             What::Session(_) => {}
         }
         keys
+    }
+
+    /// Whether it runs a script.
+    pub(crate) fn runs_script(&self) -> bool {
+        script::Kind::of(self.name).is_some()
     }
 
     /// Whether calls of it may name keys.
     pub(crate) fn may_have_keys(&self) -> bool {
         match self.what {
             What::Data(spec) => !matches!(spec.keys, Keys::None | Keys::All | Keys::Walk),
-            What::Session(_) => self.name == "watch",
+            What::Session(_) => self.name == "watch" || self.runs_script(),
         }
     }
 

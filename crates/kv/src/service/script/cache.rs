@@ -1,0 +1,224 @@
+//! The scripts that clients may call by their hash, and the one that runs.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sha1::{Digest, Sha1};
+
+use super::shebang::{self, Flags};
+use crate::commands::Error;
+
+/// Scripts that EVAL leaves behind, at most; those used longest ago go first.
+const EVAL_MAX: usize = 500;
+/// Bytes of all scripts together, at most.
+pub(super) const BYTES_MAX: usize = 64 << 20;
+/// Bytes that one takes beside its text, about.
+const EACH: usize = 256;
+
+/// A script that is known.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// Its hash in hexadecimal digits.
+    pub(super) name: String,
+    /// What is compiled: a first line for the server is empty in it.
+    pub(super) text: Vec<u8>,
+    pub(super) flags: Flags,
+}
+
+impl Script {
+    fn bytes(&self) -> usize {
+        self.text.len() + EACH
+    }
+}
+
+/// One in the cache.
+#[derive(Debug)]
+struct Kept {
+    script: Arc<Script>,
+    /// By SCRIPT LOAD: it stays until SCRIPT FLUSH.
+    loaded: bool,
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    all: HashMap<String, Kept>,
+    bytes: usize,
+    /// How many are there only because they were run.
+    evaluated: usize,
+    uses: u64,
+}
+
+/// What all loops know about scripts.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts {
+    cache: Mutex<Cache>,
+    /// How many SCRIPT FLUSH there were.
+    pub(super) flushes: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    /// Scripts that were ended for the time they took or by SCRIPT KILL, and those that ran into the limit of memory.
+    pub(super) stopped: AtomicU64,
+    pub(super) out_of_memory: AtomicU64,
+    /// Bytes that the interpreters of all loops take, as of the last script of each.
+    pub(super) vm_bytes: AtomicUsize,
+    pub(super) runs: AtomicBool,
+    pub(super) wrote: AtomicBool,
+    pub(super) kill: AtomicBool,
+}
+
+/// The hash of a script in hexadecimal digits.
+pub(super) fn name_of(text: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut name = String::with_capacity(40);
+    for byte in Sha1::digest(text) {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+impl Scripts {
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The script of this hash, whatever the case of its digits.
+    pub(super) fn find(&self, name: &[u8]) -> Option<Arc<Script>> {
+        let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+        let mut cache = self.cache();
+        cache.uses += 1;
+        let uses = cache.uses;
+        let kept = cache.all.get_mut(&name)?;
+        kept.used = uses;
+        Some(kept.script.clone())
+    }
+
+    /// The script of a text.
+    ///
+    /// # Errors
+    /// Its first line is for the server and wrong.
+    pub(super) fn of(&self, text: &[u8]) -> Result<Arc<Script>, Error> {
+        let name = name_of(text);
+        if let Some(script) = self.find(name.as_bytes()) {
+            return Ok(script);
+        }
+        let (flags, text) = shebang::read(text)?;
+        Ok(Arc::new(Script { name, text, flags }))
+    }
+
+    /// Keeps a script that compiles.
+    ///
+    /// # Errors
+    /// There is no room for one more that is to stay.
+    pub(super) fn keep(&self, script: &Arc<Script>, loaded: bool) -> Result<(), Error> {
+        let mut cache = self.cache();
+        let cache = &mut *cache;
+        cache.uses += 1;
+        if let Some(kept) = cache.all.get_mut(&script.name) {
+            if loaded && !kept.loaded {
+                kept.loaded = true;
+                cache.evaluated -= 1;
+            }
+            return Ok(());
+        }
+        while cache.bytes + script.bytes() > BYTES_MAX || (!loaded && cache.evaluated >= EVAL_MAX) {
+            if !cache.evict() {
+                return match loaded {
+                    true => Err(Error::new(
+                        "ERR the script cache is full; SCRIPT FLUSH empties it",
+                    )),
+                    false => Ok(()),
+                };
+            }
+            self.evicted.fetch_add(1, Relaxed);
+        }
+        cache.bytes += script.bytes();
+        cache.evaluated += usize::from(!loaded);
+        let kept = Kept {
+            script: script.clone(),
+            loaded,
+            used: cache.uses,
+        };
+        cache.all.insert(script.name.clone(), kept);
+        Ok(())
+    }
+
+    pub(super) fn flush(&self) {
+        *self.cache() = Cache::default();
+        self.flushes.fetch_add(1, Relaxed);
+    }
+
+    /// How many scripts there are, and the bytes they take.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let cache = self.cache();
+        (cache.all.len(), cache.bytes)
+    }
+}
+
+impl Cache {
+    /// Forgets the script that nobody has used for the longest time; false if all are to stay.
+    fn evict(&mut self) -> bool {
+        let old = self.all.iter().filter(|(_, kept)| !kept.loaded);
+        let Some(name) = old
+            .min_by_key(|(_, kept)| kept.used)
+            .map(|(name, _)| name.clone())
+        else {
+            return false;
+        };
+        if let Some(kept) = self.all.remove(&name) {
+            self.bytes -= kept.script.bytes();
+            self.evaluated -= 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_eval_leaves_behind_goes_and_what_was_loaded_stays() {
+        let scripts = Scripts::default();
+        let loaded = scripts.of(b"return 'loaded'").unwrap();
+        scripts.keep(&loaded, true).unwrap();
+        let name = |n: usize| format!("return {n}");
+        for n in 0..2 * EVAL_MAX {
+            let script = scripts.of(name(n).as_bytes()).unwrap();
+            scripts.keep(&script, false).unwrap();
+        }
+        assert_eq!(scripts.size().0, EVAL_MAX + 1);
+        assert_eq!(scripts.evicted.load(Relaxed), EVAL_MAX as u64);
+        assert!(
+            scripts
+                .find(loaded.name.to_uppercase().as_bytes())
+                .is_some()
+        );
+        assert!(
+            scripts
+                .find(name_of(name(0).as_bytes()).as_bytes())
+                .is_none()
+        );
+        assert!(
+            scripts
+                .find(name_of(name(2 * EVAL_MAX - 1).as_bytes()).as_bytes())
+                .is_some()
+        );
+        scripts.flush();
+        assert_eq!(scripts.size(), (0, 0));
+    }
+
+    #[test]
+    fn loaded_scripts_are_bounded() {
+        let scripts = Scripts::default();
+        let large = |n: u8| [b"--", &vec![n; BYTES_MAX / 3][..]].concat();
+        for n in 0..2 {
+            let script = scripts.of(&large(b'a' + n)).unwrap();
+            scripts.keep(&script, true).unwrap();
+        }
+        let script = scripts.of(&large(b'c')).unwrap();
+        assert!(scripts.keep(&script, true).is_err());
+        scripts.keep(&script, false).unwrap();
+        assert_eq!(scripts.size().0, 2);
+    }
+}

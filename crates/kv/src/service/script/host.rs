@@ -1,0 +1,129 @@
+//! What `redis.call` does: finds the command, checks it, and runs it under the locks that are held.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use tidewire::Cx;
+use tidewire_lua::{Call, Host, Stop, Value};
+
+use crate::commands::OUT_OF_MEMORY;
+use crate::reply::{Proto, Reply};
+use crate::service::batch::Batch;
+use crate::service::conn::RespConn;
+use crate::service::multi::count_call;
+use crate::service::table::{Entry, What, table};
+use crate::store::NoRoom;
+
+/// The commands about the connection or the server that scripts may use. Others would wait, look at the
+/// store from outside its locks, or are not for scripts.
+const ALLOWED: &[&str] = &[
+    "command", "echo", "lastsave", "ping", "publish", "pubsub", "role", "select", "spublish",
+    "time",
+];
+
+/// Stops a script that has done nothing, for it to be run again a little later.
+pub(super) const LATER: &str = "later";
+
+/// Runs a script's commands.
+pub(super) struct Commands<'a, 'b, 's, 'c> {
+    pub(super) conn: &'a mut RespConn,
+    pub(super) batch: &'a mut Batch<'s>,
+    pub(super) cx: &'a mut Cx<'c, RespConn>,
+    pub(super) reply: &'b mut Reply,
+    pub(super) read_only: bool,
+    /// There was no room when it began.
+    pub(super) out_of_memory: bool,
+    /// It may be run again if there is no room in the log.
+    pub(super) may_wait: bool,
+}
+
+fn error(text: &str) -> Value {
+    Value::Error(text.as_bytes().to_vec())
+}
+
+impl Host for Commands<'_, '_, '_, '_> {
+    fn call(&mut self, call: Call<'_>) -> Result<Value, Stop> {
+        let args: Vec<&[u8]> = call.args.iter().map(|arg| &arg[..]).collect();
+        let Some(entry) = table().find(args[0]) else {
+            return Ok(error("ERR Unknown Redis command called from script"));
+        };
+        if let Err(why) = check(entry, &args) {
+            return Ok(error(why));
+        }
+        self.reply.clear();
+        self.reply.proto = if call.resp3 {
+            Proto::Resp3
+        } else {
+            Proto::Resp2
+        };
+        let limit = self.batch.shared.config.script_memory.load(Relaxed);
+        self.reply.set_limit(limit);
+        match entry.what {
+            What::Data(spec) => {
+                let scripts = &self.batch.shared.scripts;
+                let wrote = scripts.wrote.load(Relaxed);
+                if spec.is_write() {
+                    if self.read_only {
+                        return Ok(error(
+                            "ERR Write commands are not allowed from read-only scripts.",
+                        ));
+                    }
+                    if self.out_of_memory && spec.needs_memory() && !wrote {
+                        return Ok(error(OUT_OF_MEMORY));
+                    }
+                    match self.batch.reserve(std::iter::once((spec, &args[..]))) {
+                        Ok(()) => {}
+                        Err(NoRoom::Busy) if self.may_wait && !wrote => {
+                            return Err(Stop(LATER.into()));
+                        }
+                        Err(why) => return Ok(error(why.text())),
+                    }
+                    scripts.wrote.store(true, Relaxed);
+                }
+                let _ = self.batch.run(spec, &args, self.reply);
+            }
+            What::Session(spec) => {
+                let _ = self.conn.call(spec.run, &args, self.reply, self.cx, true);
+                self.batch.db = self.conn.session.db;
+            }
+        }
+        if self.reply.is_over() {
+            self.reply.take_back(0);
+            return Ok(error("ERR a reply is larger than the memory of scripts"));
+        }
+        count_call(entry, self.reply.bytes(), self.cx);
+        let value = Value::parse(self.reply.bytes()).map(|(value, _)| value);
+        Ok(value.unwrap_or_else(|| error("ERR a reply nests too deep for scripts")))
+    }
+
+    fn log(&mut self, level: u8, text: &[u8]) {
+        // A client decides what stands here, and how often.
+        const SHOWN: usize = 1024;
+        let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
+        match level {
+            0 => tracing::trace!(%text, "a script says"),
+            1 => tracing::debug!(%text, "a script says"),
+            2 => tracing::info!(%text, "a script says"),
+            _ => tracing::warn!(%text, "a script says"),
+        }
+    }
+}
+
+/// What speaks against a command in a script.
+fn check(entry: &Entry, args: &[&[u8]]) -> Result<(), &'static str> {
+    if !entry.takes(args.len()) {
+        return Err("ERR Wrong number of args calling Redis command from script");
+    }
+    if let Err(why) = entry.check_subcommand(args) {
+        return Err(if why.0.starts_with(b"ERR wrong number") {
+            "ERR Wrong number of args calling Redis command from script"
+        } else {
+            "ERR Unknown Redis command called from script"
+        });
+    }
+    match entry.what {
+        What::Session(spec) if !ALLOWED.contains(&spec.name) => {
+            Err("ERR This Redis command is not allowed from script")
+        }
+        _ => Ok(()),
+    }
+}

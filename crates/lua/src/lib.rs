@@ -1,0 +1,45 @@
+//! Lua 5.1 in a sandbox, with what scripts of Redis find there: `redis`, `cjson`, `cmsgpack`, `struct` and `bit`.
+//!
+//! A [`Vm`] runs a script against a [`Host`], which does what `redis.call` asks for and says whether to
+//! go on; it knows nothing of a store. Scripts can leave nothing behind for others: what they see as
+//! globals is made for each run, and the tables behind are out of reach. Memory is bounded, and the host
+//! is asked every some thousand instructions whether to stop, which no `pcall` can swallow.
+//!
+//! The interpreter is Lua's own, in C; the libraries beside its standard ones are safe Rust.
+//!
+//! ```
+//! use tidewire_lua::{Answer, Call, Ended, Host, Run, Stop, Value, Vm};
+//!
+//! /// Echoes the last argument of each command.
+//! struct Echo;
+//!
+//! impl Host for Echo {
+//!     fn call(&mut self, call: Call<'_>) -> Result<Value, Stop> {
+//!         Ok(Value::Bulk(call.args.last().cloned().unwrap_or_default()))
+//!     }
+//!     fn log(&mut self, _: u8, _: &[u8]) {}
+//! }
+//!
+//! let vm = Vm::new(64 << 20, || None).unwrap();
+//! let script = b"return {redis.call('echo', ARGV[1]), #KEYS}";
+//! let run = Run { name: "f1", text: script, keys: &[b"k"], args: &[b"x"] };
+//! let ended = vm.run(run, &mut Echo);
+//! assert_eq!(ended, Ended::Done(Answer::Array(vec![Answer::Bulk(b"x".to_vec()), Answer::Integer(1)])));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod bit;
+mod json;
+mod library;
+mod msgpack;
+mod number;
+mod pack;
+mod random;
+mod value;
+mod vm;
+
+pub use answer::Answer;
+pub use value::Value;
+pub use vm::{Call, Ended, Host, Run, Stop, Vm};

@@ -1,0 +1,199 @@
+//! What `redis.call` answers, and how it becomes a value of Lua.
+
+use mlua::{Lua, Result, Table, Value as Lua51};
+
+/// Deepest nesting of replies that is read.
+const DEPTH: usize = 64;
+
+/// A reply to a command.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A string; `bulk` in the protocol.
+    Bulk(Vec<u8>),
+    /// A status such as `OK`.
+    Status(Vec<u8>),
+    /// An error: its code and text.
+    Error(Vec<u8>),
+    /// A whole number.
+    Integer(i64),
+    /// Nothing, in the second version of the protocol.
+    Nil,
+    /// Nothing, in the third.
+    Null,
+    /// True or false, in the third version.
+    Bool(bool),
+    /// A number with a fraction, in the third version.
+    Double(f64),
+    /// A number of any length, as text.
+    Big(Vec<u8>),
+    /// Text for people: its format of three letters, and itself.
+    Verbatim(Vec<u8>, Vec<u8>),
+    /// Several in order.
+    Array(Vec<Value>),
+    /// Pairs.
+    Map(Vec<(Value, Value)>),
+    /// Several in no order.
+    Set(Vec<Value>),
+}
+
+impl Value {
+    /// The reply that `bytes` begin with, in either version of the protocol, and what is behind it; `None`
+    /// if they do not begin with a whole one, or it nests more than 64 deep.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<(Value, &[u8])> {
+        parse(bytes, DEPTH)
+    }
+
+    /// As a value of Lua.
+    pub(crate) fn to_lua(&self, lua: &Lua) -> Result<Lua51> {
+        let string = |bytes: &[u8]| lua.create_string(bytes).map(Lua51::String);
+        let single = |name: &str, value: Lua51| -> Result<Lua51> {
+            let table = lua.create_table_with_capacity(0, 1)?;
+            table.raw_set(name, value)?;
+            Ok(Lua51::Table(table))
+        };
+        match self {
+            Value::Bulk(bytes) => string(bytes),
+            Value::Status(text) => single("ok", string(text)?),
+            Value::Error(text) => single("err", string(text)?),
+            Value::Integer(n) => Ok(Lua51::Number(*n as f64)),
+            Value::Nil => Ok(Lua51::Boolean(false)),
+            Value::Null => Ok(Lua51::Nil),
+            Value::Bool(yes) => Ok(Lua51::Boolean(*yes)),
+            Value::Double(x) => single("double", Lua51::Number(*x)),
+            Value::Big(text) => single("big_number", string(text)?),
+            Value::Verbatim(format, text) => {
+                let table = lua.create_table_with_capacity(0, 2)?;
+                table.raw_set("string", string(text)?)?;
+                table.raw_set("format", string(format)?)?;
+                single("verbatim_string", Lua51::Table(table))
+            }
+            Value::Array(all) => Ok(Lua51::Table(list(lua, all)?)),
+            Value::Map(pairs) => {
+                let table = lua.create_table_with_capacity(0, pairs.len())?;
+                for (key, value) in pairs {
+                    let (key, value) = (key.to_lua(lua)?, value.to_lua(lua)?);
+                    if is_key(&key) {
+                        table.raw_set(key, value)?;
+                    }
+                }
+                single("map", Lua51::Table(table))
+            }
+            Value::Set(all) => {
+                let table = lua.create_table_with_capacity(0, all.len())?;
+                for key in all {
+                    let key = key.to_lua(lua)?;
+                    if is_key(&key) {
+                        table.raw_set(key, true)?;
+                    }
+                }
+                single("set", Lua51::Table(table))
+            }
+        }
+    }
+}
+
+/// Whether a table can have it as a key.
+fn is_key(value: &Lua51) -> bool {
+    match value {
+        Lua51::Nil => false,
+        Lua51::Number(x) => !x.is_nan(),
+        _ => true,
+    }
+}
+
+fn list(lua: &Lua, all: &[Value]) -> Result<Table> {
+    let table = lua.create_table_with_capacity(all.len(), 0)?;
+    for (at, value) in all.iter().enumerate() {
+        table.raw_set(at + 1, value.to_lua(lua)?)?;
+    }
+    Ok(table)
+}
+
+fn parse(bytes: &[u8], depth: usize) -> Option<(Value, &[u8])> {
+    let (&kind, rest) = bytes.split_first()?;
+    let end = rest.windows(2).position(|two| two == b"\r\n")?;
+    let (line, rest) = (&rest[..end], &rest[end + 2..]);
+    let text = || std::str::from_utf8(line).ok();
+    let number = || text()?.parse::<i64>().ok();
+    let value = match kind {
+        b'+' => Value::Status(line.to_vec()),
+        b'-' => Value::Error(line.to_vec()),
+        b':' => Value::Integer(number()?),
+        b'_' => Value::Null,
+        b'#' => Value::Bool(line == b"t"),
+        b',' => Value::Double(text()?.parse().ok()?),
+        b'(' => Value::Big(line.to_vec()),
+        b'$' | b'=' => {
+            let Ok(len) = usize::try_from(number()?) else {
+                return Some((Value::Nil, rest));
+            };
+            let (bytes, rest) = rest.split_at_checked(len)?;
+            let rest = rest.strip_prefix(b"\r\n")?;
+            let value = match kind {
+                b'$' => Value::Bulk(bytes.to_vec()),
+                _ if bytes.get(3) != Some(&b':') => return None,
+                _ => Value::Verbatim(bytes[..3].to_vec(), bytes[4..].to_vec()),
+            };
+            return Some((value, rest));
+        }
+        b'*' | b'~' | b'>' | b'%' => {
+            let depth = depth.checked_sub(1)?;
+            let Ok(n) = usize::try_from(number()?) else {
+                return Some((Value::Nil, rest));
+            };
+            // Each takes three bytes at least.
+            let room = n.min(rest.len() / 3 + 1);
+            let mut rest = rest;
+            let mut next = || {
+                let (value, behind) = parse(rest, depth)?;
+                rest = behind;
+                Some(value)
+            };
+            let value = if kind == b'%' {
+                let mut pairs = Vec::with_capacity(room);
+                for _ in 0..n {
+                    pairs.push((next()?, next()?));
+                }
+                Value::Map(pairs)
+            } else {
+                let mut all = Vec::with_capacity(room);
+                for _ in 0..n {
+                    all.push(next()?);
+                }
+                if kind == b'~' {
+                    Value::Set(all)
+                } else {
+                    Value::Array(all)
+                }
+            };
+            return Some((value, rest));
+        }
+        _ => return None,
+    };
+    Some((value, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read_whole_or_not_at_all() {
+        let all: &[u8] = b"*9\r\n+OK\r\n-E x\r\n:-5\r\n$-1\r\n_\r\n#t\r\n,1.5\r\n=5\r\ntxt:a\r\n\
+                           %1\r\n$1\r\nk\r\n~1\r\n(12\r\n";
+        let (value, rest) = Value::parse(all).unwrap();
+        assert!(rest.is_empty());
+        let Value::Array(parts) = value else {
+            panic!("an array");
+        };
+        assert_eq!(parts.len(), 9);
+        assert_eq!(parts[7], Value::Verbatim(b"txt".to_vec(), b"a".to_vec()));
+        for cut in 0..all.len() {
+            assert!(Value::parse(&all[..cut]).is_none(), "{cut}");
+        }
+        let deep = "*1\r\n".repeat(100_000) + ":1\r\n";
+        assert!(Value::parse(deep.as_bytes()).is_none());
+        assert!(Value::parse(b"*4000000000\r\n:1\r\n").is_none());
+    }
+}
