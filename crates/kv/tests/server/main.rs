@@ -13,6 +13,8 @@ mod guard;
 mod hostile;
 mod memory;
 mod same_as_redis;
+mod scripts;
+mod scripts_compared;
 mod session;
 #[path = "../common/wire.rs"]
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]

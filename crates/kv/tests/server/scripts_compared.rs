@@ -7,16 +7,13 @@
     reason = "these are clients with patience, not protocols"
 )]
 
-#[path = "common/wire.rs"]
-mod wire;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::wire::{ENGINES, PATIENCE, Server, until};
 use tidewire_kv::service::Settings;
-use wire::{ENGINES, PATIENCE, Server, until};
 
 /// A server that is stopped with the test.
 struct Redis(Child, SocketAddr);
@@ -72,7 +69,7 @@ fn replies(to: SocketAddr, commands: &[&[&str]]) -> String {
 }
 
 /// Scripts without keys and arguments.
-const SCRIPTS: &str = include_str!("scripts/compared.lua");
+const SCRIPTS: &str = include_str!("compared.lua");
 
 #[test]
 fn scripts_answer_as_on_a_real_server() {

@@ -1,8 +1,6 @@
 //! Scripts on the simulated network: what they answer, what they may not, and that nothing of them stays.
 
-mod common;
-
-use common::{Client, World, on_every_shape};
+use crate::common::{Client, World, on_every_shape};
 
 impl World {
     /// Runs a script without keys.
