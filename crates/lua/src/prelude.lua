@@ -8,7 +8,10 @@ local getmetatable, setmetatable, rawset = getmetatable, setmetatable, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
 local byte, rep, concat, floor = string.byte, string.rep, table.concat, math.floor
-local stopped, bit_sized = rust.stopped, 2147483648
+local gsub, tonumber = string.gsub, tonumber
+local stopped, is_deep = rust.stopped, rust.is_deep
+-- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
+local INT_END, CHUNK_MAX = 2147483648, 1073741824
 
 local READONLY = 'Attempt to modify a readonly table'
 -- Of the running script: what logs its lines, and its environment.
@@ -45,6 +48,7 @@ local function load_text(text, name)
     error("bad argument #1 to 'loadstring' (string expected, got " .. type(text) .. ')', 2)
   end
   if byte(text, 1) == 27 then return nil, 'a chunk has to be text' end
+  if #text > CHUNK_MAX then return nil, 'a chunk has at most a GiB' end
   local f, why = loadstring(text, name or text)
   if f then setfenv(f, current) end
   return f, why
@@ -109,12 +113,13 @@ function base.load(pieces, name)
   return load_text(concat(text), name or '=(load)')
 end
 
--- More would not fit on the stack, and numbers of them must not overflow.
+local function is_int(n) return n >= -INT_END and n < INT_END end
+
+-- More would not fit on the stack, and how many there are must not overflow. (NaN is neither in the range nor less.)
 function base.unpack(t, from, to)
-  if type(t) == 'table' and type(to) == 'number' and to - (from or 1) >= 7900 then
-    error('too many results to unpack', 2)
-  end
-  if type(from) == 'number' and (from >= bit_sized or from < -bit_sized) then
+  local first, last = tonumber(from == nil and 1 or from), tonumber(to)
+  if to == nil and type(t) == 'table' then last = #t end
+  if first and last and not (is_int(first) and is_int(last) and last - first < 7900) then
     error('too many results to unpack', 2)
   end
   return unpack(t, from, to)
@@ -122,12 +127,20 @@ end
 
 string.dump = nil
 function string.rep(s, n)
-  if s == '' then return s end
+  local text, times = type(s) == 'number' and s .. '' or s, tonumber(n)
+  if text == '' then return text end
   -- Building what does not fit takes long before it fails.
-  if type(s) == 'string' and type(n) == 'number' and #s * n > rust.memory_max then
-    error('not enough memory', 0)
+  if type(text) == 'string' and times then
+    if times < 1 then return '' end
+    if not (#text * times <= rust.memory_max) then error('not enough memory', 0) end
   end
-  return rep(s, n)
+  return rep(text, n)
+end
+
+-- Each that calls back has some 8 KiB on the stack of the thread.
+function string.gsub(s, pattern, by, n)
+  if type(by) ~= 'string' and is_deep() then error('stack overflow', 2) end
+  return gsub(s, pattern, by, n)
 end
 string.gfind = string.gmatch
 getmetatable('').__metatable = false

@@ -20,6 +20,9 @@ const INSTRUCTIONS: u32 = 1_000;
 const COMPILED: usize = 1000;
 /// The version of Redis that scripts are told of.
 const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
+/// Bytes of the thread's stack from which on functions of C that call back are refused: loops' threads have 512 KiB at
+/// least.
+const DEEP: usize = 192 << 10;
 /// The name of scripts in error texts.
 const CHUNK: &str = "@user_script";
 
@@ -77,6 +80,8 @@ pub enum Ended {
 struct State {
     stopped: RefCell<Option<Stop>>,
     resp3: Cell<bool>,
+    /// Where the thread's stack was when the script began.
+    stack: Cell<usize>,
     random: Random,
     json: Rc<RefCell<json::Config>>,
 }
@@ -193,6 +198,7 @@ impl Vm {
         };
         self.state.stopped.replace(None);
         self.state.resp3.set(false);
+        self.state.stack.set(stack_here());
         self.state.random.seed(0);
         self.state.json.replace(json::Config::default());
         let result = self.enter(&function, run, host);
@@ -290,6 +296,13 @@ fn serve(state: &State, host: &mut dyn Host, args: &MultiValue) -> LuaResult<Val
     })
 }
 
+/// About where the thread's stack is.
+#[inline(never)]
+fn stack_here() -> usize {
+    let here = 0_u8;
+    std::ptr::from_ref(&here).addr()
+}
+
 /// The functions that the prelude puts before scripts.
 fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
     let rust = lua.create_table()?;
@@ -314,6 +327,10 @@ fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
     let of = state.clone();
     let stopped = lua.create_function(move |_, ()| Ok(of.stopped.borrow().is_some()))?;
     rust.raw_set("stopped", stopped)?;
+    let of = state.clone();
+    let is_deep =
+        lua.create_function(move |_, ()| Ok(of.stack.get().abs_diff(stack_here()) > DEEP))?;
+    rust.raw_set("is_deep", is_deep)?;
     let of = state.clone();
     let setresp = lua.create_function(move |_, version: i64| {
         of.resp3.set(version == 3);

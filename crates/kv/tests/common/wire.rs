@@ -180,7 +180,11 @@ impl Value {
 
 /// A command as clients send it; `line` is its words, with single spaces between.
 pub(crate) fn command(line: &str) -> Vec<u8> {
-    let words: Vec<&str> = line.split(' ').collect();
+    of_words(&line.split(' ').collect::<Vec<_>>())
+}
+
+/// The same, of words that may have spaces in them.
+pub(crate) fn of_words(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());

@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use crate::wire::{Client, ENGINES, PATIENCE, Server, Value, command, until};
+use crate::wire::{Client, ENGINES, PATIENCE, Server, Value, command, of_words, until};
 use tidewire::Closed;
 use tidewire_kv::service::Settings;
 
@@ -37,6 +37,30 @@ fn last_words(client: &mut Client) -> String {
         }
     }
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Each engine runs scripts on threads of its own, whose stacks differ.
+#[test]
+fn scripts_that_nest_overflow_no_stack() {
+    on_each(&Settings::default(), |server| {
+        for script in [
+            "local function f() return (string.gsub('x', '.', f)) end return f()",
+            "local function f() return coroutine.wrap(f)() end return f()",
+            "local function f() return pcall(f) end f() error('end')",
+            "local function f() return table.sort({1, 2}, f) end return f()",
+            "local t = {} for i = 1, 2^16 do t = {t} end return cjson.encode(t)",
+            "return cjson.decode(string.rep('[', 2^20))",
+            "local s = string.rep('\\145', 2^20) return cmsgpack.unpack(s)",
+        ] {
+            let mut client = server.client();
+            client
+                .socket
+                .write_all(&of_words(&["EVAL", script, "0"]))
+                .unwrap();
+            let answer = client.reply();
+            assert!(matches!(answer, Value::Error(_)), "{script}: {answer:?}");
+        }
+    });
 }
 
 #[test]

@@ -112,6 +112,11 @@ fn memory_of_scripts_is_bounded() {
         "return {unpack({}, 1, 2^31 - 1)}",
         "return {unpack({}, -2^31, 2^31 - 1)}",
         "return {unpack({}, 1, 1e300)}",
+        "return {unpack({}, '-2147483648', '2147483647')}",
+        "return {unpack({1, 2, 3}, -2147483648)}",
+        "return {unpack({}, 0/0, 1)}",
+        "return string.rep('x', '1e12')",
+        "return string.rep(1, 1e12)",
         "return {struct.unpack(string.rep('b', 2^20), string.rep('x', 2^20))}",
         "return {cmsgpack.unpack(string.rep('\\1', 2^20))}",
         "return {('x'):rep(2^20):byte(1, -1)}",
@@ -136,6 +141,8 @@ fn what_nests_deep_is_refused_or_cut() {
         "local function f() return pcall(f) and 1 end f() error('end')",
         "local function f() local ok, e = pcall(f) if not ok then error(e, 0) end end f() error('end')",
         "return string.find(string.rep('a', 2^18), string.rep('(a', 40))",
+        "local function f() return (string.gsub('x', '.', f)) end return f()",
+        "local t = setmetatable({}, {__index = function(t) return (string.gsub('x', '.', t)) end}) return t.x",
     ] {
         let answer = attack(script);
         assert!(answer.starts_with("-ERR"), "{script}: {answer}");

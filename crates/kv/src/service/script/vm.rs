@@ -100,7 +100,7 @@ impl Interpreter {
         })
     }
 
-    /// Whether it can be used for another script.
+    /// Whether it can be used for another script: those that are kept, of all loops, take no more together than one may.
     pub(super) fn is_fresh(&mut self, shared: &Shared) -> bool {
         let flushes = shared.scripts.flushes.load(Relaxed);
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
@@ -108,6 +108,7 @@ impl Interpreter {
         }
         self.memory_max == shared.config.script_memory.load(Relaxed)
             && self.vm.used_memory() < self.memory_max / 2
+            && shared.scripts.vm_bytes.load(Relaxed) <= self.memory_max
     }
 
     /// Tells how much memory it takes.
