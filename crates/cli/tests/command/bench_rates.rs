@@ -136,5 +136,8 @@ fn a_stall_shows_in_the_tail_from_when_messages_were_due() {
     // A fortieth of all messages waited for more than 630 ms: p99 is among them.
     assert!(p99(&found["schedule"]["latency"]) > 630_000_000, "{found}");
     let count = found["schedule"]["latency"]["count"].as_u64().unwrap();
-    assert!(count.abs_diff(3000) < 10, "{found}");
+    // The run may end late, and what was due until then counts.
+    let part = |name: &str| found["elapsed"][name].as_u64().unwrap();
+    let due = part("secs") * 1000 + part("nanos") / 1_000_000;
+    assert!(due >= 3000 && count.abs_diff(due) < 10, "{due}: {found}");
 }

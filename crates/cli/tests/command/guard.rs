@@ -212,7 +212,9 @@ fn in_namespace(test: &str) -> bool {
         }
     }
     let this = std::env::current_exe().unwrap();
-    let args = [this.to_str().unwrap(), "--exact", test, "--nocapture"];
+    let (_, here) = module_path!().split_once("::").unwrap();
+    let test = format!("{here}::{test}");
+    let args = [this.to_str().unwrap(), "--exact", &test, "--nocapture"];
     let output = unshare(&format!("{prepare} && exec \"$@\""), &args).unwrap();
     assert!(
         output.status.success(),

@@ -44,8 +44,11 @@ fn asks(socket: &mut TcpStream, question: &[u8], answer: &[u8]) {
     assert!(said == answer, "{}", String::from_utf8_lossy(&said));
 }
 
-/// Whether it is still connected, having read a byte at most.
+/// Whether it is still connected; reads a byte. What came before a reset could be read for long.
 fn reads_a_byte(socket: &mut TcpStream) -> bool {
+    if socket.take_error().unwrap().is_some() {
+        return false;
+    }
     match socket.read(&mut [0]) {
         Ok(n) => n == 1,
         Err(e) => e.kind() == ErrorKind::WouldBlock,
