@@ -431,7 +431,7 @@ fn who_recovers_says_so_until_it_serves() {
         free.local_addr().unwrap()
     };
     let at = admin.to_string();
-    let args = ["kv", "--listen", "kv/resp=0", "--durability", "os"];
+    let args = ["kv", "--listen", "kv/resp=0", "--durability", "sync"];
     let more = ["--data", dir, "--admin", &at];
     let args = [&args[..], &more].concat();
     let (mut server, mut addrs) = serve(&args);
