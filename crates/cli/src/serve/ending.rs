@@ -20,6 +20,9 @@ use crate::exit::Failure;
 const SHOW: Duration = Duration::from_secs(1);
 /// How long a successor may be kept waiting for the loops to accept no more. They need moments, unless they are stuck.
 const LET_GO: Duration = Duration::from_secs(6);
+/// How long the loops may take to cut what is left. One that has not ended by then is in a callback that does not return, and
+/// no thread can be ended from outside.
+const STUCK: Duration = Duration::from_secs(30);
 /// How often it is looked whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -36,6 +39,9 @@ pub(crate) struct Ending<'a> {
     loops: Waiter,
     successor: Successor,
     shown: Instant,
+    /// Since when what is left is cut, and whether a signal has asked for that.
+    cutting: Option<Instant>,
+    hurried: bool,
 }
 
 /// What becomes of the listeners.
@@ -107,6 +113,8 @@ impl<'a> Ending<'a> {
             loops,
             successor,
             shown: Instant::now(),
+            cutting: None,
+            hurried: false,
         }
     }
 
@@ -126,6 +134,9 @@ impl<'a> Ending<'a> {
             if over && matches!(self.successor, Successor::Settled) {
                 return self.finish();
             }
+            if self.is_stuck() {
+                return self.give_up();
+            }
             self.show(over);
             let pause = match self.successor {
                 Successor::AwaitsLogs(_) => LOOK,
@@ -134,7 +145,13 @@ impl<'a> Ending<'a> {
             let (control, successor) = handing.fds();
             let heard = events.wait(control, successor, Some(pause));
             if heard.end {
-                tracing::warn!("second signal: cutting all connections");
+                if self.hurried && !over {
+                    return self.give_up();
+                }
+                self.hurried = true;
+                tracing::warn!(
+                    "second signal: cutting all connections; a third does not wait for the loops"
+                );
                 self.stopper.stop_now();
                 if over {
                     // Whoever starts with the logs is on its own.
@@ -201,6 +218,24 @@ impl<'a> Ending<'a> {
         let progress = self.drain.progress();
         tracing::info!(%progress, "draining");
         self.manager.status(&format!("draining: {progress}"));
+    }
+
+    /// Whether the loops should have ended long ago.
+    fn is_stuck(&mut self) -> bool {
+        let is_cutting = self.drain.progress().phase == Phase::Cutting;
+        is_cutting && self.cutting.get_or_insert_with(Instant::now).elapsed() > STUCK
+    }
+
+    /// Ends the process without its loops.
+    fn give_up(self) -> Result<End, Failure> {
+        let progress = self.drain.progress();
+        // To drop any of it may be to wait for a thread that waits for a loop.
+        std::mem::forget(self);
+        Err(Failure::wrong(format!(
+            "the loops have not ended ({progress}): a callback does not return, such as a script without end that has \
+             written. The server ends without them, as if it was killed: what was acknowledged as durable is there when it \
+             is started again"
+        )))
     }
 
     /// The successor has died, and this server serves again.

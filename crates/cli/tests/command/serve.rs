@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, Running, addr, engines, run, stderr, stdout};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 fn connect(line: &str) -> TcpStream {
     let socket = TcpStream::connect(addr(line)).unwrap();
@@ -172,6 +172,43 @@ fn a_second_signal_ends_a_stop_that_would_take_for_ever() {
     let log = stderr(&server.end());
     assert!(log.contains("second signal"), "{log}");
     assert!(log.contains("closed_stop_deadline="), "{log}");
+}
+
+/// A script that has written is never interrupted, so no loop hears of the stop.
+#[test]
+fn a_third_signal_ends_a_server_whose_loop_is_stuck() {
+    let mut server = Running::start(&["serve", "kv", "--listen", "kv/resp=0", "--workers", "1"]);
+    let line = server.line();
+    let mut client = TcpStream::connect(addr(&line)).unwrap();
+    let idle = cpu_ticks(server.pid());
+    let script = "redis.call('set', 'k', 'v') while true do end";
+    let command = format!(
+        "*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n",
+        script.len()
+    );
+    client.write_all(command.as_bytes()).unwrap();
+    let begin = Instant::now();
+    while cpu_ticks(server.pid()) < idle + 30 {
+        assert!(begin.elapsed() < PATIENCE, "the script does not run");
+        thread::sleep(Duration::from_millis(5));
+    }
+    for heard in ["stopping", "second signal"] {
+        server.signal(Signal::TERM);
+        server.hear(heard);
+    }
+    server.signal(Signal::TERM);
+    let output = server.end();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("have not ended"), "{said}");
+}
+
+/// Processor time of a process so far, in hundredths of a second.
+fn cpu_ticks(pid: Pid) -> u64 {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = fs::read_to_string(path).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 #[test]
