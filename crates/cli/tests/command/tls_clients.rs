@@ -166,7 +166,9 @@ fn bench_speaks_it() {
         ];
         let output = run(&[bench, &more].concat());
         let said = stdout(&output) + &stderr(&output);
-        assert!(output.status.success(), "{bench:?}: {said}");
+        // Whether this machine was quiet enough to believe it is not what is tested.
+        let done = matches!(output.status.code(), Some(0 | 4));
+        assert!(done, "{bench:?}: {said}");
         assert!(said.contains("over TLS"), "{said}");
     }
 }

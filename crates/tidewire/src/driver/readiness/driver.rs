@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::build::limits::CHUNK;
 use crate::driver::readiness::accept::LISTENERS;
 use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, Readiness, token};
@@ -90,7 +91,8 @@ impl<P: Poller> Driver for Sockets<P> {
         let due = self.ready.len();
         self.receive_share = match due {
             ..=MANY => usize::MAX,
-            _ => RECEIVE_TURN / due,
+            // The last chunk may be a whole one: shares of full chunks exceed nothing.
+            _ => (RECEIVE_TURN / due).saturating_sub(CHUNK - 1).max(1),
         };
         let ahead = due > 1 && core.anybody_looks_ahead();
         if ahead {
