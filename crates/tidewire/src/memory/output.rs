@@ -5,9 +5,11 @@
 //! A write that fits a block is never split over two, so that one acknowledgement is one piece.
 //! What is written behind a mark stays in the queue until the mark is released ([`holds`]).
 //!
-//! What counts against a connection's marks is memory: the bytes, and what is tied up beside them.
-//! The exception is room that will be used yet, in the block that is being written to, and what is
-//! sent of the first segment: at most a block each.
+//! What counts against a connection's marks is memory: the bytes, and what is tied up beside them. A
+//! segment is freed when its last byte is sent, so what is sent of the first one counts like what is not.
+//! The exceptions are at most a block each: room that will be used yet, in the block that is being
+//! written to, and the first 64 KiB that are sent of the first segment. (So a queue of blocks counts
+//! what it has left, and only a segment larger than any block is looked at twice.)
 
 mod barrier;
 mod block;
@@ -69,7 +71,7 @@ pub(crate) struct Output {
     /// Bytes of `first` that are sent already.
     sent: usize,
     len: usize,
-    /// Memory that is tied up beside the bytes.
+    /// Memory that is tied up beside the bytes; what is sent of `first` and counts is part of it.
     waste: usize,
     /// Which of it may not be sent yet. `None` for all who never asked for that.
     holds: Option<Box<Holds>>,
@@ -248,6 +250,7 @@ impl Output {
 
     #[inline(never)]
     fn advance_partly(&mut self, n: usize, blocks: &mut Blocks) {
+        self.waste -= self.sent_and_held();
         self.len -= n;
         self.sent += n;
         if let Some(holds) = &mut self.holds {
@@ -269,12 +272,19 @@ impl Output {
                 blocks.give(block);
             }
         }
+        self.waste += self.sent_and_held();
         // What was long once does not keep its places.
         if self.rest.is_empty() && self.rest.capacity() > 0 {
             self.rest = VecDeque::new();
         } else if self.rest.len() * 4 < self.rest.capacity() && self.rest.capacity() > PLACES_KEPT {
             self.rest.shrink_to(self.rest.len() * 2);
         }
+    }
+
+    /// Bytes of the first segment that are sent and count all the same: it is longer than a block, and
+    /// stays whole until it has left.
+    fn sent_and_held(&self) -> usize {
+        self.sent.saturating_sub(LARGE)
     }
 
     /// Drops everything unsent.

@@ -22,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
             real = "its peer is a listener of this machine"
         ),
         case!(chunks_that_protocols_keep_count),
+        case!(what_is_sent_of_a_large_piece_is_held),
     ]
 }
 
@@ -229,5 +230,48 @@ fn chunks_that_protocols_keep_count(v: Variant) {
     first.send(b"!");
     first.expect(b"dropped");
     drop(first);
+    server.stop();
+}
+
+/// Answers `w` with much that is copied, `s` with much that is shared, and echoes everything else.
+struct Large;
+
+impl Role for Large {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        match input.bytes()[0] {
+            b'w' => cx.link.write(&vec![1; MUCH]),
+            b's' => cx.link.write_shared(vec![1; MUCH].into()),
+            _ => return echo(input, cx),
+        }
+        input.consume(input.len());
+        Next::More
+    }
+}
+
+/// Most of it has been taken by its reader; its memory is one piece, and all there until the rest has gone.
+fn what_is_sent_of_a_large_piece_is_held(v: Variant) {
+    /// More than fits the kernel's buffers, so that some of it stays with the server.
+    const LEFT: usize = 700 << 10;
+    let server = Setup::on(v)
+        .memory(LIMIT)
+        .limits(|l| (l.output_low, l.output_high) = (1 << 20, 4 << 20))
+        .small_buffers()
+        .start(|| Large);
+    let mut readers: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for (reader, what) in readers.iter_mut().zip([b"w", b"s", b"w", b"s"]) {
+        reader.small_buffer(32 << 10);
+        reader.send(what);
+        reader.take(MUCH - LEFT);
+    }
+    Client::connect_to_be_reset(server.addr());
+    server.until("the refusal", |c| c.refused_for(Refusal::MemoryLimit) == 1);
+    for reader in &mut readers {
+        reader.take(LEFT);
+    }
+    server.until("all to be free", |c| c.memory == 0);
+    let mut late = server.connect();
+    late.send(b"late");
+    late.expect(b"late");
+    drop((late, readers));
     server.stop();
 }
