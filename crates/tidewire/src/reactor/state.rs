@@ -227,12 +227,14 @@ impl State {
 
     /// Carries bytes that may not be offered yet.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
-        if let Appetite::Bytes(n) = self.appetite {
-            // Room for the whole frame at once, so that it is never moved while it grows.
-            let more = (n.get() as usize)
-                .saturating_sub(self.carry.len())
-                .max(bytes.len());
-            self.carry.reserve_exact(more);
+        let (room, need) = (self.carry.capacity(), self.carry.len() + bytes.len());
+        if let Appetite::Bytes(n) = self.appetite
+            && need > room
+        {
+            // By doubling, so that a long frame is moved a few times only, and no further than its end. Not
+            // to its end at once: what is announced costs the peer nothing, and would count for memory.
+            let room = (2 * room).min(n.get() as usize).max(need);
+            self.carry.reserve_exact(room - self.carry.len());
         }
         self.carry.extend_from_slice(bytes);
     }

@@ -8,7 +8,7 @@ use crate::case::{Case, case};
 use crate::client::{Client, PATIENCE, lonely};
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Role};
-use crate::roles::echo;
+use crate::roles::{echo, noise};
 use crate::variant::Variant;
 use crate::world;
 
@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         case!(chunks_that_protocols_keep_count),
         case!(what_is_sent_of_a_large_piece_is_held),
+        case!(what_is_announced_takes_no_memory),
     ]
 }
 
@@ -273,5 +274,54 @@ fn what_is_sent_of_a_large_piece_is_held(v: Variant) {
     late.send(b"late");
     late.expect(b"late");
     drop((late, readers));
+    server.stop();
+}
+
+/// Waits for a frame of this many bytes, and says whether it came as it was sent.
+struct Frame(usize);
+
+impl Role for Frame {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        if input.len() < self.0 {
+            return Next::AtLeast(self.0);
+        }
+        let whole = input.bytes()[..self.0] == noise(1, self.0);
+        cx.link.write(if whole { b"whole" } else { b"other" });
+        input.consume(self.0);
+        Next::More
+    }
+}
+
+/// Room grows with what comes of a frame, so that nobody is refused for what others have only announced.
+fn what_is_announced_takes_no_memory(v: Variant) {
+    // Four of them are the whole limit.
+    const FRAME: usize = LIMIT / 4;
+    const QUARTER: usize = FRAME / 4;
+    let server = Setup::on(v).memory(LIMIT).start(|| Frame(FRAME));
+    let frame = noise(1, FRAME);
+    let mut waiting: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    // The first makes the protocol say how much it wants, the second is carried for that.
+    for sent in 1..=2 {
+        for client in &mut waiting {
+            client.send(&frame[sent - 1..sent]);
+        }
+        server.until("the bytes", |c| c.bytes_in == 4 * sent as u64);
+    }
+    let mut late = server.connect();
+    late.send(&frame[..QUARTER]);
+    server.until("a quarter to be carried", |c| {
+        c.bytes_in == 8 + QUARTER as u64
+    });
+    server.until("it to be counted", |c| c.memory >= QUARTER as u64);
+    let counters = server.counters();
+    assert!(
+        counters.memory <= (2 * QUARTER + (64 << 10)) as u64,
+        "{counters}"
+    );
+    assert_eq!(counters.refused_for(Refusal::MemoryLimit), 0, "{counters}");
+    late.send(&frame[QUARTER..]);
+    late.expect(b"whole");
+    server.until("it to be free", |c| c.memory < 1 << 10);
+    drop((late, waiting));
     server.stop();
 }
