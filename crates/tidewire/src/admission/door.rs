@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use crate::admission::{Admission, Part};
 use crate::protocol::traits::Service;
@@ -75,16 +76,17 @@ impl Door {
         // First, because who is denied is to learn nothing else.
         self.look_up(&from, &from.endpoint)?;
         self.enter()?;
-        if !self.gates.is_empty()
-            && let Err(why) = self.pass(self.part(&from), &from, &from.endpoint, now)
-        {
-            self.open.fetch_sub(1, Relaxed);
-            return Err(why);
+        match self.pass_gates(&from, now) {
+            Ok(part) => Ok(Permit {
+                door: Some(self.clone()),
+                from,
+                part,
+            }),
+            Err(why) => {
+                self.open.fetch_sub(1, Relaxed);
+                Err(why)
+            }
         }
-        Ok(Permit {
-            door: Some(self.clone()),
-            from,
-        })
     }
 
     /// Counts a connection, if it may be.
@@ -101,10 +103,14 @@ impl Door {
         &self.name
     }
 
-    /// What who is turned away hears.
-    pub(crate) fn reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+    /// What who is turned away hears; the panic, if the service has nothing else to say.
+    pub(crate) fn reply(
+        &self,
+        why: Refusal,
+        from: &Peer,
+    ) -> thread::Result<Option<Cow<'static, [u8]>>> {
         let reply = || self.face.refusal_reply(why, from);
-        catch_unwind(AssertUnwindSafe(reply)).unwrap_or(None)
+        catch_unwind(AssertUnwindSafe(reply))
     }
 
     /// Counts the client that a proxy has named. `known` is what was known of the connection before.
@@ -128,23 +134,32 @@ impl Door {
         Ok(())
     }
 
-    /// A connection that was counted is gone.
-    pub(crate) fn gone(&self, peer: &Peer) {
+    /// A connection that was counted is gone, and with it what was counted of it.
+    pub(crate) fn gone(&self, peer: &Peer, part: Part) {
         self.open.fetch_sub(1, Relaxed);
         if matches!(peer.origin, Origin::Accepted(_)) && !self.gates.is_empty() {
-            self.leave(self.part(peer), peer, &peer.endpoint);
+            self.leave(part, peer, &peer.endpoint);
             if let Some(named) = peer.original() {
                 self.leave(Part::Named, peer, named);
             }
         }
     }
 
-    /// A proxy's own address says nothing of those for whom it speaks.
-    fn part(&self, from: &Peer) -> Part {
-        match self.face.speaks_for_others(from) {
-            true => Part::Nameless,
-            false => Part::Whole,
+    /// Counts a connection by the rules, if there are any; what counts of it. The service is asked here and never
+    /// again: who goes must be who came.
+    fn pass_gates(&self, from: &Peer, now: Instant) -> Result<Part, Refusal> {
+        if self.gates.is_empty() {
+            return Ok(Part::Whole);
         }
+        // A proxy's own address says nothing of those for whom it speaks.
+        let asked = || self.face.speaks_for_others(from);
+        let part = match catch_unwind(AssertUnwindSafe(asked)) {
+            Ok(true) => Part::Nameless,
+            Ok(false) => Part::Whole,
+            Err(_) => return Err(Refusal::Panicked),
+        };
+        self.pass(part, from, &from.endpoint, now)?;
+        Ok(part)
     }
 
     fn of_listener<'a>(&'a self, peer: &Peer) -> impl Iterator<Item = &'a Admission> + use<'a> {
@@ -185,12 +200,15 @@ impl Door {
 pub(crate) struct Permit {
     door: Option<Arc<Door>>,
     from: Peer,
+    part: Part,
 }
 
 impl Permit {
-    /// The loop that has the connection gives the place back, by [`Door::gone`].
-    pub(crate) fn keep(mut self) {
+    /// The loop that has the connection gives the place back, by [`Door::gone`] of what counts of it.
+    #[must_use]
+    pub(crate) fn keep(mut self) -> Part {
         self.door = None;
+        self.part
     }
 }
 
@@ -203,7 +221,7 @@ impl std::fmt::Debug for Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(door) = self.door.take() {
-            door.gone(&self.from);
+            door.gone(&self.from, self.part);
         }
     }
 }

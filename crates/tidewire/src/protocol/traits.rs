@@ -685,7 +685,8 @@ pub trait Service: Send + Sync + 'static {
     /// sent if the kernel takes them at once, and our side is closed behind them. `None`, the default, resets the
     /// connection, which costs least.
     ///
-    /// Called off the loop's connections, mostly before anything is known of `from` but its address.
+    /// Called off the loop's connections, mostly before anything is known of `from` but its address. If this panics
+    /// nothing is said.
     ///
     /// ```
     /// use std::borrow::Cow;
@@ -724,7 +725,8 @@ pub trait Service: Send + Sync + 'static {
 
     /// Whether this is a proxy, which will say for whom it speaks: then its own address is not counted by
     /// [rules](crate::admission), but that of the client which it names. Default: nobody is; the
-    /// [PROXY protocol](crate::proxy)'s layer knows its proxies.
+    /// [PROXY protocol](crate::proxy)'s layer knows its proxies. Asked when a connection has been accepted, once, and
+    /// only where there are rules; what panics here is refused ([`Refusal::Panicked`]).
     ///
     /// ```
     /// # use tidewire::*;
@@ -764,7 +766,8 @@ pub trait Service: Send + Sync + 'static {
         let _ = (local, all);
     }
 
-    /// The service's timer on this loop has expired: see [`Conns::set_timer`].
+    /// The service's timer on this loop has expired: see [`Conns::set_timer`]. If this panics and has not set the
+    /// timer again, it is called again a second later, so that what is done at intervals goes on.
     ///
     /// ```
     /// use std::time::Duration;

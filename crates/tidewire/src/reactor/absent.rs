@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::build::limits::Limits;
 use crate::memory::table::Table;
 use crate::protocol::input::Input;
+use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive::Callbacks;
 use crate::reactor::env::Env;
 use crate::reactor::host::{Event, Host, Hosted};
@@ -63,7 +64,7 @@ impl Host for Absent {
 
     fn look_ahead(&mut self, _: &[u8], _: &mut State, _: &mut Env) {}
 
-    fn ended(self: Box<Self>) {}
+    fn ended(self: Box<Self>, _: &LoopCounters) {}
 
     fn wake(&mut self, _: &mut Table<State>, _: &mut Env) {}
 

@@ -260,13 +260,16 @@ impl<D: Driver> Reactor<D> {
     #[cold]
     pub(super) fn turn_away(&mut self, service: u16, socket: Fd<D>, peer: &Peer, why: Refusal) {
         self.core.refuse_accepted(service, why, peer);
+        let env = &self.core.env;
         let sys = self.driver.sys();
-        match self.core.env.door(service).reply(why, peer) {
-            Some(words) => {
-                let now = self.core.env.now;
-                self.accepting.parting.tell(sys, socket, &words, now);
+        match env.door(service).reply(why, peer) {
+            Ok(Some(words)) => self.accepting.parting.tell(sys, socket, &words, env.now),
+            Ok(None) => sys.reset_on_close(&socket),
+            Err(_) => {
+                env.counters.panics.add(1);
+                tracing::error!(peer = %peer.endpoint, "a service panicked in `refusal_reply`");
+                sys.reset_on_close(&socket);
             }
-            None => sys.reset_on_close(&socket),
         }
     }
 

@@ -197,7 +197,8 @@ counters! {
         /// Messages that one connection told another which had gone.
         tells_undeliverable,
         /// Panics of callbacks, of what they drop and of messages that nobody gets: each is caught, and logged. (One
-        /// that refuses a connection counts as [`Refusal::Panicked`] instead.)
+        /// that refuses a connection, in [`accept`](crate::Service::accept) or
+        /// [`speaks_for_others`](crate::Service::speaks_for_others), counts as [`Refusal::Panicked`] instead.)
         panics,
         /// Completion-queue overflows that the kernel reported (io_uring).
         completions_overflowed,

@@ -128,6 +128,8 @@ pub(crate) enum Flag {
     OwnLimits,
     /// In the queue of connections whose turn to send has not come.
     AwaitsTurn,
+    /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
+    Nameless,
 }
 
 impl Fact for Flag {

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::admission::door::{Door, Gate};
 use crate::build::limits::Limits;
@@ -18,12 +19,16 @@ use crate::reach::mailbox::{Close, LoopHandle, Mail};
 use crate::reach::waker::Waker;
 use crate::reach::woken::{Conns, Slots};
 use crate::reactor::activity::Callback;
+use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive::Callbacks;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
+
+/// How soon a service is called again that panicked as its timer expired, and had not set it again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A callback without input of its own.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +72,8 @@ pub(crate) trait Host: Callbacks {
     /// Whether its protocols want to know what is about to be received.
     fn looks_ahead(&self) -> bool;
     fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env);
-    /// The loop has ended.
-    fn ended(self: Box<Self>);
+    /// The loop has ended, and counts here what panics about it.
+    fn ended(self: Box<Self>, counters: &LoopCounters);
     /// Looks into the mailbox.
     fn wake(&mut self, states: &mut Table<State>, env: &mut Env);
     /// Whether anybody off this loop can reach it.
@@ -167,11 +172,11 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
     }
 }
 
-/// Drops a message that nobody gets, which is a protocol's code too.
-fn discard<M>(message: M, env: &mut Env) {
-    if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
-        env.counters.panics.add(1);
-        tracing::error!("a message panicked when it was dropped");
+/// Drops what is a protocol's: a message that nobody gets, what a loop has left.
+fn discard<T>(what: &str, value: T, counters: &LoopCounters) {
+    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
+        counters.panics.add(1);
+        tracing::error!("{what} panicked when it was dropped");
     }
 }
 
@@ -268,7 +273,7 @@ impl<S: Service> Host for HostOf<S> {
         for (id, message) in batch.posts {
             let Some(state) = open_state(states, id) else {
                 env.counters.posts_undeliverable.add(1);
-                discard(message, env);
+                discard("a message", message, &env.counters);
                 continue;
             };
             let (_, protocol) = &mut self.slots[state.slot as usize];
@@ -327,7 +332,7 @@ impl<S: Service> Host for HostOf<S> {
             }
             env.counters.tells_undeliverable.add(1);
             let Some(state) = from.and_then(|from| open_state(states, from)) else {
-                discard(message, env);
+                discard("a message", message, &env.counters);
                 continue;
             };
             let (_, protocol) = &mut slots[state.slot as usize];
@@ -354,7 +359,12 @@ impl<S: Service> Host for HostOf<S> {
             };
             if catch_unwind(AssertUnwindSafe(|| service.expired(local, &mut all))).is_err() {
                 env.counters.panics.add(1);
-                tracing::error!("a service panicked in `expired`; its timer is not set any more");
+                tracing::error!("a service panicked in `expired`");
+                // What is done at intervals sets the timer when it has done it, and would never be done again.
+                let timer = &self.home.timer_ns;
+                if timer.get() == u64::MAX {
+                    timer.set((env.now + AGAIN).as_nanos());
+                }
             }
         }
         self.home.timer_ns.get()
@@ -370,9 +380,27 @@ impl<S: Service> Host for HostOf<S> {
         guarded(state, env, |_, _| protocol.look_ahead(input, local));
     }
 
-    fn ended(self: Box<Self>) {
-        let HostOf { service, local, .. } = *self;
+    fn ended(self: Box<Self>, counters: &LoopCounters) {
+        let HostOf {
+            service,
+            local,
+            mut slots,
+            home,
+            ..
+        } = *self;
+        // Of a loop that has failed. Each by itself: two panics at once would end the process.
+        for at in 0..slots.end() {
+            if let Some((_, protocol)) = slots.remove(at) {
+                discard("a protocol", protocol, counters);
+            }
+        }
+        let posted = home.mail.take().posts.into_iter();
+        let told = home.take_told().into_iter();
+        for message in posted.map(|(_, m)| m).chain(told.map(|t| t.message)) {
+            discard("a message", message, counters);
+        }
         if catch_unwind(AssertUnwindSafe(|| service.loop_ended(local))).is_err() {
+            counters.panics.add(1);
             tracing::error!("a service panicked in `loop_ended`");
         }
     }

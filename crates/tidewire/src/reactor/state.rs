@@ -6,6 +6,7 @@
 
 use std::io;
 
+use crate::admission::Part;
 use crate::build::dial::Dial;
 use crate::build::limits::Limits;
 use crate::memory::kept::Kept;
@@ -139,6 +140,21 @@ impl State {
     /// Whether it counts among the open connections of its service.
     pub(crate) fn counts(&self) -> bool {
         self.was_opened() && !matches!(self.phase, Phase::Buried(_))
+    }
+
+    /// What the rules have counted of it when it was let in.
+    pub(crate) fn counts_as(&mut self, part: Part) {
+        if part == Part::Nameless {
+            self.flags.add(Flag::Nameless);
+        }
+    }
+
+    /// That again, for when it has gone.
+    pub(crate) fn counted_as(&self) -> Part {
+        match self.flags.has(Flag::Nameless) {
+            true => Part::Nameless,
+            false => Part::Whole,
+        }
     }
 
     /// Whether all that the peer sent before its end has been received.

@@ -43,6 +43,7 @@ mod quiet;
 mod reach;
 mod redial;
 mod scarce;
+mod service_panics;
 mod shares;
 mod stopping;
 mod timers;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         timers::cases(),
         reach::cases(),
         panics::cases(),
+        service_panics::cases(),
         stopping::cases(),
         dialling::cases(),
         redial::cases(),

@@ -163,3 +163,51 @@ fn a_connections_thread_that_dies_is_forgotten() {
     assert_eq!(running.waiter().wait_for(Duration::ZERO), None);
     running.stop(Duration::from_secs(10));
 }
+
+/// What a loop leaves that dies is dropped, and may panic.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose: dropped with its loop");
+    }
+}
+
+impl Protocol for Bomb {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        cx.link.forward_all(input)
+    }
+}
+
+/// The first panic must not keep the others from being dropped, nor the service from being told; two at once would
+/// end the process.
+#[test]
+fn panics_of_what_a_dead_loop_leaves_are_counted_each() {
+    for engine in [EngineChoice::Epoll, EngineChoice::Uring] {
+        let mut builder = Builder::new();
+        builder.engine(engine);
+        let service = crate::service_fn(|_| Bomb);
+        let running = match builder.serve("127.0.0.1:0", service).start() {
+            Err(StartError::Engine { reason, .. }) => {
+                eprintln!("{engine} skipped: {reason}");
+                continue;
+            }
+            started => started.unwrap(),
+        };
+        let clients: Vec<TcpStream> = (0..3)
+            .map(|_| echoes(&running.addrs()[0]).unwrap())
+            .collect();
+        running.loops[0].waker.send(poison()).unwrap();
+        let failed = running.wait().unwrap_err();
+        assert!(
+            failed.reason().contains("index out of bounds"),
+            "the first panic: {failed}"
+        );
+        drop(clients);
+        let counters = running.stop(Duration::from_secs(10));
+        assert_eq!(counters.panics, 3, "on {engine}: {counters}");
+    }
+}

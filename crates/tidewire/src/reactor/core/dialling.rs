@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::admission::Part;
 use crate::build::dial::Dial;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
@@ -66,7 +67,7 @@ impl Core {
         let door = self.env.door(service).clone();
         let established = door.enter().and_then(|()| {
             let established = self.establish(index);
-            established.inspect_err(|_| door.gone(&self.states[index as usize].peer))
+            established.inspect_err(|_| door.gone(&self.states[index as usize].peer, Part::Whole))
         });
         match established {
             Ok(()) => {

@@ -25,7 +25,7 @@ impl Core {
             return Err(why);
         }
         self.env.of_service(service).accepted.add(1);
-        permit.keep();
+        self.states[index as usize].counts_as(permit.keep());
         Ok(index)
     }
 
@@ -100,7 +100,9 @@ impl Core {
         if !state.was_opened() {
             return;
         }
-        self.env.door(state.service).gone(&state.peer);
+        self.env
+            .door(state.service)
+            .gone(&state.peer, state.counted_as());
         self.waker.carries_less();
         let counters = self.env.of_service(state.service);
         counters.open.sub(1);

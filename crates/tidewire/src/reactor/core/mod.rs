@@ -223,11 +223,12 @@ impl Drop for Core {
         self.env.counters.memory.set(0);
         // If the loop has failed, its connections must not count for ever.
         for (_, state) in self.states.iter().filter(|(_, state)| state.counts()) {
-            self.env.door(state.service).gone(&state.peer);
+            let door = self.env.door(state.service);
+            door.gone(&state.peer, state.counted_as());
         }
         for (service, host) in self.hosts.drain(..).enumerate() {
             self.env.enter(service as u16, Callback::LoopEnded);
-            host.ended();
+            host.ended(&self.env.counters);
         }
     }
 }
