@@ -813,8 +813,10 @@ pub trait Service: Send + Sync + 'static {
 
     /// A dial did not become a connection: all its attempts failed, or the connection was refused
     /// when it stood, by a limit or by [`accept`](Service::accept). Called once for each dial that
-    /// was taken and did not become a connection. While the loops stop every dial fails; one that is
-    /// made here again and again then is dropped after a while.
+    /// was taken and did not become a connection, as long as its loop lives: what a loop that has failed
+    /// ([`Running::wait`](crate::Running::wait)) had under way is only counted, as `dial_failures`, and logged. While
+    /// the loops stop every dial fails; one that is made here again and again then is dropped after a while, counted
+    /// and logged like those.
     ///
     /// ```
     /// use std::io;

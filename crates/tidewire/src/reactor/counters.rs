@@ -150,7 +150,7 @@ counters! {
         accepted,
         /// Outgoing connections established.
         dialled,
-        /// Attempts to connect that failed.
+        /// Attempts to connect that failed, and dials that their loop took with it when it failed.
         dial_failures,
         /// Connections open now.
         open,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::activity::Lag;
+use crate::reactor::core::dialling;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::vocabulary::closed::{Closed, Refusal};
 
@@ -52,7 +53,7 @@ impl Drop for Life {
                         heir.send(dial).is_ok()
                     });
                     if left != Some(true) {
-                        tracing::warn!(token, "a dial is forgotten: its loop has ended");
+                        dialling::forget(&self.counters, service, token);
                     }
                 }
             }

@@ -164,6 +164,26 @@ fn a_connections_thread_that_dies_is_forgotten() {
     running.stop(Duration::from_secs(10));
 }
 
+/// Nobody is told of them: who would be is gone with the loop.
+#[test]
+fn dials_that_a_loop_takes_with_it_are_counted() {
+    for engine in [EngineChoice::Epoll, EngineChoice::Uring] {
+        let Some((running, _)) = server(engine) else {
+            continue;
+        };
+        let inbox = &running.loops[0].waker;
+        for token in 0..3 {
+            let dial = Dial::to(([127, 0, 0, 1], 1)).token(token);
+            let dial = dial.after(Duration::from_secs(3600));
+            inbox.send(Command::Dial { service: 0, dial }).unwrap();
+        }
+        inbox.send(poison()).unwrap();
+        running.wait().unwrap_err();
+        let counters = running.stop(Duration::from_secs(10));
+        assert_eq!(counters.dial_failures, 3, "on {engine}: {counters}");
+    }
+}
+
 /// What a loop leaves that dies is dropped, and may panic.
 struct Bomb;
 

@@ -6,6 +6,7 @@ use crate::admission::Part;
 use crate::build::dial::Dial;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
+use crate::reactor::counters::LoopCounters;
 use crate::reactor::driver::Transport;
 use crate::reactor::facts::Phase;
 use crate::reactor::state::Attempts;
@@ -109,6 +110,18 @@ impl Core {
         self.free(index);
     }
 
+    /// The loop has failed, or there would be none: dials that are under way come to nothing, and nobody is told.
+    pub(super) fn forget_dials(&mut self) {
+        for (_, state) in self.states.iter() {
+            if let Some(attempts) = &state.attempts {
+                forget(&self.env.counters, state.service, attempts.dial.token);
+            }
+        }
+        for (service, dial) in std::mem::take(&mut self.env.dials) {
+            forget(&self.env.counters, service, dial.token);
+        }
+    }
+
     pub(crate) fn dial_failed(&mut self, service: u16, token: u64, error: &io::Error) {
         self.env.enter(service, Callback::DialFailed);
         self.hosts[service as usize].dial_failed(token, error, &mut self.env);
@@ -129,4 +142,11 @@ impl Core {
         self.rearm(index);
         io.connect(self, index, to, from);
     }
+}
+
+/// Counts and logs a dial that comes to nothing because its loop has failed.
+pub(crate) fn forget(counters: &LoopCounters, service: u16, token: u64) {
+    let of_service = counters.of_service(usize::from(service));
+    of_service.dial_failures.add(1);
+    tracing::warn!(token, "a dial is forgotten: its loop has ended");
 }

@@ -6,7 +6,7 @@
 //! the record that they left behind into calls of the engine's [`Transport`](crate::reactor::driver::Transport).
 
 mod deadlines;
-mod dialling;
+pub(crate) mod dialling;
 mod drain;
 mod life;
 mod lines;
@@ -226,6 +226,7 @@ impl Drop for Core {
             let door = self.env.door(state.service);
             door.gone(&state.peer, state.counted_as());
         }
+        self.forget_dials();
         for (service, host) in self.hosts.drain(..).enumerate() {
             self.env.enter(service as u16, Callback::LoopEnded);
             host.ended(&self.env.counters);
