@@ -692,6 +692,7 @@ impl Builder {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Listening {
     /// A duplicate of it.
     pub socket: OwnedFd,

@@ -21,6 +21,7 @@ pub use lines::Lines;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("longer than {max} bytes")]
+#[non_exhaustive]
 pub struct TooLong {
     /// The most that was allowed, in bytes.
     pub max: usize,

@@ -31,6 +31,7 @@ const PARTS: usize = LAG_BOUNDS.len() + 1;
 /// assert_eq!(lag.parts.len(), tidewire::LAG_BOUNDS.len() + 1);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lag {
     /// How often it was within each of [`LAG_BOUNDS`] and not within the one before; the last is beyond all.
     pub parts: [u64; PARTS],

@@ -65,6 +65,7 @@ const TURNS_MAX: usize = 10_000_000;
 /// assert_eq!((&got.output[..], got.closed), (&b"hello"[..], Some(Closed::Finished)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Collected {
     /// All bytes that it sent.
     pub output: Vec<u8>,

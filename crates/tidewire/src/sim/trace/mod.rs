@@ -29,6 +29,7 @@ pub(in crate::sim) use files::{dropped, is_wanted, recorded, write};
 /// assert_eq!(sim.trace().filter(sent).map(|event| event.len).sum::<u64>(), 5);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Event {
     /// When.
     pub at: Instant,
