@@ -73,7 +73,8 @@ pub trait Protocol: Sized + 'static {
     /// [`LOOK_AHEAD_MAX`](crate::LOOK_AHEAD_MAX) of them and one piece of each, before `received` is
     /// called for any: a service that will look things up in memory can begin to bring all of them into
     /// the cache. A hint and no more: what comes alone is not announced, and an announced connection
-    /// may be closed or paused by another one first.
+    /// may be closed or paused by another one first. So there is no [`Cx`] here: nothing may be written, set or
+    /// dialled.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol};
@@ -598,6 +599,10 @@ impl<P: Protocol> Cx<'_, P> {
     /// it cannot be made, [`Service::dial_failed`] is called. The threads engine runs it on this
     /// connection's thread, so that the two can [tell](Cx::tell) each other things.
     ///
+    /// Every callback of a connection can dial, so or by its [`Turn`], and those of a service for all connections
+    /// ([`Conns::dial`]); other threads can by a [`LoopHandle`]. Only [`Service::accept`] and
+    /// [`Protocol::look_ahead`] cannot.
+    ///
     /// ```
     /// # use tidewire::{Cx, Dial, Protocol};
     /// fn ask_upstream<P: Protocol>(cx: &mut Cx<'_, P>) {
@@ -670,7 +675,9 @@ pub trait Service: Send + Sync + 'static {
         at: LoopHandle<<Self::Conn as Protocol>::Message>,
     ) -> <Self::Conn as Protocol>::Local;
 
-    /// Makes the protocol for a new connection, accepted or dialled, or turns it away.
+    /// Makes the protocol for a new connection, accepted or dialled, or turns it away. There is no connection yet, so
+    /// nothing can be asked for on its behalf: one that needs a second one [dials](Cx::dial) when it is
+    /// [opened](Protocol::opened).
     ///
     /// # Errors
     /// A [`Refusal`] ends the connection ([`refusal_reply`](Service::refusal_reply)) and is counted.
