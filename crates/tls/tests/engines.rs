@@ -22,8 +22,8 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore,
     SignatureScheme, StreamOwned,
 };
-use tidewire::{Builder, Closed, Counters, Layered, Running};
-use tidewire_tls::{Certificates, Server, rustls};
+use tidewire::{Builder, Closed, Counters, Dial, Layered, Running};
+use tidewire_tls::{Certificates, Client, Server, rustls};
 
 const NAME: &str = "it.example";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -171,6 +171,35 @@ fn certificates_are_replaced_without_a_restart() {
             end(after);
         },
     );
+}
+
+/// A service that is connected to and one that connects, of the same loops.
+#[test]
+fn services_know_each_other_on_every_engine() {
+    let authority = Authority::new();
+    let shown = authority.certificate("me.example");
+    let ends = RefCell::new(None);
+    let build = |builder: &mut Builder| {
+        let (served, dials) = (Talk::new(Habit::Echo), Talk::says(*b"hello"));
+        let tls = Server::new(authority.certificate(NAME))
+            .require_client_certificates(&authority.roots())
+            .alpn(["b", "c"]);
+        let tls = tls.build().unwrap();
+        builder.serve("127.0.0.1:0", Layered::new(tls, served.clone()));
+        let tls = Client::new(&authority.roots()).server_name(NAME).unwrap();
+        let tls = tls.certificate(&shown).alpn(["a", "c"]).build().unwrap();
+        let service = builder.service(Layered::new(tls, dials.clone()));
+        ends.replace(Some((served, dials, service)));
+    };
+    every_engine::on_every_engine(build, |running| {
+        let (served, dials, service) = ends.take().expect("it was built");
+        let dial = Dial::to(running.addrs()[0].clone());
+        assert!(running.dial(service, dial).is_ok());
+        until(&running, |c| c.closed_total() == 2);
+        assert_eq!(dials.log.get().got, b"hello");
+        common::know_each_other(&served.log.get(), &dials.log.get(), (NAME, b"c"));
+        running.stop(Duration::from_secs(10));
+    });
 }
 
 #[test]

@@ -220,15 +220,7 @@ fn the_service_learns_who_it_is() {
         ),
     );
     assert_eq!(ends.client.got, b"hello");
-    let (seen, sees) = (
-        ends.server.peers[0].identity(),
-        ends.client.peers[0].identity(),
-    );
-    assert_eq!(seen.server_name.as_deref(), Some(NAME));
-    assert_eq!(seen.alpn.as_deref(), Some(&b"c"[..]));
-    assert_eq!((seen.certificates.len(), sees.certificates.len()), (1, 1));
-    assert_ne!(seen.certificates, sees.certificates);
-    assert_eq!(sees.alpn, seen.alpn);
+    common::know_each_other(&ends.server, &ends.client, (NAME, b"c"));
 }
 
 #[test]

@@ -80,6 +80,17 @@ impl Log {
     }
 }
 
+/// Fails unless each side knows the other by its certificate, and both what was agreed on: the server by this name,
+/// for this protocol.
+pub fn know_each_other(server: &Happened, client: &Happened, (name, alpn): (&str, &[u8])) {
+    let (seen, sees) = (server.peers[0].identity(), client.peers[0].identity());
+    assert_eq!(seen.server_name.as_deref(), Some(name));
+    assert_eq!(seen.alpn.as_deref(), Some(alpn));
+    assert_eq!((seen.certificates.len(), sees.certificates.len()), (1, 1));
+    assert_ne!(seen.certificates, sees.certificates);
+    assert_eq!(sees.alpn, seen.alpn);
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Habit {
     Echo,
