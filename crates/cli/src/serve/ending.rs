@@ -255,15 +255,20 @@ impl<'a> Ending<'a> {
         self.services.log();
         self.services.let_go_of_logs();
         self.logs.close()?;
-        if self.services.has_failed() {
-            return Err(Failure::wrong(
-                "the key-value store has stopped taking changes, see what the log says above; start the \
-                 server again",
-            ));
-        }
-        self.loops.wait().map_err(loop_failed)?;
-        Ok(End::Over)
+        outcome(self.services.has_failed(), &self.loops)
     }
+}
+
+/// How a server has ended whose loops have: in order, or with what went wrong before.
+fn outcome(store_has_failed: bool, loops: &Waiter) -> Result<End, Failure> {
+    if store_has_failed {
+        return Err(Failure::wrong(
+            "the key-value store has stopped taking changes, see what the log says above; start the \
+             server again",
+        ));
+    }
+    loops.wait().map_err(loop_failed)?;
+    Ok(End::Over)
 }
 
 /// The successor serves.
@@ -283,4 +288,73 @@ fn loop_failed(failed: LoopFailed) -> Failure {
         "{failed}; its connections were cut and the server has stopped. This is a mistake in the \
          server: please report what the log says above, and start it again"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    use bytes::Bytes;
+    use tidewire::{Builder, EngineChoice, Next, Running, on_input};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Output whose owner panics when it has left. No callback is under way then, so the loop ends.
+    struct Owner;
+
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &[b'.'; 1000]
+        }
+    }
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            panic!("on purpose: output is dropped");
+        }
+    }
+
+    fn server() -> Running {
+        let service = on_input(|input, link| {
+            input.consume(input.len());
+            link.write_shared(Bytes::from_owner(Owner));
+            Next::More
+        });
+        let mut builder = Builder::new();
+        builder.engine(EngineChoice::Epoll);
+        builder.serve("127.0.0.1:0", service).start().unwrap()
+    }
+
+    #[test]
+    fn a_server_of_which_a_loop_has_died_fails() {
+        let running = server();
+        let loops = running.waiter();
+        let mut client = TcpStream::connect(running.addrs()[0].tcp().unwrap()).unwrap();
+        client.write_all(b"x").unwrap();
+        assert!(loops.wait_for(PATIENCE).is_some(), "the loop lives");
+        running.stop(PATIENCE);
+        let failure = outcome(false, &loops).err().expect("it was no orderly end");
+        assert_eq!(failure.status, crate::exit::WRONG);
+        assert!(
+            failure.message.contains("tidewire-loop-0"),
+            "{}",
+            failure.message
+        );
+        assert!(failure.message.contains("on purpose: output is dropped"));
+    }
+
+    #[test]
+    fn a_server_that_was_stopped_ends_in_order_unless_its_store_has_failed() {
+        let running = server();
+        let loops = running.waiter();
+        running.stop(PATIENCE);
+        assert!(matches!(outcome(false, &loops), Ok(End::Over)));
+        assert_eq!(
+            outcome(true, &loops).err().map(|f| f.status),
+            Some(crate::exit::WRONG)
+        );
+    }
 }
