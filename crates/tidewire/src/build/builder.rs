@@ -317,8 +317,9 @@ impl Builder {
     /// once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and
     /// what protocols keep for themselves in other forms.
     ///
-    /// A chunk counts for the connection that took it, until it is dropped or written; what becomes of it
-    /// while nothing happens on that connection shows in the count only when memory is short.
+    /// Output counts until it has left: a piece of more than 64 KiB as a whole, until its last byte has (see
+    /// [`Limits::output_low`]). A chunk counts for the connection that took it, until it is dropped or written; what
+    /// becomes of it while nothing happens on that connection shows in the count only when memory is short.
     pub fn memory(&mut self, bytes: usize) -> &mut Builder {
         self.memory = Some(bytes.max(1 << 20));
         self
