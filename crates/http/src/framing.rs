@@ -29,7 +29,7 @@ pub(crate) struct Framing {
 impl Framing {
     pub(crate) fn of(minor: u8, headers: Headers<'_>) -> Result<Framing, Fault> {
         let (mut length, mut coding, mut hosts) = (None, None, 0);
-        let mut keep = minor == 1;
+        let mut connection = Connection::default();
         let mut expects_continue = false;
         for field in headers.0 {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
@@ -47,7 +47,7 @@ impl Framing {
                     // A client of HTTP/1.0 would not understand the answer.
                     expects_continue = minor == 1;
                 }
-                10 if is("connection") => keep = wants_to_keep(field.value, keep),
+                10 if is("connection") => connection.add(field.value),
                 14 if is("content-length") => {
                     let before = length.replace(number(field.value)?);
                     alone(before, "more than one Content-Length")?;
@@ -77,7 +77,7 @@ impl Framing {
         };
         Ok(Framing {
             body,
-            keep,
+            keep: connection.keeps(minor),
             expects_continue,
         })
     }
@@ -122,13 +122,23 @@ fn number(value: &[u8]) -> Result<u64, Fault> {
     number.ok_or(Fault::bad("a Content-Length beyond all bounds"))
 }
 
-fn wants_to_keep(value: &[u8], mut keep: bool) -> bool {
-    for option in value.split(|&b| b == b',').map(trimmed) {
-        if option.eq_ignore_ascii_case(b"close") {
-            // Whatever else is said.
-            return false;
+/// What all Connection fields of a head say together: they are one list, in whatever order.
+#[derive(Clone, Copy, Default)]
+struct Connection {
+    close: bool,
+    keep_alive: bool,
+}
+
+impl Connection {
+    fn add(&mut self, value: &[u8]) {
+        for option in value.split(|&b| b == b',').map(trimmed) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
-        keep |= option.eq_ignore_ascii_case(b"keep-alive");
     }
-    keep
+
+    /// A close outweighs all else (RFC 9112, 9.3).
+    fn keeps(self, minor: u8) -> bool {
+        !self.close && (minor == 1 || self.keep_alive)
+    }
 }

@@ -84,6 +84,16 @@ fn persistence_is_what_version_and_connection_say() {
         last(&get("/", "Connection: x\r\nConnection: Close\r\n")),
         (true, close.clone())
     );
+    // What is said once is not taken back by a field behind it.
+    for taken_back in [
+        "Connection: close\r\nConnection: keep-alive\r\n",
+        "Connection: close, keep-alive\r\n",
+        "Connection: close\r\nConnection: x\r\nConnection: keep-alive, x\r\n",
+    ] {
+        assert_eq!(last(&get("/", taken_back)), (true, close.clone()));
+        let old = format!("GET / HTTP/1.0\r\n{taken_back}\r\n");
+        assert_eq!(last(&old), (true, close.clone()));
+    }
     assert_eq!(last("GET / HTTP/1.0\r\n\r\n"), (true, close.clone()));
     let keep = "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
     assert_eq!(last(keep), (false, Some("keep-alive".to_owned())));
