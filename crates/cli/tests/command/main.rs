@@ -14,6 +14,7 @@ mod common;
 mod conformance;
 mod connection_lines;
 mod dashboard;
+mod documented;
 mod drain;
 mod durable;
 mod guard;

@@ -72,7 +72,7 @@ fn a_successor_has_all_listeners_and_the_old_one_finishes() {
     }
 }
 
-/// Explicit form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test command takeover::under_load`.
+/// Long form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test command takeover::handovers_under_load`.
 #[test]
 fn handovers_under_load_refuse_and_reset_nobody() {
     for engine in engines() {

@@ -89,7 +89,7 @@ fn get(to: SocketAddr) -> bool {
 }
 
 /// The whole of it: a durable store under load, HTTP, a Unix socket and the admin listener beside it.
-/// Explicit form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test command takeover_attacks::acknowledged`.
+/// Long form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test command takeover_attacks::every_acknowledged`.
 #[test]
 fn every_acknowledged_set_is_there_after_handovers_under_load() {
     for engine in engines() {
