@@ -134,7 +134,8 @@ pub(crate) struct Options {
     )]
     pub(crate) direct_descriptors: Option<bool>,
 
-    /// Closes connections on which nothing moves for this long; 0 is never
+    /// Closes connections on which nothing moves for this long; 0 is never. An ingest connection may be
+    /// quiet for ever, one of kv/resp between commands, too (--kv-timeout)
     /// [default: 5 s for ack, 60 s for others]
     #[arg(long, value_name = "SECS")]
     pub(crate) idle: Option<Span>,
@@ -178,6 +179,12 @@ pub(crate) struct Options {
     /// Congestion control of accepted connections, such as cubic [default: the system's]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
+
+    /// Has the kernel ask TCP clients that have been silent for this long whether they are still there, three
+    /// times, a third of it apart: a connection whose client's host has vanished fails after twice this
+    /// time. At most 32767 s; 0 asks nobody [default: 300]
+    #[arg(long, value_name = "SECS")]
+    pub(crate) tcp_keepalive: Option<Span>,
 
     /// How logs are written to stderr: text for people, logfmt or json, a line each [default: text on a
     /// terminal, else logfmt]
@@ -387,6 +394,7 @@ impl Options {
             memory: self.memory.or(base.memory),
             linger: self.linger.or(base.linger),
             congestion: self.congestion.or(base.congestion),
+            tcp_keepalive: self.tcp_keepalive.or(base.tcp_keepalive),
             log_format: self.log_format.or(base.log_format),
             log: self.log.or(base.log),
             log_connections: self.log_connections || base.log_connections,

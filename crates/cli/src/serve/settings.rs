@@ -29,6 +29,9 @@ use crate::span::Span;
 /// When a loop counts as stuck, if nobody says.
 const STALL: Duration = Duration::from_millis(100);
 
+/// Silence after which the kernel asks TCP clients whether they are still there, if nobody says: Redis's.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
 /// What `serve` does.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -165,6 +168,7 @@ impl Settings {
             direct_descriptors,
             tcp: TcpOptions {
                 congestion: options.congestion,
+                keepalive: keepalive(options.tcp_keepalive)?,
                 ..TcpOptions::default()
             },
             linger: options.linger.map(|span| span.0),
@@ -281,6 +285,21 @@ impl Settings {
             lifetime: or(self.lifetime, own.lifetime),
             ..own
         }
+    }
+}
+
+fn keepalive(asked: Option<Span>) -> Result<Option<Duration>, Failure> {
+    let silence = asked.map_or(Some(KEEPALIVE), Span::limit);
+    let (least, most) = (Duration::from_secs(1), TcpOptions::KEEPALIVE_MAX);
+    match silence {
+        Some(time) if time < least || time > most || time.subsec_nanos() > 0 => {
+            Err(Failure::usage(format!(
+                "--tcp-keepalive {}: the kernel takes whole seconds, from 1 to {}; 0 asks nobody",
+                Span(time),
+                most.as_secs()
+            )))
+        }
+        silence => Ok(silence),
     }
 }
 

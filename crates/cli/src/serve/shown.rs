@@ -44,6 +44,7 @@ impl Settings {
             "handshake": seconds(self.handshake),
             "max-payload": self.max_payload,
             "congestion": self.tcp.congestion,
+            "tcp-keepalive": seconds(self.tcp.keepalive),
             "stall-threshold": seconds(self.stall_threshold),
             "stop-deadline": self.stop_deadline.as_secs_f64(),
             "stats-interval": seconds(self.stats_interval),

@@ -20,6 +20,7 @@ mod durable;
 mod guard;
 mod http;
 mod idle;
+mod keepalive;
 mod kv_dumps;
 mod kv_durable;
 mod kv_forgotten;

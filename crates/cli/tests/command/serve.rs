@@ -303,6 +303,8 @@ fn settings_that_make_no_sense_are_named_with_status_1() {
             vec!["echo", "--listen", "echo=0", "--congestion", "none-such"],
             "--congestion",
         ),
+        (vec!["--tcp-keepalive", "10h"], "--tcp-keepalive 10h"),
+        (vec!["--tcp-keepalive", "500ms"], "whole seconds"),
     ] {
         let output = run(&[&["serve"], &args[..]].concat());
         let message = stderr(&output);

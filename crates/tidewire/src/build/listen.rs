@@ -26,7 +26,10 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 pub struct TcpOptions {
     /// Send small segments at once (`TCP_NODELAY`). Default true: replies are gathered already.
     pub nodelay: bool,
-    /// Idle time after which the kernel probes the peer. Default `None`: no probes.
+    /// Silence after which the kernel asks the peer whether it is still there: three times, a third of
+    /// this apart, so that a connection whose peer's host has vanished fails after twice this time. In
+    /// whole seconds, from one to [`KEEPALIVE_MAX`](TcpOptions::KEEPALIVE_MAX); what is beyond is taken for
+    /// those. Default `None`: no probes.
     pub keepalive: Option<Duration>,
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     /// Default 4096.
@@ -52,7 +55,17 @@ impl Default for TcpOptions {
     }
 }
 
+/// Probes without an answer after which a connection has failed.
+const KEEPALIVE_PROBES: u32 = 3;
+
 impl TcpOptions {
+    /// The longest silence that Linux takes for [`keepalive`](TcpOptions::keepalive): nine hours.
+    ///
+    /// ```
+    /// assert_eq!(tidewire::TcpOptions::KEEPALIVE_MAX.as_secs(), 32_767);
+    /// ```
+    pub const KEEPALIVE_MAX: Duration = Duration::from_secs(32_767);
+
     pub(crate) fn apply(&self, socket: &Socket, tcp: bool) -> io::Result<()> {
         if tcp {
             self.apply_tcp(socket)?;
@@ -72,13 +85,22 @@ impl TcpOptions {
         // would tear a frame.
         socket.set_out_of_band_inline(true)?;
         if let Some(idle) = self.keepalive {
-            socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))?;
+            socket.set_tcp_keepalive(&probes(idle))?;
         }
         if let Some(name) = &self.congestion {
             socket.set_tcp_congestion(name.as_bytes())?;
         }
         Ok(())
     }
+}
+
+fn probes(idle: Duration) -> TcpKeepalive {
+    let idle = idle.clamp(Duration::from_secs(1), TcpOptions::KEEPALIVE_MAX);
+    let apart = (idle / KEEPALIVE_PROBES).max(Duration::from_secs(1));
+    TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(apart)
+        .with_retries(KEEPALIVE_PROBES)
 }
 
 /// A listener to be: an endpoint to bind, or a socket inherited from elsewhere.
@@ -315,6 +337,10 @@ impl Listen {
             rustix::io::ioctl_fionbio(listener, true)?;
             let endpoint = Endpoint::of_socket(listener)?;
             let socket = SockRef::from(listener);
+            if endpoint.is_tcp() && self.options.keepalive.is_none() {
+                // Whoever had it before may have wanted probes.
+                socket.set_keepalive(false)?;
+            }
             self.options.apply(&socket, endpoint.is_tcp())?;
             if socket.is_listener()? {
                 // Once more, for the backlog.
@@ -440,6 +466,44 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(sockets);
         assert!(listen(&endpoint).is_ok());
+    }
+
+    #[test]
+    fn accepted_sockets_are_probed_as_the_listener_says() {
+        let options = |secs: Option<u64>| TcpOptions {
+            keepalive: secs.map(Duration::from_secs),
+            ..TcpOptions::default()
+        };
+        let accepted = |listen: Listen| {
+            let bound = listen.bind(1).unwrap();
+            let listener = bound.sockets.into_iter().next().unwrap();
+            let listener = std::net::TcpListener::from(listener);
+            let client = std::net::TcpStream::connect(bound.endpoint.tcp().unwrap()).unwrap();
+            // It has been bound to block nobody; here the handshake is over.
+            listener.set_nonblocking(false).unwrap();
+            let accepted = Socket::from(listener.accept().unwrap().0);
+            drop(client);
+            (Listen::inherited(listener), accepted)
+        };
+        let (again, socket) = accepted(Listen::at("127.0.0.1:0").options(options(Some(300))));
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(
+            (
+                socket.tcp_keepalive_time().unwrap().as_secs(),
+                socket.tcp_keepalive_interval().unwrap().as_secs(),
+                socket.tcp_keepalive_retries().unwrap()
+            ),
+            (300, 100, 3)
+        );
+        // A successor's word counts, and what the kernel would refuse becomes the nearest it takes.
+        let (again, socket) = accepted(again.options(options(Some(u64::MAX))));
+        let longest = socket.tcp_keepalive_time().unwrap();
+        assert_eq!(longest, TcpOptions::KEEPALIVE_MAX);
+        let (again, socket) = accepted(again.options(options(Some(0))));
+        let each = socket.tcp_keepalive_interval().unwrap();
+        assert_eq!((socket.keepalive().unwrap(), each.as_secs()), (true, 1));
+        let (_, socket) = accepted(again.options(options(None)));
+        assert!(!socket.keepalive().unwrap());
     }
 
     #[test]
