@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use tidewire::{
-    Builder, Endpoint, EngineChoice, Layered, Limits, Listen, Listening, Running, Service,
-    StartError, Wrap,
+    Builder, Endpoint, EngineChoice, Layered, Limits, Listen, Listening, Protocol, Running,
+    Service, StartError, Wrap,
 };
 use tidewire_http::{Http, Settings};
 
@@ -14,9 +14,12 @@ use crate::catalogue::admin as metrics;
 use crate::desk::Desk;
 use crate::gate::{Gate, Token};
 use crate::panel::Panel;
+use crate::room::Room;
 
 /// Connections at once. Each may hold a page that it does not read.
 const CONNECTIONS: usize = 256;
+/// Those who come while all places are taken, before somebody has left: more than a turn of the loop takes in.
+const COMING: usize = 256;
 /// Memory of all of them.
 const MEMORY: usize = 64 << 20;
 /// How long its connections may take to end.
@@ -75,7 +78,7 @@ impl Admin {
         Admin::serve(at.into(), panel, app, layered, limits)
     }
 
-    fn serve<S: Service>(
+    fn serve<S: Service<Conn: Protocol<Message: Send>>>(
         at: Listen,
         panel: &Panel,
         app: Http<Desk>,
@@ -83,7 +86,7 @@ impl Admin {
         limits: Limits,
     ) -> Result<Admin, StartError> {
         let mut builder = Builder::new();
-        let service = builder.service_with(service, limits);
+        let service = builder.service_with(Room::new(service, CONNECTIONS), limits);
         builder.name(service, "admin");
         builder.listen(service, at);
         // Readiness is all it needs: no ring, whose memory is limited, and few buffers.
@@ -95,7 +98,18 @@ impl Admin {
         let observer = running.observer();
         panel.add(move |to| {
             let counters = app.counters();
-            to.add(&metrics::CONNECTIONS, &[], observer.counters().open);
+            let connections = observer.counters();
+            to.add(&metrics::CONNECTIONS, &[], connections.open);
+            to.add(&metrics::CONNECTIONS_ACCEPTED, &[], connections.accepted);
+            for (reason, n) in connections.each_refused() {
+                to.add(&metrics::CONNECTIONS_REFUSED, &[reason], n);
+            }
+            for (reason, n) in connections.each_closed() {
+                to.add(&metrics::CONNECTIONS_CLOSED, &[reason], n);
+            }
+            for (reason, n) in &connections.reasons {
+                to.add(&metrics::CONNECTIONS_CLOSED_BY_PROTOCOL, &[reason], *n);
+            }
             for (status, n) in [
                 ("2xx", counters.replies_2xx),
                 ("3xx", counters.replies_3xx),
@@ -144,7 +158,7 @@ fn app(panel: &Panel, token: Option<Token>, names: Vec<String>) -> (Http<Desk>, 
         ..Settings::default()
     };
     let limits = Limits {
-        connections: CONNECTIONS,
+        connections: CONNECTIONS + COMING,
         // Whoever takes all places must at least work for it.
         idle: Some(Duration::from_secs(15)),
         first_byte: Some(Duration::from_secs(5)),

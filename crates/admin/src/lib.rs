@@ -18,6 +18,7 @@ mod metric;
 mod panel;
 mod process;
 mod prometheus;
+mod room;
 mod snapshot;
 
 pub use admin::Admin;

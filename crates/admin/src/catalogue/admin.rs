@@ -13,4 +13,12 @@ metrics! {
     REQUESTS = Counter "tidewire_admin_requests_total" ["status"];
     /// Connections to the admin listener that are open.
     CONNECTIONS = Gauge "tidewire_admin_connections_open" [];
+    /// Connections to the admin listener that were let in.
+    CONNECTIONS_ACCEPTED = Counter "tidewire_admin_connections_accepted_total" [];
+    /// Connections to the admin listener that were turned away, by the reason.
+    CONNECTIONS_REFUSED = Counter "tidewire_admin_connections_refused_total" ["reason"];
+    /// Connections to the admin listener that were closed, by the reason.
+    CONNECTIONS_CLOSED = Counter "tidewire_admin_connections_closed_total" ["reason"];
+    /// Those closed for a reason of their protocol (`by_protocol` above), by that reason; `others needed the place` is one that was quiet for long while all places were taken.
+    CONNECTIONS_CLOSED_BY_PROTOCOL = Counter "tidewire_admin_connections_closed_by_protocol_total" ["reason"];
 }

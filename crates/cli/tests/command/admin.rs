@@ -682,3 +682,34 @@ fn what_is_no_question_does_no_harm() {
     }
     assert_eq!(get(admin, "/ready").status, 200);
 }
+
+/// 256 connections that are kept, each with a question now and then for which nobody needs a token.
+#[test]
+fn who_holds_all_places_keeps_nobody_from_asking() {
+    let (_server, addrs) = serve(&[&["echo", "--listen", "echo=0"], &ADMIN[..]].concat());
+    let admin = addrs[1];
+    let health = format!("GET /health HTTP/1.1\r\nHost: {admin}\r\n\r\n");
+    let mut held: Vec<TcpStream> = (0..256)
+        .map(|_| {
+            let mut socket = TcpStream::connect(admin).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.write_all(health.as_bytes()).unwrap();
+            assert_ne!(socket.read(&mut [0; 1024]).unwrap(), 0);
+            socket
+        })
+        .collect();
+    for path in ["/health", "/ready", "/metrics"] {
+        assert_eq!(get(admin, path).status, 200, "{path}");
+    }
+    let page = get(admin, "/metrics").body;
+    let closed = "tidewire_admin_connections_closed_by_protocol_total";
+    let made_room = value(&page, closed, "others needed the place");
+    assert!(made_room >= 1.0, "{page}");
+    let refused = value(&page, "tidewire_admin_connections_refused_total", "");
+    assert_eq!(refused, 0.0, "{page}");
+    // The first has been quiet for longest, the last for the shortest time.
+    assert!(matches!(held[0].read(&mut [0]), Err(_) | Ok(0)));
+    let last = held.last_mut().unwrap();
+    last.write_all(health.as_bytes()).unwrap();
+    assert_ne!(last.read(&mut [0; 1024]).unwrap(), 0);
+}

@@ -506,6 +506,7 @@ impl<P: Protocol> Inner<P> {
         if let Some(state) = &mut self.state
             && state.is_open()
         {
+            state.last_progress = outer.state.last_progress;
             let env = &mut *outer.env;
             f(&mut self.protocol, Link { state, env });
             outer.ask_to_write();
@@ -550,6 +551,7 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         let state = &mut **self.state.as_mut()?;
+        state.last_progress = cx.link.state.last_progress;
         let env = &mut *cx.link.env;
         let mut inside = Inside {
             protocol: &mut self.protocol,

@@ -810,6 +810,43 @@ impl Link<'_> {
         !self.state.is_open()
     }
 
+    /// When a byte of this connection was last received or sent, or it was made: since when it has been
+    /// quiet. Inside a layer it is the layer's connection that counts.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// struct Quiet;
+    ///
+    /// impl Protocol for Quiet {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         cx.link.set_timer_after(Duration::from_millis(3500));
+    ///         cx.link.forward_all(input)
+    ///     }
+    ///
+    ///     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         let quiet = cx.link.now().since(cx.link.last_progress());
+    ///         cx.link.write(format!("{} s", quiet.as_secs()).as_bytes());
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Quiet), Limits::default());
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"hush: ");
+    /// sim.run_for(Duration::from_secs(4));
+    /// assert_eq!(sim.received(peer), b"hush: 3 s");
+    /// ```
+    #[must_use]
+    pub fn last_progress(&self) -> Instant {
+        self.state.last_progress
+    }
+
     /// Who is at the other end.
     #[must_use]
     pub fn peer(&self) -> &Peer {
