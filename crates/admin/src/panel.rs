@@ -71,12 +71,12 @@ pub struct Panel(Arc<Inner>);
 struct Inner {
     began: Instant,
     stage: AtomicU8,
-    config: serde_json::Value,
     seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
 struct Seen {
+    config: serde_json::Value,
     server: Option<(Observer, Vec<Listener>)>,
     sources: Vec<Arc<Source>>,
     levels: Option<Arc<dyn Levels>>,
@@ -97,8 +97,10 @@ impl Panel {
         Panel(Arc::new(Inner {
             began: Instant::now(),
             stage: AtomicU8::new(Stage::Recovering as u8),
-            config,
-            seen: Mutex::default(),
+            seen: Mutex::new(Seen {
+                config,
+                ..Seen::default()
+            }),
         }))
     }
 
@@ -129,6 +131,11 @@ impl Panel {
         }
     }
 
+    /// Replaces what `/config` shows: more is known once a server runs. No secret may be in it.
+    pub fn set_config(&self, config: serde_json::Value) {
+        self.seen().config = config;
+    }
+
     /// Shows the loops of a running server, and where it listens.
     pub fn show(&self, observer: Observer, listeners: Vec<Listener>) {
         self.seen().server = Some((observer, listeners));
@@ -155,7 +162,7 @@ impl Panel {
 
     /// The effective settings.
     pub(crate) fn config(&self) -> String {
-        let mut config = self.0.config.clone();
+        let mut config = self.seen().config.clone();
         if let (Some(levels), Some(map)) = (self.levels(), config.as_object_mut()) {
             map.insert("log-filter".into(), levels.shown().into());
         }

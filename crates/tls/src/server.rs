@@ -46,6 +46,9 @@ enum Clients {
 }
 
 impl Server {
+    /// How long a handshake may take, if [`deadline`](Server::deadline) says nothing else: 10 s.
+    pub const DEADLINE: Duration = DEADLINE;
+
     /// A server that shows these certificates; a reference to [`Certificates`] shares them, to be
     /// replaced later.
     #[must_use]

@@ -12,6 +12,7 @@ use tidewire_admin::catalogue::admin as metrics;
 use tidewire_admin::{Admin, Levels, Panel, Token};
 
 use super::settings::Settings;
+use super::shown::Found;
 use super::tls::{AdminFront, Front, Fronts, TlsOptions};
 use crate::exit::Failure;
 use crate::logging::{self, Logging};
@@ -135,15 +136,6 @@ impl AdminOptions {
         }
         Ok(Front::of_files(files.filter(|_| wanted)))
     }
-
-    /// Where it is asked for, as `--admin` takes it.
-    pub(crate) fn shown(&self) -> String {
-        match &self.admin {
-            None => format!("127.0.0.1:{PORT}"),
-            Some(At::Off) => "off".into(),
-            Some(At::Place { place, .. }) => place.to_string(),
-        }
-    }
 }
 
 /// Where the admin listener is to be.
@@ -208,7 +200,7 @@ impl Levels for OfLogging {
 
 /// What is to be seen of a server with these settings.
 pub(crate) fn panel(settings: &Settings, logging: &Logging) -> Panel {
-    let panel = Panel::new(settings.shown());
+    let panel = Panel::new(settings.shown(&Found::default()));
     panel.set_levels(OfLogging(logging.levels()));
     let counts = logging.counts();
     panel.add(move |to| {
@@ -289,11 +281,18 @@ pub(crate) fn start(
 mod tests {
     use super::*;
 
+    fn shown(options: &AdminOptions) -> String {
+        match options.admin.as_ref().unwrap() {
+            At::Off => "off".into(),
+            At::Place { place, .. } => place.to_string(),
+        }
+    }
+
     #[test]
     fn the_file_has_a_table() {
         let text = "addr = '127.0.0.1:0'\ntoken-file = 't'\nhost = ['a', 'b']\n";
         let options: AdminOptions = toml::from_str(text).unwrap();
-        assert_eq!(options.shown(), "127.0.0.1:0");
+        assert_eq!(shown(&options), "127.0.0.1:0");
         assert_eq!(options.admin_host, ["a", "b"]);
         assert!(options.has_token());
         assert!(
@@ -304,7 +303,7 @@ mod tests {
 
     #[test]
     fn places_are_addresses_ports_sockets_or_off() {
-        for (text, shown) in [
+        for (text, expected) in [
             ("off", "off"),
             ("7000", "127.0.0.1:7000"),
             ("0.0.0.0:7480", "0.0.0.0:7480"),
@@ -318,7 +317,7 @@ mod tests {
                 admin: Some(text.parse().unwrap()),
                 ..AdminOptions::default()
             };
-            assert_eq!(options.shown(), shown);
+            assert_eq!(shown(&options), expected);
         }
         for wrong in ["", "on", "70000", "127.0.0.1", "tls:", "tls:off"] {
             assert!(wrong.parse::<At>().is_err(), "{wrong}");

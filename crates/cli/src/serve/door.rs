@@ -1,7 +1,7 @@
 //! A service with what stands in front of its listeners.
 
 use tidewire::admission::Admission;
-use tidewire::{Builder, Layered, Limits, Listen, Service, ServiceId};
+use tidewire::{Builder, Layered, Listen, Service, ServiceId};
 
 use super::endpoint::{Endpoint, Kind, Named};
 use super::settings::Settings;
@@ -24,8 +24,8 @@ impl<S: Service> Door<S> {
         fronts: &Fronts,
         kind: Kind,
         service: S,
-        limits: Limits,
     ) -> Door<S> {
+        let limits = settings.limits(kind);
         let mut own = settings.endpoints.iter().filter(|e| e.kind == kind);
         if own.all(|endpoint| endpoint.front.is_bare()) {
             let id = builder.service_with(service, limits);

@@ -45,6 +45,9 @@ pub(crate) struct HttpOptions {
     pub(crate) streamed: Option<Size>,
 }
 
+/// Longer than any connection lives.
+const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+
 impl HttpOptions {
     /// These, and where one is absent, that of `base`.
     pub(crate) fn over(self, base: HttpOptions) -> HttpOptions {
@@ -76,8 +79,7 @@ impl HttpOptions {
         own.gathered = self.bodies.map_or(own.gathered, bytes);
         own.streamed = self.streamed.map_or(own.streamed, |size| size.0);
         if let Some(within) = whole_request {
-            // For ever is longer than any connection lives.
-            let within = within.limit().unwrap_or(Duration::from_secs(1 << 32));
+            let within = within.limit().unwrap_or(FOR_EVER);
             (own.head_timeout, own.body_timeout) = (within, within);
         }
         Ok(own)
@@ -103,9 +105,13 @@ pub(crate) fn shown(settings: &HttpSettings) -> Value {
         "body": settings.body,
         "bodies": settings.gathered,
         "streamed": settings.streamed,
-        "head-timeout": settings.head_timeout.as_secs_f64(),
-        "body-timeout": settings.body_timeout.as_secs_f64(),
     })
+}
+
+/// How long a head may take, and a body; `None` for ever.
+pub(crate) fn times(settings: &HttpSettings) -> [Option<Duration>; 2] {
+    let times = [settings.head_timeout, settings.body_timeout];
+    times.map(|time| Some(time).filter(|time| *time < FOR_EVER))
 }
 
 #[cfg(test)]

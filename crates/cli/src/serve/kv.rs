@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
-use tidewire::{Builder, EngineChoice, Limits, Listen};
+use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_kv::durable::{self, KvLog, ReplayError, snapshot};
@@ -148,22 +148,29 @@ impl KvOptions {
     }
 
     fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
-        let own = KvSettings::default();
-        let bytes = |size: Option<Size>, own: usize| size.map_or(own, |size| size.0 as usize);
-        let query_buffer = bytes(self.query_buffer, own.query_buffer);
-        if query_buffer > u32::MAX as usize {
+        let bounds = self.bounds(settings);
+        if bounds.query_buffer > u32::MAX as usize {
             return Err(Failure::usage("--kv-query-buffer: less than 4 GiB"));
         }
         Ok(KvSettings {
             password: self.password()?,
             protected: !settings.is_open(Kind::Kv(KvMode::Resp)),
-            query_buffer,
+            ..bounds
+        })
+    }
+
+    /// What a client of the Redis protocol is held to.
+    pub(super) fn bounds(&self, settings: &Settings) -> KvSettings {
+        let own = KvSettings::default();
+        let bytes = |size: Option<Size>, own: usize| size.map_or(own, |size| size.0 as usize);
+        KvSettings {
+            query_buffer: bytes(self.query_buffer, own.query_buffer),
             client_output: bytes(self.client_output, own.client_output),
             subscriber_output: bytes(self.subscriber_output, own.subscriber_output),
             stall: settings.idle(own.stall),
             idle: self.timeout.and_then(Span::limit),
             ..own
-        })
+        }
     }
 
     /// Takes the password that the environment holds, if no flag says where it is.
@@ -323,11 +330,12 @@ pub(crate) struct Kv {
     /// Makes snapshots; taken when the server stops.
     keeper: Mutex<Option<snapshot::Running>>,
     resp: (RespService, Door<RespService>),
-    binary: (BinaryService, Door<BinaryService>),
+    /// On the loops only if it is served.
+    binary: (BinaryService, Option<Door<BinaryService>>),
 }
 
 impl Kv {
-    /// Adds both services to the loops.
+    /// Adds the services to the loops: that of the Redis protocol in any case, because it has expired keys go.
     pub(crate) fn add(
         builder: &mut Builder,
         settings: &Settings,
@@ -359,11 +367,6 @@ impl Kv {
         };
         let log = recovered.map(|(log, _)| log);
         let own = options.services(settings)?;
-        let limits = own.limits();
-        let resp_limits = Limits {
-            idle: limits.idle,
-            ..settings.limits(Kind::Kv(KvMode::Resp), limits)
-        };
         let resp = match &log {
             None => RespService::new(store.clone(), own),
             Some(log) => RespService::durable(store.clone(), own, log.clone()),
@@ -382,16 +385,10 @@ impl Kv {
             fronts,
             Kind::Kv(KvMode::Resp),
             resp.clone(),
-            resp_limits,
         );
-        let binary_door = Door::add(
-            builder,
-            settings,
-            fronts,
-            Kind::Kv(KvMode::Binary),
-            binary.clone(),
-            settings.limits(Kind::Kv(KvMode::Binary), BinaryService::limits()),
-        );
+        let kind = Kind::Kv(KvMode::Binary);
+        let add = || Door::add(builder, settings, fronts, kind, binary.clone());
+        let binary_door = settings.serves(kind).then(add);
         Ok(Kv {
             log,
             keeper: Mutex::new(keeper),
@@ -408,7 +405,11 @@ impl Kv {
         listen: Listen,
     ) -> Result<(), Failure> {
         match endpoint.kind {
-            Kind::Kv(KvMode::Binary) => self.binary.1.listen(builder, fronts, endpoint, listen),
+            Kind::Kv(KvMode::Binary) => {
+                let door = self.binary.1.as_ref();
+                let door = door.expect("it was added, as it is served");
+                door.listen(builder, fronts, endpoint, listen)
+            }
             _ => self.resp.1.listen(builder, fronts, endpoint, listen),
         }
     }

@@ -24,6 +24,7 @@ use super::log::{Logs, OpenLog};
 use super::manager::Manager;
 use super::services::Services;
 use super::settings::Settings;
+use super::shown::Found;
 use super::tls::Fronts;
 use crate::exit::Failure;
 use crate::logging::Logging;
@@ -44,7 +45,7 @@ pub(crate) struct Life<'a> {
 /// How it has ended.
 pub(crate) enum End {
     Over,
-    /// The successor has died before it served: these are its listeners, and all who wait there.
+    /// The successor has not come to serve: these are its listeners, and all who wait there.
     Again(Inherited),
 }
 
@@ -72,6 +73,10 @@ impl<'a> Life<'a> {
         let panel = admin::panel(settings, logging);
         let fronts = Fronts::new(settings.handshake);
         let admin = admin::start(settings, &fronts, &panel, inherited.take_admin())?;
+        panel.set_config(settings.shown(&Found {
+            admin: admin.as_ref().map(Admin::addr),
+            loops: None,
+        }));
         manager.recovering();
         let mut logs = Logs::default();
         if settings.need_log() {
@@ -151,6 +156,10 @@ impl<'a> Life<'a> {
         });
         self.panel
             .show(self.running.observer(), listeners.collect());
+        self.panel.set_config(self.settings.shown(&Found {
+            admin: self.admin.as_ref().map(Admin::addr),
+            loops: Some((&self.running.observer(), self.running.addrs())),
+        }));
         let services = self.services.clone();
         self.panel.add(move |to| services.collect(to));
         for (name, log) in [("messages", &self.logs.messages), ("kv", &self.logs.kv)] {

@@ -23,6 +23,7 @@ mod http;
 mod inherit;
 mod kv;
 mod life;
+mod limits;
 mod listen_at;
 mod log;
 mod manager;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tidewire::admission::Admission;
-use tidewire::{Builder, Limits, Listen};
+use tidewire::{Builder, Listen};
 use tidewire_admin::Snapshot;
 use tidewire_echo::{Discard, Echo};
 use tidewire_http::demo::{self, Burns};
 use tidewire_http::{Http, Router};
-use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode};
+use tidewire_ingest::classic::{ClassicService, Counters, Mode};
 use tidewire_ingest::native::{IngestService, Token};
 use tidewire_ingest::{Counted, Level, LogSink};
 use tidewire_pool::Pool;
@@ -63,15 +63,14 @@ impl Services {
         for endpoint in &settings.endpoints {
             let listen = listen(endpoint, settings, inherited);
             let kind = endpoint.kind;
-            let limits = || settings.limits(kind, Limits::default());
             match endpoint.kind {
                 Kind::Echo => {
-                    let add = || Door::add(builder, settings, fronts, kind, Echo, limits());
+                    let add = || Door::add(builder, settings, fronts, kind, Echo);
                     let door = echo.get_or_insert_with(add);
                     door.listen(builder, fronts, endpoint, listen)?;
                 }
                 Kind::Discard => {
-                    let add = || Door::add(builder, settings, fronts, kind, Discard, limits());
+                    let add = || Door::add(builder, settings, fronts, kind, Discard);
                     let door = discard.get_or_insert_with(add);
                     door.listen(builder, fronts, endpoint, listen)?;
                 }
@@ -241,15 +240,10 @@ impl Acks {
         log: Option<&OpenLog>,
     ) -> Result<Acks, Failure> {
         let kind = Kind::Ack(mode);
-        let mut classic = Classic::preset(mode);
-        if let Some(most) = settings.max_payload {
-            classic.payload_max = most;
-        }
-        classic.protected = settings.ack_level != Level::None && !settings.is_open(Kind::Ack(mode));
-        let limits = settings.limits(kind, classic.limits());
+        let classic = settings.classic(mode);
         if settings.ack_level == Level::None {
             let service = Arc::new(ClassicService::new(classic, Counted::default()));
-            let door = Door::add(builder, settings, fronts, kind, service.clone(), limits);
+            let door = Door::add(builder, settings, fronts, kind, service.clone());
             return Ok(Acks::Dropped(service, door));
         }
         let log = log.expect("a level needs the log").shared();
@@ -257,7 +251,7 @@ impl Acks {
             Failure::usage(format!("ack/{mode} at level {}: {e}", settings.ack_level))
         })?;
         let service = Arc::new(ClassicService::new(classic, sink));
-        let door = Door::add(builder, settings, fronts, kind, service.clone(), limits);
+        let door = Door::add(builder, settings, fronts, kind, service.clone());
         Ok(Acks::Logged(service, door))
     }
 
@@ -294,18 +288,7 @@ fn add_http(
         false => Burns::ForTrusted,
     };
     let service = Http::with(settings.http.clone(), demo::router(pool, burns));
-    let limits = Limits {
-        request: None,
-        ..settings.limits(Kind::Http, service.limits())
-    };
-    let door = Door::add(
-        builder,
-        settings,
-        fronts,
-        Kind::Http,
-        service.clone(),
-        limits,
-    );
+    let door = Door::add(builder, settings, fronts, Kind::Http, service.clone());
     Ok((service, door))
 }
 
@@ -317,14 +300,6 @@ fn add_ingest(
 ) -> (Arc<IngestService>, Door<Arc<IngestService>>) {
     let log = log.expect("ingest needs the log").shared();
     let service = Arc::new(IngestService::new(log, settings.ingest.clone()));
-    let limits = settings.limits(Kind::Ingest, settings.ingest.limits());
-    let door = Door::add(
-        builder,
-        settings,
-        fronts,
-        Kind::Ingest,
-        service.clone(),
-        limits,
-    );
+    let door = Door::add(builder, settings, fronts, Kind::Ingest, service.clone());
     (service, door)
 }

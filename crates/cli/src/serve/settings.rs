@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidewire::{EngineChoice, Limits, Placement, TcpOptions};
+use tidewire::{EngineChoice, Placement, TcpOptions};
 use tidewire_http::Settings as HttpSettings;
 use tidewire_ingest::native::Token;
 use tidewire_ingest::{Level, native};
@@ -20,7 +20,7 @@ use super::kv::KvOptions;
 use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
 use super::open::Open;
-use super::tls::Front;
+use super::tls::{Front, Handshake};
 use super::unused::Given;
 use crate::exit::Failure;
 use crate::logging::LogFormat;
@@ -44,8 +44,7 @@ pub(crate) struct Settings {
     pub(crate) control: Option<ControlAt>,
     /// The most that may be open; `None` for no limit.
     pub(crate) descriptors: Option<u64>,
-    /// Of TLS, and of the PROXY protocol.
-    pub(crate) handshake: Option<Duration>,
+    pub(crate) handshake: Handshake,
     pub(crate) engine: EngineChoice,
     pub(crate) workers: usize,
     pub(crate) placement: Placement,
@@ -154,7 +153,9 @@ impl Settings {
             admin_is_given: false,
             control: options.control,
             descriptors: None,
-            handshake: options.handshake.and_then(Span::limit),
+            handshake: options
+                .handshake
+                .map_or(Handshake::default(), |span| span.0.into()),
             engine,
             workers: options.workers.unwrap_or_else(cores),
             placement: options
@@ -265,26 +266,6 @@ impl Settings {
         durability
             .and_then(|level| level.0)
             .filter(|_| self.serves_kv())
-    }
-
-    /// How long a connection may be silent, if the settings say nothing else.
-    pub(crate) fn idle(&self, own: Option<Duration>) -> Option<Duration> {
-        self.idle.map_or(own, Span::limit)
-    }
-
-    /// A service's own limits, changed where the settings say so.
-    pub(crate) fn limits(&self, kind: Kind, own: Limits) -> Limits {
-        let or = |set: Option<Span>, own: Option<Duration>| set.map_or(own, Span::limit);
-        Limits {
-            connections: self.admission.connections(kind).unwrap_or(own.connections),
-            linger: self.linger.unwrap_or(own.linger),
-            idle: self.idle(own.idle),
-            first_byte: or(self.first_byte, own.first_byte),
-            request: or(self.whole_request, own.request),
-            write: or(self.write_stall, own.write),
-            lifetime: or(self.lifetime, own.lifetime),
-            ..own
-        }
     }
 }
 

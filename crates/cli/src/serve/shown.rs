@@ -1,57 +1,71 @@
 //! The effective settings, for whoever wants to know what a server runs with. No secret is in them: of secrets only
 //! whether there is one.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tidewire::Limits;
+use tidewire::{Endpoint, Observer};
 
 use super::admission::shown;
+use super::durable::PolicyName;
 use super::endpoint::{Kind, Named};
 use super::http;
 use super::kv::Durability;
+use super::limits::never_is_0;
 use super::settings::Settings;
+use crate::span::Span;
+
+/// What is known only once it is there.
+#[derive(Default)]
+pub(crate) struct Found<'a> {
+    /// Where the admin listener is; `None` if there is none.
+    pub(crate) admin: Option<&'a Endpoint>,
+    /// The loops, and where they listen.
+    pub(crate) loops: Option<(&'a Observer, &'a [Endpoint])>,
+}
 
 impl Settings {
-    /// The settings by the names of their flags; `null` where each service has its own default.
-    pub(crate) fn shown(&self) -> Value {
+    /// The settings by the names of their flags; `null` is the system's choice, or that there is nothing. Before the
+    /// loops run, engine, memory and addresses are what was asked for.
+    pub(crate) fn shown(&self, found: &Found<'_>) -> Value {
+        let (observer, addrs) = match found.loops {
+            Some((observer, addrs)) => (Some(observer), addrs),
+            None => (None, &[][..]),
+        };
+        let at = |i: usize| addrs.get(i).unwrap_or(&self.endpoints[i].place);
         json!({
-            "listen": self.endpoints.iter().map(|endpoint| json!({
+            "listen": self.endpoints.iter().enumerate().map(|(i, endpoint)| json!({
                 "service": Named(vec![endpoint.kind]).to_string(),
-                "at": endpoint.place.to_string(),
+                "at": at(i).to_string(),
                 "tls": endpoint.front.tls.is_some(),
                 "proxy-from": endpoint.front.proxy_from.iter().map(ToString::to_string).collect::<Vec<_>>(),
                 "open": self.is_open(endpoint.kind),
                 "access": endpoint.shield.access.is_some().then(|| endpoint.shield.access.to_string()),
-                "max-connections": self.limits(endpoint.kind, Limits::default()).connections,
                 "admission": shown(&self.admission.rules_at(&endpoint.shield.rules)),
                 "admission-of-service": shown(&self.admission.rules_of(endpoint.kind)),
             })).collect::<Vec<_>>(),
-            "engine": self.engine.to_string(),
+            "limits": self.limits_of_all(),
+            "engine": observer.map_or(self.engine.to_string(), |o| o.engine().to_string()),
+            "engine-asked": self.engine.to_string(),
+            "engine-reason": observer.map(Observer::engine_reason),
             "workers": self.workers,
             "placement": self.placement.to_string(),
             "cpus": self.cpus,
             "busy-poll": self.busy_poll.as_micros() as u64,
             "direct-descriptors": self.direct_descriptors,
-            "memory": self.memory,
+            "memory": observer.map_or(self.memory, |o| Some(o.memory_max())),
             "admission": shown(&self.admission.rules_of_all()),
-            "idle": self.idle.map(|span| span.0.as_secs_f64()),
-            "first-byte": self.first_byte.map(|span| span.0.as_secs_f64()),
-            "whole-request": self.whole_request.map(|span| span.0.as_secs_f64()),
-            "write-stall": self.write_stall.map(|span| span.0.as_secs_f64()),
-            "lifetime": self.lifetime.map(|span| span.0.as_secs_f64()),
-            "linger": seconds(self.linger),
-            "handshake": seconds(self.handshake),
-            "max-payload": self.max_payload,
+            "handshake": json!({
+                "tls": self.handshake.tls.as_secs_f64(),
+                "proxy": self.handshake.proxy.as_secs_f64(),
+            }),
             "congestion": self.tcp.congestion,
-            "tcp-keepalive": seconds(self.tcp.keepalive),
-            "stall-threshold": seconds(self.stall_threshold),
+            "tcp-keepalive": never_is_0(self.tcp.keepalive),
+            "stall-threshold": never_is_0(self.stall_threshold),
             "stop-deadline": self.stop_deadline.as_secs_f64(),
-            "stats-interval": seconds(self.stats_interval),
+            "stats-interval": never_is_0(self.stats_interval),
             "log-format": self.log_format.map(|format| format.name()),
             "log-connections": self.log_connections,
             "control": self.control.as_ref().map(ToString::to_string),
-            "admin": self.admin.shown(),
+            "admin": found.admin.map(ToString::to_string),
             "admin-tls": self.admin_front.tls.is_some(),
             "admin-token": self.admin.has_token(),
             "log": self.need_log().then(|| self.shown_log()),
@@ -76,25 +90,30 @@ impl Settings {
                 "databases": self.kv.databases.unwrap_or(16),
                 "password": self.kv.has_password(),
                 "durability": Durability(self.kv_durability()).to_string(),
-                "timeout": self.kv.timeout.map(|span| span.0.as_secs_f64()),
+                "timeout": never_is_0(self.kv.timeout.and_then(Span::limit)),
             })),
         })
     }
 
+    /// Of each service that is served, by its name.
+    fn limits_of_all(&self) -> Value {
+        let kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
+        let each = kinds.map(|kind| (Named(vec![kind]).to_string(), self.shown_limits(kind)));
+        Value::Object(each.collect())
+    }
+
+    /// Of the log of messages.
     fn shown_log(&self) -> Value {
-        let log = &self.durable;
+        // What is wrong with them has ended the start before.
+        let log = self.durable.settings().unwrap_or_default();
         json!({
-            "dir": log.dir.clone().unwrap_or_else(|| super::DIRECTORY.into()),
-            "policy": log.policy.as_ref().map_or("sync".into(), ToString::to_string),
-            "segment": log.segment.map(|size| size.0),
-            "payload-max": log.payload_max.map(|size| size.0),
-            "retention-bytes": log.retention_bytes.map(|size| size.0),
-            "retention-age": log.retention_age.map(|span| span.0.as_secs_f64()),
+            "dir": self.durable.directory(),
+            "policy": PolicyName(log.policy).to_string(),
+            "segment": log.segment_bytes,
+            "payload-max": log.payload_max,
+            "retention-bytes": log.retention_bytes,
+            "retention-age": never_is_0(log.retention_age),
             "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
         })
     }
-}
-
-fn seconds(time: Option<Duration>) -> Option<f64> {
-    time.map(|time| time.as_secs_f64())
 }

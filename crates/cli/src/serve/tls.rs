@@ -77,6 +77,33 @@ impl TlsOptions {
     }
 }
 
+/// How long a client may take to say who it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handshake {
+    /// By TLS.
+    pub(crate) tls: Duration,
+    /// By the header of a proxy.
+    pub(crate) proxy: Duration,
+}
+
+impl Default for Handshake {
+    fn default() -> Handshake {
+        Handshake {
+            tls: Server::DEADLINE,
+            proxy: Proxy::DEADLINE,
+        }
+    }
+}
+
+impl From<Duration> for Handshake {
+    fn from(both: Duration) -> Handshake {
+        Handshake {
+            tls: both,
+            proxy: both,
+        }
+    }
+}
+
 /// Files of TLS, complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
@@ -86,7 +113,7 @@ pub(crate) struct TlsFiles {
 }
 
 impl TlsFiles {
-    fn load(&self, handshake: Option<Duration>) -> Result<TlsServer, Failure> {
+    fn load(&self, handshake: Handshake) -> Result<TlsServer, Failure> {
         let read = |path: &Path| {
             std::fs::read(path)
                 .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))
@@ -102,9 +129,7 @@ impl TlsFiles {
             let roots = Roots::from_pem(&read(path)?).map_err(|e| wrong(path, e))?;
             server = server.require_client_certificates(&roots);
         }
-        if let Some(deadline) = handshake {
-            server = server.deadline(deadline);
-        }
+        let server = server.deadline(handshake.tls);
         server.build().map_err(|e| wrong(&self.cert, e))
     }
 }
@@ -160,7 +185,7 @@ impl Front {
     }
 
     /// Whether its files are good.
-    pub(crate) fn check(&self, handshake: Option<Duration>) -> Result<(), Failure> {
+    pub(crate) fn check(&self, handshake: Handshake) -> Result<(), Failure> {
         match &self.tls {
             Some(files) => files.load(handshake).map(drop),
             None => Ok(()),
@@ -189,8 +214,7 @@ const ADMIN: u32 = u32::MAX;
 /// What stands in front of the listeners, by their numbers. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fronts {
-    /// How long a handshake, or a header, may take.
-    handshake: Option<Duration>,
+    handshake: Handshake,
     at: Arc<RwLock<HashMap<u32, Standing>>>,
 }
 
@@ -202,7 +226,7 @@ struct Standing {
 }
 
 impl Fronts {
-    pub(crate) fn new(handshake: Option<Duration>) -> Fronts {
+    pub(crate) fn new(handshake: Handshake) -> Fronts {
         Fronts {
             handshake,
             ..Fronts::default()
@@ -214,10 +238,7 @@ impl Fronts {
         let tls = front.tls.as_ref().map(|files| files.load(self.handshake));
         let proxy = (!front.proxy_from.is_empty()).then(|| {
             let proxy = Proxy::from(front.proxy_from.iter().copied());
-            match self.handshake {
-                Some(deadline) => proxy.deadline(deadline),
-                None => proxy,
-            }
+            proxy.deadline(self.handshake.proxy)
         });
         let standing = Standing {
             files: front.tls.clone(),

@@ -205,25 +205,42 @@ fn metrics_follow_what_happens_on_every_engine() {
     }
 }
 
+/// Every service that `serve` has, each at any port.
+const EVERYTHING: [&str; 11] = [
+    "echo",
+    "ack/request-reply",
+    "ack/throttled",
+    "ack/head-rest",
+    "ack/sync",
+    "ack/async",
+    "ingest",
+    "kv/resp",
+    "kv/binary",
+    "http",
+    "discard",
+];
+
+/// Serves everything, with logs in `data`; the lines that say what listens where, the admin's last.
+fn serve_everything(data: &str) -> (Running, Vec<String>) {
+    let listen = EVERYTHING.map(|service| format!("{service}=0"));
+    let mut args = vec!["--data", data, "--durability", "sync"];
+    args.extend(EVERYTHING);
+    for one in &listen {
+        args.extend(["--listen", one]);
+    }
+    args.extend(ADMIN);
+    serve_lines(&args)
+}
+
 #[test]
 fn prometheus_finds_nothing_to_blame() {
-    let (_server, addrs) = serve(
-        &[
-            &[
-                "echo",
-                "kv",
-                "--listen",
-                "echo=0",
-                "--listen",
-                "kv/resp=0",
-                "--listen",
-                "kv/binary=0",
-            ],
-            &ADMIN[..],
-        ]
-        .concat(),
-    );
-    let page = get(addrs[3], "/metrics").body;
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, lines) = serve_everything(dir.path().to_str().unwrap());
+    let page = get(addr(lines.last().unwrap()), "/metrics").body;
+    for service in EVERYTHING {
+        let labels = format!("service=\"{service}\"");
+        assert!(page.contains(&labels), "{service}: {page}");
+    }
     let Ok(mut check) = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -552,6 +569,7 @@ fn info_prints_what_runs_and_says_why_it_cannot() {
     ] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
+    assert!(!shown.contains("kv/binary"), "nobody serves it: {shown}");
     let json = run(&[&["info", "--json", "--admin", &at], &token[..]].concat());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["state"], "serving");
@@ -596,14 +614,63 @@ fn the_settings_in_force_are_shown_without_their_secrets() {
     assert!(!text.contains("hunter2"), "{text}");
     let config: serde_json::Value = serde_json::from_str(&text).unwrap();
     for (name, expected) in [
-        ("/first-byte", serde_json::json!(7.0)),
-        ("/whole-request", serde_json::json!(0.0)),
-        ("/write-stall", serde_json::json!(1.5)),
-        ("/lifetime", serde_json::Value::Null),
+        ("/limits/kv~1resp/first-byte", serde_json::json!(7.0)),
+        ("/limits/kv~1resp/whole-request", serde_json::json!(0.0)),
+        ("/limits/kv~1resp/write-stall", serde_json::json!(1.5)),
+        ("/limits/kv~1resp/lifetime", serde_json::json!(0.0)),
         ("/kv/password", serde_json::json!(true)),
         ("/kv/durability", serde_json::json!("interval:2s")),
     ] {
         assert_eq!(config.pointer(name), Some(&expected), "{name}: {text}");
+    }
+}
+
+/// What nobody has set is shown as it is in force, and what was any is shown as it came out.
+#[test]
+fn the_settings_in_force_are_those_of_each_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, lines) = serve_everything(dir.path().to_str().unwrap());
+    let text = get(addr(lines.last().unwrap()), "/config").body;
+    let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let engine = lines[0].split_once("engine=").unwrap().1;
+    assert_ne!(engine, "auto");
+    assert_eq!(config["engine"], engine, "{text}");
+    assert_eq!(config["engine-asked"], "auto");
+    let admin = addr(lines.last().unwrap()).to_string();
+    assert_eq!(config["admin"], admin.as_str());
+    for (line, listen) in lines.iter().zip(config["listen"].as_array().unwrap()) {
+        assert_eq!(listen["at"], addr(line).to_string().as_str(), "{text}");
+    }
+    // Service, idle, write-stall: docs/production.md, Deadlines.
+    for (service, idle, write_stall) in [
+        ("echo", 60.0, 60.0),
+        ("ack/sync", 5.0, 60.0),
+        ("ingest", 0.0, 0.0),
+        ("kv/resp", 60.0, 60.0),
+        ("kv/binary", 60.0, 60.0),
+        ("http", 60.0, 60.0),
+        ("discard", 60.0, 60.0),
+    ] {
+        let limits = &config["limits"][service];
+        assert_eq!(limits["idle"], idle, "{service}: {text}");
+        assert_eq!(limits["write-stall"], write_stall, "{service}: {text}");
+        assert_eq!(limits["max-connections"], 1_000_000, "{service}: {text}");
+        for (name, expected) in [("first-byte", 0.0), ("lifetime", 0.0), ("linger", 5.0)] {
+            assert_eq!(limits[name], expected, "{service}: {name}: {text}");
+        }
+    }
+    for (name, expected) in [
+        ("/limits/echo/whole-request", 60.0),
+        ("/limits/http/whole-request/head", 10.0),
+        ("/limits/http/whole-request/body", 20.0),
+        ("/limits/ingest/hello", 5.0),
+        ("/handshake/tls", 10.0),
+        ("/handshake/proxy", 5.0),
+        ("/tcp-keepalive", 300.0),
+        ("/kv/timeout", 0.0),
+    ] {
+        let shown = config.pointer(name).and_then(serde_json::Value::as_f64);
+        assert_eq!(shown, Some(expected), "{name}: {text}");
     }
 }
 

@@ -78,13 +78,16 @@ enum Others {
 }
 
 impl Proxy {
+    /// How long a header may take, if [`deadline`](Proxy::deadline) says nothing else: 5 s.
+    pub const DEADLINE: Duration = Duration::from_secs(5);
+
     /// Requires a header from peers in these networks, within 5 s. Others are served without one.
     #[must_use]
     pub fn from(networks: impl IntoIterator<Item = Network>) -> Proxy {
         Proxy {
             from: networks.into_iter().collect(),
             others: Others::Served,
-            deadline: Duration::from_secs(5),
+            deadline: Proxy::DEADLINE,
             failures: Arc::new(Throttle::new(BETWEEN_LINES)),
         }
     }

@@ -1,0 +1,109 @@
+//! What the connections of each service are held to: the service's own limits, changed where the settings say so.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidewire::Limits;
+use tidewire_ingest::Level;
+use tidewire_ingest::classic::{Classic, Mode};
+use tidewire_kv::service::BinaryService;
+
+use super::endpoint::{Kind, KvMode};
+use super::http;
+use super::settings::Settings;
+use crate::span::Span;
+
+impl Settings {
+    /// The limits in force for the connections of this service.
+    pub(crate) fn limits(&self, kind: Kind) -> Limits {
+        match kind {
+            Kind::Echo | Kind::Discard => self.changed(kind, Limits::default()),
+            Kind::Ack(mode) => self.changed(kind, self.classic(mode).limits()),
+            Kind::Ingest => {
+                let own = self.ingest.limits();
+                Limits {
+                    // A producer may have nothing to say.
+                    idle: own.idle,
+                    ..self.changed(kind, own)
+                }
+            }
+            Kind::Http => Limits {
+                // It has times of its own for heads and bodies, and words for who is late.
+                request: None,
+                ..self.changed(kind, self.http.limits())
+            },
+            Kind::Kv(KvMode::Resp) => {
+                let own = self.kv.bounds(self).limits();
+                Limits {
+                    // It looks itself whether a command is half there, or --kv-timeout has passed.
+                    idle: own.idle,
+                    ..self.changed(kind, own)
+                }
+            }
+            Kind::Kv(KvMode::Binary) => self.changed(kind, BinaryService::limits()),
+        }
+    }
+
+    /// What a classic port speaks.
+    pub(crate) fn classic(&self, mode: Mode) -> Classic {
+        let own = Classic::preset(mode);
+        Classic {
+            payload_max: self.max_payload.unwrap_or(own.payload_max),
+            protected: self.ack_level != Level::None && !self.is_open(Kind::Ack(mode)),
+            ..own
+        }
+    }
+
+    /// How long a connection may be silent, if the settings say nothing else.
+    pub(crate) fn idle(&self, own: Option<Duration>) -> Option<Duration> {
+        self.idle.map_or(own, Span::limit)
+    }
+
+    fn changed(&self, kind: Kind, own: Limits) -> Limits {
+        let or = |set: Option<Span>, own: Option<Duration>| set.map_or(own, Span::limit);
+        Limits {
+            connections: self.admission.connections(kind).unwrap_or(own.connections),
+            linger: self.linger.unwrap_or(own.linger),
+            idle: self.idle(own.idle),
+            first_byte: or(self.first_byte, own.first_byte),
+            request: or(self.whole_request, own.request),
+            write: or(self.write_stall, own.write),
+            lifetime: or(self.lifetime, own.lifetime),
+            ..own
+        }
+    }
+
+    /// The limits of this service as `/config` shows them, by the names of their flags: times in seconds, 0 is never.
+    pub(super) fn shown_limits(&self, kind: Kind) -> Value {
+        let limits = self.limits(kind);
+        let mut shown = json!({
+            "max-connections": limits.connections,
+            "idle": never_is_0(limits.idle),
+            "first-byte": never_is_0(limits.first_byte),
+            "whole-request": never_is_0(limits.request),
+            "write-stall": never_is_0(limits.write),
+            "lifetime": never_is_0(limits.lifetime),
+            "linger": limits.linger.as_secs_f64(),
+            "output-max": limits.output_hard,
+        });
+        match kind {
+            Kind::Http => {
+                let [head, body] = http::times(&self.http).map(never_is_0);
+                shown["whole-request"] = json!({ "head": head, "body": body });
+            }
+            Kind::Ingest => shown["hello"] = self.ingest.hello_within.as_secs_f64().into(),
+            Kind::Kv(KvMode::Resp) => {
+                // Not --kv-timeout, which is for silence between commands.
+                shown["idle"] = never_is_0(self.kv.bounds(self).stall).into();
+            }
+            Kind::Ack(mode) => shown["payload-max"] = self.classic(mode).payload_max.into(),
+            Kind::Echo | Kind::Discard | Kind::Kv(KvMode::Binary) => {}
+        }
+        shown
+    }
+}
+
+/// A limit as it is shown, and as flags take it; seconds.
+pub(super) fn never_is_0(limit: Option<Duration>) -> f64 {
+    limit.map_or(0.0, |time| time.as_secs_f64())
+}
