@@ -1,4 +1,5 @@
-// Go's net/http against `tidewire serve http`: go run check.go HOST PORT.
+// Go's net/http against `tidewire serve http`: go run check.go HOST PORT [https]. Whom to trust then says
+// SSL_CERT_FILE=AUTHORITY.pem.
 package main
 
 import (
@@ -14,7 +15,11 @@ import (
 )
 
 func main() {
-	base := "http://" + os.Args[1] + ":" + os.Args[2]
+	scheme := "http"
+	if len(os.Args) > 3 {
+		scheme = os.Args[3]
+	}
+	base := scheme + "://" + os.Args[1] + ":" + os.Args[2]
 	client := &http.Client{Timeout: 30 * time.Second}
 	read := func(reply *http.Response, err error) []byte {
 		if err != nil {

@@ -1,10 +1,13 @@
-// Node's fetch and http against `tidewire serve http`: node check.mjs HOST PORT.
+// Node's fetch and http against `tidewire serve http`: node check.mjs HOST PORT [https]. Whom to trust then says
+// NODE_EXTRA_CA_CERTS=AUTHORITY.pem.
 
 import assert from "node:assert/strict";
 import http from "node:http";
+import https from "node:https";
 
-const [host, port] = process.argv.slice(2);
-const base = `http://${host}:${port}`;
+const [host, port, scheme = "http"] = process.argv.slice(2);
+const base = `${scheme}://${host}:${port}`;
+const web = scheme === "https" ? https : http;
 
 assert.equal(await (await fetch(`${base}/`)).text(), "Hello, World!");
 const sizes = Array.from({ length: 200 }, (_, n) => n * 10);
@@ -32,11 +35,11 @@ assert.equal(missing.status, 404);
 await missing.text();
 
 // One connection, kept.
-const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+const agent = new web.Agent({ keepAlive: true, maxSockets: 1 });
 const ports = new Set();
 for (let n = 0; n < 20; n++) {
   await new Promise((resolve, reject) => {
-    const asked = http.get(`${base}/bytes/${n}`, { agent }, (reply) => {
+    const asked = web.get(`${base}/bytes/${n}`, { agent }, (reply) => {
       ports.add(reply.socket.localPort);
       let length = 0;
       reply.on("data", (piece) => (length += piece.length));
@@ -50,7 +53,7 @@ assert.equal(ports.size, 1);
 // Expect: 100-continue.
 await new Promise((resolve, reject) => {
   const headers = { expect: "100-continue", "content-length": 5 };
-  const asked = http.request(`${base}/echo`, { method: "POST", headers, agent });
+  const asked = web.request(`${base}/echo`, { method: "POST", headers, agent });
   let told = false;
   asked.on("continue", () => {
     told = true;

@@ -1,11 +1,18 @@
-"""Python's http.client against `tidewire serve http`: python3 check.py HOST PORT."""
+"""Python's http.client against `tidewire serve http`: python3 check.py HOST PORT [AUTHORITY.pem], which speaks TLS."""
 
 import http.client
 import socket
+import ssl
 import sys
 
 host, port = sys.argv[1], int(sys.argv[2])
-connection = http.client.HTTPConnection(host, port, timeout=30)
+tls = None
+if len(sys.argv) > 3:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.load_verify_locations(sys.argv[3])
+    connection = http.client.HTTPSConnection(host, port, timeout=30, context=tls)
+else:
+    connection = http.client.HTTPConnection(host, port, timeout=30)
 
 # One connection for all of this: http.client opens another one only where the server closes.
 connection.connect()
@@ -33,7 +40,8 @@ assert reply.status == 405 and reply.getheader("allow") == "GET, HEAD, OPTIONS",
 assert connection.sock is first, "the connection was not kept"
 
 # Pipelined, by hand.
-with socket.create_connection((host, port), timeout=30) as raw:
+raw = socket.create_connection((host, port), timeout=30)
+with tls.wrap_socket(raw, server_hostname=host) if tls else raw as raw:
     asked = b"".join(b"GET /bytes/%d HTTP/1.1\r\nHost: h\r\n\r\n" % n for n in range(50))
     raw.sendall(asked)
     stream = raw.makefile("rb")

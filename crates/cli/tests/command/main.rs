@@ -19,6 +19,7 @@ mod drain;
 mod durable;
 mod guard;
 mod http;
+mod https;
 mod idle;
 mod keepalive;
 mod kv_dumps;

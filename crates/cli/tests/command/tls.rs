@@ -48,26 +48,29 @@ fn every_service_speaks_tls_and_says_so() {
             "echo=0",
             "ack/sync=0",
             "ingest=0",
+            "http=0",
             "echo=plain:0",
             &unix,
         ] {
             args.extend(["--listen", at]);
         }
         args.extend(files.serve());
-        let (server, lines) = serve(&args, 7);
+        let (server, lines) = serve(&args, 8);
         let spoken = |line: &String| line.contains(" tls=on");
         assert_eq!(
             lines.iter().filter(|line| spoken(line)).count(),
-            5,
+            6,
             "{lines:?}"
         );
-        assert!(!spoken(&lines[5]) && !spoken(&lines[6]), "{lines:?}");
+        assert!(!spoken(&lines[6]) && !spoken(&lines[7]), "{lines:?}");
         let open = |at: usize| secure(socket(addr(&lines[at])), &client);
         ask(&mut open(0), b"PING\r\n", b"+PONG\r\n").unwrap();
         ask(&mut open(1), b"\x01\x00\x02\x01k", b"\x03\0").unwrap();
         ask(&mut open(2), b"hello", b"hello").unwrap();
         ask(&mut open(3), &message, &7u64.to_le_bytes()).unwrap();
-        ask(&mut socket(addr(&lines[5])), b"hello", b"hello").unwrap();
+        let get = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        ask(&mut open(5), get, b"HTTP/1.1 200 OK\r\n").unwrap();
+        ask(&mut socket(addr(&lines[6])), b"hello", b"hello").unwrap();
         // More than any buffer, both ways.
         let large = vec![b'x'; 3 << 20];
         let mut stream = open(2);
@@ -174,20 +177,33 @@ fn clients_show_certificates_where_an_authority_is_named() {
         let mut args = vec!["--listen", "kv/resp=0", "--engine", engine];
         args.extend(files.serve());
         args.extend(["--tls-client-ca", ca.to_str().unwrap()]);
-        let (server, lines) = serve(&args, 1);
-        assert!(lines[0].contains(" tls=client-certificates"), "{lines:?}");
-        let shown = |stem: &str| {
+        // A server each: of failures in a row only the first has a line.
+        for (stem, why_not) in [
+            ("good", None),
+            ("", Some("the peer shows no certificate")),
+            ("old", Some("the peer's certificate has expired")),
+            (
+                "foreign",
+                Some("the peer's certificate is of an authority that is not trusted"),
+            ),
+        ] {
+            let (server, lines) = serve(&args, 1);
+            assert!(lines[0].contains(" tls=client-certificates"), "{lines:?}");
             let [cert, key] = ["pem", "key"].map(|what| place.join(format!("{stem}.{what}")));
             let own = Some((cert.to_str().unwrap(), key.to_str().unwrap()));
             let own = own.filter(|_| !stem.is_empty());
             let mut stream = secure(socket(addr(&lines[0])), &config(&files.issuer.pem(), own));
-            ask(&mut stream, b"PING\r\n", b"+PONG\r\n")
-        };
-        shown("good").unwrap();
-        for stem in ["", "old", "foreign"] {
-            assert!(shown(stem).is_err(), "{engine}: {stem:?} was let in");
+            let answer = ask(&mut stream, b"PING\r\n", b"+PONG\r\n");
+            assert_eq!(answer.is_ok(), why_not.is_none(), "{engine}: {stem:?}");
+            drop(stream);
+            let log = stop(server);
+            let said = log.contains("a TLS handshake failed");
+            assert_eq!(said, why_not.is_some(), "{engine}: {stem:?}: {log}");
+            assert!(
+                log.contains(why_not.unwrap_or("")),
+                "{engine}: {stem:?}: {log}"
+            );
         }
-        stop(server);
     }
 }
 
