@@ -1,10 +1,12 @@
 //! A server that ends: what is left is shown, and a successor gets what it waits for.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire::{Drain, LoopFailed, Phase, Stopper, Waiter};
 use tidewire_admin::Admin;
+use tidewire_log::disk::ReadOnlyDisk;
 
 use super::events::Events;
 use super::handing::{Handing, Wants};
@@ -23,6 +25,10 @@ const LET_GO: Duration = Duration::from_secs(6);
 /// How long the loops may take to cut what is left. One that has not ended by then is in a callback that does not return, and
 /// no thread can be ended from outside.
 const STUCK: Duration = Duration::from_secs(30);
+/// How long a successor may have done nothing with the logs that it was given: it opens them at once.
+const UNTOUCHED: Duration = Duration::from_secs(10);
+/// How often it is said that one which holds a log keeps everybody waiting.
+const SAID: Duration = Duration::from_secs(60);
 /// How often it is looked whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -50,8 +56,15 @@ enum Successor {
     Settled,
     /// Somebody needs the logs first. These are kept for the case that it dies.
     AwaitsLogs(Inherited),
-    /// It has the logs, and has not said yet that it serves.
-    Starts(Inherited),
+    /// It may have the logs, and has not said yet that it serves.
+    Starts(Inherited, Start),
+}
+
+/// The start of a successor, from when the logs were free for it.
+struct Start {
+    began: Instant,
+    /// When it was last said that it takes long.
+    said: Option<Instant>,
 }
 
 impl<'a> Ending<'a> {
@@ -138,9 +151,16 @@ impl<'a> Ending<'a> {
                 return self.give_up();
             }
             self.show(over);
+            if self.has_nobody_started(handing) {
+                handing.pass_over("it has done nothing with the logs that it was given");
+                let before = std::mem::replace(&mut self.successor, Successor::Settled);
+                if let Successor::Starts(kept, _) = before {
+                    return self.go_back(kept.sharing());
+                }
+            }
             let pause = match self.successor {
                 Successor::AwaitsLogs(_) => LOOK,
-                Successor::Starts(_) | Successor::Settled => SHOW,
+                Successor::Starts(..) | Successor::Settled => SHOW,
             };
             let (control, successor) = handing.fds();
             let heard = events.wait(control, successor, Some(pause));
@@ -173,7 +193,7 @@ impl<'a> Ending<'a> {
                 }
                 Some(Wants::Nothing) => {
                     let before = std::mem::replace(&mut self.successor, Successor::Settled);
-                    if let Successor::AwaitsLogs(kept) | Successor::Starts(kept) = before {
+                    if let Successor::AwaitsLogs(kept) | Successor::Starts(kept, _) = before {
                         let kept = match handing.are_listeners_astray() {
                             true => kept.sharing(),
                             false => kept,
@@ -206,8 +226,39 @@ impl<'a> Ending<'a> {
             self.logs.release();
             tracing::info!("the logs are committed, and the successor's");
             handing.released();
-            self.successor = Successor::Starts(kept);
+            let start = Start {
+                began: Instant::now(),
+                said: None,
+            };
+            self.successor = Successor::Starts(kept, start);
         }
+    }
+
+    /// Whether the successor hangs and has none of the logs, so that they can be opened here again. One that holds a log may
+    /// be reading it, for as long as that takes; if it hangs, somebody else has to end it, because two must not write
+    /// one log.
+    fn has_nobody_started(&mut self, handing: &Handing) -> bool {
+        let Successor::Starts(_, start) = &mut self.successor else {
+            return false;
+        };
+        if start.began.elapsed() < UNTOUCHED {
+            return false;
+        }
+        let is_held = |path: &PathBuf| ReadOnlyDisk::open(path).is_ok_and(|disk| disk.is_written());
+        let Some(log) = self.settings.log_directories().into_iter().find(is_held) else {
+            return true;
+        };
+        if start.said.is_none_or(|said| said.elapsed() >= SAID) {
+            start.said = Some(Instant::now());
+            tracing::warn!(
+                pid = handing.pid(),
+                log = %log.display(),
+                seconds = start.began.elapsed().as_secs(),
+                "the successor holds the log and does not serve yet: whoever connects waits. If it hangs, end it, and \
+                 this server goes on"
+            );
+        }
+        false
     }
 
     fn show(&mut self, over: bool) {
@@ -240,7 +291,7 @@ impl<'a> Ending<'a> {
 
     /// The successor has died, and this server serves again.
     fn go_back(self, kept: Inherited) -> Result<End, Failure> {
-        tracing::error!("the successor has died before it served: this server goes on");
+        tracing::error!("the successor has not come to serve: this server goes on");
         self.stopper.stop_now();
         self.drain.wait();
         self.services.log();

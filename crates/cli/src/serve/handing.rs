@@ -168,6 +168,13 @@ impl Handing {
         }
     }
 
+    /// Refuses the successor that is heard, and that may have the listeners still.
+    pub(crate) fn pass_over(&mut self, why: &str) {
+        tracing::warn!(why, "a successor does not take over");
+        self.refuse(why);
+        self.astray |= std::mem::take(&mut self.offered);
+    }
+
     /// Refuses the successor that is heard.
     pub(crate) fn refuse(&mut self, why: &str) {
         if let Some(session) = self.successor.take() {

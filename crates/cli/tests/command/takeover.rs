@@ -1,6 +1,7 @@
 //! `serve --takeover`: a successor has the listeners, and nobody who connects is turned away.
 
 use crate::common::durable;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -13,6 +14,7 @@ use crate::common::handover::{
     Load, Server, echo, echo_again, handovers, hello, ready, resp, with,
 };
 use crate::common::{PATIENCE, engines, run, stderr, stdout};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use tidewire_handover::Claim;
 
@@ -296,6 +298,53 @@ fn a_successor_that_dies_changes_nothing() {
         assert_eq!(stdout(&read), "one\ntwo\n");
         new.stop();
     }
+}
+
+/// One that was given the logs and hangs keeps nobody waiting for ever: as long as it holds none of them, the old one
+/// takes them back. One that holds one may be reading it.
+#[test]
+fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
+    let place = Place::new();
+    let (control, data) = (place.path("control.sock"), place.path("data"));
+    let args = [
+        "serve",
+        "ingest",
+        "echo",
+        "--listen",
+        "ingest=0",
+        "--listen",
+        "echo=0",
+        "--control",
+        &control,
+        "--data",
+        &data,
+    ];
+    let old = Server::start(&args, 2);
+    let ingest = old.addr(0).to_string();
+    let send = |text| assert_code(&durable::send(&ingest, &[], text), 0);
+    send("one\n");
+    let (claim, _, handed) = Claim::ask(control.as_ref(), hello()).unwrap();
+    claim.take(PATIENCE).unwrap();
+    // As if it had opened the log.
+    let lock = File::open(format!("{data}/LOCK")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let mut waits = TcpStream::connect(old.addr(1)).unwrap();
+    waits.set_read_timeout(Some(PATIENCE)).unwrap();
+    waits.write_all(b"x").unwrap();
+    old.running.hear("the successor holds the log");
+    drop(lock);
+    waits.read_exact(&mut [0]).unwrap();
+    send("two\n");
+    let refused = claim.serving().unwrap_err().to_string();
+    assert!(refused.contains("done nothing with the logs"), "{refused}");
+    drop((handed, waits));
+    // And it can still be taken over from.
+    let new = Server::start(&with(&args, &["--takeover"]), 2);
+    let log = old.ends();
+    assert!(log.contains("this server goes on"), "{log}");
+    let read = run(&["read", "--raw", "--to", &ingest]);
+    assert_eq!(stdout(&read), "one\ntwo\n");
+    new.stop();
 }
 
 #[test]
