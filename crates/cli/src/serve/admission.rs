@@ -1,34 +1,15 @@
 //! Who is let in, and how many: the settings as flags, as the table `[admission]` of the file, and of one listener.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer};
 use serde_json::{Value, json};
 use tidewire::Network;
 use tidewire::admission::{Rate, Rules};
 
 use super::endpoint::{Kind, Named};
-
-/// `[SCOPE=]VALUE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scoped<T> {
-    scope: Scope,
-    value: T,
-}
-
-/// Whom a setting is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
-    /// Every service, by itself.
-    Each,
-    /// All services together: `all=`.
-    All,
-    /// `kv/resp=`, or all that `kv=` names, each by itself.
-    Of(Named),
-}
+use super::scoped::{One, Scope, Scoped, list, of, of_all, scopes, several};
 
 /// Networks with commas in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,9 +96,6 @@ impl ListenerRules {
 impl AdmissionOptions {
     /// These, and where one is absent, that of `base`.
     pub(crate) fn over(self, base: AdmissionOptions) -> AdmissionOptions {
-        fn list<T>(over: Vec<T>, base: Vec<T>) -> Vec<T> {
-            if over.is_empty() { base } else { over }
-        }
         AdmissionOptions {
             max_connections: list(self.max_connections, base.max_connections),
             max_per_address: list(self.max_per_address, base.max_per_address),
@@ -137,25 +115,18 @@ impl AdmissionOptions {
 
     /// Services that rules are for, with the names of the settings.
     pub(super) fn scopes(&self) -> Vec<(&'static str, Named)> {
-        fn of<T>(name: &'static str, all: &[Scoped<T>], to: &mut Vec<(&'static str, Named)>) {
-            let named = all.iter().filter_map(|scoped| match &scoped.scope {
-                Scope::Of(named) => Some((name, named.clone())),
-                Scope::Each | Scope::All => None,
-            });
-            to.extend(named);
-        }
         let mut to = Vec::new();
-        of("--max-connections", &self.max_connections, &mut to);
-        of("--max-per-address", &self.max_per_address, &mut to);
-        of("--max-per-prefix", &self.max_per_prefix, &mut to);
-        of("--accept-rate", &self.accept_rate, &mut to);
-        of(
+        scopes("--max-connections", &self.max_connections, &mut to);
+        scopes("--max-per-address", &self.max_per_address, &mut to);
+        scopes("--max-per-prefix", &self.max_per_prefix, &mut to);
+        scopes("--accept-rate", &self.accept_rate, &mut to);
+        scopes(
             "--accept-rate-per-address",
             &self.accept_rate_per_address,
             &mut to,
         );
-        of("--allow", &self.allow, &mut to);
-        of("--deny", &self.deny, &mut to);
+        scopes("--allow", &self.allow, &mut to);
+        scopes("--deny", &self.deny, &mut to);
         to
     }
 
@@ -222,23 +193,6 @@ impl AdmissionOptions {
     }
 }
 
-/// What the setting that says most of this service says; of several that say as much, the last.
-fn of<T: Copy>(all: &[Scoped<T>], kind: Kind) -> Option<T> {
-    let places = all.iter().filter_map(|scoped| match &scoped.scope {
-        Scope::Each => Some((0, scoped.value)),
-        Scope::Of(named) if named.0.contains(&kind) => {
-            Some((1 + usize::from(named.0.len() == 1), scoped.value))
-        }
-        Scope::All | Scope::Of(_) => None,
-    });
-    places.max_by_key(|(said, _)| *said).map(|(_, value)| value)
-}
-
-fn of_all<T: Copy>(all: &[Scoped<T>]) -> Option<T> {
-    let mut all = all.iter().filter(|scoped| scoped.scope == Scope::All);
-    all.next_back().map(|scoped| scoped.value)
-}
-
 /// Lists add up: what is said of all is said of each.
 fn networks_of(all: &[Scoped<Networks>], kind: Kind) -> Vec<Network> {
     let own = all.iter().filter(|scoped| match &scoped.scope {
@@ -249,20 +203,6 @@ fn networks_of(all: &[Scoped<Networks>], kind: Kind) -> Vec<Network> {
         .collect()
 }
 
-impl<T: FromStr<Err: fmt::Display>> FromStr for Scoped<T> {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Scoped<T>, String> {
-        let (scope, value) = match text.split_once('=') {
-            None => (Scope::Each, text),
-            Some(("all", value)) => (Scope::All, value),
-            Some((named, value)) => (Scope::Of(named.parse()?), value),
-        };
-        let value = value.parse().map_err(|e| format!("{value:?}: {e}"))?;
-        Ok(Scoped { scope, value })
-    }
-}
-
 impl FromStr for Networks {
     type Err = String;
 
@@ -271,50 +211,6 @@ impl FromStr for Networks {
         let all: Result<Vec<Network>, _> = all.collect();
         all.map(Networks)
             .map_err(|e: tidewire::NetworkError| e.to_string())
-    }
-}
-
-/// One value, or a list of them; each a text or a number.
-fn several<'de, D: Deserializer<'de>, T>(from: D) -> Result<Vec<T>, D::Error>
-where
-    T: FromStr<Err: fmt::Display>,
-{
-    struct Several;
-    impl<'de> Visitor<'de> for Several {
-        type Value = Vec<String>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a number, [SCOPE=]VALUE, or a list of those")
-        }
-        fn visit_i64<E: de::Error>(self, n: i64) -> Result<Vec<String>, E> {
-            Ok(vec![n.to_string()])
-        }
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<String>, E> {
-            Ok(vec![text.to_owned()])
-        }
-        fn visit_seq<A: SeqAccess<'de>>(self, all: A) -> Result<Vec<String>, A::Error> {
-            let all = Vec::<One>::deserialize(SeqAccessDeserializer::new(all))?;
-            Ok(all.into_iter().map(One::text).collect())
-        }
-    }
-    let all = from.deserialize_any(Several)?;
-    let all: Result<Vec<T>, _> = all.iter().map(|text| text.parse()).collect();
-    all.map_err(de::Error::custom)
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum One {
-    Number(u64),
-    Text(String),
-}
-
-impl One {
-    fn text(self) -> String {
-        match self {
-            One::Number(n) => n.to_string(),
-            One::Text(text) => text,
-        }
     }
 }
 

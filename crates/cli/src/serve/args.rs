@@ -16,6 +16,7 @@ use super::http::HttpOptions;
 use super::kv::KvOptions;
 use super::listen_at::ListenAt;
 use super::open::Open;
+use super::scoped::{Scoped, list, several};
 use super::settings::TokenSource;
 use super::tls::{TlsOptions, networks};
 use super::unused::Given;
@@ -134,31 +135,37 @@ pub(crate) struct Options {
     )]
     pub(crate) direct_descriptors: Option<bool>,
 
-    /// Closes connections on which nothing moves for this long; 0 is never. An ingest connection may be
+    /// Closes connections on which nothing moves for this long; 0 is never. Here and in the four below,
+    /// SERVICE= in front is for that service; may be repeated. An ingest connection may be
     /// quiet for ever, one of kv/resp between commands, too (--kv-timeout)
     /// [default: 5 s for ack, 60 s for others]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) idle: Option<Span>,
+    #[arg(long, value_name = "[SERVICE=]SECS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) idle: Vec<Scoped<Span>>,
 
     /// Closes connections whose client has said nothing at all for this long from the beginning; 0 is
     /// never [default: 0; ingest awaits its hello for 5 s]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) first_byte: Option<Span>,
+    #[arg(long, value_name = "[SERVICE=]SECS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) first_byte: Vec<Scoped<Span>>,
 
     /// How long a request may take from its first byte to its last; each KiB of it that has come gives
     /// a second more. Who takes longer is cut (http: answered 408). 0 is no limit
     /// [default: 60; http 10 for a head, 20 for a body]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) whole_request: Option<Span>,
+    #[arg(long, value_name = "[SERVICE=]SECS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) whole_request: Vec<Scoped<Span>>,
 
     /// Cuts connections whose client takes none of the output that waits for it for this long, whatever
     /// it sends meanwhile; 0 is never [default: 60]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) write_stall: Option<Span>,
+    #[arg(long, value_name = "[SERVICE=]SECS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) write_stall: Vec<Scoped<Span>>,
 
     /// Ends connections in order that have been open for this long; 0 is never [default: 0]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) lifetime: Option<Span>,
+    #[arg(long, value_name = "[SERVICE=]SECS")]
+    #[serde(deserialize_with = "several")]
+    pub(crate) lifetime: Vec<Scoped<Span>>,
 
     /// Largest payload of an ack message, in bytes; a larger one closes its connection
     /// [default: 16777216]
@@ -367,9 +374,6 @@ impl Options {
 
     /// These, and where one is absent, that of `base`.
     pub(crate) fn over(self, base: Options) -> Options {
-        fn list<T>(over: Vec<T>, base: Vec<T>) -> Vec<T> {
-            if over.is_empty() { base } else { over }
-        }
         Options {
             services: list(self.services, base.services),
             engine: self.engine.or(base.engine),
@@ -385,11 +389,11 @@ impl Options {
             cpus: list(self.cpus, base.cpus),
             busy_poll: self.busy_poll.or(base.busy_poll),
             direct_descriptors: self.direct_descriptors.or(base.direct_descriptors),
-            idle: self.idle.or(base.idle),
-            first_byte: self.first_byte.or(base.first_byte),
-            whole_request: self.whole_request.or(base.whole_request),
-            write_stall: self.write_stall.or(base.write_stall),
-            lifetime: self.lifetime.or(base.lifetime),
+            idle: list(self.idle, base.idle),
+            first_byte: list(self.first_byte, base.first_byte),
+            whole_request: list(self.whole_request, base.whole_request),
+            write_stall: list(self.write_stall, base.write_stall),
+            lifetime: list(self.lifetime, base.lifetime),
             max_payload: self.max_payload.or(base.max_payload),
             memory: self.memory.or(base.memory),
             linger: self.linger.or(base.linger),
@@ -433,7 +437,7 @@ mod tests {
         let options: Options = toml::from_str(text).unwrap();
         assert_eq!(options.services.len(), 2);
         assert_eq!(options.engine, Some(EngineChoice::Epoll));
-        assert_eq!(options.idle.unwrap().0.as_millis(), 2500);
+        assert_eq!(options.idle[0].value.0.as_millis(), 2500);
         assert_eq!(options.cpus, [0, 1]);
     }
 

@@ -167,7 +167,7 @@ impl KvOptions {
             query_buffer: bytes(self.query_buffer, own.query_buffer),
             client_output: bytes(self.client_output, own.client_output),
             subscriber_output: bytes(self.subscriber_output, own.subscriber_output),
-            stall: settings.idle(own.stall),
+            stall: settings.deadlines.idle(Kind::Kv(KvMode::Resp), own.stall),
             idle: self.timeout.and_then(Span::limit),
             ..own
         }

@@ -11,7 +11,6 @@ use tidewire_kv::service::BinaryService;
 use super::endpoint::{Kind, KvMode};
 use super::http;
 use super::settings::Settings;
-use crate::span::Span;
 
 impl Settings {
     /// The limits in force for the connections of this service.
@@ -54,21 +53,16 @@ impl Settings {
         }
     }
 
-    /// How long a connection may be silent, if the settings say nothing else.
-    pub(crate) fn idle(&self, own: Option<Duration>) -> Option<Duration> {
-        self.idle.map_or(own, Span::limit)
-    }
-
     fn changed(&self, kind: Kind, own: Limits) -> Limits {
-        let or = |set: Option<Span>, own: Option<Duration>| set.map_or(own, Span::limit);
+        let said = &self.deadlines;
         Limits {
             connections: self.admission.connections(kind).unwrap_or(own.connections),
             linger: self.linger.unwrap_or(own.linger),
-            idle: self.idle(own.idle),
-            first_byte: or(self.first_byte, own.first_byte),
-            request: or(self.whole_request, own.request),
-            write: or(self.write_stall, own.write),
-            lifetime: or(self.lifetime, own.lifetime),
+            idle: said.idle(kind, own.idle),
+            first_byte: said.first_byte(kind, own.first_byte),
+            request: said.whole_request(kind, own.request),
+            write: said.write_stall(kind, own.write),
+            lifetime: said.lifetime(kind, own.lifetime),
             ..own
         }
     }

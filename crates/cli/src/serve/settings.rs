@@ -14,6 +14,7 @@ use super::admin::AdminOptions;
 use super::admission::AdmissionOptions;
 use super::args::Options;
 use super::control::ControlAt;
+use super::deadlines::Deadlines;
 use super::durable::{IngestOptions, LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, Named, endpoints};
 use super::kv::KvOptions;
@@ -57,12 +58,7 @@ pub(crate) struct Settings {
     pub(crate) tcp: TcpOptions,
     /// Absent, here and below, is what the service says.
     pub(super) linger: Option<Duration>,
-    /// Zero is never.
-    pub(super) idle: Option<Span>,
-    pub(super) first_byte: Option<Span>,
-    pub(super) whole_request: Option<Span>,
-    pub(super) write_stall: Option<Span>,
-    pub(super) lifetime: Option<Span>,
+    pub(super) deadlines: Deadlines,
     /// Bytes.
     pub(crate) max_payload: Option<u32>,
     pub(crate) log_format: Option<LogFormat>,
@@ -141,6 +137,8 @@ impl Settings {
         }
         let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let ingest = options.ingest.settings(options.max_payload)?;
+        let deadlines = Deadlines::of(&options);
+        deadlines.check()?;
         let mut endpoints = endpoints(&options.services, &options.listen, bind);
         let proxy_from = options.proxy_from.unwrap_or_default();
         for endpoint in &mut endpoints {
@@ -173,11 +171,8 @@ impl Settings {
                 ..TcpOptions::default()
             },
             linger: options.linger.map(|span| span.0),
-            idle: options.idle,
-            first_byte: options.first_byte,
-            whole_request: options.whole_request,
-            write_stall: options.write_stall,
-            lifetime: options.lifetime,
+            http: options.http.settings(deadlines.of_http_requests())?,
+            deadlines,
             max_payload: options.max_payload,
             log_format: options.log_format,
             log_connections: options.log_connections,
@@ -196,7 +191,6 @@ impl Settings {
             ingest,
             ack_level: options.ack.level.unwrap_or_default(),
             ack_stream: options.ack.stream.unwrap_or_else(|| "default".into()),
-            http: options.http.settings(options.whole_request)?,
             kv: options.kv,
             open: options.open,
             ingest_token_file: options.ingest.token_file,

@@ -3,6 +3,7 @@
 
 use super::admission::ListenerRules;
 use super::args::Options;
+use super::deadlines::Deadlines;
 use super::endpoint::{Kind, Named};
 use super::settings::Settings;
 use crate::exit::Failure;
@@ -149,6 +150,7 @@ impl Given {
             scopes: admission
                 .scopes()
                 .into_iter()
+                .chain(Deadlines::of(flags).scopes())
                 .chain(open.map(|named| ("--open", named.clone())))
                 .collect(),
         }

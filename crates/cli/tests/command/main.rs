@@ -14,6 +14,7 @@ mod common;
 mod conformance;
 mod connection_lines;
 mod dashboard;
+mod deadlines;
 mod documented;
 mod drain;
 mod durable;
