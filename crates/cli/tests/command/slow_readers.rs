@@ -156,3 +156,28 @@ fn of_what_they_have_sent_themselves_are_cut() {
         |other| asks(other, b"x", b"x"),
     );
 }
+
+#[test]
+fn of_small_values_are_cut() {
+    /// So many answers of 257 bytes are 6 MiB, and what asks for them the kernels keep.
+    const READS: usize = 24_000;
+    fn read_often(socket: &mut TcpStream) -> bool {
+        // A request that is torn would be no request.
+        socket.set_nonblocking(false).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        let asked = socket.write_all(&b"\x01\0\x02\x01k".repeat(READS)).is_ok();
+        socket.set_nonblocking(true).unwrap();
+        asked
+    }
+    are_cut(
+        "kv/binary",
+        1 << 20,
+        |other| {
+            let value = [&b"\xff"[..], &[b'x'; 255]].concat();
+            let write = [b"\x02\x01\x02\x01k", &value[..]].concat();
+            asks(other, &write, &[b"\x03", &value[..]].concat());
+        },
+        [read_often, |_| true],
+        |other| asks(other, b"\x01\0\x02\x01m", b"\x03\0"),
+    );
+}
