@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::{PATIENCE, Running, addr, engines, resident, stderr};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
+use tidewire_ingest::native::codec::{Begin, Hello, Level, Produce, Subscribe};
 
 /// How many read so.
 const READERS: usize = 20;
@@ -61,7 +62,14 @@ fn are_cut(service: &str, held: usize, before: Good, [ask, go_on]: Ask, good: Go
     for engine in engines() {
         let listen = format!("{service}=0");
         let args = ["serve", service, "--listen", &listen, "--engine", engine];
-        let mut server = Running::start(&[&args[..], &["--write-stall", "1s"]].concat());
+        let data = tempfile::tempdir().unwrap();
+        let more = [
+            "--write-stall",
+            "1s",
+            "--data",
+            data.path().to_str().unwrap(),
+        ];
+        let mut server = Running::start(&[&args[..], &more].concat());
         let line = server.line();
         assert!(line.starts_with("listening "), "{}", stderr(&server.end()));
         let to = addr(&line);
@@ -179,5 +187,84 @@ fn of_small_values_are_cut() {
         },
         [read_often, |_| true],
         |other| asks(other, b"\x01\0\x02\x01m", b"\x03\0"),
+    );
+}
+
+fn says_hello(socket: &mut TcpStream, hello: Hello<'_>) -> bool {
+    let mut bytes = Vec::new();
+    hello.encode(&mut bytes).unwrap();
+    socket.write_all(&bytes).is_ok()
+}
+
+fn produces(socket: &mut TcpStream) {
+    let produce = Produce {
+        level: Some(Level::Received),
+        sparse: false,
+        adopt: false,
+        window_messages: 0,
+        window_bytes: 0,
+        first_id: 1,
+        stream: "",
+        producer: "",
+        token: "",
+    };
+    assert!(says_hello(socket, Hello::Produce(produce)));
+}
+
+/// The next frame's kind and body (docs/protocol.md, Frames).
+fn frame(socket: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 8];
+    socket.read_exact(&mut head).unwrap();
+    let length = u32::from_le_bytes(head[4..].try_into().unwrap());
+    let mut body = vec![0; length as usize];
+    socket.read_exact(&mut body).unwrap();
+    (head[0], body)
+}
+
+/// Only where that is asked for: without `--write-stall` they may be slow.
+#[test]
+fn of_a_stream_are_cut() {
+    const MESSAGES: u64 = 64;
+    are_cut(
+        "ingest",
+        4 << 20,
+        |other| {
+            produces(other);
+            assert_eq!(frame(other).0, 1, "the welcome");
+            let payload = vec![b'x'; MUCH / MESSAGES as usize];
+            for id in 1..=MESSAGES {
+                let size = payload.len() as u32;
+                let head = [&id.to_le_bytes()[..], &size.to_le_bytes()].concat();
+                other.write_all(&head).unwrap();
+                other.write_all(&payload).unwrap();
+            }
+            loop {
+                let (kind, body) = frame(other);
+                assert_eq!(kind, 2, "{}", String::from_utf8_lossy(&body));
+                if body[..8] == MESSAGES.to_le_bytes() {
+                    return;
+                }
+            }
+        },
+        [
+            |socket| {
+                let subscribe = Subscribe {
+                    begin: Begin::Position(0),
+                    follow: true,
+                    may_be_absent: false,
+                    credit: 1 << 40,
+                    stream: "",
+                    cursor: "",
+                    token: "",
+                };
+                says_hello(socket, Hello::Subscribe(subscribe))
+            },
+            |_| true,
+        ],
+        |other| {
+            let mut next = patient(other.peer_addr().unwrap());
+            produces(&mut next);
+            assert_eq!(frame(&mut next).0, 1, "the welcome");
+        },
     );
 }
