@@ -324,6 +324,31 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
+    /// Promises that what was [reserved](Log::reserve), `reserved` bytes so far, may [grow](Log::grow), whatever
+    /// happens to the disk: for those who find out what they change while they change it, and cannot take it
+    /// back. One caller at a time, until [`end_growing`](Log::end_growing).
+    ///
+    /// # Errors
+    /// [`Refused::Busy`] while another may grow, or the room for it is not held yet; [`Refused::DiskFull`] if
+    /// there is none; [`Refused::Failed`]; [`Refused::TooLarge`] from a home that promises nothing.
+    fn begin_growing(&self, reserved: usize) -> Result<(), Refused> {
+        let _ = reserved;
+        Err(Refused::TooLarge)
+    }
+
+    /// Promises so many bytes more to who may [grow](Log::begin_growing).
+    ///
+    /// # Errors
+    /// [`Refused::TooLarge`] if that is more in all than is ever taken at once, [`Refused::Failed`], and nothing
+    /// else.
+    fn grow(&self, bytes: usize) -> Result<(), Refused> {
+        let _ = bytes;
+        Err(Refused::TooLarge)
+    }
+
+    /// Who may [grow](Log::begin_growing) needs no more. What was promised stays so.
+    fn end_growing(&self) {}
+
     /// Gives back what was promised and is not needed.
     fn give_back(&self, reserved: usize) {
         let _ = reserved;

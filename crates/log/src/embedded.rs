@@ -153,6 +153,11 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.settings.segment_length(0)
     }
 
+    /// Most bytes that are taken at once.
+    pub fn group_bytes(&self) -> usize {
+        self.shared.settings.group_bytes
+    }
+
     /// The random number that tells this log from others.
     pub fn identity(&self) -> u64 {
         self.shared.identity
@@ -266,6 +271,24 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         let placed = gather.append_reserved(run, frames, reserved);
         self.shared.unpark(&mut gather);
         placed
+    }
+
+    fn begin_growing(&self, reserved: usize) -> Result<(), Refused> {
+        let mut gather = self.shared.gather();
+        let begun = gather.begin_growing(reserved, &self.shared.settings);
+        if begun.is_err() {
+            // It may have to make room for that.
+            self.shared.unpark(&mut gather);
+        }
+        begun
+    }
+
+    fn grow(&self, bytes: usize) -> Result<(), Refused> {
+        self.shared.gather().grow(bytes, &self.shared.settings)
+    }
+
+    fn end_growing(&self) {
+        self.shared.gather().end_growing();
     }
 
     fn give_back(&self, reserved: usize) {

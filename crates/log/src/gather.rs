@@ -80,8 +80,10 @@ impl Group {
         self.runs == 0
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Empties it; of its memory it keeps what the largest group takes that is usual.
+    pub(crate) fn clear(&mut self, settings: &Settings) {
         self.bytes.truncate(BATCH_HEADER);
+        self.bytes.shrink_to(settings.batch_max() as usize);
         self.body_crc = 0;
         self.runs = 0;
         self.records = 0;
@@ -113,6 +115,25 @@ pub(crate) enum Gate {
     Shut,
 }
 
+/// Growing beyond the limit of groups: for who finds out what it changes while it changes it, and can
+/// neither be refused in the middle nor take anything back. One at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Growth {
+    /// Somebody has wanted it since the log was opened, so room is held for it from then on.
+    pub(crate) is_wanted: bool,
+    /// Whether there is room on the disk for as much as the largest group above the limit; `None` if the
+    /// writer has not seen to it since the last group that needed it.
+    pub(crate) room: Option<bool>,
+    /// What who may grow was promised by now, in all.
+    grown: Option<usize>,
+}
+
+impl Growth {
+    fn wants_room(&self) -> bool {
+        self.is_wanted && self.room.is_none()
+    }
+}
+
 /// What appending needs, behind one lock.
 #[derive(Debug)]
 pub(crate) struct Gather {
@@ -130,6 +151,8 @@ pub(crate) struct Gather {
     pub(crate) wanted: usize,
     /// There is no room for more than it is.
     pub(crate) is_stuck: bool,
+    /// What was promised that may grow beyond the limit.
+    pub(crate) growth: Growth,
     /// What may be written that readers must know: the segment in use says so, or the next one is
     /// reserved and will.
     pub(crate) ready_for: Needs,
@@ -171,6 +194,7 @@ impl Gather {
             reserved: 0,
             wanted: 0,
             is_stuck: false,
+            growth: Growth::default(),
             ready_for: Needs::default(),
             wants_segment: false,
             no_segment: false,
@@ -205,7 +229,9 @@ impl Gather {
 
     /// Whether groups should be larger than they may be, and nobody has found that there is no room.
     pub(crate) fn wants_more(&self) -> bool {
-        (self.wanted > self.limit && !self.is_stuck) || self.wants_segment
+        (self.wanted > self.limit && !self.is_stuck)
+            || self.wants_segment
+            || self.growth.wants_room()
     }
 
     /// Puts the gathered group into `taken`, which is empty, and begins the next one in its place.
@@ -214,22 +240,32 @@ impl Gather {
             // There is more where that came from.
             self.wanted = self.wanted.max(2 * self.limit);
         }
+        if self.group.gathered() > self.limit {
+            // This group takes the room that was held for growing.
+            self.growth.room = None;
+        }
         std::mem::swap(&mut self.group, taken);
         self.generation += 1;
+    }
+
+    fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
+        match self.gate {
+            Gate::Open => Ok(()),
+            Gate::DiskFull => Err(Refused::DiskFull {
+                retry_after: settings.full_retry,
+            }),
+            Gate::Blocked => {
+                self.refused = true;
+                Err(Refused::Busy)
+            }
+            Gate::Shut => Err(Refused::Failed),
+        }
     }
 
     /// `extra` is what may be gathered above the limit.
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
         let retry = settings.full_retry;
-        match self.gate {
-            Gate::Open => {}
-            Gate::DiskFull => return Err(Refused::DiskFull { retry_after: retry }),
-            Gate::Blocked => {
-                self.refused = true;
-                return Err(Refused::Busy);
-            }
-            Gate::Shut => return Err(Refused::Failed),
-        }
+        self.pass_gate(settings)?;
         if self.group.gathered() + self.reserved + bytes <= self.limit + extra {
             return Ok(());
         }
@@ -237,7 +273,9 @@ impl Gather {
             return Err(Refused::TooLarge);
         }
         self.refused = true;
-        self.wanted = self.wanted.max(bytes);
+        // What is promised stays when the group is taken, and may be the caller's own: trying again is of
+        // use only where there is room for both.
+        self.wanted = self.wanted.max(self.reserved + bytes);
         if self.is_stuck && bytes > self.limit + extra {
             return Err(Refused::DiskFull { retry_after: retry });
         }
@@ -251,13 +289,59 @@ impl Gather {
         Ok(())
     }
 
+    /// Promises one caller, to whom `reserved` bytes were promised, that this may [grow](Gather::grow).
+    pub(crate) fn begin_growing(
+        &mut self,
+        reserved: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        self.pass_gate(settings)?;
+        let is_whole = self.group.gathered() + self.reserved <= self.limit;
+        if self.growth.room == Some(true) && self.growth.grown.is_none() && is_whole {
+            self.growth.grown = Some(reserved);
+            return Ok(());
+        }
+        self.refused = true;
+        self.growth.is_wanted = true;
+        match self.growth.room {
+            Some(false) => Err(Refused::DiskFull {
+                retry_after: settings.full_retry,
+            }),
+            _ => Err(Refused::Busy),
+        }
+    }
+
+    /// Promises more to who may grow, up to the largest group: there is room for that, whatever has
+    /// happened to the disk since and whatever else has gathered.
+    pub(crate) fn grow(&mut self, bytes: usize, settings: &Settings) -> Result<(), Refused> {
+        if self.gate == Gate::Shut {
+            return Err(Refused::Failed);
+        }
+        let Some(grown) = &mut self.growth.grown else {
+            debug_assert!(false, "nobody was promised growth");
+            return Err(Refused::Busy);
+        };
+        if *grown + bytes > settings.group_bytes {
+            return Err(Refused::TooLarge);
+        }
+        *grown += bytes;
+        self.reserved += bytes;
+        Ok(())
+    }
+
+    /// What was promised to who may grow is all. As long as it is above the limit, nobody else may.
+    pub(crate) fn end_growing(&mut self) {
+        self.growth.grown = None;
+    }
+
     pub(crate) fn give_back(&mut self, reserved: usize) {
         debug_assert!(reserved <= self.reserved, "more than was reserved");
         self.reserved = self.reserved.saturating_sub(reserved);
     }
 
     /// Takes what there was room promised for, whatever has happened to the disk since: the group
-    /// that gathers and what is reserved are below the limit together, and for that there is room.
+    /// that gathers and what is reserved are below the limit together, or above it by what is held for
+    /// growing, and for that there is room.
     pub(crate) fn append_reserved(
         &mut self,
         run: Run<'_>,

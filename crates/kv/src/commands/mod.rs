@@ -52,10 +52,10 @@ use std::sync::LazyLock;
 
 pub(crate) use error::OUT_OF_MEMORY;
 pub use error::{Done, Error};
-pub use spec::{BRIEF, FAST, Flags, Keys, MEMORY, READ, Run, Spec, WRITE};
+pub use spec::{BRIEF, FAST, Flags, Keys, MEMORY, READ, Run, Spec, UNBOUNDED, WRITE};
 
 use crate::reply::Reply;
-use crate::store::{Blocked, Units, View};
+use crate::store::{Blocked, NoRoom, Units, View};
 
 /// What a running command is given.
 pub struct Ctx<'a, 's> {
@@ -75,6 +75,7 @@ pub struct Ctx<'a, 's> {
     pub(crate) may_block: bool,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) effective: Option<Vec<Vec<Vec<u8>>>>,
+    pub(crate) no_room: Option<NoRoom>,
 }
 
 impl Ctx<'_, '_> {
@@ -100,16 +101,18 @@ impl Ctx<'_, '_> {
         self.effective.get_or_insert_default().push(args);
     }
 
-    /// Reserves room for what the command will [`rewrite`](Ctx::rewrite) itself to, if its arguments do
-    /// not bound that. Called before anything is changed.
+    /// Reserves room for what the command will [`rewrite`](Ctx::rewrite) itself to, if it is
+    /// [`UNBOUNDED`]. Called before anything is changed.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none: the command returns it, and is answered so, or tried again later.
     pub fn reserve(&mut self, arguments: usize, bytes: usize) -> Done {
         if self.has_effects() {
             let bound = Units::bound(arguments, bytes);
-            let reserved = self.db.guards.reserve_more(bound, self.now_ms);
-            reserved.map_err(|why| Error::new(why.text()))?;
+            if let Err(why) = self.db.guards.reserve(bound, self.now_ms) {
+                self.no_room = Some(why);
+                return Err(Error::new(why.text()));
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::parse::{integer, limit, sample_size};
 use super::scan::Scan;
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, UNBOUNDED, WRITE};
 use crate::store::Value;
 use crate::types::Set;
 
@@ -18,7 +18,7 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("sismember", 3, READ | FAST, Keys::ONE, sismember),
     Spec::new("smismember", -3, READ | FAST, Keys::ONE, smismember),
     Spec::new("scard", 2, READ | FAST, Keys::ONE, scard),
-    Spec::new("spop", -2, WRITE | FAST, Keys::ONE, spop),
+    Spec::new("spop", -2, WRITE | FAST | UNBOUNDED, Keys::ONE, spop),
     Spec::new("srandmember", -2, READ, Keys::ONE, srandmember),
     Spec::new("smove", 4, WRITE | FAST, Keys::TWO, smove),
     Spec::new("sinter", -2, READ, Keys::REST, sinter),

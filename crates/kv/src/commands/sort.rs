@@ -4,12 +4,12 @@
 use std::cmp::Ordering;
 
 use super::parse::{integer, is};
-use super::{Ctx, Done, Error, Keys, MEMORY, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, Keys, MEMORY, READ, Spec, UNBOUNDED, WRITE};
 use crate::store::{Value, ValueRef};
 use crate::types::{End, List, score};
 
 pub(crate) const SPECS: &[Spec] = &[
-    Spec::new("sort", -2, WRITE | MEMORY, Keys::Sort, sort),
+    Spec::new("sort", -2, WRITE | MEMORY | UNBOUNDED, Keys::Sort, sort),
     Spec::new("sort_ro", -2, READ, Keys::Sort, sort),
 ];
 

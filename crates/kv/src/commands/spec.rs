@@ -19,6 +19,8 @@ pub const MEMORY: Flags = 4;
 pub const FAST: Flags = 8;
 /// The same, of a command that is not said to be so to clients. What it is given is all it touches.
 pub const BRIEF: Flags = 16;
+/// What it comes to is not bounded by what it is given: it [reserves](super::Ctx::reserve) more when it knows it.
+pub const UNBOUNDED: Flags = 32;
 
 /// A command.
 pub struct Spec {
@@ -188,6 +190,12 @@ impl Spec {
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.flags & WRITE != 0
+    }
+
+    /// Whether its effect is not bounded by its arguments.
+    #[must_use]
+    pub fn is_unbounded(&self) -> bool {
+        self.flags & UNBOUNDED != 0
     }
 
     /// Whether it may need more memory.

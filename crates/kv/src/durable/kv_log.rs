@@ -32,6 +32,7 @@ pub struct KvLog {
     /// Bytes of units since the last snapshot.
     logged: AtomicU64,
     segment_bytes: u64,
+    unit_max: usize,
     snapshots: Arc<Snapshots>,
     mistakes: Mistakes,
 }
@@ -60,6 +61,7 @@ impl KvLog {
             position: AtomicU64::new(0),
             logged: AtomicU64::new(0),
             segment_bytes: Settings::default().segment_bytes,
+            unit_max: UNIT_MAX,
             snapshots: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -81,6 +83,11 @@ impl KvLog {
             segment_bytes,
             ..self
         }
+    }
+
+    /// With units of this size at most.
+    pub(super) fn with_units(self, unit_max: usize) -> KvLog {
+        KvLog { unit_max, ..self }
     }
 
     /// Asks for snapshots, and tells of them.
@@ -205,12 +212,13 @@ impl KvLog {
     }
 }
 
-impl Effects for KvLog {
-    fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
+impl KvLog {
+    /// What the log says, or why it is not asked.
+    fn promise(&self, ask: impl FnOnce(&dyn Log) -> Result<(), Refused>) -> Result<(), NoRoom> {
         if self.has_failed() {
             return Err(NoRoom::Failed);
         }
-        self.log.reserve(bytes).map_err(|refused| match refused {
+        ask(&*self.log).map_err(|refused| match refused {
             Refused::Busy => NoRoom::Busy,
             Refused::DiskFull { .. } => {
                 self.refused_full.fetch_add(1, Relaxed);
@@ -224,6 +232,28 @@ impl Effects for KvLog {
             | Refused::StreamFull { .. }
             | Refused::Failed => NoRoom::Failed,
         })
+    }
+}
+
+impl Effects for KvLog {
+    fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
+        self.promise(|log| log.reserve(bytes))
+    }
+
+    fn unit_max(&self) -> usize {
+        self.unit_max
+    }
+
+    fn begin_growing(&self, promised: usize) -> Result<(), NoRoom> {
+        self.promise(|log| log.begin_growing(promised))
+    }
+
+    fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
+        self.promise(|log| log.grow(bytes))
+    }
+
+    fn end_growing(&self) {
+        self.log.end_growing();
     }
 
     fn give_back(&self, bytes: usize) {

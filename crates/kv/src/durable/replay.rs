@@ -168,6 +168,7 @@ fn open_how<D: Disk>(
     let kv_log = KvLog::new(log.clone(), stream)
         .at(range.next, replayed.bytes)
         .with_segments(log.segment_bytes())
+        .with_units(log.group_bytes())
         .with_mistakes(mistakes);
     let kv_log = Arc::new(kv_log);
     kv_log.update();

@@ -86,6 +86,26 @@ impl<'s> Batch<'s> {
         self.runner.reserve(commands)
     }
 
+    /// Reserves what the next command of a script may change; see [`Runner::reserve_next`].
+    pub(crate) fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
+        self.runner.reserve_next(spec, args)
+    }
+
+    /// Whether the log takes anything just now.
+    pub(crate) fn reserve_some(&mut self) -> Result<(), NoRoom> {
+        self.runner.reserve_some()
+    }
+
+    /// What is answered to a command that there is no room for.
+    pub(crate) fn refusal(&self, why: NoRoom) -> &'static str {
+        self.runner.refusal(why)
+    }
+
+    /// The commands that were [reserved](Batch::reserve) for do not run.
+    pub(crate) fn give_up(&mut self) {
+        self.runner.give_up();
+    }
+
     /// Lets the command that has just come back blocked wait.
     pub(crate) fn wait(&mut self, waiter: Waiter) -> Arc<Waiter> {
         let waiter = Arc::new(waiter);

@@ -8,16 +8,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidewire::{Cx, Permit};
+use tidewire::{Cx, Instant, Permit};
 
 use super::batch::Batch;
-use super::conn::RespConn;
+use super::conn::{PATIENCE_MS, RETRY, RespConn};
 use super::message::Message;
 use super::run::Outcome;
 use super::table::table;
 use crate::commands::Spec;
 use crate::reply::Reply;
-use crate::store::{Blocked, Deliver, Nothing, Store, Waiter};
+use crate::store::{Blocked, Deliver, Nothing, Ran, Store, Waiter};
 
 /// A connection's wait.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub(crate) struct Wait {
     waiter: Arc<Waiter>,
     /// How long the command ran before it had to wait; `None` if it was not timed.
     pub(crate) took: Option<Duration>,
+    /// When its time is over.
+    until: Option<Instant>,
+    /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
+    busy_since: Option<Instant>,
 }
 
 /// Why a wait is over without a key.
@@ -37,19 +41,34 @@ pub(crate) enum Over {
 /// The place in the mailbox of the connection that waits.
 struct Place(Mutex<Option<Permit<Message>>>);
 
-impl Deliver for Place {
-    fn deliver(&self, reply: Vec<u8>, ticket: u64) {
+impl Place {
+    fn post(&self, message: Message) {
         let permit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(permit) = permit {
-            permit.post(Message::Served(reply, ticket));
+            permit.post(message);
         }
+    }
+}
+
+impl Deliver for Place {
+    fn deliver(&self, reply: Vec<u8>, ticket: u64) {
+        self.post(Message::Served(reply, ticket));
+    }
+
+    fn try_again(&self) {
+        self.post(Message::TryAgain);
     }
 }
 
 impl Wait {
     /// Gives up. False if a reply is on its way already.
     pub(crate) fn cancel(&self, store: &Store) -> bool {
-        store.cancel(&self.waiter)
+        self.is_busy() || store.cancel(&self.waiter)
+    }
+
+    /// Whether it is to run its command again.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy_since.is_some()
     }
 }
 
@@ -79,8 +98,70 @@ impl RespConn {
         }
         self.waits += 1;
         self.card().wait.store(self.waits, Relaxed);
-        self.wait = Some(Box::new(Wait { waiter, took: None }));
+        self.wait = Some(Box::new(Wait {
+            waiter,
+            took: None,
+            until: timeout.map(|timeout| cx.link.now() + timeout),
+            busy_since: None,
+        }));
         Outcome::Waits
+    }
+
+    /// The key is ready, and the log too busy for the command.
+    #[cold]
+    pub(crate) fn wait_is_busy(&mut self, cx: &mut Cx<'_, RespConn>) {
+        if self.session.closing {
+            // Nothing was taken, and nobody is there for it.
+            self.wait = None;
+            return cx.link.finish();
+        }
+        if let Some(wait) = &mut self.wait {
+            wait.busy_since = Some(cx.link.now());
+            cx.link.set_timer_after(RETRY);
+        }
+    }
+
+    /// Runs the command again for which the log was too busy when its key was ready. If somebody else has
+    /// taken what was there, it goes on waiting.
+    #[cold]
+    pub(crate) fn wait_again(&mut self, cx: &mut Cx<'_, RespConn>) {
+        let Some(wait) = self.wait.take() else { return };
+        let (shared, waiter) = (cx.local.shared.clone(), wait.waiter.clone());
+        let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
+        let (now, took, until) = (cx.link.now(), wait.took, wait.until);
+        let waited = wait.busy_since.map_or(Duration::ZERO, |since| now - since);
+        let mut reply = Reply::new(waiter.proto);
+        reply.set_limit(waiter.reply_max);
+        cx.local.begin_batch();
+        let now_ms = cx.link.wall().as_millis() as u64;
+        let mut batch = Batch::new(&shared, waiter.db, now_ms, cx.link.random());
+        batch.set_patient(waited < Duration::from_millis(PATIENCE_MS));
+        let ran = batch.run(waiter.spec, &args, &mut reply);
+        self.wait = Some(wait);
+        match ran {
+            Ran::Later => return cx.link.set_timer_after(RETRY),
+            Ran::Blocked(_) if until.is_some_and(|until| until <= now) => {
+                drop(batch);
+                return self.wait_over(Over::TimedOut, cx);
+            }
+            Ran::Blocked(mut blocked) => {
+                cx.link.clear_timer();
+                blocked.timeout = until.map(|until| until - now);
+                let outcome =
+                    self.begin_wait(waiter.spec, blocked, &args, &mut batch, &mut reply, cx);
+                self.note_commit(&mut batch);
+                if outcome == Outcome::Waits {
+                    self.wait.as_mut().expect("it waits").took = took;
+                    return;
+                }
+            }
+            Ran::Done => self.note_commit(&mut batch),
+        }
+        drop(batch);
+        if reply.is_over() {
+            return self.too_much(cx);
+        }
+        self.end_wait(&mut reply, cx);
     }
 
     /// Ends the wait without a key, unless a reply is on its way.

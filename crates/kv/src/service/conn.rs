@@ -26,10 +26,10 @@ const BATCH: usize = 256;
 /// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
 pub(super) const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
-const RETRY: Duration = Duration::from_millis(2);
+pub(super) const RETRY: Duration = Duration::from_millis(2);
 
 /// How long a command is tried again that the log is too busy for; then it is refused.
-const PATIENCE_MS: u64 = 5_000;
+pub(super) const PATIENCE_MS: u64 = 5_000;
 
 /// What a client of another host is told while there is no password.
 const DENIED: &[u8] = b"-DENIED this server has no password, so it serves only clients on its own \
@@ -120,10 +120,10 @@ impl Protocol for RespConn {
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.wait.is_some() {
-            self.wait_over(Over::TimedOut, cx);
-        } else {
-            cx.link.resume();
+        match &self.wait {
+            Some(wait) if wait.is_busy() => self.wait_again(cx),
+            Some(_) => self.wait_over(Over::TimedOut, cx),
+            None => cx.link.resume(),
         }
     }
 
@@ -142,6 +142,7 @@ impl Protocol for RespConn {
                     cx.link.finish();
                 }
             }
+            Message::TryAgain => self.wait_is_busy(cx),
             Message::Unblock { wait, error } => {
                 if wait == self.waits {
                     self.wait_over(Over::Unblocked { error }, cx);
@@ -436,7 +437,7 @@ impl RespConn {
 
     /// Ends the connection at once: what it asked for is more than it may have queued.
     #[cold]
-    fn too_much(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn too_much(&mut self, cx: &mut Cx<'_, Self>) {
         let stats = &cx.local.stats;
         stats.large_replies.add(1);
         let command = self.card().command.load(Relaxed);

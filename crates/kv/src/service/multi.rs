@@ -292,6 +292,7 @@ impl RespConn {
         let args = transaction.args();
         let commands = transaction.commands(&args);
         if !batch.has_room_for(about_keys(&commands)) {
+            batch.give_up();
             watches
                 .into_iter()
                 .for_each(|watch| batch.shared.store.unwatch(watch));

@@ -3,7 +3,8 @@
 //! What is shown is deterministic: a log of effects, applied in order, gives the same keys whatever
 //! the clock and chance. Commands whose text is not (SPOP, SET with EX) say what they came to with
 //! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). Room is reserved before anything changes, so that
-//! what cannot be kept is refused and nothing has happened. What a command, or a transaction, has done
+//! what cannot be kept is refused and nothing has happened; what finds out what it changes while it changes
+//! it (scripts, transactions with SPOP or SORT) may [grow](Effects::begin_growing) instead. What a command, or a transaction, has done
 //! is one [unit](super::Units), and is committed while the locks of its keys are held: so the order
 //! of commits is one in which the units give the same keys again.
 
@@ -57,6 +58,25 @@ impl NoRoom {
             NoRoom::Failed => "MISCONF the log has failed; nothing was changed",
         }
     }
+
+    /// The error reply to a command of a transaction or script that has changed something before.
+    #[must_use]
+    pub fn text_midway(self) -> &'static str {
+        match self {
+            NoRoom::Busy => {
+                "TRYAGAIN the log takes no more for now; what was done before this command stays"
+            }
+            NoRoom::DiskFull => {
+                "MISCONF the disk of the log is full; what was done before this command stays"
+            }
+            NoRoom::TooLarge => {
+                "ERR larger than what the log takes as one unit; what was done before this command stays"
+            }
+            NoRoom::Failed => {
+                "MISCONF the log has failed; what was done before this command is in memory only"
+            }
+        }
+    }
 }
 
 impl fmt::Display for NoRoom {
@@ -90,6 +110,8 @@ pub struct Mistakes {
     pub count_early: bool,
     /// Takes the name of a snapshot that is found for durable.
     pub trust_names: bool,
+    /// Refuses what a transaction or script does in the middle as what is done at its beginning.
+    pub refuse_midway: bool,
 }
 
 impl Mistakes {
@@ -100,8 +122,7 @@ impl Mistakes {
     }
 }
 
-/// Is shown every mutation. Everything but [`reserve`](Effects::reserve) and
-/// [`give_back`](Effects::give_back) is called under the locks of the keys that changed: be quick,
+/// Is shown every mutation. Everything but what promises room and gives it back is called under the locks of the keys that changed: be quick,
 /// and do not call the store.
 pub trait Effects: Send + Sync {
     /// Promises room for so many bytes of [`Units::cost`].
@@ -112,6 +133,33 @@ pub trait Effects: Send + Sync {
         let _ = bytes;
         Ok(())
     }
+
+    /// Most bytes that a unit costs.
+    fn unit_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Promises that the unit of who has `promised` bytes may [`grow`](Effects::grow) to the largest size
+    /// there is. One at a time, until [`end_growing`](Effects::end_growing).
+    ///
+    /// # Errors
+    /// See [`NoRoom`].
+    fn begin_growing(&self, promised: usize) -> Result<(), NoRoom> {
+        let _ = promised;
+        Ok(())
+    }
+
+    /// Promises more to who may grow.
+    ///
+    /// # Errors
+    /// [`NoRoom::TooLarge`] above the largest size, and [`NoRoom::Failed`].
+    fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
+        let _ = bytes;
+        Ok(())
+    }
+
+    /// Who may grow needs no more.
+    fn end_growing(&self) {}
 
     /// Gives back what was promised and is not needed.
     fn give_back(&self, bytes: usize) {

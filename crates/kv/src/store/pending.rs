@@ -28,6 +28,8 @@ pub(crate) struct Pending {
     touched_all: bool,
     /// A command runs: what it changes is not in `units` yet.
     runs: bool,
+    /// The unit of the transaction or script that runs is not held up any more, as it could not be taken back.
+    grows: bool,
     /// The largest ticket that was committed.
     written: u64,
     /// The largest ticket that anybody has to wait for who hears what was found.
@@ -57,6 +59,9 @@ impl Guards<'_> {
             return Ok(());
         };
         let pending = self.pending(stamp);
+        if pending.units.open_cost() + bytes > effects.unit_max() {
+            return Err(NoRoom::TooLarge);
+        }
         let needed = pending.units.cost() + bytes;
         let Some(more) = needed
             .checked_sub(pending.promised)
@@ -64,26 +69,59 @@ impl Guards<'_> {
         else {
             return Ok(());
         };
-        if store.epochs.is_full() {
+        let refuses_midway = effects.mistakes().makes(|mistakes| mistakes.refuse_midway);
+        let grows = pending.grows && !refuses_midway;
+        if !grows && store.epochs.is_full() {
             return Err(NoRoom::Busy);
         }
+        let ask = |bytes| match grows {
+            true => effects.grow(bytes),
+            false => effects.reserve(bytes),
+        };
         let generous = more.max(AT_ONCE);
-        let got = match effects.reserve(generous) {
-            Err(_) if more < generous => effects.reserve(more).map(|()| more),
+        let got = match ask(generous) {
+            Err(_) if more < generous => ask(more).map(|()| more),
             reserved => reserved.map(|()| generous),
         }?;
         pending.promised += got;
         Ok(())
     }
 
-    /// Promises more than the unit that is open was thought to cost.
-    pub(crate) fn reserve_more(&mut self, bytes: usize, stamp: u64) -> Result<(), NoRoom> {
+    /// Sees to it that the unit of a transaction or script can go on, once it has begun, until it is as
+    /// large as units may be. Only that, and a failure of the log, refuses more of it from then on.
+    pub(crate) fn begin_growing(&mut self, stamp: u64) -> Result<(), NoRoom> {
         let store = self.store();
-        if let Some(effects) = store.effects() {
-            effects.reserve(bytes)?;
-            self.pending(stamp).promised += bytes;
+        let Some(effects) = store.effects() else {
+            return Ok(());
+        };
+        let pending = self.pending(stamp);
+        if pending.grows {
+            return Ok(());
         }
+        if store.epochs.is_full() {
+            return Err(NoRoom::Busy);
+        }
+        effects.begin_growing(pending.promised)?;
+        pending.grows = true;
         Ok(())
+    }
+
+    pub(crate) fn end_growing(&mut self) {
+        let Some(effects) = self.store().effects() else {
+            return;
+        };
+        if let Some(pending) = &mut self.pending
+            && std::mem::take(&mut pending.grows)
+        {
+            effects.end_growing();
+        }
+    }
+
+    /// Whether the unit has something in it already.
+    pub(crate) fn is_midway(&self) -> bool {
+        self.pending
+            .as_ref()
+            .is_some_and(|pending| pending.units.is_open())
     }
 
     /// Notes that a key was changed.
@@ -104,6 +142,7 @@ impl Guards<'_> {
 
     /// Ends the unit of the command or transaction that was run.
     pub(crate) fn close_unit(&mut self) {
+        self.end_growing();
         if let Some(pending) = &mut self.pending {
             pending.units.close();
             if pending.units.frames().len() > MANY {
@@ -123,7 +162,9 @@ impl Guards<'_> {
         {
             // What is open keeps its part.
             let open = pending.units.open_cost();
-            let cost = (pending.units.cost() - open).min(pending.promised);
+            let cost = pending.units.cost() - open;
+            debug_assert!(cost <= pending.promised, "more than was promised");
+            let cost = cost.min(pending.promised);
             let ticket = effects.commit(&pending.units, cost);
             pending.units.clear();
             pending.promised -= cost;
@@ -151,6 +192,7 @@ impl Guards<'_> {
 
     /// Gives back what was promised and is not used.
     pub(super) fn give_back(&mut self) {
+        self.end_growing();
         let Some(pending) = self.pending.take() else {
             return;
         };

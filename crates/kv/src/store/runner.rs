@@ -57,6 +57,24 @@ pub struct Runner<'s> {
     ahead_next: usize,
 }
 
+/// How the function of a command came back.
+enum Called {
+    Done,
+    Blocked(Blocked),
+    /// It has found out what it would change, and there is no room for that; nothing has changed.
+    NoRoom(NoRoom),
+}
+
+/// What became of a waiting command whose key has become ready.
+enum Served {
+    /// It goes on waiting.
+    Waits,
+    /// Its reply waits for this ticket.
+    Answered(u64),
+    /// There is no room for its effect just now.
+    Later,
+}
+
 /// A key by its place in memory, and its hash.
 struct Hashed {
     at: *const u8,
@@ -109,16 +127,48 @@ impl<'s> Runner<'s> {
         }
         let backlog = spec.needs_memory() && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
-        let blocked = self.call(spec, db, args, reply, None);
+        let called = self.call(spec, db, args, reply, None);
         self.guards.forget();
+        self.ran(called, backlog.then_some(before), reply)
+    }
+
+    /// What is left to do behind a command. `before` is what there was, if what it brought is to be paid for.
+    #[inline]
+    fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
         // One that waits needs its locks.
-        if backlog && blocked.is_none() {
+        if let Some(before) = before
+            && !matches!(called, Called::Blocked(_))
+        {
             self.free_for(self.guards.brought() - before);
         }
         if !self.ready.is_empty() && !self.in_transaction {
             self.serve();
         }
-        blocked.map_or(Ran::Done, Ran::Blocked)
+        match called {
+            Called::Done => Ran::Done,
+            Called::Blocked(blocked) => Ran::Blocked(blocked),
+            Called::NoRoom(why) => self.refuse(why, reply),
+        }
+    }
+
+    /// Has a command that has done nothing tried again, or answers why not.
+    #[cold]
+    fn refuse(&self, why: NoRoom, reply: &mut Reply) -> Ran {
+        if why == NoRoom::Busy && self.patient && !self.in_transaction {
+            return Ran::Later;
+        }
+        reply.error(self.refusal(why));
+        Ran::Done
+    }
+
+    /// The error reply to a command that there is no room for.
+    #[must_use]
+    pub fn refusal(&self, why: NoRoom) -> &'static str {
+        if self.guards.is_midway() {
+            why.text_midway()
+        } else {
+            why.text()
+        }
     }
 
     /// [`run`](Runner::run) where mutations are shown: reserve, run, commit.
@@ -131,15 +181,11 @@ impl<'s> Runner<'s> {
     ) -> Ran {
         let store = self.guards.store();
         // A transaction has reserved before it began.
-        if spec.is_write() && !self.in_transaction {
-            match self.guards.reserve(store.bound(spec, args), self.now_ms) {
-                Ok(()) => {}
-                Err(NoRoom::Busy) if self.patient => return Ran::Later,
-                Err(why) => {
-                    reply.error(why.text());
-                    return Ran::Done;
-                }
-            }
+        if spec.is_write()
+            && !self.in_transaction
+            && let Err(why) = self.guards.reserve(store.bound(spec, args), self.now_ms)
+        {
+            return self.refuse(why, reply);
         }
         let mask = self.mask(spec, args);
         if !self.in_transaction {
@@ -153,7 +199,7 @@ impl<'s> Runner<'s> {
         if spec.is_write() {
             self.guards.drop_due(spec, db, args, self.now_ms);
         }
-        let blocked = self.call(spec, db, args, reply, None);
+        let called = self.call(spec, db, args, reply, None);
         self.guards.heed_keys(spec, args, self.now_ms);
         self.guards.forget();
         if !self.in_transaction {
@@ -165,17 +211,11 @@ impl<'s> Runner<'s> {
             self.guards.close_unit();
             self.guards.commit();
         }
-        if backlog && blocked.is_none() {
-            self.free_for(self.guards.brought() - before);
-        }
-        if !self.ready.is_empty() && !self.in_transaction {
-            self.serve();
-        }
-        blocked.map_or(Ran::Done, Ran::Blocked)
+        self.ran(called, backlog.then_some(before), reply)
     }
 
     /// Reserves what these commands may change, for them to run as one unit. To be called before
-    /// [`begin`](Runner::begin); lets go of no lock.
+    /// [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no lock.
     ///
     /// # Errors
     /// There is no room for them, and nothing has happened.
@@ -187,12 +227,44 @@ impl<'s> Runner<'s> {
         if store.effects().is_none() {
             return Ok(());
         }
-        let writes = commands.filter(|(spec, _)| spec.is_write());
-        let bound = writes.map(|(spec, args)| store.bound(spec, args)).sum();
-        match bound {
-            0 => Ok(()),
-            bound => self.guards.reserve(bound, self.now_ms),
+        let (mut bound, mut grows) = (0, false);
+        for (spec, args) in commands.filter(|(spec, _)| spec.is_write()) {
+            bound += store.bound(spec, args);
+            grows |= spec.is_unbounded();
         }
+        if bound == 0 {
+            return Ok(());
+        }
+        self.guards.reserve(bound, self.now_ms)?;
+        if grows {
+            self.guards.begin_growing(self.now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Reserves what the next command of a transaction may change of which it was not known that it comes:
+    /// that of a script. Before the first that changes something this says whether there is room for all
+    /// there may be of them.
+    ///
+    /// # Errors
+    /// There is no room. Behind the first only because the unit would be too large, or the log has failed.
+    pub fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
+        self.guards.begin_growing(self.now_ms)?;
+        let bound = self.guards.store().bound(spec, args);
+        self.guards.reserve(bound, self.now_ms)
+    }
+
+    /// Reserves a little, as any command that writes does: whether it makes sense to take locks for one.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
+        self.guards.reserve(1, self.now_ms)
+    }
+
+    /// The commands that were reserved for do not run.
+    pub fn give_up(&mut self) {
+        self.guards.end_growing();
     }
 
     /// Commits what was done; the largest ticket that must have settled before anybody hears a reply
@@ -248,7 +320,7 @@ impl<'s> Runner<'s> {
         args: &[&[u8]],
         reply: &mut Reply,
         serving: Option<&[u8]>,
-    ) -> Option<Blocked> {
+    ) -> Called {
         let store = self.guards.store();
         let start = reply.len();
         self.guards.set_running(spec.is_write());
@@ -271,9 +343,20 @@ impl<'s> Runner<'s> {
             may_block: !self.in_transaction,
             blocked: None,
             effective: None,
+            no_room: None,
         };
         let done = (spec.run)(&mut ctx, args);
         let (changes, effective, blocked) = (ctx.db.changes, ctx.effective, ctx.blocked);
+        if let Some(why) = ctx.no_room {
+            debug_assert_eq!(
+                changes, 0,
+                "{} reserves before it changes anything",
+                spec.name
+            );
+            reply.truncate(start);
+            self.guards.set_running(false);
+            return Called::NoRoom(why);
+        }
         if let Err(error) = done {
             reply.truncate(start);
             reply.error(&error.0);
@@ -290,7 +373,7 @@ impl<'s> Runner<'s> {
             }
         }
         self.guards.set_running(false);
-        blocked
+        blocked.map_or(Called::Done, Called::Blocked)
     }
 
     /// Takes the locks of these shards at once, of which nobody else has use, so that commands that follow find them held.
@@ -391,6 +474,9 @@ impl<'s> Runner<'s> {
             shard.unwatch(&watch);
         }
         self.in_transaction = unchanged;
+        if !unchanged {
+            self.guards.end_growing();
+        }
         unchanged
     }
 
@@ -455,10 +541,10 @@ impl<'s> Runner<'s> {
         }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
-        let ticket = match self.serve_shown(waiter, &args, key, &mut reply) {
-            None => return false,
-            Some(ticket) => ticket,
-        };
+        let served = self.serve_shown(waiter, &args, key, &mut reply);
+        if matches!(served, Served::Waits) {
+            return false;
+        }
         waiter.over.store(true, Relaxed);
         for key in &waiter.blocked.keys {
             let shard = self.guards.shard(store.shard_of(store.hash(key)));
@@ -467,41 +553,50 @@ impl<'s> Runner<'s> {
         if reply.is_over() {
             reply.clear();
         }
-        waiter.to.deliver(reply.take(), ticket);
+        match served {
+            Served::Answered(ticket) => waiter.to.deliver(reply.take(), ticket),
+            Served::Waits | Served::Later => waiter.to.try_again(),
+        }
         true
     }
 
-    /// Runs a waiting command as a unit of its own; the ticket for which its reply waits. `None` if it
-    /// goes on waiting. One for which there is no room is answered so, and waits no more.
+    /// Runs a waiting command as a unit of its own.
     fn serve_shown(
         &mut self,
         waiter: &Waiter,
         args: &[&[u8]],
         key: &[u8],
         reply: &mut Reply,
-    ) -> Option<u64> {
+    ) -> Served {
         let store = self.guards.store();
         let shown = store.effects().is_some();
         if shown {
             let bound = store.bound(waiter.spec, args);
-            if let Err(why) = self.guards.reserve(bound, self.now_ms) {
-                reply.error(why.text());
-                return Some(0);
+            match self.guards.reserve(bound, self.now_ms) {
+                Ok(()) => {}
+                Err(NoRoom::Busy) => return Served::Later,
+                Err(why) => {
+                    reply.error(why.text());
+                    return Served::Answered(0);
+                }
             }
             self.guards
                 .drop_due(waiter.spec, waiter.db, args, self.now_ms);
         }
-        let blocked = self.call(waiter.spec, waiter.db, args, reply, Some(key));
-        if blocked.is_some() {
+        let called = self.call(waiter.spec, waiter.db, args, reply, Some(key));
+        if let Called::Blocked(_) = called {
             self.guards.close_unit();
-            return None;
+            return Served::Waits;
         }
         if !shown {
-            return Some(0);
+            return Served::Answered(0);
         }
         self.guards.heed_keys(waiter.spec, args, self.now_ms);
         self.guards.close_unit();
-        Some(self.barrier())
+        if let Called::NoRoom(_) = called {
+            return Served::Later;
+        }
+        Served::Answered(self.barrier())
     }
 
     /// Whether there is room for a command, once keys have been evicted for it. A transaction has

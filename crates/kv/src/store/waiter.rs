@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::effect::NoRoom;
 use super::value::Kind;
 use crate::commands::Spec;
 use crate::reply::{Proto, Reply};
@@ -53,6 +54,12 @@ pub trait Deliver: Send + Sync {
     /// Takes the reply, which waits until `ticket` has settled; an empty one was larger than the waiter's
     /// limit. Called under the locks of the keys: be quick, and do not call the store.
     fn deliver(&self, reply: Vec<u8>, ticket: u64);
+
+    /// The wait is over, and the command has done nothing: there is no room for its effect just now. Whoever
+    /// can runs it again a little later; others hear that. Called as [`deliver`](Deliver::deliver).
+    fn try_again(&self) {
+        self.deliver(format!("-{}\r\n", NoRoom::Busy).into(), 0);
+    }
 }
 
 /// A command that waits.

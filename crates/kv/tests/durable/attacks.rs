@@ -4,69 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidewire::sim::{Conditions, PlainId, Sim};
 use tidewire_kv::commands::{Ctx, Done, Keys, Spec, WRITE, find};
-use tidewire_kv::durable::KvLog;
 use tidewire_kv::reply::{Proto, Reply};
-use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::{Deadline, Deliver, Mistakes, Ran, Store, Waiter};
+use tidewire_log::Policy;
 use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
-use tidewire_log::{Policy, Writer};
 
-use crate::disk::{ask, dump, line, open, open_at, settings, settle};
+use crate::by_hand::{START, World};
+use crate::disk::{ask, dump, line, open, settings, settle};
 use crate::wire::{Value, command};
-
-const START: u64 = 1_700_000_000_000;
-
-/// A server with two loops, whose log moves only when it is told to.
-struct World {
-    sim: Sim,
-    writer: Writer<SimDisk>,
-    disk: SimDisk,
-    clients: [PlainId; 2],
-    seen: [usize; 2],
-}
-
-impl World {
-    fn new(policy: Policy) -> World {
-        let disk = SimDisk::new(1);
-        let opened = open_at(policy, &disk, settings(1), Mistakes::default(), START).unwrap();
-        let mut sim = Sim::under(1, Conditions::calm());
-        let own = Settings {
-            protected: false,
-            stall: None,
-            ..Settings::default()
-        };
-        let limits = own.limits();
-        let log: Arc<KvLog> = opened.log;
-        let service = RespService::durable(Arc::new(opened.store), own, log);
-        let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
-        World {
-            clients: [0, 1].map(|at| sim.plain(&addrs[at])),
-            sim,
-            writer: opened.writer,
-            disk,
-            seen: [0; 2],
-        }
-    }
-
-    fn send(&mut self, who: usize, bytes: &[u8]) {
-        self.sim.send(self.clients[who], bytes);
-    }
-
-    fn settle(&mut self) {
-        settle(&mut self.writer, self.sim.now().as_nanos() / 1_000_000);
-    }
-
-    /// What came since the last time, a while later.
-    fn heard(&mut self, who: usize) -> String {
-        self.sim.run_for(Duration::from_secs(1));
-        let all = self.sim.received(self.clients[who]);
-        let new = String::from_utf8_lossy(&all[self.seen[who]..]).replace("\r\n", "|");
-        self.seen[who] = all.len();
-        new
-    }
-}
 
 /// What was answered before it, and is not sent yet, goes on waiting.
 #[test]

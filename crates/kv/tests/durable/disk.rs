@@ -62,7 +62,18 @@ pub(crate) fn open_at(
     mistakes: Mistakes,
     now_ms: u64,
 ) -> Result<Opened, String> {
-    let opened = EmbeddedLog::open(disk.clone(), small(policy));
+    open_with_log(small(policy), disk, settings, mistakes, now_ms)
+}
+
+/// [`open_at`] with a log of other sizes.
+pub(crate) fn open_with_log(
+    log: tidewire_log::Settings,
+    disk: &SimDisk,
+    settings: store::Settings,
+    mistakes: Mistakes,
+    now_ms: u64,
+) -> Result<Opened, String> {
+    let opened = EmbeddedLog::open(disk.clone(), log);
     let (log, mut writer, _) = opened.map_err(|error| error.to_string())?;
     let embedded = Arc::new(log);
     let settings = store::Settings {

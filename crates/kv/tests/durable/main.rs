@@ -20,8 +20,10 @@ mod porcupine;
 mod wire;
 
 mod attacks;
+mod by_hand;
 mod disk;
 mod facts;
+mod midway;
 mod mistakes;
 mod replay;
 mod scene;

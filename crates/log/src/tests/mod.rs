@@ -4,6 +4,7 @@ mod administered;
 mod basics;
 mod failures;
 mod golden;
+mod growing;
 mod recovery;
 mod tools;
 mod vast;

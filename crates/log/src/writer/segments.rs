@@ -206,7 +206,7 @@ impl<D: Disk> Writer<D> {
         });
         self.next_batch += 1;
         self.written = self.written.max(group.last);
-        group.clear();
+        group.clear(&self.shared.settings);
         Ok(())
     }
 
@@ -239,16 +239,18 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Has as much room reserved as may be needed: for a group in flight and one that gathers, in the
-    /// segment in use or behind it in the next one. If there is none, tries again later.
+    /// Has as much room reserved as may be needed: for a group in flight and one that gathers, and for what
+    /// may grow beyond its limit if anything ever did, in the segment in use or behind it in the next one. If
+    /// there is none, tries again later.
     pub(crate) fn keep_room(&mut self, monotonic: Duration) {
         let shared = self.shared.clone();
         let settings = &shared.settings;
-        let (limit, wanted, checkpoint, wants_segment) = {
+        let (limit, wanted, checkpoint, wants_segment, wants_growth) = {
             let gather = self.shared.gather();
             let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
             let checkpoint = gather.state.encoded_len();
-            (gather.limit, wanted, checkpoint, gather.wants_segment)
+            let (segment, growth) = (gather.wants_segment, gather.growth.is_wanted);
+            (gather.limit, wanted, checkpoint, segment, growth)
         };
         // Twice as much, for a while of quiet; and the power of two keeps the calls few.
         let wanted = match wanted > limit {
@@ -258,12 +260,17 @@ impl<D: Disk> Writer<D> {
                 .min(settings.group_bytes),
             false => limit,
         };
-        let (limit, secured) = match self.secure(wanted, checkpoint) {
+        let (limit, secured) = match self.secure(wanted, 0, checkpoint) {
             Ok(()) => (wanted, Ok(())),
-            Err(_) if wanted > limit => (limit, self.secure(limit, checkpoint)),
+            Err(_) if wanted > limit => (limit, self.secure(limit, 0, checkpoint)),
             Err(error) => (limit, Err(error)),
         };
-        if limit < wanted || secured.is_err() {
+        let largest = settings.group_bytes as u64;
+        let room = wants_growth.then(|| {
+            // Behind the other: who does not grow is to do without.
+            secured.is_ok() && self.secure(limit, largest, checkpoint).is_ok()
+        });
+        if limit < wanted || secured.is_err() || room == Some(false) {
             self.room_due = Some(monotonic + self.shared.settings.full_retry);
         } else {
             self.room_due = None;
@@ -280,7 +287,9 @@ impl<D: Disk> Writer<D> {
             (None, Some(active)) => active.needs,
             _ => Needs::KNOWN,
         };
-        let grown = limit > gather.limit || wants_segment;
+        let has_more = room == Some(true) && gather.growth.room != room;
+        let grown = limit > gather.limit || wants_segment || has_more;
+        gather.growth.room = room;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
         if !gather.is_stuck {
@@ -296,7 +305,12 @@ impl<D: Disk> Writer<D> {
         };
         let has_changed = gate != gather.gate;
         gather.gate = gate;
-        let taken = BATCH_HEADER + gather.group.gathered() + gather.reserved;
+        let may_grow = if room == Some(true) {
+            settings.group_bytes
+        } else {
+            0
+        };
+        let taken = BATCH_HEADER + gather.group.gathered() + gather.reserved + may_grow;
         gather.room_left = (self.left_for_changes() as usize).saturating_sub(2 * taken);
         drop(gather);
         let blocked = secured.err().filter(|error| !is_full(error));
@@ -317,20 +331,21 @@ impl<D: Disk> Writer<D> {
         active.map_or(0, |active| active.left().min(CHANGES_ROOM))
     }
 
-    /// Reserves the room for groups of this size.
-    fn secure(&mut self, group: usize, checkpoint: u64) -> io::Result<()> {
+    /// Reserves the room for groups of this size, one of which may be larger by `growth`.
+    fn secure(&mut self, group: usize, growth: u64, checkpoint: u64) -> io::Result<()> {
         self.have_claims()?;
         let settings = &self.shared.settings;
         let full = settings.segment_length(checkpoint);
         let batch = settings.batch_of(group);
-        let least = settings.segment_least(checkpoint, group).min(full);
+        let room = 2 * batch + growth;
+        let least = (settings.segment_least(checkpoint, group) + growth).min(full);
         let mut left = 0;
         if let Some(active) = self
             .active
             .as_mut()
             .filter(|active| active.version == VERSION)
         {
-            let needs = active.used + 2 * batch;
+            let needs = active.used + room;
             if active.length < needs && needs <= full {
                 // Twice as long, so that it is seldom done, if there is that much.
                 let generous = (2 * active.length).clamp(needs, full);
@@ -345,13 +360,13 @@ impl<D: Disk> Writer<D> {
             }
             left = active.left();
             // While much of it is left the next one can wait.
-            let is_young = active.used < full / 4 && full - active.used >= 4 * batch;
-            if left >= 2 * batch && is_young && self.spare.is_none() {
+            let is_young = active.used < full / 4 && full - active.used >= 2 * batch + room;
+            if left >= room && is_young && self.spare.is_none() {
                 return Ok(());
             }
         }
         let secured = self.have_spare(least, full);
-        if left >= 2 * batch { Ok(()) } else { secured }
+        if left >= room { Ok(()) } else { secured }
     }
 
     /// Has a next segment of this length at least.

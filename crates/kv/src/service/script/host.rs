@@ -70,12 +70,12 @@ impl Host for Commands<'_, '_, '_, '_> {
                     if self.out_of_memory && spec.needs_memory() && !wrote {
                         return Ok(error(OUT_OF_MEMORY));
                     }
-                    match self.batch.reserve(std::iter::once((spec, &args[..]))) {
+                    match self.batch.reserve_next(spec, &args) {
                         Ok(()) => {}
                         Err(NoRoom::Busy) if self.may_wait && !wrote => {
                             return Err(Stop(LATER.into()));
                         }
-                        Err(why) => return Ok(error(why.text())),
+                        Err(why) => return Ok(error(self.batch.refusal(why))),
                     }
                     scripts.wrote.store(true, Relaxed);
                 }

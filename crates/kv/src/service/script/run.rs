@@ -10,7 +10,7 @@ use tidewire_lua::{Answer, Ended, Run, Stop};
 use super::cache::Script;
 use super::host::{Commands, LATER};
 use super::vm::Interpreter;
-use crate::commands::{Ctx, Done, Error, Keys, MEMORY, OUT_OF_MEMORY, Spec, WRITE};
+use crate::commands::{Ctx, Done, Error, Keys, MEMORY, OUT_OF_MEMORY, Spec, UNBOUNDED, WRITE};
 use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
 use crate::service::batch::Batch;
@@ -19,7 +19,7 @@ use crate::service::run::Outcome;
 use crate::store::NoRoom;
 
 /// What a script is for the store: something that may use any key.
-pub(crate) static WHOLE: Spec = Spec::new("eval", -3, WRITE | MEMORY, Keys::All, never);
+pub(crate) static WHOLE: Spec = Spec::new("eval", -3, WRITE | MEMORY | UNBOUNDED, Keys::All, never);
 
 /// The commands of a script run, not the script.
 fn never(_: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
@@ -75,9 +75,10 @@ impl RespConn {
             return Outcome::Done;
         }
         let writes = !kind.read_only && !script.flags.no_writes;
-        // If there never will be room it may read all the same: what writes is refused by itself.
+        // If there never will be room it may read all the same: what writes is refused by itself. That the unit
+        // may grow is asked for by the first that writes, when no other script holds up the answer.
         if writes
-            && let Err(NoRoom::Busy) = batch.reserve(whole())
+            && let Err(NoRoom::Busy) = batch.reserve_some()
             && batch.is_patient()
         {
             return self.wait_for_room(cx);

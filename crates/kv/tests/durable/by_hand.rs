@@ -1,0 +1,98 @@
+//! A server on a simulated network whose log moves only when it is told to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire_kv::service::{RespService, Settings};
+use tidewire_kv::store::Mistakes;
+use tidewire_log::disk::sim::{SimDisk, Survival};
+use tidewire_log::{Policy, Writer};
+
+use crate::disk::{dump, open_with_log, settings, settle, small};
+use crate::wire::command;
+
+/// Where time begins; milliseconds since 1970.
+pub(crate) const START: u64 = 1_700_000_000_000;
+
+/// A server with two loops, whose log moves only when it is told to.
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) writer: Writer<SimDisk>,
+    pub(crate) disk: SimDisk,
+    log: tidewire_log::Settings,
+    clients: [PlainId; 2],
+    seen: [usize; 2],
+}
+
+impl World {
+    pub(crate) fn new(policy: Policy) -> World {
+        World::with_log(small(policy))
+    }
+
+    /// With a log of other sizes.
+    pub(crate) fn with_log(log: tidewire_log::Settings) -> World {
+        let disk = SimDisk::new(1);
+        let opened =
+            open_with_log(log.clone(), &disk, settings(1), Mistakes::default(), START).unwrap();
+        let mut sim = Sim::under(1, Conditions::calm());
+        let own = Settings {
+            protected: false,
+            stall: None,
+            ..Settings::default()
+        };
+        let limits = own.limits();
+        let service = RespService::durable(Arc::new(opened.store), own, opened.log);
+        let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
+        World {
+            clients: [0, 1].map(|at| sim.plain(&addrs[at])),
+            sim,
+            writer: opened.writer,
+            disk,
+            log,
+            seen: [0; 2],
+        }
+    }
+
+    pub(crate) fn send(&mut self, who: usize, bytes: &[u8]) {
+        self.sim.send(self.clients[who], bytes);
+    }
+
+    pub(crate) fn settle(&mut self) {
+        settle(&mut self.writer, self.sim.now().as_nanos() / 1_000_000);
+    }
+
+    /// What came since the last time, a while later.
+    pub(crate) fn heard(&mut self, who: usize) -> String {
+        self.sim.run_for(Duration::from_secs(1));
+        let all = self.sim.received(self.clients[who]);
+        let new = String::from_utf8_lossy(&all[self.seen[who]..]).replace("\r\n", "|");
+        self.seen[who] = all.len();
+        new
+    }
+
+    /// What comes when the log moves on, for some seconds.
+    pub(crate) fn answered(&mut self, who: usize) -> String {
+        let mut heard = String::new();
+        for _ in 0..4 {
+            self.settle();
+            heard += &self.heard(who);
+        }
+        heard
+    }
+
+    /// Sends commands, and what they are answered.
+    pub(crate) fn ask(&mut self, who: usize, lines: &[&str]) -> String {
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+        self.send(who, &bytes);
+        self.answered(who)
+    }
+
+    /// All keys of the store that is recovered if the power goes now.
+    pub(crate) fn recovered(&self) -> Vec<String> {
+        let disk = self.disk.fork().crash_with(Survival::Nothing);
+        let log = self.log.clone();
+        let opened = open_with_log(log, &disk, settings(1), Mistakes::default(), START).unwrap();
+        dump(&opened.store, START)
+    }
+}
