@@ -82,6 +82,19 @@ fn waitaof_is_refused_when_the_log_has_failed() {
     );
 }
 
+/// It is run again when the log has room, and says again what it said before it found none.
+#[test]
+fn what_a_script_publishes_that_is_run_again_is_heard_once() {
+    let mut world = World::new(Policy::Sync);
+    world.ask(1, &["SUBSCRIBE c"]);
+    let script = "redis.call('publish','c','hello');redis.call('set','k','v')";
+    world.send(0, &command(&format!("EVAL {script} 0")));
+    // It cannot be run before the log has moved.
+    assert_eq!(world.heard(0) + &world.heard(1), "");
+    assert_eq!(world.answered(0), "$-1|");
+    assert_eq!(world.heard(1), "*3|$7|message|$1|c|$5|hello|");
+}
+
 /// Commands about the server that stand in a transaction do not make two of it.
 #[test]
 fn a_transaction_that_asks_about_the_server_is_one_unit() {

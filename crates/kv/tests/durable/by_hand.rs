@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::sim::{Conditions, PlainId, Sim};
+use tidewire_kv::durable::KvLog;
+use tidewire_kv::durable::snapshot::Keeper;
 use tidewire_kv::service::{RespService, Settings};
 use tidewire_kv::store::Mistakes;
 use tidewire_log::disk::sim::{SimDisk, Survival};
 use tidewire_log::{Policy, Writer};
 
-use crate::disk::{dump, open_with_log, settings, settle, small};
+use crate::disk::{Opened, dump, now, open_with_log, settings, settle, small};
 use crate::wire::command;
 
 /// Where time begins; milliseconds since 1970.
@@ -19,6 +21,9 @@ pub(crate) const START: u64 = 1_700_000_000_000;
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(crate) writer: Writer<SimDisk>,
+    /// Of snapshots, which moves only when it is told to, too.
+    keeper: Keeper<SimDisk>,
+    kv_log: Arc<KvLog>,
     pub(crate) disk: SimDisk,
     log: tidewire_log::Settings,
     clients: [PlainId; 2],
@@ -42,12 +47,15 @@ impl World {
             ..Settings::default()
         };
         let limits = own.limits();
-        let service = RespService::durable(Arc::new(opened.store), own, opened.log);
+        let (store, kv_log, writer, keeper) = opened.keep();
+        let service = RespService::durable(store, own, kv_log.clone());
         let addrs = [(); 2].map(|()| sim.serve(service.clone(), limits.clone()));
         World {
             clients: [0, 1].map(|at| sim.plain(&addrs[at])),
             sim,
-            writer: opened.writer,
+            writer,
+            keeper,
+            kv_log,
             disk,
             log,
             seen: [0; 2],
@@ -60,6 +68,21 @@ impl World {
 
     pub(crate) fn settle(&mut self) {
         settle(&mut self.writer, self.sim.now().as_nanos() / 1_000_000);
+    }
+
+    /// Makes the snapshot that was asked for; whether it counts.
+    pub(crate) fn save(&mut self) -> bool {
+        let asked = self.kv_log.snapshots().ask();
+        for _ in 0..10_000 {
+            let ms = self.sim.now().as_nanos() / 1_000_000;
+            self.keeper.step(now(ms));
+            settle(&mut self.writer, ms);
+            self.kv_log.update();
+            if let Some(counts) = self.kv_log.snapshots().status().outcome(asked) {
+                return counts;
+            }
+        }
+        panic!("the snapshot finds no end");
     }
 
     /// What came since the last time, a while later.
@@ -90,9 +113,17 @@ impl World {
 
     /// All keys of the store that is recovered if the power goes now.
     pub(crate) fn recovered(&self) -> Vec<String> {
+        dump(&self.after_a_crash().store, START)
+    }
+
+    /// The log that is found then.
+    pub(crate) fn reopened(&self) -> Arc<KvLog> {
+        self.after_a_crash().log
+    }
+
+    fn after_a_crash(&self) -> Opened {
         let disk = self.disk.fork().crash_with(Survival::Nothing);
         let log = self.log.clone();
-        let opened = open_with_log(log, &disk, settings(1), Mistakes::default(), START).unwrap();
-        dump(&opened.store, START)
+        open_with_log(log, &disk, settings(1), Mistakes::default(), START).unwrap()
     }
 }

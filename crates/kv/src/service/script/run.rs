@@ -100,6 +100,10 @@ impl RespConn {
             cx,
         );
         batch.end();
+        if outcome == Outcome::Later {
+            // It says so again when it runs again.
+            cx.local.published.clear();
+        }
         if batch.shared.durable.is_some() {
             self.publish_queued(batch, cx);
         }
