@@ -29,7 +29,8 @@ pub struct KvLog {
     refused_full: AtomicU64,
     /// The position of the next unit.
     position: AtomicU64,
-    /// Bytes of units since the last snapshot.
+    /// Units since the last snapshot, and their bytes.
+    units: AtomicU64,
     logged: AtomicU64,
     segment_bytes: u64,
     unit_max: usize,
@@ -59,6 +60,7 @@ impl KvLog {
             failed: AtomicBool::new(false),
             refused_full: AtomicU64::new(0),
             position: AtomicU64::new(0),
+            units: AtomicU64::new(0),
             logged: AtomicU64::new(0),
             segment_bytes: Settings::default().segment_bytes,
             unit_max: UNIT_MAX,
@@ -67,11 +69,12 @@ impl KvLog {
         }
     }
 
-    /// With a stream whose next record has this position, and with so many bytes of units since the last
-    /// snapshot.
-    pub(super) fn at(self, position: u64, logged: u64) -> KvLog {
+    /// With a stream whose next record has this position, and with so many units, with so many bytes, since the
+    /// last snapshot.
+    pub(super) fn at(self, position: u64, units: u64, logged: u64) -> KvLog {
         KvLog {
             position: AtomicU64::new(position),
+            units: AtomicU64::new(units),
             logged: AtomicU64::new(logged),
             ..self
         }
@@ -102,6 +105,12 @@ impl KvLog {
         self.logged.load(Relaxed)
     }
 
+    /// Units that are not in a snapshot yet.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.units.load(Relaxed)
+    }
+
     /// The position that the next record has.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -116,8 +125,9 @@ impl KvLog {
         self.stream
     }
 
-    /// So many bytes of units are in a snapshot that counts.
-    pub(super) fn cut(&self, logged: u64) {
+    /// So many units, with so many bytes, are in a snapshot that counts.
+    pub(super) fn cut(&self, units: u64, logged: u64) {
+        self.units.fetch_sub(units, Relaxed);
         self.logged.fetch_sub(logged, Relaxed);
     }
 
@@ -275,6 +285,7 @@ impl Effects for KvLog {
                 self.position.fetch_max(next, Relaxed);
                 let bytes = units.frames().len() as u64;
                 self.logged.fetch_add(bytes, Relaxed);
+                self.units.fetch_add(units.closed().into(), Relaxed);
                 placed.ticket.0
             }
             Err(_) => {

@@ -166,7 +166,7 @@ fn open_how<D: Disk>(
     store.set_maxmemory(most);
     let stream = log.stream(STREAM)?;
     let kv_log = KvLog::new(log.clone(), stream)
-        .at(range.next, replayed.bytes)
+        .at(range.next, replayed.units, replayed.bytes)
         .with_segments(log.segment_bytes())
         .with_units(log.group_bytes())
         .with_mistakes(mistakes);

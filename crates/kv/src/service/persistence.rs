@@ -77,7 +77,6 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let failed = durable.is_some_and(|durable| durable.log.has_failed());
     let status = durable.map(|durable| durable.log.snapshots().status());
     let status = status.unwrap_or_default();
-    let position = durable.map_or(0, |durable| durable.log.position());
     let ok = |ok: bool| if ok { "ok" } else { "err" };
     let seconds = |time: Option<u64>| time.map_or(-1, |ms| (ms / 1000) as i64);
     let current = status
@@ -91,7 +90,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     line(
         text,
         "rdb_changes_since_last_save",
-        position.saturating_sub(status.position),
+        durable.map_or(0, |durable| durable.log.units()),
     );
     line(text, "rdb_bgsave_in_progress", busy);
     line(text, "rdb_last_save_time", last_ms / 1000);

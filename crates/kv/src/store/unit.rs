@@ -31,6 +31,7 @@ pub struct Units {
     /// Where the open unit begins; `bytes.len()` if nothing is in it.
     open: usize,
     records: u32,
+    closed: u32,
     stamp: u64,
 }
 
@@ -87,6 +88,12 @@ impl Units {
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
+    }
+
+    /// How many units are closed.
+    #[must_use]
+    pub fn closed(&self) -> u32 {
+        self.closed
     }
 
     /// The id of all records.
@@ -153,6 +160,7 @@ impl Units {
                 .copy_from_slice(&(size as u32).to_le_bytes());
             self.records += 1;
         }
+        self.closed += 1;
         self.open = self.bytes.len();
     }
 
@@ -175,7 +183,7 @@ impl Units {
     /// Forgets the closed units, which were committed.
     pub fn clear(&mut self) {
         self.bytes.drain(..self.open);
-        (self.open, self.records) = (0, 0);
+        (self.open, self.records, self.closed) = (0, 0, 0);
     }
 
     /// Shows the effects of each closed unit.

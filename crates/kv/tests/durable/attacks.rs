@@ -95,6 +95,27 @@ fn what_a_script_publishes_that_is_run_again_is_heard_once() {
     assert_eq!(world.heard(1), "*3|$7|message|$1|c|$5|hello|");
 }
 
+/// However many records they take in the log.
+#[test]
+fn changes_since_the_last_snapshot_are_units() {
+    let changes = |world: &mut World| {
+        let info = world.ask(0, &["INFO persistence"]);
+        let (_, rest) = info.split_once("rdb_changes_since_last_save:").unwrap();
+        rest.split_once('|').unwrap().0.to_owned()
+    };
+    let mut world = World::with_log(tidewire_kv::durable::KvLog::settings(Policy::Sync));
+    let large = format!("SET k {}", "x".repeat(3 << 20));
+    assert_eq!(world.ask(0, &[&large]), "+OK|");
+    world.ask(0, &["MULTI", "SET a 1", "SET b 1", "EXEC"]);
+    assert_eq!(changes(&mut world), "2");
+    assert_eq!(world.reopened().units(), 2);
+    assert!(world.save());
+    assert_eq!(changes(&mut world), "0");
+    world.ask(0, &["SET a 2"]);
+    assert_eq!(changes(&mut world), "1");
+    assert_eq!(world.reopened().units(), 1);
+}
+
 /// Commands about the server that stand in a transaction do not make two of it.
 #[test]
 fn a_transaction_that_asks_about_the_server_is_one_unit() {

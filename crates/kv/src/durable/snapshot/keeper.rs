@@ -51,7 +51,8 @@ struct Begun {
     position: u64,
     /// Of the last unit that is in it.
     ticket: u64,
-    /// Bytes of the log that it stands for.
+    /// Units of the log that it stands for, and their bytes.
+    units: u64,
     logged: u64,
     at: Duration,
 }
@@ -206,6 +207,7 @@ impl<D: Disk> Keeper<D> {
             Begun {
                 position: kv_log.position(),
                 ticket: store.last_ticket(),
+                units: kv_log.units(),
                 logged: kv_log.logged(),
                 at: now.monotonic,
             }
@@ -318,7 +320,7 @@ impl<D: Disk> Keeper<D> {
             size,
         });
         if counted.is_ok() {
-            self.kv_log.cut(begun.logged);
+            self.kv_log.cut(begun.units, begun.logged);
             self.cut(begun.position);
         }
         self.end(begun.at, now, counted);
