@@ -9,20 +9,12 @@ use crate::number::parse_integer;
 
 /// Waits until what this client has written is on the disk.
 pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
-    let [local, replicas, timeout_ms] = [1, 2, 3].map(|at| parse_integer(call.args[at]));
-    let (Some(local), Some(_), Some(timeout_ms)) = (local, replicas, timeout_ms) else {
-        call.reply
-            .error("ERR value is not an integer or out of range");
-        return Flow::Done;
-    };
-    if !(0..=1).contains(&local) {
-        call.reply
-            .error("ERR value is out of range, value must between 0 and 1");
-        return Flow::Done;
-    }
-    let Ok(timeout_ms) = u64::try_from(timeout_ms) else {
-        call.reply.error("ERR timeout is negative");
-        return Flow::Done;
+    let (local, replicas, timeout_ms) = match numbers(call.args) {
+        Ok(numbers) => numbers,
+        Err(why) => {
+            call.reply.error(why);
+            return Flow::Done;
+        }
     };
     let shared = call.shared.clone();
     let synced = match &shared.durable {
@@ -58,7 +50,9 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
         since_ms => since_ms,
     };
     let is_over = timeout_ms > 0 && now_ms - since_ms >= timeout_ms;
-    if synced || local == 0 || is_over || call.in_transaction {
+    // There is no replica that could ever say so.
+    let is_done = replicas == 0 && (synced || local == 0);
+    if is_done || is_over || call.in_transaction {
         call.session.waits_since_ms = 0;
         call.reply.array(2);
         call.reply.integer(synced.into());
@@ -67,6 +61,22 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     }
     call.session.waits_since_ms = since_ms;
     Flow::Later
+}
+
+/// How many are to have it on their disks, this server and replicas, and how long that is waited for.
+fn numbers(args: &[&[u8]]) -> Result<(i64, i64, u64), &'static str> {
+    let local = parse_integer(args[1]).ok_or("ERR value is not an integer or out of range")?;
+    if !(0..=1).contains(&local) {
+        return Err("ERR value is out of range, value must between 0 and 1");
+    }
+    let replicas = parse_integer(args[2]).ok_or("ERR value is not an integer or out of range")?;
+    if replicas < 0 {
+        return Err("ERR value is out of range, must be positive");
+    }
+    let timeout_ms =
+        parse_integer(args[3]).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
+    Ok((local, replicas, timeout_ms))
 }
 
 /// Writes the section of INFO.

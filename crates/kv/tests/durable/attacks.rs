@@ -82,6 +82,46 @@ fn waitaof_is_refused_when_the_log_has_failed() {
     );
 }
 
+/// It waits for as many as it is asked for, and there are no replicas.
+#[test]
+fn waitaof_waits_for_replicas_until_its_time_is_over() {
+    let mut world = World::new(Policy::Sync);
+    assert_eq!(
+        world.ask(0, &["SET a 1", "WAITAOF 1 0 3000"]),
+        "+OK|*2|:1|:0|"
+    );
+    world.send(0, &command("WAITAOF 1 1 3000"));
+    assert_eq!(world.heard(0) + &world.heard(0), "");
+    assert_eq!(world.heard(0) + &world.heard(0), "*2|:1|:0|");
+    let asked = ["MULTI", "WAITAOF 1 1 0", "EXEC"];
+    assert_eq!(world.ask(0, &asked), "+OK|+QUEUED|*1|*2|:1|:0|");
+    for (line, error) in [
+        (
+            "WAITAOF 2 0 0",
+            "-ERR value is out of range, value must between 0 and 1|",
+        ),
+        (
+            "WAITAOF -1 0 0",
+            "-ERR value is out of range, value must between 0 and 1|",
+        ),
+        (
+            "WAITAOF x 0 0",
+            "-ERR value is not an integer or out of range|",
+        ),
+        (
+            "WAITAOF 1 -1 0",
+            "-ERR value is out of range, must be positive|",
+        ),
+        ("WAITAOF 1 0 -1", "-ERR timeout is negative|"),
+        (
+            "WAITAOF 1 0 x",
+            "-ERR timeout is not an integer or out of range|",
+        ),
+    ] {
+        assert_eq!(world.ask(0, &[line]), error, "{line}");
+    }
+}
+
 /// It is run again when the log has room, and says again what it said before it found none.
 #[test]
 fn what_a_script_publishes_that_is_run_again_is_heard_once() {
