@@ -396,6 +396,36 @@ fn the_log_is_not_cut_behind_a_snapshot_whose_name_may_be_lost() {
     }
 }
 
+/// What is left of it would hold as much of the disk as the store has in memory.
+#[test]
+fn nothing_is_left_of_a_snapshot_that_has_failed() {
+    let faults = |rename, write| Faults {
+        rename,
+        write,
+        ..Faults::default()
+    };
+    let renames = [faults(Some(1), None)];
+    for faults in (1..8).map(|n| faults(None, Some(n))).chain(renames) {
+        let disk = SimDisk::new(1);
+        let opened = open(Policy::Sync, &disk, settings(1), Mistakes::default(), START);
+        let mut scene = opened.unwrap();
+        for n in 0..8 {
+            scene.run(START, 0, &format!("SETRANGE long{n} 200000 x"));
+            for at in 0..4 {
+                step(&mut scene.writer, at);
+            }
+        }
+        disk.set_faults(faults);
+        let saved = scene.save(START);
+        assert!(!saved || faults.write.is_some(), "{faults:?}");
+        let names = disk.names();
+        assert!(
+            !names.iter().any(|name| name == "snapshot.part"),
+            "{faults:?}: {names:?}"
+        );
+    }
+}
+
 /// They are shared and not copied when they are handed out, but a change copies them: memory that nobody
 /// held back would be that of all long strings.
 #[test]

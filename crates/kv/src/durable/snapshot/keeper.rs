@@ -229,6 +229,7 @@ impl<D: Disk> Keeper<D> {
             }),
             Err(error) => {
                 let why = failed("writing the snapshot")(error);
+                self.discard();
                 self.end(begun.at, now, Err(why));
                 Ok(State::Wasting {
                     walk: Walk::default(),
@@ -330,8 +331,10 @@ impl<D: Disk> Keeper<D> {
     /// Gives it the name that counts.
     fn count(&self, begun: Begun) -> Result<(), Failed> {
         let disk = self.log.disk();
-        disk.rename(PART, &name(begun.position))
-            .map_err(failed("giving the snapshot its name"))?;
+        if let Err(error) = disk.rename(PART, &name(begun.position)) {
+            self.discard();
+            return Err(failed("giving the snapshot its name")(error));
+        }
         self.sync_names()?;
         if self.log.progress().failure.is_some() {
             // It may have had the answer that was meant for this.

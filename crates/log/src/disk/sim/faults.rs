@@ -17,6 +17,8 @@ pub struct Faults {
     pub sync: Option<u64>,
     /// The n-th `sync_directory` fails. The changes of names before it are lost at a crash.
     pub sync_directory: Option<u64>,
+    /// The n-th `rename` fails, and nothing has changed.
+    pub rename: Option<u64>,
     /// The n-th `write_at` fails; a part of it from the start, possibly nothing, is written.
     pub write: Option<u64>,
 }

@@ -139,6 +139,9 @@ impl State {
 
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let last = self.begin()?;
+        if strikes(&mut self.faults.rename) {
+            return Err(io::Error::other("simulated: the rename failed"));
+        }
         let inode = self.find(from)?;
         self.names.rename(self.operations, from, to, inode);
         last.end()
