@@ -110,6 +110,10 @@ impl RespConn {
         }
         if outcome != Outcome::Later {
             self.session.waits_since_ms = 0;
+            if !batch.is_patient() {
+                // Those behind it have not waited yet.
+                batch.set_patient(true);
+            }
             self.card().command.store(entry.id.into(), Relaxed);
             let stats = &cx.local.stats;
             stats.commands.add(1);

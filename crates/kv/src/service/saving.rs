@@ -28,7 +28,7 @@ pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
     let Some(snapshots) = snapshots(call) else {
         return Flow::Done;
     };
-    if call.session.waits_since_ms == 0 && snapshots.status().in_progress() {
+    if call.session.waits_for_snapshot.is_none() && snapshots.status().in_progress() {
         call.reply.error(IN_PROGRESS);
         return Flow::Done;
     }
@@ -47,14 +47,13 @@ pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
 
 /// Asks for a snapshot at the first call, and says at a later one what has become of it.
 fn outcome(call: &mut Call<'_, '_>, snapshots: &Snapshots) -> Option<Result<(), String>> {
-    // Which one it is, is kept where other commands keep since when they wait.
-    if call.session.waits_since_ms == 0 {
-        call.session.waits_since_ms = snapshots.ask();
+    let Some(asked) = call.session.waits_for_snapshot else {
+        call.session.waits_for_snapshot = Some(snapshots.ask());
         return None;
-    }
+    };
     let status = snapshots.status();
-    let counts = status.outcome(call.session.waits_since_ms)?;
-    call.session.waits_since_ms = 0;
+    let counts = status.outcome(asked)?;
+    call.session.waits_for_snapshot = None;
     Some(if counts { Ok(()) } else { Err(why(&status)) })
 }
 

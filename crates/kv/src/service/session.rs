@@ -23,6 +23,8 @@ pub(crate) struct Session {
     /// Since when it tries what the log was too busy for, or waits for a sync; milliseconds of the loops'
     /// clock, 0 for not.
     pub(crate) waits_since_ms: u64,
+    /// The snapshot that it waits for.
+    pub(crate) waits_for_snapshot: Option<u64>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
 }
@@ -50,6 +52,7 @@ impl Session {
             barrier: 0,
             written: 0,
             waits_since_ms: 0,
+            waits_for_snapshot: None,
             transaction: None,
             subscriptions: None,
         }

@@ -135,6 +135,24 @@ fn what_a_script_publishes_that_is_run_again_is_heard_once() {
     assert_eq!(world.heard(1), "*3|$7|message|$1|c|$5|hello|");
 }
 
+/// Nothing of what they wait for is taken for how long they have waited for room.
+#[test]
+fn commands_behind_save_or_waitaof_have_patience_of_their_own() {
+    let large = format!("SET k {}", "x".repeat(30_000));
+    for (first, answer) in [("SAVE", "+OK|"), ("WAITAOF 1 0 0", "*2|:1|:0|")] {
+        let mut world = World::new(Policy::Interval(Duration::from_secs(60)));
+        assert_eq!(world.ask(0, &["SET a 1"]), "+OK|");
+        world.send(0, &[command(first), command(&large)].concat());
+        for _ in 0..7 {
+            assert_eq!(world.heard(0), "");
+        }
+        assert!(world.save(), "it makes what both wait for");
+        // The value is larger than what the log gathers so far.
+        assert_eq!(world.heard(0), answer);
+        assert_eq!(world.answered(0), "+OK|");
+    }
+}
+
 /// However many records they take in the log.
 #[test]
 fn changes_since_the_last_snapshot_are_units() {
