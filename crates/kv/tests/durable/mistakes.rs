@@ -61,6 +61,18 @@ fn a_transaction_in_several_units_is_found() {
 }
 
 #[test]
+fn room_that_is_refused_in_the_middle_is_found() {
+    let refuse_midway = true;
+    is_found(
+        lives,
+        Mistakes {
+            refuse_midway,
+            ..Mistakes::default()
+        },
+    );
+}
+
+#[test]
 fn a_unit_without_its_end_is_found() {
     let play_unclosed = true;
     is_found(

@@ -30,6 +30,8 @@ enum Ask {
     Take,
     Pair(String),
     Pairs,
+    /// As a pair, of a script that fails behind it.
+    Failing(String),
 }
 
 struct Client {
@@ -51,8 +53,11 @@ struct Life {
 
 /// Far later than any deadline.
 const LATE: u64 = 4_000_000_000_000;
-/// What elements begin with that are published outside of the transaction that stores them.
+/// What elements begin with that are published outside of the transaction that stores them, or before a script
+/// stores them.
 const LOOSE: char = 'p';
+/// What scripts begin with: they publish before they do what the message tells of.
+const ALSO_TOLD: &str = "redis.call('publish','ch',ARGV[1]);redis.call('rpush','told',ARGV[1]);";
 /// Requests under way for one client at most.
 const UNDER_WAY: usize = 4;
 
@@ -113,7 +118,7 @@ impl Life {
         let counter = rng.usize(..COUNTERS);
         let id = id.to_owned();
         let one = |line: String, ask| (vec![line], vec![ask]);
-        let (lines, asks) = match rng.u8(..13) {
+        let (lines, asks) = match rng.u8(..15) {
             0 | 1 => one(format!("RPUSH {key} {id}"), Push(list, id)),
             2 => one(format!("LRANGE {key} 0 -1"), Read(list)),
             3 => one(format!("INCR c{counter}"), Count(counter)),
@@ -146,6 +151,23 @@ impl Life {
                 let id = format!("{LOOSE}{id}");
                 let lines = [format!("RPUSH told {id}"), format!("PUBLISH ch {id}")];
                 (lines.to_vec(), vec![Push(2, id), Any])
+            }
+            12 => {
+                // More than a moment's room in the log, so that much of it is asked for in the middle.
+                let pad = rng.usize(1..14_000);
+                let script = format!(
+                    "{ALSO_TOLD}redis.call('rpush','x',ARGV[1]);redis.call('set','pad',('p'):rep({pad}));\
+                     redis.call('rpush','y',ARGV[1]);return{{1}}"
+                );
+                let id = format!("{LOOSE}{id}");
+                one(format!("EVAL {script} 0 {id}"), Pair(id))
+            }
+            13 => {
+                let script = format!(
+                    "{ALSO_TOLD}redis.call('rpush','x',ARGV[1]);redis.call('rpush','y',ARGV[1]);redis.call('incr','x')"
+                );
+                let id = format!("{LOOSE}{id}");
+                one(format!("EVAL {script} 0 {id}"), Failing(id))
             }
             _ => {
                 let lines = [
@@ -193,6 +215,9 @@ impl Life {
                         take(facts, found.pop().ok_or("nothing was taken")?.text())?;
                     }
                     (Ask::Pair(id), Value::Array(_)) => drop(facts.paired.insert(id)),
+                    (Ask::Failing(id), Value::Error(text)) if text.starts_with("WRONGTYPE") => {
+                        facts.paired.insert(id);
+                    }
                     (Ask::Pairs, Value::Array(elements)) => {
                         facts.paired.extend(elements.into_iter().map(Value::text));
                     }
