@@ -365,8 +365,12 @@ impl Kv {
             }
             _ => None,
         };
+        let directory = log.and_then(|log| std::path::absolute(&log.directory).ok());
         let log = recovered.map(|(log, _)| log);
-        let own = options.services(settings)?;
+        let own = KvSettings {
+            directory,
+            ..options.services(settings)?
+        };
         let resp = match &log {
             None => RespService::new(store.clone(), own),
             Some(log) => RespService::durable(store.clone(), own, log.clone()),

@@ -201,6 +201,14 @@ fn an_orderly_stop_keeps_everything_and_every_level_says_what_it_is() {
         };
         let word = level.split(':').next().unwrap();
         assert!(info.contains(&format!("\r\ndurability:{word}")), "{info}");
+        let directory = match level {
+            "none" => "/".into(),
+            _ => data.path().join("kv").to_string_lossy().into_owned(),
+        };
+        let Reply::Array(told) = client.ask("CONFIG GET dir").unwrap() else {
+            panic!()
+        };
+        assert_eq!(told[1], Reply::Bulk(Some(directory)));
         let waited = client.ask("WAITAOF 1 0 30000").unwrap();
         match level {
             "none" => assert!(matches!(waited, Reply::Line(_)), "{waited:?}"),

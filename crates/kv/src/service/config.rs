@@ -30,7 +30,6 @@ const HELP: &[&str] = &[
 const FIXED: &[(&str, &str)] = &[
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
-    ("dir", "/"),
     ("io-threads", "1"),
     ("rdbcompression", "no"),
     ("replica-read-only", "yes"),
@@ -85,6 +84,14 @@ const LIVE: &[Live] = &[
     Live {
         name: "databases",
         read: |s| s.databases().to_string(),
+        write: None,
+    },
+    Live {
+        name: "dir",
+        read: |s| match &s.config.directory {
+            Some(directory) => directory.display().to_string(),
+            None => "/".to_owned(),
+        },
         write: None,
     },
     Live {

@@ -1,5 +1,6 @@
 //! What the service may be told: when it starts, and by CONFIG SET while it runs.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct Settings {
     /// Silence between commands after which a connection is closed, to the resolution of `stall`.
     /// Default `None`: never, as in Redis. Subscribers and blocked clients are spared.
     pub idle: Option<Duration>,
+    /// Where the data lies, which CONFIG GET dir tells. Default `None`: `/`.
+    pub directory: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -52,6 +55,7 @@ impl Default for Settings {
             subscriber_output: 32 << 20,
             stall: Some(Duration::from_secs(60)),
             idle: None,
+            directory: None,
         }
     }
 }
@@ -88,6 +92,7 @@ pub(crate) struct Config {
     pub(crate) client_output: AtomicUsize,
     pub(crate) client_output_max: usize,
     pub(crate) stall: Option<Duration>,
+    pub(crate) directory: Option<PathBuf>,
     pub(crate) bulk_max: AtomicUsize,
     pub(crate) subscriber_output: AtomicUsize,
     /// Seconds; 0 is never.
@@ -114,6 +119,7 @@ impl Config {
             client_output: AtomicUsize::new(settings.client_output),
             client_output_max: settings.client_output,
             stall: settings.stall,
+            directory: settings.directory,
             bulk_max: AtomicUsize::new(settings.bulk_max),
             subscriber_output: AtomicUsize::new(settings.subscriber_output),
             timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),
