@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidewire_ingest::client::{Error, Producer, Producing};
 use tidewire_ship::journal::{Entry, Origin, Parser};
 use tidewire_ship::{StateDirectory, journal::ENTRY_MAX};
@@ -18,8 +19,8 @@ use crate::signals::Signals;
 
 /// Read at a time.
 const CHUNK: usize = 64 << 10;
-/// Entries after which the origin is moved forward.
-const MOVED_EVERY: u64 = 4096;
+/// How often the origin is moved forward.
+const MOVED_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let directory = args.state()?;
@@ -82,10 +83,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         accept_loss: args.accept_loss,
         next: origin.as_ref().map_or(1, |origin| origin.id),
         is_saved: origin.is_some(),
-        moved: mark,
+        moved: origin.as_ref().map_or(0, |origin| origin.id),
+        moved_at: Instant::now(),
         mark,
         left_out: 0,
+        sent: None,
         passed: Vec::new(),
+        movable: None,
         most: producer.granted().payload_max as usize,
     };
     let done = watch.during(&producer, || {
@@ -93,6 +97,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         (read, producer.flush())
     });
     shipping.move_origin();
+    let saved = shipping.save_moved();
     if let Some(child) = &mut source.child {
         // It may have ended by itself.
         let _ = child.kill();
@@ -104,6 +109,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         n => format!(", {n} entries left out because they are too large"),
     };
     let summary = format!("{} entries acknowledged{left_out}", status.acknowledged);
+    if let Err(why) = saved {
+        eprintln!("tidewire: {why}; what was shipped is counted from an older entry next time");
+    }
     match done {
         (Ok(()), Ok(())) => {
             eprintln!("{summary}");
@@ -189,13 +197,19 @@ struct Shipping<'a> {
     next: u64,
     /// The origin is written down.
     is_saved: bool,
-    /// Where it stands, about.
+    /// The id at which it stands.
     moved: u64,
+    /// When it was moved last.
+    moved_at: Instant,
     /// What the server had.
     mark: u64,
     left_out: u64,
-    /// Entries to which the origin may move when they are acknowledged.
+    /// The entry that was sent last of all that were read at once.
+    sent: Option<(u64, String)>,
+    /// Entries to which the origin may move when they are acknowledged; not more than what may be on its way.
     passed: Vec<(u64, String)>,
+    /// The one to which it may move now.
+    movable: Option<(u64, String)>,
     most: usize,
 }
 
@@ -208,9 +222,16 @@ impl Shipping<'_> {
                 PollFd::new(&source.pipe, PollFlags::IN),
                 PollFd::new(ends, PollFlags::IN),
             ];
-            match poll(&mut fds, None) {
+            // What is acknowledged while nothing comes moves the origin as well.
+            let is_owed = !self.passed.is_empty() || self.movable.is_some();
+            let most = Timespec::try_from(MOVED_EVERY).expect("it is short");
+            match poll(&mut fds, is_owed.then_some(&most)) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(format!("cannot wait for the journal: {e}")),
+                Ok(0) => {
+                    self.move_when_due();
+                    continue;
+                }
                 Ok(_) if !fds[1].revents().is_empty() => return Ok(()),
                 Ok(_) => {}
             }
@@ -223,13 +244,16 @@ impl Shipping<'_> {
             while let Some(entry) = parser.entry().map_err(|e| e.to_string())? {
                 self.entry(&entry)?;
             }
+            if n == 0
+                && let Some(entry) = parser.end()
+            {
+                self.entry(&entry)?;
+            }
+            self.passed.extend(self.sent.take());
             if n == 0 {
-                if let Some(entry) = parser.end() {
-                    self.entry(&entry)?;
-                }
                 return self.ended(source);
             }
-            self.move_origin();
+            self.move_when_due();
         }
     }
 
@@ -262,8 +286,8 @@ impl Shipping<'_> {
             } else {
                 return Err(format!(
                     "the journal does not have the entry with the cursor {wanted} any more, behind which \
-                     shipping goes on: entries were removed before they were shipped; --accept-loss \
-                     goes on with the oldest there is, which may be stored already"
+                     shipping goes on: what came after it may have been removed as well, before it was \
+                     shipped; --accept-loss goes on with the oldest there is, which may be stored already"
                 ));
             }
         }
@@ -274,11 +298,11 @@ impl Shipping<'_> {
                 .map_err(|e| format!("cannot write {}: {e}", self.name.display()))?;
             self.is_saved = true;
         }
+        if id == self.mark {
+            self.passed.push((id, cursor.to_owned()));
+        }
         if id <= self.mark {
             return Ok(());
-        }
-        if id.is_multiple_of(MOVED_EVERY) {
-            self.passed.push((id, cursor.to_owned()));
         }
         let told = entry.to_json();
         if told.len() > self.most.min(ENTRY_MAX) {
@@ -286,22 +310,44 @@ impl Shipping<'_> {
             return Ok(());
         }
         let sent = self.producer.send_as(id, told.as_bytes());
-        sent.map_err(|e: Error| e.to_string())
+        sent.map_err(|e: Error| e.to_string())?;
+        self.sent = Some((id, cursor.to_owned()));
+        Ok(())
     }
 
-    /// Has counting begin later, so that it is short.
+    /// Has counting begin later, so that it is short, and what is no longer needed may be removed.
+    fn move_when_due(&mut self) {
+        self.move_origin();
+        if self.moved_at.elapsed() >= MOVED_EVERY {
+            // An older origin is as true, and counting from it takes longer.
+            let _ = self.save_moved();
+        }
+    }
+
+    /// Looks how far the origin may move.
     fn move_origin(&mut self) {
         let Some(settled) = self.producer.status().settled else {
             return;
         };
         let passed = self.passed.iter().rposition(|(id, _)| *id <= settled);
-        let Some(at) = passed else { return };
-        let (id, cursor) = self.passed[at].clone();
-        self.passed.drain(..=at);
-        // An older origin is as true, and counting from it takes longer.
-        if id > self.moved && self.save(id, &cursor).is_ok() {
-            self.moved = id;
+        if let Some(at) = passed {
+            self.movable = self.passed.drain(..=at).next_back();
         }
+    }
+
+    /// Writes down where the origin has moved to.
+    fn save_moved(&mut self) -> Result<(), String> {
+        let Some((id, cursor)) = &self.movable else {
+            return Ok(());
+        };
+        if *id > self.moved {
+            self.save(*id, cursor)
+                .map_err(|e| format!("cannot write {}: {e}", self.name.display()))?;
+            self.moved = *id;
+            self.moved_at = Instant::now();
+        }
+        self.movable = None;
+        Ok(())
     }
 
     fn save(&self, id: u64, cursor: &str) -> io::Result<()> {
