@@ -37,9 +37,13 @@ impl FileSystem for Disk {
                 let paths = glob::glob_with(glob.as_str(), Pattern::options())
                     .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
                 let mut found = Vec::new();
-                // A directory that may not be read hides only what is in it.
-                for path in paths.flatten() {
-                    found.extend(self.look(&path)?);
+                for path in paths {
+                    match path {
+                        Ok(path) => found.extend(self.look(&path)?),
+                        Err(e) if is_shortage(e.error()) => return Err(e.into()),
+                        // A directory that may not be read hides only what is in it.
+                        Err(_) => {}
+                    }
                 }
                 found
             }
@@ -82,6 +86,13 @@ fn is_absent(e: &io::Error) -> bool {
         e.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// Whether it says nothing about the file: this process, or the machine, has run out of something.
+fn is_shortage(e: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(e).is_some_and(|e| shortages.contains(&e))
 }
 
 fn files_in(directory: &Path) -> io::Result<Vec<Seen>> {

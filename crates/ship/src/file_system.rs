@@ -19,6 +19,14 @@ pub struct FileId {
     pub born: Option<i128>,
 }
 
+impl FileId {
+    /// Whether both would be one file if their devices were one: these get other numbers when file
+    /// systems are mounted again.
+    pub(crate) fn is_but_for_device(self, other: FileId) -> bool {
+        (self.inode, self.born) == (other.inode, other.born)
+    }
+}
+
 /// A regular file as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {

@@ -30,7 +30,7 @@ mod trail;
 
 pub use disk::Disk;
 pub use file_system::{FileId, FileSystem, Seen};
-pub use network::{Ended, Lane, Network, Stand};
+pub use network::{Ended, Lane, Matter, Network, Stand};
 pub use pattern::{Pattern, Unusable};
 pub use servers::{Bell, Servers};
 pub use settings::{Oversized, Settings};

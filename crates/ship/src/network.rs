@@ -46,6 +46,17 @@ pub enum Stand {
 pub struct Ended {
     /// Said to the user.
     pub why: String,
+    /// Whose matter it is.
+    pub matter: Matter,
+}
+
+/// What is to be done about a lane that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matter {
     /// Trying again may help.
-    pub is_passing: bool,
+    Passing,
+    /// This producer, and so its file, cannot go on; others can.
+    Producer,
+    /// Nobody can go on with this server.
+    Server,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire_ingest::client::{Broken, Error, News, Persistence, Producer, Producing, To};
 
-use crate::network::{Ended, Lane, Network, Stand};
+use crate::network::{Ended, Lane, Matter, Network, Stand};
 
 /// Rings when something has happened that a step should look at.
 #[derive(Clone, Debug, Default)]
@@ -119,8 +119,21 @@ fn ended(error: &Error) -> Ended {
         } => "; --accept-loss goes on behind what was acknowledged",
         _ => "",
     };
+    let of_producer = |broken: &Broken| {
+        matches!(
+            broken,
+            Broken::Forgotten | Broken::Lost { .. } | Broken::NameTaken { .. }
+        )
+    };
+    let matter = if error.is_passing() || error.last().is_passing() {
+        Matter::Passing
+    } else if error.broken().is_some_and(of_producer) {
+        Matter::Producer
+    } else {
+        Matter::Server
+    };
     Ended {
         why: format!("{error}{advice}"),
-        is_passing: error.is_passing() || error.last().is_passing(),
+        matter,
     }
 }

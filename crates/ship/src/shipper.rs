@@ -1,14 +1,14 @@
 //! Everything together, step by step.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::file_system::{FileId, FileSystem, Seen};
 use crate::fingerprint::Fingerprint;
 use crate::follower::{Around, Follower, Life};
-use crate::network::{Ended, Network};
+use crate::network::{Ended, Matter, Network};
 use crate::pattern::{Pattern, is_rotated};
 use crate::settings::Settings;
 use crate::state::{Checkpoint, Entry};
@@ -44,7 +44,7 @@ pub struct Counts {
     pub bytes: u64,
     /// Lines left out because they were too long.
     pub skipped: u64,
-    /// Files that cannot be shipped any further.
+    /// Files that cannot be shipped any further, or cannot be read at present.
     pub failed: u64,
     /// Times that something was lost before it could be read; each was told.
     pub losses: u64,
@@ -103,7 +103,7 @@ impl Line {
         let all = settings.servers.len();
         self.fruitless += 1;
         let silent = now.saturating_sub(*self.silent.get_or_insert(now));
-        if !ended.is_passing && self.fruitless >= all {
+        if ended.matter != Matter::Passing && self.fruitless >= all {
             return Err(Fatal(ended.why));
         }
         // Each has had its turn, however short the time.
@@ -213,13 +213,13 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         shipper
     }
 
-    fn is_wanted(&self, path: &std::path::Path) -> bool {
+    fn is_wanted(&self, path: &Path) -> bool {
         self.patterns.iter().any(|pattern| pattern.names(path))
             && !self.exclude.iter().any(|pattern| pattern.names(path))
     }
 
     /// The number of the trail of this path, which is made if there is none.
-    fn trail(&mut self, path: &std::path::Path) -> usize {
+    fn trail(&mut self, path: &Path) -> usize {
         let there = self.trails.iter().position(|trail| trail.path == path);
         there.unwrap_or_else(|| {
             self.trails.push(Trail::new(path.to_owned()));
@@ -235,6 +235,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             counts.behind += follower.behind();
             counts.unterminated += follower.unterminated();
             counts.files += usize::from(follower.life == Life::Active);
+            counts.failed += u64::from(follower.is_in_trouble());
         }
         counts
     }
@@ -294,11 +295,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         if self.followers().any(|follower| !follower.is_saved) {
             self.dirty = true;
         }
-        if self.dirty && now.saturating_sub(self.saved) >= self.settings.save_every {
-            self.save(now);
-        }
         for trail in &mut self.trails {
             trail.forget();
+        }
+        if self.dirty && now.saturating_sub(self.saved) >= self.settings.save_every {
+            self.save(now);
         }
         let caught_up = |follower: &Follower<_, _>| follower.is_caught_up(&self.settings);
         let complete = self.settings.once
@@ -363,10 +364,13 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     /// Looks for files.
     fn scan(&mut self, now: Duration) {
         let mut found: Vec<Seen> = Vec::new();
+        // What is not found may be there all the same.
+        let mut is_partial = false;
         for pattern in &self.patterns {
             match self.files.find(pattern) {
                 Ok(more) => found.extend(more),
                 Err(e) => {
+                    is_partial = true;
                     let named = PathBuf::from(format!("{pattern:?}"));
                     if self.told.insert(named) {
                         self.events
@@ -389,19 +393,64 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         for trail in &mut self.trails {
             let id = here.get(&trail.path);
             for follower in &mut trail.followers {
-                follower.is_here = ids.contains(&follower.entry.id);
+                let is_found = ids.contains(&follower.entry.id);
+                follower.is_here = is_found || (is_partial && follower.is_here);
                 if id == Some(&follower.entry.id) && !follower.is_truncated {
                     if follower.life == Life::Active {
                         follower.left = None;
                     }
-                } else {
+                } else if id.is_some() || !is_partial {
                     follower.left.get_or_insert(now);
                 }
             }
         }
+        self.look_for_missing(now);
         for seen in found {
             self.meet(seen, now);
         }
+        self.bound();
+    }
+
+    /// Files that were not there may be back, also under names that nobody has asked for.
+    fn look_for_missing(&mut self, now: Duration) {
+        let is_missing = |f: &&Follower<_, _>| f.life == Life::Missing && !f.entry.done;
+        let mut directories = BTreeMap::new();
+        let mut inodes = HashSet::new();
+        for follower in self.followers().filter(is_missing) {
+            let path = &follower.entry.path;
+            directories.insert(path.parent().map(Path::to_owned), path.clone());
+            inodes.insert(follower.entry.id.inode);
+        }
+        for path in directories.values() {
+            // What cannot be read is looked for again.
+            let mut all = self.files.siblings(path).unwrap_or_default();
+            all.retain(|seen| inodes.contains(&seen.id.inode));
+            for seen in all {
+                let is_one = {
+                    let mut missing = self.followers().filter(is_missing);
+                    missing.any(|follower| follower.may_be(&seen))
+                };
+                if is_one {
+                    let _ = self.recall(&seen, now);
+                }
+            }
+        }
+    }
+
+    /// Forgets what is over, of all paths, if that is more than may be followed: what was written to
+    /// longest ago goes first.
+    fn bound(&mut self) {
+        let over = self.trails.iter().flat_map(Trail::over);
+        let mut times: Vec<i128> = over.map(|follower| follower.entry.modified).collect();
+        let surplus = times.len().saturating_sub(self.settings.files);
+        if surplus > 0 {
+            let (_, &mut last, _) = times.select_nth_unstable(surplus - 1);
+            for trail in &mut self.trails {
+                let goes = |f: &Follower<_, _>| f.is_over() && f.entry.modified <= last;
+                trail.followers.retain(|follower| !goes(follower));
+            }
+        }
+        self.trails.retain(|trail| !trail.followers.is_empty());
     }
 
     /// A file that is asked for.
@@ -415,37 +464,15 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             }
             return;
         }
-        for trail in &mut self.trails {
-            let known = trail
-                .followers
-                .iter()
-                .position(|f| f.entry.id == seen.id && !f.is_truncated);
-            let Some(at) = known else { continue };
-            let follower = &mut trail.followers[at];
-            if follower.life != Life::Done {
-                return;
-            }
-            if seen.len >= follower.entry.acked {
-                if seen.len > follower.entry.acked {
-                    follower.entry.path = seen.path;
-                    follower.revive(now);
-                }
-                return;
-            }
-            // An inode that is used again, or a file that was emptied.
-            trail.followers.remove(at);
-            break;
+        match self.recall(&seen, now) {
+            Ok(false) => {}
+            Ok(true) => return,
+            Err(e) => return self.cannot_read(&seen, &e),
         }
         match self.is_copy(&seen) {
             Ok(false) => {}
             Ok(true) => return,
-            Err(e) => {
-                if self.told.insert(seen.path.clone()) {
-                    let path = seen.path.display();
-                    self.events.push(format!("cannot read {path}: {e}"));
-                }
-                return;
-            }
+            Err(e) => return self.cannot_read(&seen, &e),
         }
         if self.counts().files >= self.settings.files {
             if self.told.insert(PathBuf::new()) {
@@ -458,10 +485,105 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             return;
         }
         let at = self.trail(&seen.path);
-        for missed in self.missed(at, &seen) {
-            self.follow(at, missed, now, true);
+        if !self.trails[at].followers.is_empty() {
+            let near = match self.files.siblings(&seen.path) {
+                // What was before it is looked for again first.
+                Err(e) => return self.cannot_read(&seen, &e),
+                Ok(near) => near,
+            };
+            if let Err(e) = self.go_on_with_grown(at, &near, now) {
+                return self.cannot_read(&seen, &e);
+            }
+            for missed in self.missed(at, near, &seen) {
+                match self.recall(&missed, now) {
+                    Ok(true) => {}
+                    Ok(false) => self.follow(at, missed, now, true),
+                    Err(e) => return self.cannot_read(&missed, &e),
+                }
+            }
         }
         self.follow(at, seen, now, false);
+    }
+
+    /// Files that had this path before, of which there is more than was shipped: that comes before what has
+    /// the path now, also if they had left it and were thought to be over.
+    fn go_on_with_grown(&mut self, trail: usize, near: &[Seen], now: Duration) -> io::Result<()> {
+        for seen in near {
+            let is_grown = |f: &Follower<_, _>| {
+                f.entry.id == seen.id
+                    && !f.is_truncated
+                    && matches!(f.life, Life::Done | Life::Lingering(_) | Life::Missing)
+                    && f.entry.acked < seen.len
+            };
+            let followers = &self.trails[trail].followers;
+            let Some(at) = followers.iter().position(is_grown) else {
+                continue;
+            };
+            let is_it = match followers[at].life {
+                Life::Missing => followers[at].is_again(&self.files, seen)?,
+                _ => true,
+            };
+            if is_it {
+                self.come_back(trail, at, seen, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this file is one that is known; if that was over, or missing, it goes on.
+    fn recall(&mut self, seen: &Seen, now: Duration) -> io::Result<bool> {
+        let find = |is_it: &dyn Fn(&Follower<F::File, N::Lane>) -> bool| {
+            let mut trails = self.trails.iter().enumerate();
+            trails.find_map(|(trail, all)| {
+                let at = all
+                    .followers
+                    .iter()
+                    .position(|f| !f.is_truncated && is_it(f));
+                at.map(|at| (trail, at))
+            })
+        };
+        // One whose device is another now is in no place that can be looked at any more.
+        let known = find(&|f| f.entry.id == seen.id);
+        let known = known.or_else(|| find(&|f| !f.is_here && f.may_be(seen)));
+        let Some((trail, at)) = known else {
+            return Ok(false);
+        };
+        let follower = &self.trails[trail].followers[at];
+        let is_same = follower.entry.id == seen.id;
+        let has_path = seen.path == self.trails[trail].path;
+        let is_it = match follower.life {
+            Life::Done if is_same => seen.len >= follower.entry.acked,
+            // It had left its path, and is back.
+            Life::Lingering(_) if is_same && has_path => true,
+            Life::Active | Life::Lingering(_) | Life::Failed if is_same => return Ok(true),
+            _ => follower.is_again(&self.files, seen)?,
+        };
+        if is_it {
+            self.come_back(trail, at, seen, now);
+        } else if is_same {
+            // An inode that is used again, or a file that was emptied.
+            self.trails[trail].followers.remove(at);
+        }
+        Ok(is_it)
+    }
+
+    fn come_back(&mut self, trail: usize, at: usize, seen: &Seen, now: Duration) {
+        let trail = &mut self.trails[trail];
+        let follower = &mut trail.followers[at];
+        let has_path = seen.path == trail.path;
+        let said = follower.come_back(seen, has_path, now, &mut self.counts);
+        self.events.extend(said);
+        if has_path && follower.life == Life::Active {
+            trail.has_path(at, now);
+        }
+    }
+
+    /// It is met again when names are looked for next.
+    fn cannot_read(&mut self, seen: &Seen, error: &io::Error) {
+        if self.told.insert(seen.path.clone()) {
+            let path = seen.path.display();
+            self.events.push(format!("cannot read {path}: {error}"));
+        }
     }
 
     /// Whether a file that nobody knows is a copy that rotation makes before it truncates: called as
@@ -488,7 +610,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Files that had the path after the last one that is known, and were rotated away before they
     /// were seen.
-    fn missed(&self, at: usize, now_there: &Seen) -> Vec<Seen> {
+    fn missed(&self, at: usize, near: Vec<Seen>, now_there: &Seen) -> Vec<Seen> {
         let trail = &self.trails[at];
         let Some(last) = trail.followers.back() else {
             return Vec::new();
@@ -497,7 +619,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             return Vec::new();
         }
         let tracked = self.tracked();
-        let mut missed = self.files.siblings(&trail.path).unwrap_or_default();
+        let mut missed = near;
         let is_older = |seen: &Seen| match (seen.id.born, last.entry.id.born) {
             (Some(born), Some(last)) => born < last,
             _ => false,
@@ -524,11 +646,12 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             path: seen.path,
             id: seen.id,
             acked: 0,
-            servers: std::collections::BTreeMap::new(),
+            servers: BTreeMap::new(),
             head: Fingerprint::default(),
             tail: Fingerprint::default(),
             modified: seen.modified,
             done: false,
+            gone: false,
         };
         let mut follower = Follower::new(entry, false, now);
         follower.left = has_left.then_some(now);
@@ -574,7 +697,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 }
 
 /// A name that no other file gets.
-fn producer(prefix: &str, path: &std::path::Path) -> String {
+fn producer(prefix: &str, path: &Path) -> String {
     let path: String = path
         .to_string_lossy()
         .chars()

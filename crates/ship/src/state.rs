@@ -57,6 +57,9 @@ pub struct Entry {
     /// It has been rotated away and was shipped whole.
     #[serde(default)]
     pub done: bool,
+    /// It was nowhere to be found when it was looked for last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 impl Checkpoint {

@@ -34,9 +34,13 @@ read. docs/ship.md says what holds and why.
 With several servers, the next one is used when one fails. What one had stored and not acknowledged \
 is then in both, with the same producer and id.
 
+A file that cannot be read is tried again; one that is not there, as when its file system is not mounted, \
+goes on when it is back. A file that is not what was shipped, or whose producer the server has forgotten, \
+is told and left alone; the others go on.
+
 Exit status: 0 when it was stopped and everything sent was acknowledged (with --once: when everything \
-there was), 1 when nothing could be begun, 2 when something was not acknowledged, or a file is not what \
-was shipped.";
+there was, but for last lines without an end, whose bytes are told), 1 when nothing could be begun, 2 when \
+something was not acknowledged, a file could not be shipped whole, or something was lost before it was read.";
 
 /// What to ship where.
 #[derive(Debug, clap::Args)]

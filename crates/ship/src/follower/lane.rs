@@ -4,7 +4,7 @@ use super::place::read;
 use super::{Around, Driven, Follower, Life, Slot};
 use crate::buffer::Buffer;
 use crate::file_system::FileSystem;
-use crate::network::{Lane, Network, Stand};
+use crate::network::{Lane, Matter, Network, Stand};
 use crate::shipper::Fatal;
 
 impl<F, L: Lane> Follower<F, L> {
@@ -48,6 +48,17 @@ impl<F, L: Lane> Follower<F, L> {
                 around.line.trouble = trouble;
                 Ok(false)
             }
+            Stand::Ended(ended) if ended.matter == Matter::Producer => {
+                let server = slot.server;
+                self.slot = None;
+                // It was heard.
+                around.line.opened(server);
+                let path = self.entry.path.display();
+                let why = format!("{path}: {}. Nothing more of it is shipped", ended.why);
+                self.fail(around, why);
+                driven.dirty = true;
+                Ok(false)
+            }
             Stand::Ended(ended) => {
                 let server = slot.server;
                 self.slot = None;
@@ -72,9 +83,9 @@ impl<F, L: Lane> Follower<F, L> {
                 around.line.payload_max = payload_max as usize;
                 if !opened {
                     around.line.opened(server);
-                    self.begin(settled, server, around)?;
+                    self.begin(settled, server, around);
                     driven.dirty = true;
-                    return Ok(self.life != Life::Failed);
+                    return Ok(self.life != Life::Failed && !self.is_in_trouble());
                 }
                 driven.dirty |= self.settle(settled, server, around);
                 Ok(true)
@@ -83,12 +94,7 @@ impl<F, L: Lane> Follower<F, L> {
     }
 
     /// A server has said how far it is: places the file there, or where another one was.
-    fn begin<S, N>(
-        &mut self,
-        mark: Option<u64>,
-        server: usize,
-        around: &mut Around<'_, S, N>,
-    ) -> Result<(), Fatal>
+    fn begin<S, N>(&mut self, mark: Option<u64>, server: usize, around: &mut Around<'_, S, N>)
     where
         S: FileSystem<File = F>,
         N: Network<Lane = L>,
@@ -98,11 +104,14 @@ impl<F, L: Lane> Follower<F, L> {
         let had = self.entry.servers.get(name).copied().unwrap_or(0);
         let path = self.entry.path.display();
         if mark < had && !around.settings.accept_loss {
-            return Err(Fatal(format!(
+            let why = format!(
                 "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} \
-                 now: it has lost messages, or is another server. --accept-loss goes on at byte {}",
+                 now: it has lost messages, or is another server. Nothing more of it is shipped; \
+                 --accept-loss goes on at byte {}",
                 self.entry.acked
-            )));
+            );
+            self.fail(around, why);
+            return;
         }
         if mark > self.len && !self.is_truncated {
             let why = format!(
@@ -111,7 +120,7 @@ impl<F, L: Lane> Follower<F, L> {
                 self.len
             );
             self.fail(around, why);
-            return Ok(());
+            return;
         }
         let at = self.entry.acked.max(mark);
         let offered = self.offered.back().map(|(id, _)| *id);
@@ -128,7 +137,7 @@ impl<F, L: Lane> Follower<F, L> {
             }
             self.buffer.forget(at);
             self.is_placed = true;
-            return Ok(());
+            return;
         }
         let is_there = self.is_placed && !self.buffer.has_messages() && self.buffer.next() == at;
         if !is_there {
@@ -138,14 +147,10 @@ impl<F, L: Lane> Follower<F, L> {
                 Ok(before) if before.len() == wanted => self.buffer.seek(at, &before),
                 // It has just become shorter, which the next look finds.
                 Ok(_) => self.slot = None,
-                Err(e) => {
-                    let why = format!("cannot read {path}: {e}");
-                    self.fail(around, why);
-                }
+                Err(e) => self.stumble(around, &e),
             }
             self.is_placed = self.slot.is_some();
         }
-        Ok(())
     }
 
     /// Whether that was news.

@@ -1,7 +1,9 @@
 //! One file on its way to a server.
 
 mod lane;
+mod missing;
 mod place;
+mod trouble;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::settings::Settings;
 use crate::shipper::{Counts, Fatal, Line};
 use crate::state::Entry;
 pub(crate) use place::read;
+use trouble::Trouble;
 
 /// Chunks that are read in one step, so that every file has its turn.
 const CHUNKS: usize = 16;
@@ -31,6 +34,8 @@ pub(crate) enum Life {
     Lingering(Duration),
     /// Nobody looks at it any more.
     Done,
+    /// It was not there when it was looked for; it may come back.
+    Missing,
     /// It cannot be shipped.
     Failed,
 }
@@ -90,6 +95,10 @@ pub(crate) struct Follower<F, L> {
     offered: VecDeque<(u64, usize)>,
     grew: Duration,
     waits: bool,
+    /// It cannot be read at present.
+    trouble: Option<Trouble>,
+    /// That it is missing was counted as a loss.
+    is_loss: bool,
 }
 
 /// What a step came to.
@@ -104,9 +113,10 @@ pub(crate) struct Driven {
 impl<F, L: Lane> Follower<F, L> {
     pub(crate) fn new(entry: Entry, is_saved: bool, now: Duration) -> Follower<F, L> {
         Follower {
-            life: match entry.done {
-                true => Life::Lingering(now),
-                false => Life::Active,
+            life: match (entry.gone, entry.done) {
+                (true, _) => Life::Missing,
+                (false, true) => Life::Lingering(now),
+                (false, false) => Life::Active,
             },
             is_saved,
             saved_head: entry.head.len,
@@ -122,8 +132,15 @@ impl<F, L: Lane> Follower<F, L> {
             offered: VecDeque::new(),
             grew: now,
             waits: false,
+            trouble: None,
+            is_loss: false,
             entry,
         }
+    }
+
+    /// Whether it need only be remembered.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.life, Life::Done | Life::Missing) && !self.is_here
     }
 
     pub(crate) fn has_lane(&self) -> bool {
@@ -148,6 +165,8 @@ impl<F, L: Lane> Follower<F, L> {
         };
         let is_late = self.unterminated() == 0 || settings.partial_after.is_none();
         self.life != Life::Active
+            // What counts as failed is not waited for.
+            || self.is_in_trouble()
             || (read
                 && is_late
                 && !self.buffer.has_messages()
@@ -167,7 +186,7 @@ impl<F, L: Lane> Follower<F, L> {
     pub(crate) fn behind(&self) -> u64 {
         match self.life {
             Life::Active | Life::Lingering(_) => self.len.saturating_sub(self.entry.acked),
-            Life::Done | Life::Failed => 0,
+            Life::Done | Life::Missing | Life::Failed => 0,
         }
     }
 
@@ -187,20 +206,23 @@ impl<F, L: Lane> Follower<F, L> {
         let mut driven = Driven::default();
         self.waits = false;
         match self.life {
-            Life::Done | Life::Failed => return Ok(driven),
+            Life::Done | Life::Missing | Life::Failed => return Ok(driven),
             Life::Lingering(_) | Life::Active => {}
         }
-        match self.look(around) {
-            Ok(()) => {}
-            Err(e) => {
-                let path = self.entry.path.display();
-                self.fail(around, format!("cannot read {path}: {e}"));
-                return Ok(driven);
-            }
+        if self.is_pausing(around.now) {
+            return Ok(driven);
         }
-        if matches!(self.life, Life::Done | Life::Failed) {
+        if let Err(e) = self.look(around) {
+            self.stumble(around, &e);
+            return Ok(driven);
+        }
+        if matches!(self.life, Life::Done | Life::Missing | Life::Failed) {
             driven.dirty = true;
             return Ok(driven);
+        }
+        if !self.needs_lane() {
+            // There is nothing to read in it.
+            self.recovered(around);
         }
         if self.slot.is_none() && self.needs_lane() {
             if around.free == 0 || around.stopping || !around.line.may_open(around.now) {
@@ -233,6 +255,7 @@ impl<F, L: Lane> Follower<F, L> {
         around.events.push(why);
         self.life = Life::Failed;
         self.file = None;
+        self.offered.clear();
         self.buffer = Buffer::default();
     }
 
@@ -275,11 +298,7 @@ impl<F, L: Lane> Follower<F, L> {
                 around.files.read_at(file, offset, into)
             });
             match read {
-                Err(e) => {
-                    let path = self.entry.path.display();
-                    self.fail(around, format!("cannot read {path}: {e}"));
-                    return;
-                }
+                Err(e) => return self.stumble(around, &e),
                 Ok(Filled::Changed) => return self.overwritten(around),
                 Ok(Filled::More(_)) => {}
                 Ok(Filled::End(n)) => {
@@ -289,10 +308,13 @@ impl<F, L: Lane> Follower<F, L> {
                     }
                 }
             }
+            self.recovered(around);
             self.grew = now;
-            if !self.remember_head(around.files) {
+            match self.remember_head(around.files) {
+                Ok(true) => {}
                 // Truncated and written anew since it was looked at, which the next look finds.
-                return self.displace();
+                Ok(false) => return self.displace(),
+                Err(e) => return self.stumble(around, &e),
             }
             let cutting = Cutting {
                 start: settings.multiline_start.as_ref(),
@@ -384,7 +406,10 @@ impl<F, L: Lane> Follower<F, L> {
         if self.is_truncated {
             return None;
         }
-        self.entry.done = matches!(self.life, Life::Done | Life::Lingering(_));
+        self.entry.gone = self.life == Life::Missing;
+        if !self.entry.gone {
+            self.entry.done = matches!(self.life, Life::Done | Life::Lingering(_));
+        }
         if self.life != Life::Failed
             && let Some(file) = &self.file
         {

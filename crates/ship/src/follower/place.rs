@@ -1,8 +1,8 @@
 //! Where a file is, and whether it still is what was shipped of it.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
-use super::{Around, Follower, Life};
+use super::{Around, Follower};
 use crate::file_system::{FileSystem, Seen};
 use crate::fingerprint::{Fingerprint, HEAD};
 use crate::network::{Lane, Network};
@@ -56,14 +56,14 @@ impl<F, L: Lane> Follower<F, L> {
                 return Ok(());
             }
         }
-        if !self.remember_head(around.files) {
+        if !self.remember_head(around.files)? {
             self.displace();
         }
         Ok(())
     }
 
     /// Opens the file, wherever it is in its directory.
-    fn find<S, N>(&mut self, around: &Around<'_, S, N>) -> io::Result<Opened<F>>
+    fn find<S, N>(&mut self, around: &mut Around<'_, S, N>) -> io::Result<Opened<F>>
     where
         S: FileSystem<File = F>,
         N: Network<Lane = L>,
@@ -76,37 +76,31 @@ impl<F, L: Lane> Follower<F, L> {
                 Some(seen) => seen,
                 None => {
                     let all = around.files.siblings(&self.entry.path)?;
-                    match all.into_iter().find(|seen| seen.id == self.entry.id) {
+                    let found = all.iter().find(|seen| seen.id == self.entry.id);
+                    let found = match found {
+                        Some(seen) => Some(seen.clone()),
+                        None => self.on_another_device(&all, around)?,
+                    };
+                    match found {
                         Some(seen) => seen,
                         None => return Ok(Opened::Gone),
                     }
                 }
             };
             let file = match around.files.open(&seen.path) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 file => file?,
             };
             let opened = around.files.stat(&file)?;
-            if opened.id == self.entry.id {
+            if opened.id == seen.id {
+                if opened.id != self.entry.id {
+                    self.is_moved(opened.id, around);
+                }
                 self.entry.path = seen.path;
                 return Ok(Opened::There(file, opened));
             }
         }
         Err(io::Error::other("its name changes all the time"))
-    }
-
-    /// Nobody knows where it is.
-    fn gone<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
-        let (path, acked) = (self.entry.path.display(), self.entry.acked);
-        if self.life == Life::Active {
-            around.counts.losses += 1;
-            around.events.push(format!(
-                "{path}, shipped up to byte {acked}, was removed or moved to another directory while \
-                 nobody looked: what it had after that is not shipped"
-            ));
-        }
-        self.life = Life::Done;
-        self.is_truncated = true;
     }
 
     /// Whether the file that was opened is the one of which a part was shipped.
@@ -157,8 +151,11 @@ impl<F, L: Lane> Follower<F, L> {
         });
         for seen in copies {
             let file = match around.files.open(&seen.path) {
-                Ok(file) => file,
-                Err(_) => continue,
+                // It is not ours to read, or has gone.
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                    continue;
+                }
+                file => file?,
             };
             if around.files.stat(&file)?.id == seen.id && self.is_of(around.files, &file)? {
                 around.events.push(format!(
@@ -221,24 +218,23 @@ impl<F, L: Lane> Follower<F, L> {
             Ok(_) => self.truncated(around),
         };
         if let Err(e) = done {
-            let path = self.entry.path.display();
-            self.fail(around, format!("cannot read {path}: {e}"));
+            self.stumble(around, &e);
         }
     }
 
     /// Reads the beginning as far as it is there; false if it is another than it was.
-    pub(super) fn remember_head<S: FileSystem<File = F>>(&mut self, files: &S) -> bool {
+    pub(super) fn remember_head<S: FileSystem<File = F>>(&mut self, files: &S) -> io::Result<bool> {
         let wanted = (self.len as usize).min(HEAD);
         if self.head.len() < wanted
             && let Some(file) = &self.file
-            && let Ok(head) = read(files, file, 0, wanted)
         {
+            let head = read(files, file, 0, wanted)?;
             if !head.starts_with(&self.head) {
-                return false;
+                return Ok(false);
             }
             self.head = head;
         }
-        true
+        Ok(true)
     }
 }
 
@@ -255,7 +251,11 @@ pub(crate) fn read<S: FileSystem>(
     Ok(bytes)
 }
 
-fn fits<S: FileSystem>(files: &S, file: &S::File, print: &Fingerprint) -> io::Result<bool> {
+pub(super) fn fits<S: FileSystem>(
+    files: &S,
+    file: &S::File,
+    print: &Fingerprint,
+) -> io::Result<bool> {
     if print.len == 0 {
         return Ok(true);
     }

@@ -1,11 +1,12 @@
 //! A file system in memory.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use fastrand::Rng;
 use tidewire_ship::{FileId, FileSystem, Pattern, Seen};
 
 /// Counts down to the moment at which the process is killed.
@@ -51,6 +52,12 @@ pub(crate) struct Inode {
 pub(crate) struct Tree {
     pub(crate) inodes: Vec<Inode>,
     pub(crate) names: BTreeMap<PathBuf, usize>,
+    /// Directories whose file system is not mounted.
+    absent: BTreeSet<PathBuf>,
+    /// How often each was mounted anew, with another device, so that older handles are stale.
+    mounts: BTreeMap<PathBuf, u64>,
+    /// What may not be opened.
+    pub(crate) forbidden: BTreeSet<PathBuf>,
     time: i128,
 }
 
@@ -63,9 +70,10 @@ impl Tree {
             linked.any(|at| tree.inodes[*at].id.inode == number)
         };
         let inode = (1..).find(|&number| !is_used(self, number)).unwrap();
+        let device = self.device(path);
         self.inodes.push(Inode {
             id: FileId {
-                device: 1,
+                device,
                 inode,
                 born: Some(self.time),
             },
@@ -90,6 +98,42 @@ impl Tree {
         self.inodes[inode].content = content;
     }
 
+    /// A directory's file system is unmounted, or mounted again; whether it is there now.
+    pub(crate) fn unmount_or_mount(&mut self, directory: &Path) -> bool {
+        if self.absent.remove(directory) {
+            return true;
+        }
+        self.absent.insert(directory.to_owned());
+        false
+    }
+
+    /// What is in the directory has another device from now on, and all handles are stale.
+    pub(crate) fn number_anew(&mut self, directory: &Path) {
+        *self.mounts.entry(directory.to_owned()).or_default() += 1;
+        for (path, inode) in &self.names {
+            if path.parent() == Some(directory) {
+                self.inodes[*inode].id.device += 1;
+            }
+        }
+    }
+
+    pub(crate) fn is_absent(&self, path: &Path) -> bool {
+        path.parent()
+            .is_some_and(|directory| self.absent.contains(directory))
+    }
+
+    fn device(&self, path: &Path) -> u64 {
+        let mounts = path
+            .parent()
+            .and_then(|directory| self.mounts.get(directory));
+        1 + mounts.copied().unwrap_or(0)
+    }
+
+    /// The files that are to be seen.
+    fn visible(&self) -> impl Iterator<Item = (&PathBuf, &usize)> {
+        self.names.iter().filter(|(path, _)| !self.is_absent(path))
+    }
+
     fn seen(&self, path: &Path, inode: usize) -> Seen {
         let inode = &self.inodes[inode];
         Seen {
@@ -105,59 +149,88 @@ impl Tree {
 pub(crate) struct Files {
     pub(crate) tree: Rc<RefCell<Tree>>,
     pub(crate) life: Life,
+    /// How often something is not to be had for a moment.
+    pub(crate) errors: Rc<RefCell<(Rng, f64)>>,
+}
+
+/// An open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    inode: usize,
+    /// The device as it was when this was opened.
+    device: u64,
 }
 
 impl Files {
     fn alive(&self) -> io::Result<()> {
-        match self.life.acts() {
-            true => Ok(()),
-            false => Err(io::Error::other("killed")),
+        if !self.life.acts() {
+            return Err(io::Error::other("killed"));
+        }
+        let (rng, rate) = &mut *self.errors.borrow_mut();
+        match *rate > 0.0 && rng.f64() < *rate {
+            true => Err(io::Error::other("out of descriptors")),
+            false => Ok(()),
+        }
+    }
+
+    fn inode(&self, handle: Handle) -> io::Result<usize> {
+        let device = self.tree.borrow().inodes[handle.inode].id.device;
+        match device == handle.device {
+            true => Ok(handle.inode),
+            false => Err(io::Error::other("stale handle")),
         }
     }
 }
 
 impl FileSystem for Files {
-    type File = usize;
+    type File = Handle;
 
     fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
         self.alive()?;
         let tree = self.tree.borrow();
-        Ok(tree.names.get(path).map(|inode| tree.seen(path, *inode)))
+        let mut named = tree.visible().filter(|(name, _)| *name == path);
+        Ok(named.next().map(|(path, inode)| tree.seen(path, *inode)))
     }
 
     fn find(&self, pattern: &Pattern) -> io::Result<Vec<Seen>> {
         self.alive()?;
         let tree = self.tree.borrow();
-        let named = tree.names.iter().filter(|(path, _)| pattern.names(path));
+        let named = tree.visible().filter(|(path, _)| pattern.names(path));
         Ok(named.map(|(path, inode)| tree.seen(path, *inode)).collect())
     }
 
     fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
         self.alive()?;
         let tree = self.tree.borrow();
-        let all = tree.names.iter();
-        let near = all.filter(|(other, _)| other.parent() == path.parent());
+        let near = tree
+            .visible()
+            .filter(|(other, _)| other.parent() == path.parent());
         Ok(near.map(|(path, inode)| tree.seen(path, *inode)).collect())
     }
 
-    fn open(&self, path: &Path) -> io::Result<usize> {
+    fn open(&self, path: &Path) -> io::Result<Handle> {
         self.alive()?;
         let tree = self.tree.borrow();
-        tree.names
-            .get(path)
-            .copied()
-            .ok_or(io::ErrorKind::NotFound.into())
+        if tree.forbidden.contains(path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let mut named = tree.visible().filter(|(name, _)| *name == path);
+        let (_, &inode) = named.next().ok_or(io::ErrorKind::NotFound)?;
+        let device = tree.inodes[inode].id.device;
+        Ok(Handle { inode, device })
     }
 
-    fn stat(&self, file: &usize) -> io::Result<Seen> {
+    fn stat(&self, file: &Handle) -> io::Result<Seen> {
         self.alive()?;
-        Ok(self.tree.borrow().seen(Path::new(""), *file))
+        let inode = self.inode(*file)?;
+        Ok(self.tree.borrow().seen(Path::new(""), inode))
     }
 
-    fn read_at(&self, file: &usize, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&self, file: &Handle, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.alive()?;
+        let inode = self.inode(*file)?;
         let tree = self.tree.borrow();
-        let rest = tree.inodes[*file]
+        let rest = tree.inodes[inode]
             .bytes
             .get(offset as usize..)
             .unwrap_or_default();

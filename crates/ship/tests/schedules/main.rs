@@ -1,7 +1,8 @@
 //! Thousands of random schedules: files that grow, are rotated by renaming and by truncating, and
-//! removed; a shipper that is killed between any two of its acts; servers that go away and come back;
+//! removed; directories that are not there for a while; a shipper that is killed between any two of its acts; servers that go away and come back;
 //! connections that break. At the end each line is there once, in order.
 
+mod cases;
 mod files;
 mod servers;
 mod world;
@@ -39,6 +40,21 @@ fn files_that_are_renamed_and_matched_by_one_pattern() {
 #[test]
 fn files_that_are_copied_and_truncated() {
     all(Profile::Truncated);
+}
+
+#[test]
+fn errors_that_pass() {
+    all(Profile::Errors);
+}
+
+#[test]
+fn file_systems_that_are_not_mounted_for_a_while() {
+    all(Profile::Absent);
+}
+
+#[test]
+fn file_systems_that_are_not_mounted_for_a_while_and_a_pattern() {
+    all(Profile::AbsentPattern);
 }
 
 #[test]

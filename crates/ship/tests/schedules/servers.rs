@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use fastrand::Rng;
-use tidewire_ship::{Ended, Lane, Network, Stand};
+use tidewire_ship::{Ended, Lane, Matter, Network, Stand};
 
 use crate::files::Life;
 
@@ -24,6 +24,8 @@ pub(crate) struct Stored {
 #[derive(Default)]
 pub(crate) struct Server {
     pub(crate) is_down: bool,
+    /// What begins so is a producer that was forgotten.
+    pub(crate) forgotten: Option<String>,
     pub(crate) producers: BTreeMap<String, Vec<Stored>>,
 }
 
@@ -32,6 +34,7 @@ struct Connection {
     producer: String,
     opened: bool,
     ended: bool,
+    forgotten: bool,
     /// The process that had it has gone; what is under way may still arrive.
     orphan: bool,
     settled: Option<u64>,
@@ -72,7 +75,10 @@ impl Net {
                 continue;
             }
             if !this.opened {
-                if rng.bool() {
+                let forgotten = self.servers[this.server].forgotten.as_ref();
+                if forgotten.is_some_and(|start| this.producer.starts_with(start)) {
+                    (this.ended, this.forgotten) = (true, true);
+                } else if rng.bool() {
                     self.welcome(&mut this);
                 }
                 continue;
@@ -141,6 +147,7 @@ impl Network for Wire {
             server: server.parse().unwrap(),
             producer: producer.into(),
             opened: false,
+            forgotten: false,
             ended: !self.life.acts(),
             orphan: false,
             settled: None,
@@ -158,10 +165,12 @@ impl Lane for Session {
     fn stand(&self) -> Stand {
         let this = self.connection.borrow();
         if this.ended {
-            return Stand::Ended(Ended {
-                why: "it broke".into(),
-                is_passing: true,
-            });
+            let (why, matter) = match this.forgotten {
+                true => ("it was forgotten", Matter::Producer),
+                false => ("it broke", Matter::Passing),
+            };
+            let why = why.into();
+            return Stand::Ended(Ended { why, matter });
         }
         match this.opened {
             false => Stand::Connecting(None),

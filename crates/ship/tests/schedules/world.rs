@@ -19,8 +19,32 @@ pub(crate) enum Profile {
     Pattern,
     Truncated,
     Failover,
+    /// Renamed, and what is asked for is not to be had for a moment.
+    Errors,
+    /// Directories whose file system is away for a while, and has another device then.
+    Absent,
+    /// The same, with errors, and the names are matched by one pattern.
+    AbsentPattern,
     /// A server that is not as it should be.
     Forgetful,
+}
+
+impl Profile {
+    fn is_absent(self) -> bool {
+        matches!(self, Profile::Absent | Profile::AbsentPattern)
+    }
+
+    /// How often there is an error that passes.
+    fn errors(self) -> f64 {
+        match self {
+            Profile::Errors | Profile::AbsentPattern => 0.01,
+            _ => 0.0,
+        }
+    }
+
+    fn is_pattern(self) -> bool {
+        matches!(self, Profile::Pattern | Profile::AbsentPattern)
+    }
 }
 
 /// What a file held, from its creation or truncation on.
@@ -88,6 +112,7 @@ impl World {
         let files = Files {
             tree: Rc::new(RefCell::new(Tree::default())),
             life: life.clone(),
+            errors: Rc::new(RefCell::new((rng.fork(), profile.errors()))),
         };
         let net = Rc::new(RefCell::new(Net::default()));
         let servers = match profile {
@@ -150,6 +175,7 @@ impl World {
                 40..46 => self.rotate(),
                 46..50 => self.disturb(),
                 50..53 => self.kill(),
+                53..57 if self.profile.is_absent() => self.unmount_or_mount(),
                 _ => self.step(),
             }
             let breaks = 0.02;
@@ -172,7 +198,31 @@ impl World {
             1 => {}
             _ => bytes.push(b'\n'),
         }
+        if self.is_absent(at) {
+            return;
+        }
         self.append(self.writers[at].inode, &bytes);
+    }
+
+    /// Nobody writes where there is nothing.
+    fn is_absent(&self, writer: usize) -> bool {
+        let path = &self.writers[writer].path;
+        self.files.tree.borrow().is_absent(path)
+    }
+
+    fn unmount_or_mount(&mut self) {
+        let at = self.rng.usize(..self.writers.len());
+        let directory = self.writers[at].path.parent().unwrap().to_owned();
+        let mut tree = self.files.tree.borrow_mut();
+        let is_there = tree.unmount_or_mount(&directory);
+        println!(
+            "{:?} {} is there: {is_there}",
+            self.now,
+            directory.display()
+        );
+        if is_there && self.rng.bool() {
+            tree.number_anew(&directory);
+        }
     }
 
     fn append(&mut self, inode: usize, bytes: &[u8]) {
@@ -186,7 +236,7 @@ impl World {
 
     fn rotate(&mut self) {
         let at = self.rng.usize(..self.writers.len());
-        if self.writers[at].rest > 0 {
+        if self.writers[at].rest > 0 || self.is_absent(at) {
             return;
         }
         match self.profile {
@@ -211,7 +261,7 @@ impl World {
         self.shift(&path);
         let old = self.writers[at].inode;
         let known = self.checkpoint().files;
-        if !known.iter().any(|entry| entry.followed == path) && self.profile != Profile::Pattern {
+        if !known.iter().any(|entry| entry.followed == path) && !self.profile.is_pattern() {
             // It came and went before anybody looked for the first time.
             let content = self.files.tree.borrow().inodes[old].content;
             self.contents[content].may_be_lost = true;
@@ -315,7 +365,7 @@ impl World {
     fn start(&self) -> Process {
         let pattern = |text: &str| Pattern::new(Path::new(text), false).unwrap();
         let patterns = match self.profile {
-            Profile::Pattern => vec![pattern("/log/*/app.log*")],
+            Profile::Pattern | Profile::AbsentPattern => vec![pattern("/log/*/app.log*")],
             _ => {
                 let paths = self.writers.iter();
                 paths
@@ -353,7 +403,13 @@ impl World {
     /// Everything is well from now on, for long enough.
     fn finish(&mut self) {
         self.life.goes_on();
+        self.files.errors.borrow_mut().1 = 0.0;
         for at in 0..self.writers.len() {
+            if self.is_absent(at) {
+                let directory = self.writers[at].path.parent().unwrap();
+                let mut tree = self.files.tree.borrow_mut();
+                tree.unmount_or_mount(directory);
+            }
             self.append(self.writers[at].inode, format!("end {at}\n").as_bytes());
         }
         for server in &mut self.wire.net.borrow_mut().servers {
@@ -423,8 +479,7 @@ impl World {
                 continue;
             };
             // What nobody could know of may be found later.
-            let is_ordered =
-                !content.may_be_lost && self.profile != Profile::Pattern && !may_overlap;
+            let is_ordered = !content.may_be_lost && !self.profile.is_pattern() && !may_overlap;
             let before = last.entry(content.path).or_default();
             assert!(
                 !is_ordered || first > *before,

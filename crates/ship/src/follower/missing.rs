@@ -1,0 +1,139 @@
+//! A file that is nowhere to be found, and how it is known again.
+//!
+//! Whether it was removed, or is on a file system that is not mounted at present, nobody can tell. So it
+//! is remembered, and known again by what it was: its inode and time of birth, on whatever device, and
+//! what was shipped of it.
+
+use std::io;
+use std::time::Duration;
+
+use super::place::fits;
+use super::{Around, Follower, Life};
+use crate::file_system::{FileId, FileSystem, Seen};
+use crate::fingerprint::HEAD;
+use crate::network::{Lane, Network};
+use crate::shipper::Counts;
+
+impl<F, L: Lane> Follower<F, L> {
+    /// Nobody knows where it is.
+    pub(super) fn gone<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
+        let (path, acked) = (self.entry.path.display(), self.entry.acked);
+        if self.life == Life::Active {
+            self.is_loss = true;
+            around.counts.losses += 1;
+            around.events.push(format!(
+                "{path}, shipped up to byte {acked}, is not there, nor in its directory under another \
+                 name: if it was removed or moved while nobody looked, what it had after that is not \
+                 shipped. If it comes back, as with its file system, shipping goes on there"
+            ));
+        }
+        self.life = Life::Missing;
+        self.trouble = None;
+    }
+
+    /// Its file, if that is among these and has another device by now.
+    pub(super) fn on_another_device<S, N>(
+        &self,
+        all: &[Seen],
+        around: &Around<'_, S, N>,
+    ) -> io::Result<Option<Seen>>
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        for seen in all {
+            let may_be = self.may_be(seen) && !(around.tracked)(seen.id);
+            if may_be && self.is_again(around.files, seen)? {
+                return Ok(Some(seen.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// It was found on another device.
+    pub(super) fn is_moved<S, N>(&mut self, id: FileId, around: &mut Around<'_, S, N>)
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        self.entry.id = id;
+        self.is_saved = false;
+        if !self.entry.done {
+            around.events.push(self.back());
+        }
+    }
+
+    /// Whether its file may be this one, without a look at what is inside.
+    pub(crate) fn may_be(&self, seen: &Seen) -> bool {
+        let entry = &self.entry;
+        if entry.id == seen.id {
+            return true;
+        }
+        // Without a time of birth, files of new file systems are alike: same inode, same first line. Of what
+        // nothing was shipped of, nothing can be taken for shipped.
+        let is_known_well = match (entry.id.born, entry.head.len) {
+            (_, 0) => entry.acked == 0,
+            (Some(_), _) => true,
+            (None, len) => len == HEAD,
+        };
+        entry.id.is_but_for_device(seen.id)
+            && is_known_well
+            && entry.path.parent() == seen.path.parent()
+    }
+
+    /// Whether a file that [may be](Follower::may_be) its own has what was shipped. On the same device only the
+    /// beginning counts: that the rest is as it was is looked at whenever a file is opened.
+    pub(crate) fn is_again<S: FileSystem<File = F>>(
+        &self,
+        files: &S,
+        seen: &Seen,
+    ) -> io::Result<bool> {
+        let entry = &self.entry;
+        if seen.len < entry.acked {
+            return Ok(false);
+        }
+        let file = files.open(&seen.path)?;
+        let is_same = files.stat(&file)?.id == seen.id && fits(files, &file, &entry.head)?;
+        Ok(is_same && (seen.id == entry.id || fits(files, &file, &entry.tail)?))
+    }
+
+    /// It was found again, under the path that is followed or another one; what there is to say.
+    pub(crate) fn come_back(
+        &mut self,
+        seen: &Seen,
+        has_path: bool,
+        now: Duration,
+        counts: &mut Counts,
+    ) -> Option<String> {
+        counts.losses -= u64::from(std::mem::take(&mut self.is_loss));
+        let is_news = self.life == Life::Missing || self.entry.id != seen.id;
+        self.entry.id = seen.id;
+        self.entry.path.clone_from(&seen.path);
+        self.is_saved &= !is_news;
+        if self.life == Life::Failed {
+            return None;
+        }
+        self.file = None;
+        self.slot = None;
+        self.trouble = None;
+        let is_whole = self.life == Life::Done || self.entry.done;
+        if is_whole && !has_path && seen.len == self.entry.acked {
+            self.life = Life::Done;
+            return None;
+        }
+        self.revive(now);
+        if has_path {
+            self.left = None;
+        }
+        is_news.then(|| self.back())
+    }
+
+    fn back(&self) -> String {
+        let path = self.entry.path.display();
+        format!(
+            "{path} is there again, perhaps on a file system that was mounted anew; shipping goes on \
+             behind byte {}",
+            self.entry.acked
+        )
+    }
+}

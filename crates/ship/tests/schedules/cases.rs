@@ -1,0 +1,252 @@
+//! Single cases, step by step.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidewire_ship::{Checkpoint, Counts, Pattern, Settings, Shipper, Store};
+
+use crate::files::{Files, Life, Tree};
+use crate::servers::{Net, Server, Wire};
+
+#[derive(Clone, Default)]
+struct Kept(Rc<RefCell<Checkpoint>>);
+
+impl Store for Kept {
+    fn save(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
+        *self.0.borrow_mut() = checkpoint.clone();
+        Ok(())
+    }
+}
+
+/// One shipper, one server and `/log`.
+struct Case {
+    files: Files,
+    wire: Wire,
+    kept: Kept,
+    process: Shipper<Files, Wire, Kept>,
+    rng: Rng,
+    now: Duration,
+    events: Vec<String>,
+}
+
+impl Case {
+    fn new() -> Case {
+        let life = Life::default();
+        let files = Files {
+            tree: Rc::new(RefCell::new(Tree::default())),
+            life: life.clone(),
+            errors: Rc::new(RefCell::new((Rng::with_seed(1), 0.0))),
+        };
+        let net = Rc::new(RefCell::new(Net::default()));
+        net.borrow_mut().servers.push(Server::default());
+        let wire = Wire { net, life };
+        let kept = Kept::default();
+        Case {
+            process: started(&files, &wire, &kept),
+            files,
+            wire,
+            kept,
+            rng: Rng::with_seed(1),
+            now: Duration::ZERO,
+            events: Vec::new(),
+        }
+    }
+
+    /// Another process takes the place of the one that runs.
+    fn restart(&mut self) {
+        self.process = started(&self.files, &self.wire, &self.kept);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let mut tree = self.files.tree.borrow_mut();
+        let path = Path::new("/log").join(name);
+        let inode = tree.names.get(&path).copied();
+        let inode = inode.unwrap_or_else(|| tree.create(&path, 0));
+        tree.write(inode, text.as_bytes());
+    }
+
+    fn run(&mut self, seconds: u64) -> Counts {
+        let until = self.now + Duration::from_secs(seconds);
+        while self.now < until {
+            self.process.step(self.now).unwrap();
+            self.events.extend(self.process.events());
+            self.wire.net.borrow_mut().turn(&mut self.rng, 0.0);
+            self.now += Duration::from_millis(5);
+        }
+        self.process.counts()
+    }
+
+    fn told(&self, what: &str) -> usize {
+        let told = self.events.iter().filter(|event| event.contains(what));
+        told.count()
+    }
+
+    /// What is stored, by producer, all in one.
+    fn stored(&self) -> Vec<String> {
+        let net = self.wire.net.borrow();
+        let producers = net.servers[0].producers.values();
+        let all = producers.map(|stored| {
+            let lines = stored.iter();
+            let lines = lines.map(|line| String::from_utf8_lossy(&line.payload).into_owned());
+            lines.collect::<Vec<_>>().join(" ")
+        });
+        all.collect()
+    }
+}
+
+fn started(files: &Files, wire: &Wire, kept: &Kept) -> Shipper<Files, Wire, Kept> {
+    let settings = Settings {
+        servers: vec!["0".into()],
+        poll: Duration::from_millis(10),
+        rotate_wait: Duration::from_millis(200),
+        linger: Duration::from_secs(2),
+        save_every: Duration::from_millis(50),
+        ..Settings::default()
+    };
+    let all = Pattern::new(Path::new("/log/*.log"), false).unwrap();
+    let outside = (files.clone(), wire.clone(), kept.clone());
+    let checkpoint = kept.0.borrow().clone();
+    Shipper::new(outside, settings, (vec![all], Vec::new()), checkpoint)
+}
+
+#[test]
+fn what_may_not_be_read_at_first_is_shipped_when_it_may() {
+    let mut case = Case::new();
+    let path = Path::new("/log/a.log").to_owned();
+    case.files.tree.borrow_mut().forbidden.insert(path.clone());
+    case.write("a.log", "one\n");
+    case.write("b.log", "other\n");
+    assert_eq!(case.run(5).failed, 1);
+    assert_eq!(case.stored(), ["other"]);
+    case.files.tree.borrow_mut().forbidden.remove(&path);
+    assert_eq!(case.run(10).failed, 0);
+    assert_eq!(case.stored().len(), 2);
+    assert_eq!(case.told("cannot read /log/a.log"), 1, "{:?}", case.events);
+    assert_eq!(case.told("can be read again"), 1, "{:?}", case.events);
+}
+
+#[test]
+fn a_run_without_the_file_system_is_no_new_start() {
+    for (device, name) in [(false, "a.log"), (true, "a.log"), (true, "a.log.1")] {
+        let mut case = Case::new();
+        let log = Path::new("/log");
+        case.write("a.log", "one\ntwo\n");
+        case.run(1);
+        case.files.tree.borrow_mut().unmount_or_mount(log);
+        case.restart();
+        assert_eq!(case.run(5).losses, 1);
+        assert_eq!(case.told("is not there"), 1, "{:?}", case.events);
+        // It is told once only.
+        case.restart();
+        assert_eq!(case.run(5).losses, 0);
+        {
+            let mut tree = case.files.tree.borrow_mut();
+            tree.unmount_or_mount(log);
+            if device {
+                tree.number_anew(log);
+            }
+            let inode = tree.names.remove(&log.join("a.log")).unwrap();
+            tree.names.insert(log.join(name), inode);
+        }
+        case.write(name, "three\n");
+        assert_eq!(case.run(5).losses, 0);
+        assert_eq!(case.stored(), ["one two three"], "{device} {name}");
+        assert_eq!(case.told("is there again"), 1, "{:?}", case.events);
+    }
+}
+
+#[test]
+fn another_device_under_a_running_process_is_no_new_start() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.run(5);
+    case.files.tree.borrow_mut().number_anew(Path::new("/log"));
+    case.write("a.log", "two\n");
+    case.run(5);
+    assert_eq!(case.stored(), ["one two"], "{:?}", case.events);
+}
+
+/// The same inode and beginning do not make two files one.
+#[test]
+fn another_file_with_the_inode_of_one_that_is_gone_is_shipped() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.run(1);
+    {
+        let mut tree = case.files.tree.borrow_mut();
+        tree.names.clear();
+    }
+    case.restart();
+    case.run(1);
+    case.write("a.log", "one\ntwo\n");
+    case.run(5);
+    let mut stored = case.stored();
+    stored.sort();
+    assert_eq!(stored, ["one", "one two"], "{:?}", case.events);
+}
+
+#[test]
+fn what_is_gone_is_not_remembered_for_ever() {
+    let mut case = Case::new();
+    for n in 0..100 {
+        case.write("a.log", &format!("{n}\n"));
+        case.run(1);
+        let mut tree = case.files.tree.borrow_mut();
+        tree.names.clear();
+        drop(tree);
+        case.restart();
+        case.run(1);
+    }
+    assert_eq!(case.stored().len(), 100);
+    assert_eq!(case.kept.0.borrow().files.len(), 64);
+}
+
+/// The others go on, and it is said which one does not, and why.
+#[test]
+fn a_producer_that_was_forgotten_stops_its_file_only() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.write("b.log", "other\n");
+    case.run(1);
+    case.wire.net.borrow_mut().servers[0].forgotten = Some("ship:/log/a.log".into());
+    case.restart();
+    case.write("a.log", "two\n");
+    case.write("b.log", "more\n");
+    let counts = case.run(5);
+    assert_eq!((counts.failed, counts.acknowledged), (1, 1));
+    assert_eq!(
+        case.told("/log/a.log: it was forgotten"),
+        1,
+        "{:?}",
+        case.events
+    );
+    assert_eq!(case.stored(), ["one", "other more"]);
+}
+
+#[test]
+fn a_mark_that_went_back_stops_its_file_only() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.write("b.log", "other\n");
+    case.run(1);
+    for (name, stored) in &mut case.wire.net.borrow_mut().servers[0].producers {
+        if name.contains("a.log") {
+            stored.clear();
+        }
+    }
+    case.restart();
+    case.write("a.log", "two\n");
+    case.write("b.log", "more\n");
+    assert_eq!(case.run(5).failed, 1);
+    assert_eq!(
+        case.told("had acknowledged /log/a.log up to byte 4"),
+        1,
+        "{:?}",
+        case.events
+    );
+    assert_eq!(case.stored(), ["", "other more"]);
+}
