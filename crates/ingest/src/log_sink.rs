@@ -186,7 +186,9 @@ impl Sink for LogSink {
             }
             Err(Refused::TooLarge) if batch.messages() > 1 => Accepted::Fewer,
             Err(Refused::TooLarge) => Accepted::Refused("too large for the log"),
-            Err(Refused::TooMany | Refused::Beyond) => Accepted::Refused("too many streams"),
+            Err(Refused::TooMany | Refused::Forgotten | Refused::Beyond) => {
+                Accepted::Refused("too many streams")
+            }
             Err(Refused::NoStream) => Accepted::Refused("the stream was deleted"),
             Err(Refused::Failed) => Accepted::Refused("the log has failed"),
         }

@@ -99,11 +99,14 @@ pub enum Refused {
     /// A single batch above what a group may hold.
     #[error("the batch is too large")]
     TooLarge,
-    /// A limit on the number of streams, producers or cursors is reached, a name is not 1 to 255
-    /// bytes long, or the producer has expired because of such a limit: then ask for its number
-    /// again.
+    /// A limit on the number of streams, producers or cursors is reached, or a name is not 1 to 255
+    /// bytes long.
     #[error("too many streams, producers or cursors")]
     TooMany,
+    /// The producer was forgotten since its number was asked for: ask again. One that is
+    /// [held](Log::hold) is not.
+    #[error("the producer was forgotten meanwhile: connect again")]
+    Forgotten,
     /// The stream has its limit of bytes. Read on, refuse, try again after `retry_after`: there is room
     /// when records of it go.
     #[error("the stream is full")]
@@ -295,6 +298,19 @@ pub trait Log: Send + Sync + 'static {
 
     /// What is known of a producer.
     fn mark(&self, producer: ProducerId) -> Mark;
+
+    /// Keeps a producer from being forgotten until it is [let go](Log::let_go) as often as it was held:
+    /// who is connected is not away. False: there is none of this number, it was forgotten just now. A
+    /// home that forgets nobody does nothing.
+    fn hold(&self, producer: ProducerId) -> bool {
+        let _ = producer;
+        true
+    }
+
+    /// From now on a producer that was held is away.
+    fn let_go(&self, producer: ProducerId) {
+        let _ = producer;
+    }
 
     /// Takes a batch into the queue of the writer. The batches of one producer are stored in the
     /// order of these calls.

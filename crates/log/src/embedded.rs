@@ -238,6 +238,16 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         self.shared.gather().state.mark(producer.0)
     }
 
+    fn hold(&self, producer: ProducerId) -> bool {
+        self.shared.gather().state.hold(producer.0)
+    }
+
+    fn let_go(&self, producer: ProducerId) {
+        let mut gather = self.shared.gather();
+        let lived_us = gather.lived_us;
+        gather.state.let_go(producer.0, lived_us);
+    }
+
     fn append(&self, run: Run<'_>) -> Result<Ticket, Refused> {
         debug_assert!(
             run.count > 0 && !run.frames.is_empty(),

@@ -388,7 +388,7 @@ impl Gather {
             let producer = self
                 .state
                 .find_mut(run.producer.0)
-                .ok_or(Refused::TooMany)?;
+                .ok_or(Refused::Forgotten)?;
             debug_assert_eq!(
                 producer.stream, stream_number,
                 "a producer is one of one stream"
@@ -519,7 +519,7 @@ impl Gather {
             self.pressed_us = Some(lived_us);
             let hour = Duration::from_secs(3600).min(settings.producer_idle);
             let since = lived_us.saturating_sub(hour.as_micros() as u64);
-            self.state.expire(since, self.settled);
+            self.state.expire(since, self.settled, lived_us);
         }
         if self.state.producers() >= settings.producers_max {
             return Err(Refused::TooMany);

@@ -424,7 +424,7 @@ impl From<Refused> for TurnedAway {
 /// What is said when the log does not take something.
 pub(super) fn reason_of(refused: Refused) -> Reason {
     match refused {
-        Refused::TooMany => Reason::TooMany,
+        Refused::TooMany | Refused::Forgotten => Reason::TooMany,
         Refused::TooLarge => Reason::TooLarge,
         Refused::Beyond => Reason::BeyondEnd,
         Refused::NoStream => Reason::NoStream,

@@ -237,6 +237,7 @@ impl KvLog {
             Refused::TooLarge => NoRoom::TooLarge,
             // None of these comes of what this log is used for.
             Refused::TooMany
+            | Refused::Forgotten
             | Refused::Beyond
             | Refused::NoStream
             | Refused::StreamFull { .. }

@@ -71,6 +71,8 @@ pub(crate) struct Producer {
     /// When it was last heard of, by the log's own clock, which counts the time that the log is
     /// open: setting the wall clock, or leaving the log closed for a month, makes nobody idle.
     pub(crate) seen_us: u64,
+    /// How often it is [held](crate::Log::hold): as long as it is, it is not away.
+    held: u32,
 }
 
 impl State {
@@ -182,8 +184,24 @@ impl State {
                 name,
                 mark: Mark::default(),
                 seen_us,
+                held: 0,
             },
         );
+    }
+
+    /// See [`Log::hold`](crate::Log::hold).
+    pub(crate) fn hold(&mut self, producer: u32) -> bool {
+        let producer = self.producers.get_mut(&producer);
+        producer.map(|producer| producer.held += 1).is_some()
+    }
+
+    /// See [`Log::let_go`](crate::Log::let_go).
+    pub(crate) fn let_go(&mut self, producer: u32, lived_us: u64) {
+        // With its stream it may have been deleted.
+        if let Some(producer) = self.producers.get_mut(&producer) {
+            producer.held = producer.held.saturating_sub(1);
+            producer.seen_us = producer.seen_us.max(lived_us);
+        }
     }
 
     pub(crate) fn producer_count(&self) -> usize {
@@ -208,11 +226,15 @@ impl State {
     }
 
     /// Forgets the producers that were not seen since; those with batches behind `settled`, which
-    /// are not committed yet, stay.
-    pub(crate) fn expire(&mut self, since_us: u64, settled: Ticket) {
+    /// are not committed yet, stay, and so do those that are held, which are seen now.
+    pub(crate) fn expire(&mut self, since_us: u64, settled: Ticket, lived_us: u64) {
         let streams = &mut self.streams;
         let forgotten = &mut self.forgotten;
         self.producers.retain(|_, producer| {
+            if producer.held > 0 {
+                producer.seen_us = producer.seen_us.max(lived_us);
+                return true;
+            }
             let keep = producer.seen_us >= since_us || producer.mark.ticket > settled;
             if !keep {
                 let stream = &mut streams[producer.stream];

@@ -132,9 +132,36 @@ fn idle_producers_expire_and_live_ones_do_not() {
     settle_at(&mut writer, 121);
     assert_eq!(log.mark(a).appended, None);
     assert_eq!(log.mark(b).appended, Some(2));
-    assert_eq!(append(&log, stream, c, 1..=1), Err(Refused::TooMany));
+    assert_eq!(append(&log, stream, c, 1..=1), Err(Refused::Forgotten));
+    assert!(!log.hold(c));
     let d = log.producer(stream, "d").expect("room again");
     assert!(![a, b, c].contains(&d), "numbers are never used again");
+}
+
+#[test]
+fn a_producer_that_is_held_is_not_away() {
+    let settings = Settings {
+        producer_idle: Duration::from_secs(100),
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(3), settings).expect("the log");
+    settle_at(&mut writer, 1);
+    let stream = log.stream("s").expect("a stream");
+    let a = log.producer(stream, "a").expect("a producer");
+    append(&log, stream, a, 1..=1).expect("room");
+    assert!(log.hold(a) && log.hold(a));
+    settle_at(&mut writer, 1000);
+    log.let_go(a);
+    settle_at(&mut writer, 2000);
+    append(&log, stream, a, 2..=2).expect("it is connected");
+    settle_at(&mut writer, 3000);
+    // Away from now on.
+    log.let_go(a);
+    settle_at(&mut writer, 3090);
+    assert_eq!(log.mark(a).appended, Some(2));
+    settle_at(&mut writer, 3200);
+    assert_eq!(log.mark(a).appended, None);
+    assert_eq!(append(&log, stream, a, 3..=3), Err(Refused::Forgotten));
 }
 
 #[test]

@@ -17,8 +17,9 @@ impl<D: Disk> Writer<D> {
     pub(super) fn expire_in(&self, gather: &mut Gather) {
         let idle = self.shared.settings.producer_idle.as_micros() as u64;
         let settled = gather.settled;
-        let since = gather.lived_us.saturating_sub(idle);
-        gather.state.expire(since, settled);
+        let lived_us = gather.lived_us;
+        let since = lived_us.saturating_sub(idle);
+        gather.state.expire(since, settled, lived_us);
     }
 
     /// Has what streams are not to keep any more said in the log; whether any of them has such limits.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::{Cx, Instant};
-use tidewire_log::{Policy, ProducerId, Progress, Refused, StreamId};
+use tidewire_log::{Log, Policy, ProducerId, Progress, Refused, StreamId};
 
 use super::codec::{self, Level, Produce, Reason, ServerFrame, Welcome};
 use super::conn::{IngestConn, millis, refuse, send};
@@ -105,7 +105,7 @@ impl Producer {
         let (id, session) = if hello.producer.is_empty() {
             (ProducerId::ANONYMOUS, None)
         } else {
-            let id = log.producer(stream, hello.producer)?;
+            let id = held(&**log, stream, hello.producer)?;
             (id, Some(shared.sessions.begin(id, cx.handle())))
         };
         let settings = &shared.settings;
@@ -209,6 +209,18 @@ impl Producer {
     pub(super) fn closed(self, shared: &Shared) {
         if let Some(session) = &self.session {
             shared.sessions.end(session);
+            shared.log.let_go(self.id);
         }
     }
+}
+
+/// The number of a producer, which is not forgotten before it is let go: whoever is connected is not away.
+fn held(log: &dyn Log, stream: StreamId, name: &str) -> Result<ProducerId, Refused> {
+    let id = log.producer(stream, name)?;
+    if log.hold(id) {
+        return Ok(id);
+    }
+    // Forgotten between the two.
+    let id = log.producer(stream, name)?;
+    log.hold(id).then_some(id).ok_or(Refused::Forgotten)
 }

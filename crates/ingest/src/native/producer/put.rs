@@ -160,6 +160,7 @@ impl Producer {
             Some(Err(
                 refused @ (Refused::TooLarge
                 | Refused::TooMany
+                | Refused::Forgotten
                 | Refused::Beyond
                 | Refused::NoStream),
             )) => {

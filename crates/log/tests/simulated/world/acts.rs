@@ -273,7 +273,11 @@ impl World {
             Refused::Busy => true,
             Refused::DiskFull { .. } => self.may_be_full,
             Refused::Failed => self.log().progress().failure.is_some(),
-            Refused::TooLarge | Refused::TooMany | Refused::Beyond | Refused::NoStream => false,
+            Refused::TooLarge
+            | Refused::TooMany
+            | Refused::Forgotten
+            | Refused::Beyond
+            | Refused::NoStream => false,
             Refused::StreamFull { .. } => self.may_be_limited,
         };
         ensure(fine, || format!("refused: {refused}"))
