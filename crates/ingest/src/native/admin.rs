@@ -301,6 +301,12 @@ impl Admin {
         cx.link.finish();
     }
 
+    /// Its token is not good any more.
+    pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, IngestConn>) {
+        let text = "the token is not accepted any more";
+        refuse(cx, self.answered + 1, Reason::Unauthorised, 0, text);
+    }
+
     pub(super) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
         let reason = Reason::Stopping;
         refuse(cx, self.answered + 1, reason, 0, reason.name());

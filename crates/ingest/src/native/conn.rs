@@ -40,7 +40,8 @@ pub struct IngestConn {
 struct LetIn {
     pass: Pass,
     right: Right,
-    stream: String,
+    /// None for an administrator, who is asked for each stream.
+    stream: Option<String>,
 }
 
 enum Role {
@@ -176,6 +177,11 @@ impl IngestConn {
             return Err(Reason::Unauthorised.into());
         }
         self.role = Role::Admin(Box::new(Admin::begin(pass, cx)));
+        self.let_in = Some(Box::new(LetIn {
+            pass: Pass::new(hello.token),
+            right: Right::Admin,
+            stream: None,
+        }));
         Ok(())
     }
 
@@ -200,7 +206,7 @@ impl IngestConn {
         self.let_in = Some(Box::new(LetIn {
             pass,
             right,
-            stream: stream.to_owned(),
+            stream: Some(stream.to_owned()),
         }));
         Ok(stream)
     }
@@ -224,13 +230,15 @@ impl IngestConn {
         else {
             return true;
         };
+        let stream = stream.as_deref();
         if self.shared.tokens.still_allow(pass, *right, stream) {
             return true;
         }
         match &mut self.role {
             Role::Producer(producer) => producer.shut_out(cx),
             Role::Reader(reader) => reader.shut_out(cx),
-            Role::Hello | Role::Settling(_) | Role::Admin(_) => {
+            Role::Admin(admin) => admin.shut_out(cx),
+            Role::Hello | Role::Settling(_) => {
                 let reason = Reason::Unauthorised;
                 refuse(cx, 0, reason, 0, reason.name());
             }

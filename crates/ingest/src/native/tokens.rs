@@ -158,9 +158,9 @@ impl Tokens {
 
     /// As [`Tokens::allow`], for who was allowed it before: looked at again only when something has
     /// changed.
-    pub(super) fn still_allow(&self, pass: &Pass, right: Right, stream: &str) -> bool {
+    pub(super) fn still_allow(&self, pass: &Pass, right: Right, stream: Option<&str>) -> bool {
         let changes = self.changes.load(Ordering::Acquire);
-        pass.seen.load(Ordering::Relaxed) == changes || self.allow(pass, right, Some(stream))
+        pass.seen.load(Ordering::Relaxed) == changes || self.allow(pass, right, stream)
     }
 }
 
@@ -236,12 +236,12 @@ mod tests {
         let tokens = Tokens::new(vec![Token::new("old", "old", &[])]);
         let pass = Pass::new("old");
         assert!(tokens.allow(&pass, Right::Read, Some("a")));
-        assert!(tokens.still_allow(&pass, Right::Read, "a"));
+        assert!(tokens.still_allow(&pass, Right::Read, Some("a")));
         tokens.change(vec![Token::new("new", "new", &[])]);
-        assert!(!tokens.still_allow(&pass, Right::Read, "a"));
+        assert!(!tokens.still_allow(&pass, Right::Read, Some("a")));
         tokens.change(vec![Token::new("old", "old", &["b"])]);
-        assert!(!tokens.still_allow(&pass, Right::Read, "a"));
-        assert!(tokens.still_allow(&pass, Right::Read, "b"));
+        assert!(!tokens.still_allow(&pass, Right::Read, Some("a")));
+        assert!(tokens.still_allow(&pass, Right::Read, Some("b")));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::native::{Frame, World, hello, message, messages, produce, settings};
 use tidewire_ingest::native::codec::{
-    Begin, Hello, Level, Produce, Reason, Subscribe, message_header,
+    AdminFrame, Administer, Begin, Hello, Level, Produce, Reason, Subscribe, message_header,
 };
-use tidewire_ingest::native::{Quota, Settings, Token};
+use tidewire_ingest::native::{Quota, Rights, Settings, Token};
 use tidewire_ingest::testing::SteppedLog;
 use tidewire_log::Policy;
 
@@ -574,6 +574,36 @@ fn tokens_let_in() {
         }
     }
     assert_eq!(world.counters().refused_unauthorised, 3);
+}
+
+#[test]
+fn an_administrator_is_turned_away_with_its_token() {
+    let with = |name: &str| {
+        let rights = Rights {
+            admin: true,
+            ..Rights::default()
+        };
+        let token = Token {
+            rights,
+            ..Token::new(name, name, &[])
+        };
+        Settings {
+            tokens: vec![token],
+            ..settings()
+        }
+    };
+    let mut world = World::with(SteppedLog::new().auto(), with("old"), 1);
+    let mut admin = world.client(Hello::Administer(Administer { token: "old" }));
+    let welcomed = [Frame::Admin("AdminWelcome".into())];
+    assert_eq!(world.frames(&mut admin), welcomed);
+    world.service.change_tokens(with("new").tokens);
+    let mut list = Vec::new();
+    let all = AdminFrame::List { after: "" };
+    all.encode(&mut list).unwrap();
+    world.send(admin, &list);
+    let refused = [refusal(1, Reason::Unauthorised)];
+    assert_eq!(world.frames(&mut admin), refused);
+    assert!(world.ended(admin));
 }
 
 #[test]
