@@ -5,6 +5,10 @@
 #[path = "../../../../fuzz/src/classic.rs"]
 mod classic;
 
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -60,4 +64,14 @@ fn codec() {
 #[test]
 fn service() {
     run(1000, classic::classic_service);
+}
+
+#[test]
+fn codec_corpus() {
+    replay::replay("classic_codec", classic::classic_codec);
+}
+
+#[test]
+fn service_corpus() {
+    replay::replay("classic_service", classic::classic_service);
 }
