@@ -142,11 +142,23 @@ pub(crate) struct Segment {
     pub(crate) used: u64,
     /// The highest timestamp in it.
     pub(crate) newest_us: u64,
+    /// When its last batch was written, by the log's own clock.
+    pub(crate) lived_us: u64,
     pub(crate) index: Index,
     /// Positions that a repair has found to be lost.
     pub(crate) gaps: Vec<Missing>,
     /// Entries of its index that memory has no room for; its index file may have them.
     pub(crate) left_out: u32,
+}
+
+impl Segment {
+    /// Whether all in it is older than `age`, when the wall clock and the log's own clock show `now`, all in microseconds.
+    /// A wall clock that once ran ahead has left timestamps that are never old, and those of a stream do not go back
+    /// after it; but what was written so long ago by the log's own clock is old whatever they say.
+    pub(crate) fn is_older(&self, age: u64, (unix_us, lived_us): (u64, u64)) -> bool {
+        let is_past = |then: u64, now: u64| then.saturating_add(age) < now;
+        is_past(self.newest_us, unix_us) || is_past(self.lived_us, lived_us)
+    }
 }
 
 /// A stream as readers see it.
@@ -265,6 +277,7 @@ impl Catalog {
             .expect("batches go to a segment that is open");
         segment.used = batch.offset + batch.length;
         segment.newest_us = segment.newest_us.max(batch.newest_us);
+        segment.lived_us = segment.lived_us.max(batch.lived_us);
         for note in &batch.notes {
             // One that was deleted in the same batch is there still.
             let stream = &mut self.streams[note.stream];
@@ -339,12 +352,21 @@ impl Catalog {
 
     /// From where on the records of a stream are to be kept by what is set about it: not those that are
     /// too old, nor more than is allowed. `newest_us` is when the last one came.
-    pub(crate) fn cut(&self, id: u32, set: &StreamSettings, newest_us: u64, now_us: u64) -> u64 {
+    ///
+    /// `now` is what the wall clock and the log's own clock show, see [`Segment::is_older`].
+    pub(crate) fn cut(
+        &self,
+        id: u32,
+        set: &StreamSettings,
+        newest_us: u64,
+        now: (u64, u64),
+    ) -> u64 {
         let Some(stream) = self.streams.get(id) else {
             return 0;
         };
         let age = set.retain_age.map(|age| age.as_micros() as u64);
-        let oldest_us = age.map_or(0, |age| now_us.saturating_sub(age));
+        let oldest_us = age.map_or(0, |age| now.0.saturating_sub(age));
+        let mut is_segment_old = false;
         let (mut cut, mut left) = (stream.trimmed, stream.held);
         // Bytes between the cut and where the walk is.
         let mut passed = 0;
@@ -352,16 +374,18 @@ impl Catalog {
         let begin = begin.map_or(0, |(&first, _)| first);
         for number in stream.segments.range(begin..).map(|(_, number)| number) {
             let segment = self.segments.get(number);
-            let Some(extent) = segment.and_then(|segment| segment.index.extent(id)) else {
+            let Some(segment) = segment else { continue };
+            let Some(extent) = segment.index.extent(id) else {
                 continue;
             };
+            is_segment_old = age.is_some_and(|age| segment.is_older(age, now));
             let mut at = extent.before(stream.trimmed);
             let behind = |entry: &&Entry| entry.first > stream.trimmed;
             for entry in extent.entries.iter().filter(behind) {
                 passed += entry.before - at;
                 at = entry.before;
                 // What is before an entry is no younger than it.
-                let is_old = entry.timestamp_us < oldest_us;
+                let is_old = is_segment_old || entry.timestamp_us < oldest_us;
                 if !is_old && set.retain_bytes.is_none_or(|limit| left <= limit) {
                     return cut;
                 }
@@ -370,7 +394,7 @@ impl Catalog {
             }
             passed += extent.bytes - at;
         }
-        match newest_us < oldest_us {
+        match is_segment_old || newest_us < oldest_us {
             true => stream.next,
             false => cut,
         }
@@ -457,6 +481,7 @@ pub(crate) struct BatchNotes {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) newest_us: u64,
+    pub(crate) lived_us: u64,
     pub(crate) notes: Vec<Note>,
     pub(crate) turns: Vec<Turn>,
 }

@@ -119,6 +119,7 @@ impl Saved {
         let view = Segment {
             used,
             newest_us,
+            lived_us,
             index,
             gaps: gaps.collect(),
             left_out: 0,
@@ -183,6 +184,7 @@ mod tests {
         let view = Segment {
             used: 40 << 20,
             newest_us: 39,
+            lived_us: 77,
             index,
             gaps: vec![Missing {
                 stream: 1,

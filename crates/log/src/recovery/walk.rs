@@ -253,6 +253,7 @@ fn index(
     view: &mut Segment,
 ) -> Result<(), Fault> {
     view.newest_us = view.newest_us.max(batch.written_us);
+    view.lived_us = view.lived_us.max(batch.lived_us);
     for run in batch.runs(rest, offset)? {
         let (at, run) = run?;
         let run = match run {
@@ -326,6 +327,7 @@ pub(crate) fn unread() -> Segment {
     Segment {
         used: SEGMENT_HEADER as u64,
         newest_us: 0,
+        lived_us: 0,
         index: Index::default(),
         gaps: Vec::new(),
         left_out: 0,

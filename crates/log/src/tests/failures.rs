@@ -364,3 +364,65 @@ fn what_an_earlier_process_failed_to_sync_is_proven_before_a_sync_counts_at_os()
         assert_eq!(ids(&log, "s", 0, 1000), [1, 2, 3, 4, 5, 6]);
     }
 }
+
+/// In 2099, as a clock that runs ahead has it.
+const AHEAD_US: u64 = 4_000_000_000_000_000;
+
+/// Appends a record that was received in 2099, and more later, in several segments.
+fn append_ahead<D: crate::disk::Disk>(log: &EmbeddedLog<D>, writer: &mut crate::Writer<D>) {
+    let stream = log.stream("s").expect("a stream");
+    let frames = super::frames([1]);
+    let run = crate::Run {
+        stream,
+        producer: ProducerId::ANONYMOUS,
+        frames: &frames,
+        count: 1,
+        last_id: 1,
+        timestamp_us: AHEAD_US,
+    };
+    log.append(run).expect("room");
+    for n in 0..60 {
+        let first = 2 + n * 50;
+        append(log, stream, ProducerId::ANONYMOUS, first..=first + 49).expect("room");
+        settle_at(writer, 1);
+    }
+}
+
+#[test]
+fn a_clock_that_ran_ahead_once_does_not_end_retention_by_age() {
+    let settings = Settings {
+        retention_age: Some(Duration::from_secs(1000)),
+        ..small()
+    };
+    let disk = SimDisk::new(5);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, settings).expect("the log");
+    append_ahead(&log, &mut writer);
+    settle_at(&mut writer, 900);
+    assert_eq!(log.range("s").expect("a stream").first, 0);
+    settle_at(&mut writer, 1100);
+    let kept = log.range("s").expect("a stream");
+    assert!(kept.first > 1000, "{kept:?}");
+}
+
+#[test]
+fn a_clock_that_ran_ahead_once_does_not_end_the_age_limit_of_a_stream() {
+    let disk = SimDisk::new(5);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, small()).expect("the log");
+    let settings = crate::StreamSettings {
+        retain_age: Some(Duration::from_secs(1000)),
+        ..Default::default()
+    };
+    log.administer(crate::Change::Create {
+        stream: "s",
+        settings,
+    })
+    .expect("room");
+    settle_at(&mut writer, 0);
+    append_ahead(&log, &mut writer);
+    settle_at(&mut writer, 900);
+    assert_eq!(log.range("s").expect("a stream").first, 0);
+    settle_at(&mut writer, 1100);
+    settle_at(&mut writer, 1102);
+    let kept = log.range("s").expect("a stream");
+    assert_eq!((kept.first, kept.next), (3001, 3001));
+}

@@ -96,6 +96,7 @@ fn index(number: u64, apart: u64) -> Segment {
     Segment {
         used: USED,
         newest_us: 1,
+        lived_us: 1,
         index,
         gaps: Vec::new(),
         left_out: 0,

@@ -25,6 +25,7 @@ impl<D: Disk> Writer<D> {
     /// Has what streams are not to keep any more said in the log; whether any of them has such limits.
     pub(super) fn trim(&self, now: Now) -> bool {
         let settings = &self.shared.settings;
+        let clocks = (now.unix_us, self.lived(now));
         let mut gather = self.shared.gather();
         let cuts = {
             let catalog = self.shared.catalog();
@@ -33,7 +34,7 @@ impl<D: Disk> Writer<D> {
                 stream.settings.retain_bytes.is_some() || stream.settings.retain_age.is_some()
             });
             let cut = limited.map(|(id, stream)| {
-                let cut = catalog.cut(id, &stream.settings, stream.newest_us, now.unix_us);
+                let cut = catalog.cut(id, &stream.settings, stream.newest_us, clocks);
                 (id, cut)
             });
             cut.collect::<Vec<_>>()
@@ -114,7 +115,7 @@ impl<D: Disk> Writer<D> {
         });
         let too_old = settings.retention_age.is_some_and(|age| {
             let age = age.as_micros() as u64;
-            segment.newest_us.saturating_add(age) < now.unix_us
+            segment.is_older(age, (now.unix_us, self.lived(now)))
         });
         let is_of_no_use =
             |stream: u32, end: u64| discarded.get(&stream).is_some_and(|&before| end <= before);

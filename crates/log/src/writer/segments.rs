@@ -126,6 +126,7 @@ impl<D: Disk> Writer<D> {
         let empty = Segment {
             used: 0,
             newest_us: 0,
+            lived_us: 0,
             index: Index::default(),
             gaps: Vec::new(),
             left_out: 0,
@@ -201,6 +202,7 @@ impl<D: Disk> Writer<D> {
             offset,
             length: length as u64,
             newest_us: group.newest_us,
+            lived_us,
             notes: group.notes.clone(),
             turns: group.turns.clone(),
         });
