@@ -36,7 +36,7 @@ pub(super) fn batches(count: u64) -> (SimDisk, Vec<usize>) {
     (disk.kill(), ends)
 }
 
-fn overwrite(disk: &SimDisk, name: &str, offset: usize, bytes: &[u8]) {
+pub(super) fn overwrite(disk: &SimDisk, name: &str, offset: usize, bytes: &[u8]) {
     let file = disk.open(name).expect("a file");
     file.write_at(&[IoSlice::new(bytes)], offset as u64)
         .expect("writing");

@@ -131,6 +131,34 @@ fn ids_and_gaps(log: &EmbeddedLog<SimDisk>, stream: &str) -> (Vec<u64>, Vec<(u64
     (ids, gaps)
 }
 
+/// Zeros where batches were durable are damage that begins where the log ends now, not at byte 0.
+#[test]
+fn a_missing_end_is_told_where_the_log_ends() {
+    let disk = segments();
+    // In order, so that all of it is known to be durable.
+    let (log, writer, _) = EmbeddedLog::open(disk.clone(), small()).expect("the log");
+    writer.close(Now::default());
+    drop(log);
+    let name = super::recovery::names(&disk).pop().expect("a segment");
+    let mut starts = Vec::new();
+    dump_file(&disk, &name, |item| {
+        if let Item::Batch { offset, .. } = item {
+            starts.push(offset);
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("reading");
+    let last = *starts.last().expect("a batch");
+    let bytes = disk.contents(&name).expect("a segment");
+    let zeros = vec![0; bytes.len() - last as usize];
+    super::recovery::overwrite(&disk, &name, last as usize, &zeros);
+    let problems = check(&disk).expect("reading").problems;
+    let would_lose = loss(&disk).expect("reading").expect("damage");
+    for damage in [&problems[0].damage, &would_lose.gaps[0].damage] {
+        assert_eq!((&damage.file, damage.offset), (&name, last), "{damage}");
+    }
+}
+
 /// The bug of the issue: one flipped bit cost 91 % of a log.
 #[test]
 fn a_flipped_bit_costs_the_batch_it_is_in_and_nothing_else() {

@@ -69,6 +69,7 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         },
         next_batch: first,
         log: None,
+        end: 0,
     };
     check.report.durable_through = said.through;
     if first > 1 {
@@ -82,9 +83,13 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     let through = said.through.max(said.newest);
     if through >= check.next_batch {
         let expected = format!("batches up to {through}, as the file of claims says");
-        let fault = Fault::new(0, expected, "the end of the log");
         let last = numbers.last().copied().unwrap_or(said.newest);
-        check.problem(last.max(said.newest), fault, None);
+        let (number, at) = match last >= said.newest {
+            true => (last, check.end),
+            // There is no such file.
+            false => (said.newest, 0),
+        };
+        check.problem(number, Fault::new(at, expected, "the end of the log"), None);
     }
     if before.is_damaged {
         let expected = "what is known to be durable";
@@ -106,6 +111,8 @@ struct Check {
     report: Report,
     next_batch: u64,
     log: Option<u64>,
+    /// Where the last batch ends in its segment.
+    end: u64,
 }
 
 impl Check {
@@ -169,6 +176,7 @@ impl Check {
                         .unwrap_or(batch.number)
                         .saturating_add(1);
                     offset += u64::from(batch.length);
+                    self.end = offset;
                 }
                 Err(_) if bytes.is_zero(offset)? => return Ok(()),
                 Err(fault) => {

@@ -121,6 +121,8 @@ struct Salvage<'a, D> {
     empty: Vec<u64>,
     /// The segment with the last whole batch or gap.
     last: Option<u64>,
+    /// Where the last whole batch ends in its segment.
+    end: u64,
     /// Of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
     /// Streams of which whole batches behind the last gap tell something: what more is missing in
@@ -139,6 +141,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             empty: Vec::new(),
             last: None,
             heads: None,
+            end: 0,
             told: BTreeSet::new(),
         })
     }
@@ -302,6 +305,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             self.fault = None;
             self.heads = None;
             offset = end;
+            self.end = end;
         }
         match self.plan.segments.get_mut(&number).filter(|_| has_begun) {
             Some(mended) => {
@@ -558,7 +562,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let home = self.last.unwrap_or(self.walked.next_batch);
         if self.fault.is_none() {
             let expected = format!("batches up to {through}, which were durable");
-            self.wrong(home, Fault::new(0, expected, "the end of the log"));
+            self.wrong(home, Fault::new(self.end, expected, "the end of the log"));
         }
         self.plan.dropped.append(&mut self.empty);
         self.gap(home, through);
