@@ -265,6 +265,13 @@ fn report(directory: &Path, recovery: &Recovery) {
         );
     }
     if let Some(cut) = &recovery.cut {
+        let kept = match cut.kept_in.is_empty() {
+            true => {
+                "What was cut off was not kept: there was no room for it, or there are files of \
+                 eight torn tails (NAME.tail) already, which may be removed"
+            }
+            false => "`tidewire log dump FILE` shows what was cut off",
+        };
         tracing::warn!(
             at = %cut.at,
             bytes = cut.bytes,
@@ -272,7 +279,7 @@ fn report(directory: &Path, recovery: &Recovery) {
             kept_in = ?cut.kept_in,
             "cut off a torn tail, which nothing says was acknowledged as durable; it may have been, \
              if the server was killed within a second of its last message and the disk has damaged \
-             it. `tidewire log dump FILE` shows what was cut off"
+             it. {kept}"
         );
     }
 }
