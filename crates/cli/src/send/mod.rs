@@ -26,7 +26,10 @@ Messages get ids 1, 2, 3, ... With a producer's name, what was sent and not ackn
 connection broke is sent again and stored once; without, it may be stored twice. With a name and \
 files, ids are the places of messages in these files: what the server already has is skipped, so \
 the same command may be repeated until it succeeds, also when the last file has grown by whole \
-lines (a last line without a line feed is sent as it is, and counts as whole). Standard input goes on after the last id, so a \
+lines (a last line without a line feed is sent as it is, and counts as whole). They are counted, not \
+compared: a file that was rotated is another one, of which as many messages are taken for those that \
+the server has; if there are fewer, that is an error (`tidewire ship` follows files through \
+rotation). Standard input goes on after the last id, so a \
 named producer that is run again must be fed what follows there: the same lines once more would be \
 stored once more (`tail -f` prints the last ten again).
 Exit status: 0 when everything was acknowledged at the level asked for, 1 when nothing could be sent, \
@@ -393,8 +396,8 @@ impl Sending<'_> {
     ) -> Result<(), Failure> {
         let status = self.producer.status();
         let counts = format!(
-            "{} messages were acknowledged, {} sent and not acknowledged, {} skipped because the \
-             server had them{}",
+            "{} messages were acknowledged, {} sent and not acknowledged, {} skipped, taken for those \
+             that the server has{}",
             status.acknowledged,
             status.unacknowledged.messages,
             self.skipped,
@@ -407,6 +410,14 @@ impl Sending<'_> {
             (Ended::Interrupted { rest: true }, Ok(())) => {
                 wrong("interrupted before the end of the input".into())
             }
+            // What is shorter than what was sent is something else, as after a rotation.
+            (Ended::Whole, Ok(())) if self.skip > 0 => wrong(format!(
+                "the files have {} messages, and the server has {} of this producer: these are not the \
+                 files that were sent, and nothing of them was. For files that are rotated there is \
+                 `tidewire ship`; --append sends them behind what the server has",
+                self.skipped,
+                self.skipped + self.skip,
+            )),
             (Ended::Whole | Ended::Interrupted { .. }, Ok(())) => {
                 watch.summary(&status, self.skipped, &self.oversized());
                 Ok(())

@@ -95,7 +95,7 @@ impl Watch {
         if self.seen || skipped > 0 || !oversized.is_empty() {
             let skipped = match skipped {
                 0 => String::new(),
-                n => format!(", {n} skipped because the server had them"),
+                n => format!(", {n} skipped, taken for those that the server has"),
             };
             say!(
                 "{} messages acknowledged in {:.1} s, {:.0} a second{skipped}{oversized}",

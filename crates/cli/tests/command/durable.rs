@@ -82,6 +82,44 @@ fn a_named_producer_repeats_the_command_until_it_succeeds() {
     server.stop();
 }
 
+/// What is new in a file that was rotated must not pass for what the server has.
+#[test]
+fn a_file_that_is_shorter_than_what_was_sent_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let input = place.file("input", lines(10));
+    assert_code(&server.send(&["--producer", "p", &input], ""), 0);
+    fs::write(&input, "11\n12\n").unwrap();
+    let output = server.send(&["--producer", "p", &input], "");
+    assert_code(&output, 2);
+    let said = stderr(&output);
+    assert!(said.contains("2 messages, and the server has 10"), "{said}");
+    assert!(said.contains("tidewire ship"), "{said}");
+    assert_eq!(server.read(&["--raw"]), lines(10));
+    server.stop();
+}
+
+/// Nothing is sent for longer than producers are remembered: another one is forgotten meanwhile.
+#[test]
+fn a_producer_that_is_connected_is_not_forgotten() {
+    let place = Place::new();
+    let server = Server::with(&place, "ingest=0", &["--remember-producers", "1s"]);
+    let (mut stdin, sender) = sending(&["send", "--to", &server.to, "--producer", "connected"]);
+    stdin.write_all(b"one\n").unwrap();
+    let away = || server.send(&["--stream", "other", "--producer", "away"], "x\n");
+    assert_code(&away(), 0);
+    let since = Instant::now();
+    while !stderr(&away()).contains("forgotten") {
+        assert!(since.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_secs(3));
+    }
+    stdin.write_all(b"two\n").unwrap();
+    drop(stdin);
+    assert_code(&sender.end(), 0);
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
+    server.stop();
+}
+
 /// Kills the server in the middle of sending, again and again.
 #[test]
 fn a_killed_server_loses_nothing_acknowledged_and_stores_nothing_twice() {

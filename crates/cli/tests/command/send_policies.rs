@@ -89,8 +89,9 @@ fn behind_the_last_id_everything_is_there_already() {
     let output = server.send(&["--producer", "p", "--first-id", &last], "one\n");
     assert_code(&output, 0);
     let file = place.file("log", "one\ntwo\n");
+    // Only two of all the messages that the server must have: another file.
     let output = server.send(&["--producer", "p", &file], "");
-    assert_code(&output, 0);
+    assert_code(&output, 2);
     assert!(stderr(&output).contains("2 skipped"), "{}", stderr(&output));
     // And nobody waits for what cannot be sent.
     let output = server.send(&["--first-id", &last], "three\nfour\n");
