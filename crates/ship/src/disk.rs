@@ -53,7 +53,20 @@ impl FileSystem for Disk {
     }
 
     fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
-        files_in(path.parent().unwrap_or(Path::new("/")))
+        let directory = |path: &Path| path.parent().unwrap_or(Path::new("/")).to_owned();
+        let mut found = files_in(&directory(path))?;
+        let target = self.target(path);
+        if target != path {
+            found.extend(files_in(&directory(&target))?);
+        }
+        Ok(found)
+    }
+
+    fn target(&self, path: &Path) -> PathBuf {
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => fs::canonicalize(path).unwrap_or(path.to_owned()),
+            _ => path.to_owned(),
+        }
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {

@@ -57,11 +57,17 @@ pub trait FileSystem {
     /// What the system says.
     fn find(&self, pattern: &Pattern) -> io::Result<Vec<Seen>>;
 
-    /// The regular files in the directory in which `path` is, itself included.
+    /// The regular files in the directory in which `path` is, itself included, and in that of the file
+    /// to which it leads if it is a symbolic link: files are rotated there.
     ///
     /// # Errors
     /// What the system says.
     fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>>;
+
+    /// Where `path` leads, if it is a symbolic link; else it itself.
+    fn target(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
 
     /// Opens a file for reading.
     ///

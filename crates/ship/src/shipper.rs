@@ -619,6 +619,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             return Vec::new();
         }
         let tracked = self.tracked();
+        let target = self.files.target(&trail.path);
         let mut missed = near;
         let is_older = |seen: &Seen| match (seen.id.born, last.entry.id.born) {
             (Some(born), Some(last)) => born < last,
@@ -626,7 +627,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         };
         missed.retain(|seen| {
             !is_older(seen)
-                && is_rotated(&seen.path, &trail.path)
+                && (is_rotated(&seen.path, &trail.path) || is_rotated(&seen.path, &target))
                 && seen.modified >= last.entry.modified
                 && seen.id != now_there.id
                 && !tracked.contains_key(&seen.id)

@@ -112,6 +112,30 @@ fn a_directory_that_is_away_for_a_while_is_not_shipped_again() {
     server.stop();
 }
 
+/// As with Kubernetes, where all links are in one directory and the files of each container in one of their own.
+#[test]
+fn what_was_rotated_behind_a_link_is_found() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    fs::create_dir(place.path("pod")).unwrap();
+    fs::create_dir(place.path("containers")).unwrap();
+    let log = PathBuf::from(place.file("pod/0.log", "one\n"));
+    let link = place.path("containers/app.log");
+    std::os::unix::fs::symlink(&log, &link).unwrap();
+    assert_code(&once(&place, &server.to, &[&link]), 0);
+    append(&log, "two\n");
+    fs::rename(&log, place.path("pod/0.log.20260101")).unwrap();
+    append(&log, "three\n");
+    fs::rename(&log, place.path("pod/0.log.20260102")).unwrap();
+    append(&log, "four\n");
+    assert_code(
+        &once(&place, &server.to, &[&link, "--rotate-wait", "50ms"]),
+        0,
+    );
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\nthree\nfour\n");
+    server.stop();
+}
+
 #[test]
 fn directories_patterns_lines_that_belong_together() {
     let place = Place::new();

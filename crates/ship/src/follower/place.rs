@@ -144,8 +144,9 @@ impl<F, L: Lane> Follower<F, L> {
         self.left.get_or_insert(around.now);
         let path = self.entry.path.clone();
         let siblings = around.files.siblings(&path)?;
+        let target = around.files.target(&self.entry.followed);
         let copies = siblings.into_iter().filter(|seen| {
-            is_rotated(&seen.path, &self.entry.followed)
+            (is_rotated(&seen.path, &self.entry.followed) || is_rotated(&seen.path, &target))
                 && seen.len >= self.end().max(self.len)
                 && !(around.tracked)(seen.id)
         });
