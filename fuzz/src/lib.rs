@@ -8,6 +8,7 @@
 mod classic;
 mod echo;
 mod http;
+mod journal;
 mod kv;
 mod log;
 mod native;
@@ -17,6 +18,7 @@ mod tls;
 pub use classic::{classic_codec, classic_service};
 pub use echo::echo;
 pub use http::{http_chunked, http_service};
+pub use journal::journal_export;
 pub use kv::{kv_binary, kv_execute, resp_codec};
 pub use log::log_recovery;
 pub use native::{native_codec, native_service};
