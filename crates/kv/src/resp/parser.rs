@@ -311,6 +311,16 @@ fn unfinished(bytes: &[u8], progress: &mut Progress, too_big: ProtocolError) -> 
 /// ends with a carriage return and one byte more, whatever that is.
 #[inline]
 fn line(bytes: &[u8], at: usize, scanned: usize) -> Line {
+    // Nearly all numbers have one or two digits.
+    if let Some(&[first, second, third, _]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let (tens, ones) = (first.wrapping_sub(b'0'), second.wrapping_sub(b'0'));
+        if tens <= 9 && second == b'\r' {
+            return Line::Number(Some(tens.into()), at + 3);
+        }
+        if (1..=9).contains(&tens) && ones <= 9 && third == b'\r' {
+            return Line::Number(Some((10 * tens + ones).into()), at + 4);
+        }
+    }
     let mut n: i64 = 0;
     let mut end = at;
     while let Some(digit) = bytes.get(end).map(|b| b.wrapping_sub(b'0'))

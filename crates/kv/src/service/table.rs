@@ -108,6 +108,8 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) arity: i16,
     pub(crate) id: u16,
+    /// See [`folded`]; 0 if the name is longer, or has something else than letters in it.
+    folded: u64,
     /// None for a command that is one.
     subcommands: Subcommands,
     pub(crate) what: What,
@@ -332,6 +334,10 @@ impl Table {
                 name,
                 arity,
                 id,
+                folded: match name.bytes().all(|b| b.is_ascii_alphabetic()) {
+                    true => folded(name.as_bytes()),
+                    false => 0,
+                },
                 subcommands: match what {
                     What::Session(spec) => spec.subcommands,
                     What::Data(Spec { name: "object", .. }) => commands::keys::OBJECT,
@@ -340,7 +346,7 @@ impl Table {
                 },
                 what,
             });
-            let mut at = hash(name.as_bytes());
+            let mut at = hash(name.as_bytes(), folded(name.as_bytes()));
             while table.slots[at] != 0 {
                 at = (at + 1) % SLOTS;
             }
@@ -355,11 +361,18 @@ impl Table {
         if name.len() > NAME_MAX || name.is_empty() {
             return None;
         }
-        let mut at = hash(name);
+        let folded = folded(name);
+        let mut at = hash(name, folded);
         loop {
             let entry = &self.entries[usize::from(self.slots[at].checked_sub(1)?)];
-            if entry.name.len() == name.len() && entry.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(entry);
+            if entry.name.len() == name.len() {
+                let is_it = match entry.folded {
+                    0 => entry.name.as_bytes().eq_ignore_ascii_case(name),
+                    letters => letters == folded,
+                };
+                if is_it {
+                    return Some(entry);
+                }
             }
             at = (at + 1) % SLOTS;
         }
@@ -378,12 +391,74 @@ impl Table {
     }
 }
 
+/// A name of up to 8 bytes in one number, the same for upper and lower case; 0 for a longer one. Names of
+/// the same length are the same if their numbers are and one of them is of letters.
+#[inline]
+fn folded(name: &[u8]) -> u64 {
+    let bytes = match name.len() {
+        1 => u64::from(name[0]),
+        2 | 3 => {
+            let first = u16::from_le_bytes([name[0], name[1]]);
+            u64::from(first) | u64::from(name[name.len() - 1]) << 16
+        }
+        4..=8 => {
+            let half = |at| {
+                name[at..]
+                    .first_chunk()
+                    .map_or(0, |four| u32::from_le_bytes(*four))
+            };
+            u64::from(half(0)) | u64::from(half(name.len() - 4)) << 32
+        }
+        _ => 0,
+    };
+    bytes & 0xdfdf_dfdf_dfdf_dfdf
+}
+
 /// The same for upper and lower case letters.
 #[inline]
-fn hash(name: &[u8]) -> usize {
-    let mut h = name.len() as u32;
-    for &b in name {
-        h = (h ^ u32::from(b & 0xdf)).wrapping_mul(0x9e37_79b1);
+fn hash(name: &[u8], folded: u64) -> usize {
+    let mut h = folded ^ name.len() as u64;
+    if name.len() > 8 {
+        for &b in name {
+            h = (h ^ u64::from(b & 0xdf)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
     }
-    (h >> 21) as usize
+    (h.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_nothing_else_is() {
+        for entry in table().all() {
+            let upper = entry.name.to_ascii_uppercase();
+            for name in [entry.name, &upper] {
+                let found = table().find(name.as_bytes()).expect(name);
+                assert_eq!(found.id, entry.id);
+            }
+            // What differs in the bit that tells upper from lower case and is no letter.
+            for at in (0..upper.len()).filter(|&at| !upper.as_bytes()[at].is_ascii_alphabetic()) {
+                let mut name = upper.clone().into_bytes();
+                name[at] ^= 0x20;
+                assert!(table().find(&name).is_none(), "{name:?}");
+            }
+            for cut in 0..upper.len() {
+                let found = table().find(&upper.as_bytes()[..cut]);
+                assert!(found.is_none_or(|found| found.name.len() == cut));
+            }
+        }
+        for name in [
+            "",
+            "g",
+            "gett",
+            "qet",
+            "get\0",
+            "g\u{5}t",
+            "no-such-command",
+        ] {
+            assert!(table().find(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
 }
