@@ -136,6 +136,9 @@ pub struct Progress {
     /// All batches up to this one are on the disk, whatever the [`Policy`]. With [`Policy::Os`] it moves
     /// only when somebody asks with [`Log::sync`].
     pub durable: Ticket,
+    /// Groups of batches that were written since the log was opened: each is one write, and with
+    /// [`Policy::Sync`] one sync.
+    pub groups: u64,
     /// Why nothing is taken for now ([`Refused::Busy`]), if no room can be reserved though the disk
     /// is not full ([`Refused::DiskFull`]). The log tries again and goes on when it can.
     pub blocked: Option<Failure>,

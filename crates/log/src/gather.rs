@@ -166,6 +166,9 @@ pub(crate) struct Gather {
     pub(crate) refused: bool,
     /// The writer waits for work.
     pub(crate) parked: bool,
+    /// The writer takes no group of fewer runs than this for a while; see
+    /// [`Settings::group_wait`].
+    pub(crate) awaited: u32,
     /// Everything appended is to be synced.
     pub(crate) sync_asked: bool,
     /// Below which position of which stream nothing is of use any more, and whether that has changed.
@@ -201,6 +204,7 @@ impl Gather {
             room_left: 0,
             refused: false,
             parked: false,
+            awaited: 0,
             sync_asked: false,
             discarded: BTreeMap::new(),
             discard_asked: false,
@@ -232,6 +236,16 @@ impl Gather {
         (self.wanted > self.limit && !self.is_stuck)
             || self.wants_segment
             || self.growth.wants_room()
+    }
+
+    /// Whether the group is worth more when others have come to it, and nobody needs it now.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.group.runs < self.awaited
+            && self.group.gathered() <= self.limit / 2
+            && self.gate == Gate::Open
+            && !self.refused
+            && !self.closing
+            && !self.is_asked()
     }
 
     /// Puts the gathered group into `taken`, which is empty, and begins the next one in its place.

@@ -38,6 +38,11 @@ pub struct Settings {
     /// the room for six such groups is reserved in advance, so a log that holds little takes little
     /// room. From 1 KiB on, default 128 KiB.
     pub group_first: usize,
+    /// With [`Policy::Sync`], how long the writer waits at most, after a commit, for those who were told of
+    /// it to append again: as many runs as were committed or had gathered meanwhile, or half of
+    /// what a group may hold. Groups are larger and fewer then, where many append one run each and wait for
+    /// it; who is alone never waits. Default: zero, which writes as soon as the disk is free.
+    pub group_wait: Duration,
     /// Most bytes of payload in one record, at most what fits a group. Default 1 MiB.
     pub payload_max: u32,
     /// Most streams; then [`Refused::TooMany`](crate::Refused::TooMany). Default 1,000.
@@ -79,6 +84,7 @@ impl Default for Settings {
             segment_bytes: SEGMENT_BYTES,
             group_bytes: 16 << 20,
             group_first: 128 << 10,
+            group_wait: Duration::ZERO,
             payload_max: 1 << 20,
             streams_max: 1_000,
             producers_max: 100_000,

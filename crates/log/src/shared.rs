@@ -130,9 +130,10 @@ impl<D: Disk> Shared<D> {
         self.watchers.wake();
     }
 
-    /// Has the writer look for work, if it is parked.
+    /// Has the writer look for work, if it is parked and does not wait for more than there is.
     pub(crate) fn unpark(&self, gather: &mut Gather) {
-        if std::mem::take(&mut gather.parked) {
+        if gather.parked && !gather.is_awaited() {
+            gather.parked = false;
             self.work.notify_one();
         }
     }

@@ -95,7 +95,8 @@ fn park<D: Disk>(writer: &Writer<D>, wait: Duration) -> bool {
 
 /// Whether there is nothing to do. What has gathered in a log that has failed stays where it is.
 fn may_sleep(gather: &Gather) -> bool {
-    (gather.group.is_empty() || gather.gate == Gate::Shut) && !gather.is_asked()
+    let is_held = gather.group.is_empty() || gather.gate == Gate::Shut || gather.is_awaited();
+    is_held && !gather.is_asked()
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ metrics! {
     WRITTEN_BATCHES = Counter "tidewire_log_written_batches_total" ["log"];
     /// Batches committed in the sense of the log's policy.
     COMMITTED_BATCHES = Counter "tidewire_log_committed_batches_total" ["log"];
+    /// Groups of batches that were written: each is one write, and with the policy sync one sync.
+    WRITTEN_GROUPS = Counter "tidewire_log_written_groups_total" ["log"];
     /// Bytes gathered for the next group.
     QUEUED_BYTES = Gauge "tidewire_log_queued_bytes" ["log"];
     /// Segments on the disk.

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
@@ -37,6 +38,13 @@ pub(crate) struct LogOptions {
     #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
     #[serde(alias = "sync")]
     pub(crate) policy: Option<PolicyName>,
+
+    /// With --sync sync or --durability sync: waits so long at most, after each sync, for those who were
+    /// answered by it to come back, so that the next one serves more of them. Fewer and larger
+    /// syncs, for a disk that is slow or shared; who is alone never waits [default: 0s]
+    #[arg(long = "group-wait", value_name = "TIME")]
+    #[serde(alias = "group-wait")]
+    pub(crate) group_wait: Option<Span>,
 
     /// Size of the logs' segments.
     #[arg(long = "segment", value_name = "SIZE",
@@ -328,6 +336,7 @@ impl LogOptions {
         LogOptions {
             dir: self.dir.or(base.dir),
             policy: self.policy.or(base.policy),
+            group_wait: self.group_wait.or(base.group_wait),
             segment: self.segment.or(base.segment),
             payload_max: self.payload_max.or(base.payload_max),
             retention_bytes: self.retention_bytes.or(base.retention_bytes),
@@ -336,6 +345,12 @@ impl LogOptions {
             verify: self.verify.or(base.verify),
             on_failure: self.on_failure.or(base.on_failure),
         }
+    }
+
+    /// How long groups wait for those who were released.
+    pub(crate) fn group_wait(&self) -> Duration {
+        self.group_wait
+            .map_or(Settings::default().group_wait, |Span(time)| time)
     }
 
     /// The log's own settings.
@@ -363,6 +378,7 @@ impl LogOptions {
         };
         let settings = Settings {
             policy: self.policy.map_or(own.policy, |name| name.0),
+            group_wait: self.group_wait(),
             // A group must hold the largest record.
             group_bytes: own.group_bytes.max(payload_max as usize + GROUP_EXTRA),
             payload_max,

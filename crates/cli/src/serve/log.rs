@@ -109,7 +109,10 @@ impl OpenLog {
         panel: &Panel,
     ) -> Result<OpenLog, Failure> {
         let directory = kv_directory(options);
-        let settings = kv_settings(&directory, options.segment, policy)?;
+        let settings = Settings {
+            group_wait: options.group_wait(),
+            ..kv_settings(&directory, options.segment, policy)?
+        };
         OpenLog::open_at(directory, settings, panel)
     }
 
@@ -220,6 +223,7 @@ impl WatchedLog {
         to.add(&metrics::APPENDED_BATCHES, &[log], usage.appended.0);
         to.add(&metrics::WRITTEN_BATCHES, &[log], progress.written.0);
         to.add(&metrics::COMMITTED_BATCHES, &[log], progress.committed.0);
+        to.add(&metrics::WRITTEN_GROUPS, &[log], progress.groups);
         to.add(&metrics::QUEUED_BYTES, &[log], usage.queued_bytes);
         to.add(&metrics::SEGMENTS, &[log], usage.segments);
         to.add(&metrics::USED_BYTES, &[log], usage.used_bytes);

@@ -109,6 +109,7 @@ impl Settings {
         json!({
             "dir": self.durable.directory(),
             "policy": PolicyName(log.policy).to_string(),
+            "group-wait": log.group_wait.as_secs_f64(),
             "segment": log.segment_bytes,
             "payload-max": log.payload_max,
             "retention-bytes": log.retention_bytes,

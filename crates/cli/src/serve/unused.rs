@@ -117,6 +117,7 @@ impl Given {
                 For::AckOrIngest,
             ),
             (durable.policy.is_some(), "--sync", For::Log),
+            (durable.group_wait.is_some(), "--group-wait", For::Log),
             (durable.segment.is_some(), "--segment", For::Log),
             (durable.payload_max.is_some(), "--log-payload", For::Log),
             (

@@ -1,13 +1,15 @@
 //! Appending and reading, over reopenings.
 
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
 use super::{append, ids, settle, settle_at, small};
 use crate::disk::real::RealDisk;
 use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
 use crate::{
-    Begin, EmbeddedLog, Log, OpenError, Policy, ProducerId, Range, ReadError, Refused, Settings,
+    Begin, EmbeddedLog, Log, Now, OpenError, Policy, ProducerId, Range, ReadError, Refused,
+    Settings, Step,
 };
 
 #[test]
@@ -452,4 +454,64 @@ fn a_sync_is_done_when_it_is_asked_for() {
             "{policy:?}"
         );
     }
+}
+
+/// Those who were told of a commit come back in the next group, if they are waited for.
+#[test]
+fn a_group_waits_for_those_who_were_released_and_no_longer_than_it_may() {
+    let settings = Settings {
+        group_wait: Duration::from_millis(1),
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut now = Now::default();
+    let mut id = 0;
+    let mut one = || {
+        id += 1;
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room")
+    };
+    // The definition of the stream is a run, and the records are another.
+    one();
+    while writer.step(now) == Step::Worked {}
+    let committed = || log.progress().committed;
+
+    one();
+    let before = committed();
+    let begun = now.monotonic;
+    assert_eq!(
+        writer.step(now),
+        Step::WaitUntil(begun + Duration::from_millis(1)),
+        "two were released, and one has come back"
+    );
+    let last = one();
+    assert_eq!(committed(), before);
+    assert_eq!(writer.step(now), Step::Worked);
+    assert_eq!(committed(), last, "both, together");
+
+    let last = one();
+    while writer.step(now) == Step::Worked {}
+    assert!(committed() < last);
+    now.monotonic += Duration::from_millis(1);
+    assert_eq!(writer.step(now), Step::Worked);
+    assert_eq!(committed(), last, "the other one stayed away");
+
+    while writer.step(now) == Step::Worked {}
+    let last = one();
+    assert_eq!(writer.step(now), Step::Worked);
+    assert_eq!(committed(), last, "who is alone does not wait");
+
+    let (_, last) = (one(), one());
+    assert_eq!(writer.step(now), Step::Worked);
+    one();
+    log.sync();
+    while writer.step(now) == Step::Worked {}
+    assert!(
+        committed() > last,
+        "what somebody asks for is not waited with"
+    );
+    one();
+    let last = one();
+    writer.close(now);
+    assert_eq!(committed(), last);
 }

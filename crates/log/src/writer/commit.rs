@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::awaiting::Awaiting;
 use super::claim::SILENCE;
 use super::{Failed, Now, Writer};
 use crate::Policy;
@@ -58,6 +59,7 @@ impl<D: Disk> Writer<D> {
         if !std::mem::take(&mut self.shared.gather().sync_asked) {
             return Ok(false);
         }
+        self.awaiting = Awaiting::default();
         self.write_group(now)?;
         self.prove()?;
         self.sync(now)?;
@@ -139,6 +141,7 @@ impl<D: Disk> Writer<D> {
         }
         self.shared.gather().settled = self.written;
         let mut progress = self.shared.progress();
+        progress.groups = self.groups;
         progress.written = self.written;
         progress.committed = self.written;
         if self.shared.settings.policy != Policy::Os {

@@ -3,6 +3,7 @@
 //! The one idea: it is a state machine that is driven by steps and given the time. A thread drives
 //! it in production, a test on a simulated disk. It alone changes files after the log was opened.
 
+mod awaiting;
 mod claim;
 mod commit;
 mod retention;
@@ -18,6 +19,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
 use crate::{Policy, Ticket};
+use awaiting::Awaiting;
 use segments::Spare;
 pub(crate) use segments::{Active, SPARE};
 
@@ -77,7 +79,10 @@ pub struct Writer<D: Disk> {
     pending: Vec<BatchNotes>,
     /// When the oldest of those must be synced.
     sync_due: Option<Duration>,
+    /// For whom the next group waits.
+    awaiting: Awaiting,
     written: Ticket,
+    groups: u64,
     /// Finished segments that were not synced, with [`Policy::Os`].
     unsynced: Vec<u64>,
     /// What earlier openings have written and nothing says that it is durable, with [`Policy::Os`]: the
@@ -138,7 +143,9 @@ impl<D: Disk> Writer<D> {
             durable,
             pending: Vec::new(),
             sync_due: None,
+            awaiting: Awaiting::default(),
             written: Ticket(0),
+            groups: 0,
             unsynced,
             unproven,
             names_changed: false,
@@ -171,6 +178,7 @@ impl<D: Disk> Writer<D> {
         let due = [
             self.room_due,
             self.sync_due,
+            self.awaiting.due(),
             self.claim_due,
             Some(self.housekeeping_due),
         ];
@@ -227,6 +235,9 @@ impl<D: Disk> Writer<D> {
     fn write_group(&mut self, now: Now) -> Result<bool, Failed> {
         let mut gather = self.shared.gather();
         gather.lived_us = self.lived(now);
+        if self.awaiting.holds(&mut gather, now.monotonic) {
+            return Ok(false);
+        }
         if gather.group.is_empty() {
             let wants_more = gather.wants_more();
             drop(gather);
@@ -236,6 +247,8 @@ impl<D: Disk> Writer<D> {
             return Ok(wants_more);
         }
         gather.take(&mut self.taken);
+        self.awaiting.took(self.taken.runs);
+        self.groups += 1;
         let length = self.taken.bytes.len() as u64;
         let needs = gather.state.needs();
         let fits = self
@@ -288,10 +301,14 @@ impl<D: Disk> Writer<D> {
                 }
                 self.sync(now)?;
                 self.commit();
+                let wait = self.shared.settings.group_wait;
+                self.awaiting.begin(&self.shared.gather(), wait);
             }
             Policy::Interval(interval) => {
                 self.sync_due.get_or_insert(now.monotonic + interval);
-                self.shared.progress().written = self.written;
+                let mut progress = self.shared.progress();
+                (progress.written, progress.groups) = (self.written, self.groups);
+                drop(progress);
                 self.shared.watchers.wake();
             }
             Policy::Os => self.commit(),
