@@ -5,12 +5,10 @@
 #[path = "../../../../fuzz/src/classic.rs"]
 mod classic;
 
-#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
-#[path = "../../../../fuzz/replay.rs"]
-mod replay;
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::replay;
 
 /// Messages in runs of equal sizes, some of them spoilt, with settings in front.
 fn input() -> impl Strategy<Value = Vec<u8>> {

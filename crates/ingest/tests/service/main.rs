@@ -20,5 +20,8 @@ mod native_many;
 mod native_producer;
 mod native_reader;
 mod native_vectors;
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 #[path = "../../../tidewire/tests/shared/worked.rs"]
 mod worked;

@@ -5,16 +5,14 @@
 #[path = "../../../../fuzz/src/native.rs"]
 mod native;
 
-#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
-#[path = "../../../../fuzz/replay.rs"]
-mod replay;
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tidewire_ingest::native::codec::{
     Begin, Hello, Level, Produce, ReaderFrame, Reason, Refusal, ServerFrame, Subscribe, Welcome,
     message_header,
 };
+
+use crate::replay;
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
