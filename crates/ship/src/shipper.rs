@@ -532,19 +532,9 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Whether this file is one that is known; if that was over, or missing, it goes on.
     fn recall(&mut self, seen: &Seen, now: Duration) -> io::Result<bool> {
-        let find = |is_it: &dyn Fn(&Follower<F::File, N::Lane>) -> bool| {
-            let mut trails = self.trails.iter().enumerate();
-            trails.find_map(|(trail, all)| {
-                let at = all
-                    .followers
-                    .iter()
-                    .position(|f| !f.is_truncated && is_it(f));
-                at.map(|at| (trail, at))
-            })
-        };
         // One whose device is another now is in no place that can be looked at any more.
-        let known = find(&|f| f.entry.id == seen.id);
-        let known = known.or_else(|| find(&|f| !f.is_here && f.may_be(seen)));
+        let known = self.place_of(|f| f.entry.id == seen.id);
+        let known = known.or_else(|| self.place_of(|f| !f.is_here && f.may_be(seen)));
         let Some((trail, at)) = known else {
             return Ok(false);
         };
@@ -565,6 +555,19 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             self.trails[trail].followers.remove(at);
         }
         Ok(is_it)
+    }
+
+    /// The first file of which this holds: the number of its trail, and its place in that.
+    fn place_of(
+        &self,
+        is_it: impl Fn(&Follower<F::File, N::Lane>) -> bool,
+    ) -> Option<(usize, usize)> {
+        let mut trails = self.trails.iter().enumerate();
+        trails.find_map(|(trail, all)| {
+            let mut followers = all.followers.iter();
+            let at = followers.position(|f| !f.is_truncated && is_it(f));
+            at.map(|at| (trail, at))
+        })
     }
 
     fn come_back(&mut self, trail: usize, at: usize, seen: &Seen, now: Duration) {
