@@ -162,9 +162,10 @@ impl Guards<'_> {
         {
             // What is open keeps its part.
             let open = pending.units.open_cost();
-            let cost = pending.units.cost() - open;
-            debug_assert!(cost <= pending.promised, "more than was promised");
-            let cost = cost.min(pending.promised);
+            let bytes = pending.units.frames().len();
+            debug_assert!(bytes <= pending.promised, "more than was promised");
+            // What it costs is an upper bound, and that of what is put together already is a little higher.
+            let cost = (pending.units.cost() - open).min(pending.promised);
             let ticket = effects.commit(&pending.units, cost);
             pending.units.clear();
             pending.promised -= cost;

@@ -117,6 +117,26 @@ fn a_script_that_is_too_large_says_that_half_of_it_stays() {
     assert!(heard.contains("one unit; nothing was changed"), "{heard}");
 }
 
+/// The same of one that takes several records.
+#[test]
+fn a_script_that_is_far_too_large_goes_to_the_limit() {
+    let mut world = World::with_log(Settings {
+        segment_bytes: 32 << 20,
+        group_bytes: 4 << 20,
+        payload_max: 1 << 20,
+        ..growing()
+    });
+    world.send(0, &sets(500));
+    let heard = world.answered(0);
+    assert!(
+        heard.contains("what was done before this command stays"),
+        "{heard}"
+    );
+    let recovered = world.recovered();
+    assert_eq!(world.ask(0, &["DBSIZE"]), format!(":{}|", recovered.len()));
+    assert!(recovered.len() > 400, "{}", recovered.len());
+}
+
 /// A pop that is served finds the log as busy as any other command does, whoever made its key ready.
 #[test]
 fn a_wait_that_is_served_waits_for_the_log() {
