@@ -124,6 +124,8 @@ mistakes! {
         BacklogForgotten,
         /// Who has output left when its share of a turn is sent is forgotten.
         SendTurnForgotten,
+        /// Accepting that could not be resumed is not tried again.
+        ResumingNotRetried,
         /// What a stop finds too late is not cut.
         NotCutAtDeadline,
     }

@@ -42,13 +42,24 @@ pub(crate) fn meet<S: Sys>(peer: &mut Peer, sys: &S, socket: &S::Fd) {
     }
 }
 
+/// Whether the process or the machine has nothing left to take a connection in with: descriptors, memory, or
+/// watches of epoll (`max_user_watches`).
+pub(crate) fn is_exhaustion(e: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let e = e.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        e,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC)
+    )
+}
+
 /// Tells errors of one connection from errors of accepting as such. Linux passes pending network
 /// errors of the new socket through `accept`; they mean that this one has gone.
 pub(crate) fn classify<F>(e: io::Error) -> Accepted<F> {
     use rustix::io::Errno;
     match e.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => Accepted::None,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted(e),
+        _ if is_exhaustion(&e) => Accepted::Exhausted(e),
         // Such as an inherited listener that somebody has shut down: it would be reported for ever.
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP) => Accepted::Broken(e),
         _ => Accepted::Gone(e),

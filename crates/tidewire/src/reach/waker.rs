@@ -86,6 +86,8 @@ pub(crate) struct Waker {
     inbox_max: usize,
     /// Whether `inbox` may hold something: spares the loop the lock.
     filled: AtomicBool,
+    /// The kernel lets the loop take nobody in for now: accepted sockets go elsewhere, or wait.
+    takes_nobody: AtomicBool,
     /// Dials refused because the inbox was full, and not yet counted by the loop.
     refused: AtomicU64,
     /// Connections that the loop carries, or is being given: what placement goes by. Changed when they come
@@ -122,6 +124,7 @@ impl Waker {
             inbox: Mutex::new(Inbox::Open(Vec::new())),
             inbox_max: INBOX,
             filled: AtomicBool::new(false),
+            takes_nobody: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             carried: AtomicUsize::new(0),
         }
@@ -205,15 +208,24 @@ impl Waker {
         }
     }
 
+    /// Whether there is no room for accepted sockets, however few commands wait.
+    pub(crate) fn take_nobody(&self, on: bool) {
+        self.takes_nobody.store(on, SeqCst);
+    }
+
     /// Leaves a command for the loop, or for the heir of one that has ended.
     pub(crate) fn send(&self, command: Command) -> Result<(), Unsent> {
+        let adopts = matches!(command, Command::Adopt { .. });
         let heir = match &mut *lock(&self.inbox) {
+            Inbox::Open(_) if adopts && self.takes_nobody.load(SeqCst) => {
+                return Err(Unsent::NoRoom(Box::new(command)));
+            }
             Inbox::Open(commands) if commands.len() >= self.inbox_max => {
-                self.refused.fetch_add(1, SeqCst);
+                self.refused.fetch_add(u64::from(!adopts), SeqCst);
                 return Err(Unsent::NoRoom(Box::new(command)));
             }
             Inbox::Open(commands) => {
-                if matches!(command, Command::Adopt { .. }) {
+                if adopts {
                     self.carries_more();
                 }
                 commands.push(command);

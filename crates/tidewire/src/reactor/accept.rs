@@ -33,7 +33,7 @@ const SWEEP: usize = 1 << 16;
 /// pause early.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Attempts in a row that may fail, each for a reason of its own as it seems, before accepting pauses.
-/// From then on each that fails makes the pause twice as long, up to 1.6 s.
+/// From then on each that fails, and each attempt to end the pause that does, makes it twice as long, up to 1.6 s.
 const FAILED: u32 = 16;
 /// How often a loop that was full is looked at again.
 const BEHIND: Duration = Duration::from_millis(1);
@@ -87,7 +87,7 @@ impl Pause {
             }
         }
         let time = match why {
-            Why::Kernel(_) => PAUSE * (1 << self.failed.saturating_sub(FAILED).min(4)),
+            Why::Kernel(_) => self.for_the_kernel(),
             Why::Behind => BEHIND,
         };
         self.until = Some(env.now + time);
@@ -97,6 +97,20 @@ impl Pause {
     /// The loops have no room yet: goes on with a pause that has just ended.
     pub(crate) fn go_on(&mut self, env: &Env) {
         self.until = Some(env.now + BEHIND);
+    }
+
+    /// The kernel does not let accepting go on yet: as [`go_on`](Pause::go_on), and for twice as long each time.
+    pub(crate) fn prolong(&mut self, env: &Env, why: &io::Error) {
+        if let Some(held_back) = self.said.pass(env.now) {
+            tracing::warn!(error = %why, held_back, "accepting cannot go on yet, and is tried again");
+        }
+        self.failed = self.failed.max(FAILED - 1).saturating_add(1);
+        self.until = Some(env.now + self.for_the_kernel());
+    }
+
+    /// How long to pause because of the kernel.
+    fn for_the_kernel(&self) -> Duration {
+        PAUSE * (1 << self.failed.saturating_sub(FAILED).min(4))
     }
 
     /// Ends a pause that has lasted long enough, or if something was freed; true if it did.
@@ -322,9 +336,16 @@ impl<D: Driver> Reactor<D> {
             return;
         }
         if !self.hand_over() {
-            self.accepting.pause.go_on(&self.core.env);
-        } else if !self.core.draining() && !mistaken(Mistake::AcceptPausedForEver) {
-            self.driver.resume_accepting();
+            return self.accepting.pause.go_on(&self.core.env);
+        }
+        self.waker.take_nobody(false);
+        if self.core.draining() || mistaken(Mistake::AcceptPausedForEver) {
+            return;
+        }
+        if let Err(e) = self.driver.resume_accepting()
+            && !mistaken(Mistake::ResumingNotRetried)
+        {
+            self.accepting.pause.prolong(&self.core.env, &e);
         }
     }
 
@@ -359,6 +380,7 @@ impl<D: Driver> Reactor<D> {
         self.accepting.parting.close_all(self.driver.sys());
         if self.hand_over.is_done() {
             self.accepting.pause.end();
+            self.waker.take_nobody(false);
         }
     }
 
@@ -432,5 +454,23 @@ mod tests {
         assert_eq!(core.env.counters.accept_pauses.value(), 7);
         pause.succeeded();
         assert!(!pause.too_many_failed());
+    }
+
+    #[test]
+    fn a_pause_that_cannot_end_is_prolonged_ever_longer_and_is_one_pause() {
+        use rustix::io::Errno;
+        let mut pause = Pause::default();
+        let mut core = crate::reactor::tests::core();
+        assert!(pause.begin(&core.env, &Why::Kernel(Errno::MFILE.into())));
+        let mut times = Vec::new();
+        for _ in 0..6 {
+            core.env.now = pause.until().expect("a pause");
+            assert!(pause.ended(&core.env, false));
+            pause.prolong(&core.env, &Errno::NOSPC.into());
+            let until = pause.until().expect("it goes on");
+            times.push(until.since(core.env.now).as_millis());
+        }
+        assert_eq!(times, [100, 200, 400, 800, 1600, 1600]);
+        assert_eq!(core.env.counters.accept_pauses.value(), 1);
     }
 }

@@ -98,7 +98,8 @@ pub(crate) trait Driver: Transport {
     fn listen(&mut self, listeners: Vec<Arc<Descriptor>>, batch: usize) -> io::Result<()>;
     /// Stops to accept. Some may still come, until [`accepting_over`](Driver::accepting_over).
     fn pause_accepting(&mut self);
-    fn resume_accepting(&mut self);
+    /// Accepts on all listeners again, or on none of them: then it is to be tried once more.
+    fn resume_accepting(&mut self) -> io::Result<()>;
     /// Whether what was accepted before the pause has all been reported.
     fn accepting_over(&self) -> bool;
     /// Accepts at once, or finds that nobody is there.

@@ -4,7 +4,7 @@ use crate::kernel::accept;
 use crate::kernel::calls::Sys;
 use crate::reach::waker::Command;
 use crate::reactor::Reactor;
-use crate::reactor::accept::Newcomer;
+use crate::reactor::accept::{Newcomer, Why};
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::setup::Spread;
 
@@ -73,6 +73,11 @@ impl<D: Driver> Reactor<D> {
         self.core.open(index);
         if let Err(e) = adopted {
             self.core.failed(index, e.kind());
+            // Whoever comes next would fare no better.
+            if accept::is_exhaustion(&e) {
+                self.waker.take_nobody(true);
+                self.pause_accepting(Why::Kernel(e));
+            }
         }
         self.core.settle(&mut self.driver, index);
     }

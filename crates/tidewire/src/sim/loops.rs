@@ -298,12 +298,14 @@ impl Sim {
         };
         for accepts in accepting {
             let socket = Arc::new(Descriptor::Simulated(self.kernel.borrow_mut().listen(&at)));
-            self.running(accepts).node.listen(Listener {
+            let listener = Listener {
                 socket,
                 service: service.index,
                 number,
                 is_private: at.is_tcp(),
-            });
+            };
+            let kernel = self.kernel.clone();
+            self.running(accepts).node.listen(&kernel, listener);
         }
     }
 

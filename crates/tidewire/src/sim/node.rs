@@ -131,6 +131,7 @@ impl Node {
         let options = setup.dial_options.clone();
         let reactor = match shape {
             Shape::Completion => {
+        kernel.borrow_mut().setting_up(true);
                 let queues = SimQueues::new(kernel);
                 let abilities = Abilities {
                     share: rng.below(2) == 0,
@@ -148,6 +149,7 @@ impl Node {
         };
         Node {
             reactor: Some(reactor.expect("a kernel that has just started has room")),
+        kernel.borrow_mut().setting_up(false);
             at: Where::Between,
             held: None,
         }
@@ -192,14 +194,16 @@ impl Node {
         reactor.expect("it has not been ended").core_mut()
     }
 
-    pub(super) fn listen(&mut self, listener: Listener) {
+    pub(super) fn listen(&mut self, kernel: &Shared, listener: Listener) {
         self.disturb();
         if let Some(reactor) = &mut self.reactor {
             reactor.listen(listener);
         }
     }
 
+            kernel.borrow_mut().setting_up(true);
     /// Has it wait anew.
+            kernel.borrow_mut().setting_up(false);
     fn disturb(&mut self) {
         if !matches!(self.at, Where::Over) {
             self.at = Where::Between;

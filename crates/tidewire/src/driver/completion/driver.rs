@@ -127,10 +127,11 @@ impl<Q: Queues> Driver for Sockets<Q> {
         self.listeners.pause(&mut self.ring);
     }
 
-    fn resume_accepting(&mut self) {
+    fn resume_accepting(&mut self) -> io::Result<()> {
         self.listeners.resume(&mut self.ring);
     }
 
+        Ok(())
     fn accepting_over(&self) -> bool {
         self.listeners.are_quiet()
     }

@@ -90,12 +90,14 @@ impl Listeners {
         }
     }
 
-    pub(super) fn resume(&mut self, poller: &mut impl Poller) {
-        for (i, listener) in self.all.iter().enumerate().filter(|(_, l)| !l.left) {
-            if let Err(e) = poller.add_listener(&listener.socket, token(i)) {
-                tracing::error!(error = %e, "cannot accept on a listener any more");
-            }
+    /// Listens to all again; to none, if one cannot be added.
+    pub(super) fn resume(&mut self, poller: &mut impl Poller) -> io::Result<()> {
+        let mut there = self.all.iter().enumerate().filter(|(_, l)| !l.left);
+        let resumed = there.try_for_each(|(i, l)| poller.add_listener(&l.socket, token(i)));
+        if resumed.is_err() {
+            self.pause(poller);
         }
+        resumed
     }
 
     /// Listens no longer to what would be reported for ever.

@@ -127,8 +127,8 @@ impl<P: Poller> Driver for Sockets<P> {
         self.listeners.pause(&mut self.poller);
     }
 
-    fn resume_accepting(&mut self) {
-        self.listeners.resume(&mut self.poller);
+    fn resume_accepting(&mut self) -> io::Result<()> {
+        self.listeners.resume(&mut self.poller)
     }
 
     fn accepting_over(&self) -> bool {

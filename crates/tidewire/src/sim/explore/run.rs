@@ -97,6 +97,12 @@ fn shares(seed: u64) -> SendShares {
     }
 }
 
+/// Whether the kernel had no memory to watch it with, which is what fails only there.
+fn could_not_be_watched(why: Closed) -> bool {
+    use std::io::ErrorKind::{OutOfMemory, StorageFull};
+    matches!(why, Closed::Failed(OutOfMemory | StorageFull))
+}
+
 impl Run {
     fn new(seed: u64, shape: Shape) -> Run {
         let mut rng = Rng::from_seed(seed ^ 0x00e8_9105_ea11);
@@ -448,6 +454,9 @@ impl Run {
                 _ => Some(format!("is {state:?}, and was never served, nor refused")),
             };
         };
+        if seen.closed.iter().any(|why| could_not_be_watched(*why)) {
+            return None;
+        }
         let role = seen.role.expect("drawn when it was accepted");
         if role == Role::Deaf && seen.is_open() {
             return None;

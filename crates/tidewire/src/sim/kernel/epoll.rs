@@ -52,9 +52,20 @@ impl Kernel {
         token: u64,
         flags: i32,
     ) -> Result<(), Errno> {
-        self.record("epoll_add", number, flags.into());
+        let added = self.watch(epoll, number, token, flags);
+        let result = added.map_or_else(|e| -i64::from(e.raw_os_error()), |()| flags.into());
+        self.record("epoll_add", number, result);
+        added
+    }
+
+    fn watch(&mut self, epoll: RawFd, number: RawFd, token: u64, flags: i32) -> Result<(), Errno> {
+        const FAILS: [Errno; 2] = [Errno::NOMEM, Errno::NOSPC];
         let epoll = self.files.id(epoll).ok_or(Errno::BADF)?;
         let id = self.files.id(number).ok_or(Errno::BADF)?;
+        let one_in = self.faults.watch_fails_one_in;
+        if !self.is_setting_up && self.chance(one_in) {
+            return Err(FAILS[self.rng.below(FAILS.len() as u64) as usize]);
+        }
         let file = self.files.get(id);
         if file.watchers.iter().any(|w| w.epoll == epoll) {
             return Err(Errno::EXIST);

@@ -16,10 +16,16 @@ pub struct KernelFaults {
     pub interrupt_one_in: u64,
     /// An event is reported again although nothing new has happened, of so many.
     pub spurious_one_in: u64,
-    /// Accepting fails for a reason that passes, of so many times.
+    /// Accepting, or making a descriptor for a socket in the table of a ring, fails for a reason that passes, of so
+    /// many times. Who comes waits.
     pub accept_fails_one_in: u64,
+    /// Who is to be accepted has been reset meanwhile, of so many.
+    pub accept_aborts_one_in: u64,
     /// An attempt to connect fails before it begins, of so many.
     pub connect_fails_one_in: u64,
+    /// A descriptor cannot be watched for want of memory, of so many, and whose it is, is cut; never while a loop is
+    /// being set up.
+    pub watch_fails_one_in: u64,
     /// Something that goes on ends by itself and must be asked for anew, of so many completions.
     pub ends_one_in: u64,
     /// What is ready is worked on at the next entering of the ring only, of so many.
@@ -46,7 +52,9 @@ impl KernelFaults {
             interrupt_one_in: 0,
             spurious_one_in: 0,
             accept_fails_one_in: 0,
+            accept_aborts_one_in: 0,
             connect_fails_one_in: 0,
+            watch_fails_one_in: 0,
             ends_one_in: 0,
             late_one_in: 0,
             odd_errors: false,
@@ -58,9 +66,10 @@ impl KernelFaults {
         }
     }
 
-    /// Drawn from a seed: mostly of everything a little, now and then much of something. Descriptors and places in
-    /// the queues of listeners are plenty all the same: where they are not, connections are refused, or wait for
-    /// as long as others stay. An accept that fails may reset the connection that it was for.
+    /// Drawn from a seed: mostly of everything a little, now and then much of something. It costs nobody a connection,
+    /// and no more time than the network does: no attempt to accept or to connect fails, nobody is cut, and descriptors
+    /// and places in the queues of listeners are plenty. Where they are not, connections are refused, or wait for
+    /// as long as others stay. Whoever is reset is told so.
     ///
     /// ```
     /// use std::time::Duration;
@@ -68,7 +77,7 @@ impl KernelFaults {
     ///
     /// for seed in 0..20 {
     ///     let mut sim = Sim::new(seed);
-    ///     sim.kernel_faults(KernelFaults { accept_fails_one_in: 0, ..KernelFaults::from_seed(seed) });
+    ///     sim.kernel_faults(KernelFaults::from_seed(seed));
     ///     let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
     ///     let peer = sim.plain(addr);
     ///     sim.send(peer, b"hello");
@@ -84,6 +93,11 @@ impl KernelFaults {
             ..
         } = KernelFaults::none();
         KernelFaults {
+            accept_fails_one_in: 0,
+            accept_aborts_one_in: 0,
+            connect_fails_one_in: 0,
+            watch_fails_one_in: 0,
+            odd_errors: false,
             descriptors_max,
             backlog,
             ..KernelFaults::harsh(seed)
@@ -101,6 +115,7 @@ impl KernelFaults {
         let (interrupt_one_in, spurious_one_in) = (chance(4), chance(4));
         let (accept_fails_one_in, connect_fails_one_in) = (chance(3), chance(4));
         let (ends_one_in, late_one_in) = (chance(3), chance(2));
+        let (watch_fails_one_in, accept_aborts_one_in) = (chance(4), chance(16));
         let mut one_of = |few: u64, many: u64| match rng.below(3) {
             0 => (few + rng.below(few)) as usize,
             _ => (many / 2 + rng.below(many / 2)) as usize,
@@ -109,7 +124,9 @@ impl KernelFaults {
             interrupt_one_in,
             spurious_one_in,
             accept_fails_one_in,
+            accept_aborts_one_in,
             connect_fails_one_in,
+            watch_fails_one_in,
             ends_one_in,
             late_one_in,
             odd_errors: true,

@@ -85,6 +85,8 @@ pub(crate) struct Kernel {
     /// A wait that finds nothing is for the simulation to go on with.
     parks: bool,
     parked: Option<Parked>,
+    /// A loop is being set up: it is not to fail for want of memory before it has begun.
+    is_setting_up: bool,
     requests: Requests,
     last_port: u16,
 }
@@ -122,6 +124,7 @@ impl Kernel {
             actor,
             parks: false,
             parked: None,
+            is_setting_up: false,
             requests: Requests::new(),
             last_port: 1023,
         }))
@@ -152,6 +155,11 @@ impl Kernel {
     /// From here on a wait that finds nothing parks its loop, or (false) lets time pass by itself.
     pub(crate) fn parking(&mut self, on: bool) {
         self.parks = on;
+    }
+
+    /// A loop is being set up from here on, or is set up.
+    pub(crate) fn setting_up(&mut self, on: bool) {
+        self.is_setting_up = on;
     }
 
     /// The wait that was parked since this was last asked.

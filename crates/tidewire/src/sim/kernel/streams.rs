@@ -20,12 +20,11 @@ pub(super) const RDHUP: i32 = libc::EPOLLRDHUP;
 pub(super) const ANY: i32 = 0;
 
 /// Why accepting fails now and then.
-const ACCEPT_FAILS: [Errno; 7] = [
+const ACCEPT_FAILS: [Errno; 6] = [
     Errno::MFILE,
     Errno::NFILE,
     Errno::NOBUFS,
     Errno::NOMEM,
-    Errno::CONNABORTED,
     Errno::PERM,
     Errno::PROTO,
 ];
@@ -109,8 +108,11 @@ impl Kernel {
 
     /// Takes a connection from the queue of a listener.
     pub(super) fn accept_from(&mut self, id: FileId) -> Result<(RawFd, Endpoint), Errno> {
-        let fails = self.faults.accept_fails_one_in;
-        let fails = self.chance(fails);
+        let (fails, aborts) = (
+            self.faults.accept_fails_one_in,
+            self.faults.accept_aborts_one_in,
+        );
+        let (fails, aborts) = (self.chance(fails), self.chance(aborts));
         let why = self.rng.below(ACCEPT_FAILS.len() as u64) as usize;
         let full = self.files.open_numbers().count() >= self.faults.descriptors_max;
         let What::Listener(listener) = &mut self.files.get(id).what else {
@@ -123,12 +125,11 @@ impl Kernel {
             return Err(Errno::AGAIN);
         }
         if fails {
-            if ACCEPT_FAILS[why] == Errno::CONNABORTED
-                && let Some((end, _)) = listener.backlog.pop_front()
-            {
-                self.net.close(end, true);
-            }
             return Err(ACCEPT_FAILS[why]);
+        }
+        if aborts && let Some((end, _)) = listener.backlog.pop_front() {
+            self.net.close(end, true);
+            return Err(Errno::CONNABORTED);
         }
         if full {
             return Err(Errno::MFILE);

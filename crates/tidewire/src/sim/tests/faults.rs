@@ -1,13 +1,13 @@
 //! Half-closes, resets and refusals, at random and on demand.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::services::{Echo, Sender, Sums};
 use crate::sim::{Conditions, KernelFaults, Outcome, Pair, PlainState, Shape, Sim};
-use crate::{Closed, Dial, Limits, Next, on_input};
+use crate::{Closed, Dial, Limits, Next, Placement, on_input};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -198,12 +198,19 @@ fn a_reset_is_noticed_however_often_the_kernel_ends_the_watch() {
     }
 }
 
-/// What the kernel may do to loops loses nothing, whatever they are made of.
+/// What the kernel may do to loops loses nothing, whatever they are made of; or what it says, where it cuts somebody.
 #[test]
 fn an_unkind_kernel_loses_nothing() {
     for seed in 0..300 {
-        let faults = KernelFaults::from_seed(seed);
-        let aborts = faults.accept_fails_one_in > 0;
+        let aborts = seed % 4 == 0;
+        let one_in = if aborts { 4 } else { 0 };
+        let faults = KernelFaults {
+            accept_fails_one_in: [0, 2, 3, 8][(seed / 3 % 4) as usize],
+            accept_aborts_one_in: one_in,
+            watch_fails_one_in: one_in,
+            odd_errors: true,
+            ..KernelFaults::from_seed(seed)
+        };
         let mut sim = Sim::new(seed);
         let shapes = [Shape::Readiness, Shape::Completion, Shape::Threads];
         sim.shape(shapes[seed as usize % 3]).kernel_faults(faults);
@@ -217,8 +224,67 @@ fn an_unkind_kernel_loses_nothing() {
         for peer in peers {
             let reset = matches!(sim.state(peer), PlainState::Failed(_));
             assert!(aborts || !reset, "seed {seed}");
-            let whole = sim.received(peer) == b"all of this comes back";
-            assert!(reset || whole, "seed {seed}");
+            let got = sim.received(peer);
+            // Who could not be watched is cut before it is heard.
+            let cut = reset || aborts && got.is_empty();
+            assert!(cut || got == b"all of this comes back", "seed {seed}");
+        }
+    }
+}
+
+/// A pause of accepting ends when the kernel lets it, however often that fails.
+#[test]
+fn a_listener_that_cannot_be_watched_is_tried_again() {
+    let mut sim = Sim::under(1, Conditions::calm());
+    sim.shape(Shape::Readiness);
+    let at = sim.add_loop();
+    let echo = sim.service(at, Echo, Limits::default());
+    let addr = sim.listen(echo);
+    sim.kernel_faults(KernelFaults {
+        accept_fails_one_in: 1,
+        watch_fails_one_in: 1,
+        ..KernelFaults::none()
+    });
+    let peer = sim.plain(&addr);
+    sim.send(peer, b"x");
+    sim.run_for(Duration::from_secs(60));
+    assert!(sim.counters(at).accept_pauses > 0);
+    let turns = sim.counters(at).turns;
+    assert!(turns < 200, "{turns} turns in a minute");
+    sim.kernel_faults(KernelFaults::none());
+    sim.run_for(Duration::from_secs(2));
+    assert_eq!(sim.received(peer), b"x");
+}
+
+/// One comes in and cannot be watched; the others wait for the kernel to have memory again.
+#[test]
+fn accepting_pauses_while_connections_cannot_be_watched() {
+    for placement in [Placement::Acceptor, Placement::Shared] {
+        for loops in [1, 3] {
+            let mut sim = Sim::under(1, Conditions::calm());
+            sim.shape(Shape::Readiness);
+            let at = sim.add_loops(loops, placement);
+            let echo = sim.service(at, Echo, Limits::default());
+            let addr = sim.listen(echo);
+            sim.kernel_faults(KernelFaults {
+                watch_fails_one_in: 1,
+                ..KernelFaults::none()
+            });
+            let peers: Vec<_> = (0..20).map(|_| sim.plain(&addr)).collect();
+            for peer in &peers {
+                sim.send(*peer, b"x");
+            }
+            sim.run_for(Duration::from_millis(250));
+            sim.kernel_faults(KernelFaults::none());
+            sim.run_for(Duration::from_secs(2));
+            let failed =
+                sim.counters(at)
+                    .closed_for(Closed::Failed(ErrorKind::OutOfMemory)) as usize;
+            let what = format!("{placement:?}, {loops} loops: {failed} have failed");
+            // Each loop finds out by one at a time, ten times a second.
+            assert!((1..=3 * loops).contains(&failed), "{what}");
+            let served = peers.iter().filter(|p| sim.received(**p) == b"x").count();
+            assert_eq!(served, peers.len() - failed, "{what}");
         }
     }
 }
