@@ -74,6 +74,10 @@ mistakes! {
         ConnectNotTakenBack,
         /// A receive that was taken back is not armed again.
         CancelledReceiveForgotten,
+        /// A half-close for which there is no descriptor is dropped.
+        HalfCloseDropped,
+        /// What stands in the ring's table and is to be reset is closed in order.
+        PlacedNotReset,
     }
     Readiness {
         /// An edge that comes while nobody reads is forgotten.
@@ -120,12 +124,12 @@ mistakes! {
         HandOverDropped,
         /// Accepting is not resumed after a pause.
         AcceptPausedForEver,
+        /// Accepting that could not be resumed is not tried again.
+        ResumingNotRetried,
         /// Who had too much to do in one turn is forgotten.
         BacklogForgotten,
         /// Who has output left when its share of a turn is sent is forgotten.
         SendTurnForgotten,
-        /// Accepting that could not be resumed is not tried again.
-        ResumingNotRetried,
         /// What a stop finds too late is not cut.
         NotCutAtDeadline,
     }

@@ -56,6 +56,10 @@ pub(crate) enum Operation {
     CancelAllOf { fd: Target },
     /// Makes a descriptor for what stands at this place in the table.
     Install { place: u32 },
+    /// The peer sees the end of what is sent.
+    ShutWrite { socket: Target },
+    /// Closing sends a reset.
+    ResetOnClose { socket: Target },
     /// Takes back every operation.
     CancelAll,
 }

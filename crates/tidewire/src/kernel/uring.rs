@@ -16,6 +16,11 @@ use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues, Target};
 /// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.
 const POLL_FIRST: u16 = 1;
 const PAGE: usize = 4096;
+/// What has a close send a reset. The kernel may look at it at any time.
+static RESET: libc::linger = libc::linger {
+    l_onoff: 1,
+    l_linger: 0,
+};
 
 /// How large the queues are.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +154,14 @@ fn entry(operation: Operation) -> squeue::Entry {
         Operation::Install { place } => {
             // Closed on exec, as they are by default.
             opcode::FixedFdInstall::new(Fixed(place), 0).build()
+        }
+        Operation::ShutWrite { socket } => {
+            on!(socket, of => opcode::Shutdown::new(of, libc::SHUT_WR)).build()
+        }
+        Operation::ResetOnClose { socket } => {
+            let (level, name) = (libc::SOL_SOCKET as u32, libc::SO_LINGER as u32);
+            let (value, len) = ((&raw const RESET).cast(), size_of_val(&RESET) as u32);
+            on!(socket, of => opcode::SetSockOpt::new(of, level, name, value, len)).build()
         }
         Operation::CancelAll => opcode::AsyncCancel2::new(CancelBuilder::any()).build(),
     }

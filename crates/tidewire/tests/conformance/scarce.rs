@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
+use tidewire::{Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::Setup;
-use crate::probe::Message;
+use crate::probe::{Context, Message};
 use crate::process::{descriptors, eventually};
 use crate::record::Event;
-use crate::roles::{Echo, Sink};
+use crate::roles::{Echo, Receives, Sink};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -28,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
             on = |v| v.direct
         ),
         case!(posts_arrive_without_a_descriptor_to_spare, alone),
+        case!(ends_arrive_without_a_descriptor_to_spare, alone),
     ]
 }
 
@@ -150,5 +152,47 @@ fn posts_arrive_without_a_descriptor_to_spare(v: Variant) {
     }
     drop((fill, socket));
     server.record.why_closed(0);
+    server.stop();
+}
+
+/// Direct connections have none, and none can be made for them.
+fn ends_arrive_without_a_descriptor_to_spare(v: Variant) {
+    let server = Setup::on(v)
+        // Much longer than the client waits for its end.
+        .limits(|l| l.linger = Duration::from_secs(3600))
+        .start(|| {
+            Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+                match input.bytes()[0] {
+                    b'f' => cx.link.finish(),
+                    b'a' => cx.link.abort(),
+                    _ => cx.link.write(b"here"),
+                }
+                input.consume(input.len());
+                Next::More
+            })
+        });
+    let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"?");
+        client.expect(b"here");
+    }
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: Some(descriptors() as u64 + 20),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, most).expect("a lower limit");
+    let mut fill = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        fill.push(file);
+    }
+    for pair in clients.chunks_mut(2) {
+        pair[0].send(b"f");
+        pair[0].expect_end();
+        pair[1].send(b"a");
+        pair[1].expect_reset();
+    }
+    drop((fill, clients));
+    server.until("all ends", |c| c.open == 0);
     server.stop();
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::driver::completion::receive::SWEEP_NEW;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::accept::Accepted;
@@ -88,6 +89,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
                 Kind::Wake if !done.more() && !mistaken(Mistake::WakeNotRearmed) => {
                     return Some(Outcome::Woken);
                 }
+                Kind::ShutWrite | Kind::ResetOnClose => self.asked(core, done.token),
                 Kind::Alarm => {
                     self.alarm.went_off(done);
                     return Some(Outcome::AlarmOver);
@@ -129,9 +131,9 @@ impl<Q: Queues> Driver for Sockets<Q> {
 
     fn resume_accepting(&mut self) -> io::Result<()> {
         self.listeners.resume(&mut self.ring);
+        Ok(())
     }
 
-        Ok(())
     fn accepting_over(&self) -> bool {
         self.listeners.are_quiet()
     }
@@ -161,8 +163,11 @@ impl<Q: Queues> Driver for Sockets<Q> {
         for index in 0..self.count() {
             if let Some((sock, ring)) = self.sock_and_ring(index) {
                 let held = sock.with(ring, index, |sys, fd| sys.unread(fd));
-                let held = held.map_or(0, |held| held.unwrap_or(0));
-                sock.receiver.sweep = Some(u32::try_from(held).unwrap_or(u32::MAX));
+                sock.receiver.sweep = Some(match held {
+                    Ok(held) => u32::try_from(held.unwrap_or(0)).unwrap_or(u32::MAX),
+                    // No descriptor is to be had.
+                    Err(_) => SWEEP_NEW,
+                });
                 core.touch(index);
             }
         }

@@ -73,8 +73,9 @@ pub(super) struct Receiver {
     pub(super) sweep: Option<u32>,
 }
 
-/// Bytes to look for in a connection that comes while its loop is stopping.
-const SWEEP_NEW: u32 = 1 << 20;
+/// Bytes to look for at a stop where nobody knows how many there are, as in a connection that comes while its loop
+/// is stopping.
+pub(super) const SWEEP_NEW: u32 = 1 << 20;
 
 /// The wait for the end of a connection that nobody reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -411,9 +412,11 @@ impl<Q: Queues> Sockets<Q> {
         // still to be read.
         let reset = libc::POLLHUP * i16::from(core.states[index as usize].peer.endpoint.is_tcp());
         if events & (libc::POLLERR | reset) != 0 {
-            // Nobody reads, so the error would not be seen there.
+            // Nobody reads, so the error would not be seen there. Without a descriptor, which one it is stays
+            // unknown.
             let error = sock.with(ring, index, |sys, fd| sys.error(fd));
-            let error = error.ok().flatten();
+            let failed = events & libc::POLLERR != 0;
+            let error = error.unwrap_or(failed.then_some(Errno::CONNRESET));
             if error.is_none() && core.states[index as usize].writing == Writing::Shut {
                 // Both sides have finished in order; what the peer sent waits to be read.
                 if !core.states[index as usize].knows_peer_end() {

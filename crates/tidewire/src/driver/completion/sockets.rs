@@ -57,6 +57,18 @@ impl<S: Sys> Sock<S> {
     pub(super) fn is_closing(&self) -> bool {
         self.closing.is_some()
     }
+
+    /// Has the ring do something that brings nothing back.
+    fn ask<Q: Queues<Sys = S>>(
+        &mut self,
+        ring: &mut Ring<Q>,
+        index: u32,
+        kind: Kind,
+        operation: Operation,
+    ) {
+        self.in_flight += 1;
+        ring.start(operation, Token::new(kind, self.generation, index));
+    }
 }
 
 pub(crate) struct Sockets<Q: Queues> {
@@ -202,11 +214,29 @@ impl<Q: Queues> Sockets<Q> {
             return;
         };
         if ending == Ending::Reset {
-            // Without a descriptor for it, it ends in order.
-            let _ = sock.with(ring, index, |sys, fd| sys.reset_on_close(fd));
+            match &sock.fd {
+                Some(fd) => ring.sys().reset_on_close(fd),
+                None if mistaken(Mistake::PlacedNotReset) => {}
+                None => {
+                    // It is closed when that has been done.
+                    sock.closing = Some(Ending::InOrder);
+                    let socket = sock.target(index);
+                    let operation = Operation::ResetOnClose { socket };
+                    return sock.ask(ring, index, Kind::ResetOnClose, operation);
+                }
+            }
         }
         self.remove(index);
         core.free(index);
+    }
+
+    /// What was [asked](Sock::ask) of the ring is done. It fails only if the connection is broken, which
+    /// reading will report.
+    pub(super) fn asked(&mut self, core: &mut Core, token: Token) {
+        if let Some(sock) = self.sock_of(token) {
+            sock.in_flight -= 1;
+            self.close_if_quiet(core, token.index);
+        }
     }
 
     /// A connect has come to an end.
@@ -261,9 +291,20 @@ impl<Q: Queues> Transport for Sockets<Q> {
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {
-        if let Some((sock, ring)) = self.sock_and_ring(index) {
-            // Fails only if the connection is broken, which reading will report.
-            let _ = sock.with(ring, index, |sys, fd| sys.shut_write(fd));
+        let Some((sock, ring)) = self.sock_and_ring(index) else {
+            return;
+        };
+        // The call fails only if the connection is broken, which reading will report.
+        let called = sock.with(ring, index, |sys, fd| sys.shut_write(fd));
+        if called.is_err() && !mistaken(Mistake::HalfCloseDropped) {
+            // No descriptor is to be had. The ring needs none, but a thread of the kernel's, which takes longer.
+            let socket = sock.target(index);
+            sock.ask(
+                ring,
+                index,
+                Kind::ShutWrite,
+                Operation::ShutWrite { socket },
+            );
         }
     }
 

@@ -31,9 +31,13 @@ pub(super) enum Kind {
     Alarm,
     /// A descriptor for a socket of the table.
     Install,
+    /// The end of output.
+    ShutWrite,
+    /// Having a close send a reset.
+    ResetOnClose,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 11] = [
     Kind::Receive,
     Kind::Send,
     Kind::Watch,
@@ -43,6 +47,8 @@ const KINDS: [Kind; 9] = [
     Kind::Cancel,
     Kind::Alarm,
     Kind::Install,
+    Kind::ShutWrite,
+    Kind::ResetOnClose,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -458,6 +458,13 @@ impl Run {
             return None;
         }
         let role = seen.role.expect("drawn when it was accepted");
+        // It lets go as soon as it has got its end.
+        if seen.closed.contains(&Closed::LingerExpired) && self.is_reliable {
+            return Some(format!("{role:?}: was not told the end"));
+        }
+        if seen.closed.contains(&Closed::Aborted) && !matches!(state, PlainState::Failed(_)) {
+            return Some(format!("{role:?}: is {state:?} after an abort"));
+        }
         if role == Role::Deaf && seen.is_open() {
             return None;
         }

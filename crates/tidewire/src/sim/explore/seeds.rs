@@ -176,8 +176,8 @@ fn every_operation_counts_for_the_sameness_of_a_run() {
     const ALL: &str = "SO_ERROR accept clear close connect linger notify outcome shutdown unread";
     const READINESS: &str = "epoll_add epoll_del epoll_wait event recv send settime";
     const LEVELS: &str = "eventfd poll polled";
-    const COMPLETION: &str = "accept* blocking cancel cancelall cancelfd complete enter give install poll put \
-                              receive receive* send sendmsg settime take_out unregister";
+    const COMPLETION: &str = "accept* blocking cancel cancelall cancelfd complete enter give install linger* peername poll put \
+                              receive receive* send sendmsg settime shut* take_out unregister";
     let told = |which: u64| {
         let words = (0..100).map(|n| run(3 * n + which, shape(which), true).words);
         let call = |line: &str| {

@@ -74,3 +74,11 @@ impl Log {
         self.hash = h ^ (h >> 29);
     }
 }
+
+/// Bytes as a result: no error, whatever they are (FNV-1a).
+pub(super) fn hash_of(bytes: &[u8]) -> i64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    (hash >> 1) as i64
+}

@@ -214,6 +214,12 @@ impl Kernel {
         self.log.call(now, call, number, result);
     }
 
+    fn record_name(&mut self, call: &'static str, number: RawFd, name: &Endpoint) {
+        let hashed = log::hash_of(name.to_string().as_bytes());
+        self.record(call, number, hashed);
+        self.log.say(|| format!("             {name}"));
+    }
+
     fn chance(&mut self, one_in: u64) -> bool {
         one_in > 0 && self.rng.below(one_in) == 0
     }

@@ -29,7 +29,9 @@ impl Kernel {
                 return self.cancel(ring, operation, user_data);
             }
             Operation::Accept { listener } => Target::Number(listener),
-            Operation::ReceiveMany { socket, .. }
+            Operation::ShutWrite { socket }
+            | Operation::ResetOnClose { socket }
+            | Operation::ReceiveMany { socket, .. }
             | Operation::ReceiveOnce { socket, .. }
             | Operation::Send { socket, .. }
             | Operation::SendSeveral { socket, .. } => socket,
@@ -44,6 +46,10 @@ impl Kernel {
             self.wrong(format!("an operation on {target:?}, which is closed"));
             return self.post(ring, user_data, code(Errno::BADF), 0);
         };
+        if let Operation::ResetOnClose { .. } = operation {
+            self.set_reset_on_close(file);
+            return self.post(ring, user_data, 0, 0);
+        }
         self.look_for_another(ring, file, operation);
         if !self.trusts() {
             return self.post(ring, user_data, code(Errno::FAULT), 0);
@@ -104,7 +110,12 @@ impl Kernel {
                 self.send_queued(ring, id, file);
             }
             Operation::Poll { events, multi, .. } => self.poll_once(ring, id, file, events, multi),
-            Operation::Cancel { .. }
+            Operation::ShutWrite { .. } => {
+                let shut = self.shut_file(file);
+                self.finish(ring, id, shut.map_or_else(code, |()| 0), 0);
+            }
+            Operation::ResetOnClose { .. }
+            | Operation::Cancel { .. }
             | Operation::CancelAllOf { .. }
             | Operation::CancelAll
             | Operation::Install { .. } => {}
@@ -319,5 +330,7 @@ fn word(operation: Operation) -> &'static str {
         Operation::CancelAllOf { .. } => "cancelfd",
         Operation::CancelAll => "cancelall",
         Operation::Install { .. } => "install",
+        Operation::ShutWrite { .. } => "shut*",
+        Operation::ResetOnClose { .. } => "linger*",
     }
 }

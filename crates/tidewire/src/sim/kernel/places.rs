@@ -51,6 +51,10 @@ impl Kernel {
     /// Makes a descriptor for what stands in a table.
     pub(super) fn install(&mut self, ring: usize, place: u32) -> Result<RawFd, Errno> {
         let file = self.target(ring, Target::Place(place)).ok_or(Errno::BADF)?;
+        let fails = self.faults.accept_fails_one_in;
+        if self.chance(fails) {
+            return Err(Errno::NFILE);
+        }
         if self.files.open_numbers().count() >= self.faults.descriptors_max {
             return Err(Errno::MFILE);
         }

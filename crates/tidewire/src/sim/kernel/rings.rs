@@ -81,7 +81,9 @@ impl Ring {
 impl Kernel {
     pub(super) fn make_ring(&mut self) -> usize {
         self.rings.push(Ring::default());
-        self.rings.len() - 1
+        let ring = self.rings.len() - 1;
+        self.record("ring", ring as RawFd, 0);
+        ring
     }
 
     /// The program is done with a ring.

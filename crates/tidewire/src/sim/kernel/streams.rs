@@ -297,6 +297,10 @@ impl Kernel {
             return Err(Errno::BADF);
         };
         self.record("shutdown", number, 0);
+        self.shut_file(id)
+    }
+
+    pub(super) fn shut_file(&mut self, id: FileId) -> Result<(), Errno> {
         let stream = self.stream_of(id).ok_or(Errno::NOTSOCK)?;
         if stream.connecting || stream.broken {
             return Err(Errno::NOTCONN);
@@ -436,7 +440,13 @@ impl Kernel {
 
     pub(super) fn reset_on_close(&mut self, number: RawFd) {
         self.record("linger", number, 0);
-        if let Some(stream) = self.stream(number) {
+        if let Some(id) = self.files.id(number) {
+            self.set_reset_on_close(id);
+        }
+    }
+
+    pub(super) fn set_reset_on_close(&mut self, id: FileId) {
+        if let Some(stream) = self.stream_of(id) {
             stream.reset_on_close = true;
         }
     }

@@ -151,7 +151,9 @@ impl Sys for SimSys {
     fn peer_name(&self, fd: &SimFd) -> Endpoint {
         let mut kernel = enter(&self.0);
         let stream = kernel.stream(fd.number);
-        stream.map_or(Endpoint::Unnamed, |s| s.peer.clone())
+        let name = stream.map_or(Endpoint::Unnamed, |s| s.peer.clone());
+        kernel.record_name("peername", fd.number, &name);
+        name
     }
 
     fn peer_process(&self, _fd: &SimFd) -> Option<Process> {
@@ -161,6 +163,7 @@ impl Sys for SimSys {
     fn epoll(&self) -> io::Result<SimFd> {
         let mut kernel = enter(&self.0);
         let number = kernel.open_file(What::Epoll(Epoll::default()))?;
+        kernel.record("epoll", number, 0);
         Ok(kernel.fd(number))
     }
 

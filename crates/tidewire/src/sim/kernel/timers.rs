@@ -25,7 +25,7 @@ impl Kernel {
 
     pub(super) fn set_timer(&mut self, number: RawFd, at: u64) -> Result<(), Errno> {
         let id = self.files.id(number).ok_or(Errno::BADF)?;
-        self.record("settime", number, 0);
+        self.record("settime", number, at as i64);
         let (at, rung) = (Some(at), false);
         *self.timer(id) = Timer { at, rung };
         self.ring_timers();
