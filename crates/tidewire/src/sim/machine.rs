@@ -24,6 +24,7 @@ use crate::sim::conditions::Conditions;
 use crate::sim::kernel::{self, Kernel, KernelFaults, SimSys};
 use crate::sim::net::Net;
 use crate::sim::node::{Held, Node, Shape};
+use crate::sim::trace;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
@@ -34,6 +35,7 @@ struct Loop {
     /// It is not given a processor before that time, in nanoseconds; what happens meanwhile it finds
     /// all at once.
     stalled_until: u64,
+    seed: u64,
 }
 
 impl Loop {
@@ -75,8 +77,12 @@ pub(crate) struct Program {
     pub(crate) shares: SendShares,
 }
 
+        if trace::is_wanted() {
+            net.trace.record();
+        }
 impl Machine {
     /// A machine that runs a program, on a network whose first actor it is.
+            seed,
     pub(crate) fn new(
         seed: u64,
         conditions: Conditions,
@@ -295,6 +301,15 @@ impl Machine {
         self.stop_clock.set_at(deadline);
         // Who accepts is last, and stops first.
         for waker in self.wakers.iter().rev() {
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Who panicked may have held it.
+        if let Ok(kernel) = self.kernel.try_borrow() {
+            trace::dropped(self.seed, &kernel.net.trace);
+        }
+    }
+}
             waker.stop(Stop::Graceful);
         }
     }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::sim::explore::run::{Outcome, run};
 use crate::sim::node::Shape;
 use crate::sim::seeds::seeds;
+use crate::sim::trace;
 
 const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
@@ -106,20 +108,43 @@ fn search(seeds: Range<u64>) {
     say();
     let failing = search.failing.load(SeqCst);
     if failing < u64::MAX {
-        let (wrongs, _) = wrongs(failing);
-        let shape = shape(failing);
+        let ((wrongs, _), traces) = trace::recorded(failing, || wrongs(failing));
+        let (shape, traces) = (shape(failing), told(&traces));
         panic!(
-            "seed {failing} ({shape:?}) fails: {wrongs:#?}\nin words: TIDEWIRE_SEED={failing} \
-             cargo test -p tidewire --lib whatever_the_kernel_does -- --nocapture"
+            "seed {failing} ({shape:?}) fails: {wrongs:#?}\n{traces}\nevery call of the kernel, in words: \
+             TIDEWIRE_SEED={failing} cargo test -p tidewire --lib whatever_the_kernel_does -- --nocapture"
         );
     }
 }
 
 /// One seed, with everything that happens in words.
 fn tell(seed: u64) {
-    let Outcome { wrongs, words, .. } = run(seed, shape(seed), true);
+    let (outcome, traces) = trace::recorded(seed, || run(seed, shape(seed), true));
+    let Outcome { wrongs, words, .. } = outcome;
     println!("{words}seed {seed}, {:?}: {wrongs:#?}", shape(seed));
+    println!("{}", told(&traces));
     assert!(wrongs.is_empty());
+}
+
+fn told(traces: &[PathBuf]) -> String {
+    let at: Vec<String> = traces.iter().map(|t| t.display().to_string()).collect();
+    let at = at.join(", ");
+    format!("what happened on its network, in words, and beside it as pcap: {at}")
+}
+
+#[test]
+fn a_seed_leaves_what_happened_on_its_network() {
+    let (_, traces) = trace::recorded(7, || run(7, shape(7), false));
+    let [words] = &traces[..] else {
+        panic!("one machine, one trace: {traces:?}")
+    };
+    let said = std::fs::read_to_string(words).unwrap();
+    assert!(said.contains(" bytes "), "{said}");
+    let pcap = std::fs::read(words.with_extension("pcap")).unwrap();
+    assert_eq!(pcap[..4], 0xa1b2_3c4d_u32.to_le_bytes());
+    for path in [words.clone(), words.with_extension("pcap")] {
+        std::fs::remove_file(path).unwrap();
+    }
 }
 
 /// `TIDEWIRE_SEEDS` says how many instead, or which (`5000..7000`); `TIDEWIRE_SEED` one alone, which is
