@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 
 use crate::exit::Failure;
@@ -16,7 +17,12 @@ pub(crate) struct Events {
     hangups: Caught,
     upgrades: Caught,
     loops: Option<Caught>,
+    /// It has been said that waiting fails.
+    cannot_wait: bool,
 }
+
+/// After a wait that has failed.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +52,7 @@ impl Events {
             hangups: caught(&[SIGHUP])?,
             upgrades: caught(&[SIGUSR2])?,
             loops: None,
+            cannot_wait: false,
         })
     }
 
@@ -63,7 +70,7 @@ impl Events {
         successor: Option<BorrowedFd<'_>>,
         most: Option<Duration>,
     ) -> Heard {
-        let most = most.and_then(|time| Timespec::try_from(time).ok());
+        let limit = most.and_then(|time| Timespec::try_from(time).ok());
         let mut fds = vec![
             PollFd::new(&self.ends, PollFlags::IN),
             PollFd::new(&self.hangups, PollFlags::IN),
@@ -77,11 +84,22 @@ impl Events {
                 fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             }
         }
-        // Interrupted counts as nothing: whoever waits comes again.
-        let polled = poll(&mut fds, most.as_ref()).is_ok();
-        let ready = |at: usize| polled && !fds[at].revents().is_empty();
+        let polled = poll(&mut fds, limit.as_ref());
+        let ready = |at: usize| match polled {
+            Ok(_) => !fds[at].revents().is_empty(),
+            // Whoever waits comes again.
+            Err(Errno::INTR) => false,
+            // What is our own can be looked at all the same.
+            Err(_) => true,
+        };
         let [loops, control, successor] = at.map(|at| at.is_some_and(ready));
         let [end, hangup, upgrade] = [ready(0), ready(1), ready(2)];
+        let (control, successor) = (control && polled.is_ok(), successor && polled.is_ok());
+        if let Err(e) = polled
+            && e != Errno::INTR
+        {
+            self.cannot_wait(e, most);
+        }
         Heard {
             // The next one says something else.
             end: end && self.ends.take_one(),
@@ -91,6 +109,18 @@ impl Events {
             control,
             successor,
         }
+    }
+
+    /// The kernel does not let us wait: an error that is said once, and would come again at once.
+    fn cannot_wait(&mut self, e: Errno, most: Option<Duration>) {
+        if !std::mem::replace(&mut self.cannot_wait, true) {
+            tracing::error!(
+                error = %io::Error::from(e),
+                "cannot wait for signals and the control socket; signals are looked for ten times a second, \
+                 takeovers are not heard"
+            );
+        }
+        std::thread::sleep(most.map_or(PAUSE, |most| most.min(PAUSE)));
     }
 }
 

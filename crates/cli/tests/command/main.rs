@@ -31,6 +31,7 @@ mod kv_memory;
 mod kv_snapshots;
 mod lab;
 mod log_trouble;
+mod main_thread;
 mod memory;
 mod oracle;
 mod pages;
