@@ -1,11 +1,12 @@
-//! What the simulated network is like.
+//! What a simulation is like: the network, and the machines on it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::reactor::random::Rng;
+use crate::sim::kernel::KernelFaults;
 
-/// Conditions of a simulated network. Sizes are bytes; whatever happens within them is drawn from
+/// Conditions of a simulated network, and of the machines on it. Sizes are bytes; whatever happens within them is drawn from
 /// the simulation's seed. A `_max` of `usize::MAX` means as many as there are.
 ///
 /// ```
@@ -37,6 +38,11 @@ pub struct Conditions {
     pub chunk: usize,
     /// Receive buffers of each loop, at least 2.
     pub buffers: usize,
+    /// Of so many turns of a loop, one is late by up to four times the longest latency, as where others have the
+    /// processor: what happens meanwhile the loop finds all at once. One of these is that of all loops. 0 for never.
+    pub late_one_in: u64,
+    /// What the kernel does to loops.
+    pub kernel: KernelFaults,
 }
 
 impl Conditions {
@@ -64,11 +70,14 @@ impl Conditions {
             refuse_one_in: 0,
             chunk: 64 << 10,
             buffers: 16,
+            late_one_in: 0,
+            kernel: KernelFaults::none(),
         }
     }
 
     /// Drawn from `seed`, of every order of magnitude: single bytes and whole chunks, tiny and
-    /// large buffers, steady and wild latencies. No resets and no refusals.
+    /// large buffers, steady and wild latencies, and [a kernel](KernelFaults::from_seed) that does what kernels may.
+    /// No resets and no refusals, and nobody is late.
     #[must_use]
     pub fn from_seed(seed: u64) -> Conditions {
         let rng = &mut Rng::from_seed(seed ^ 0x00c0_9d17_1095);
@@ -85,6 +94,8 @@ impl Conditions {
             refuse_one_in: 0,
             chunk: log_uniform(rng, 1 << 10, 64 << 10) as usize,
             buffers: log_uniform(rng, 2, 16) as usize,
+            late_one_in: 0,
+            kernel: KernelFaults::from_seed(seed),
         }
     }
 

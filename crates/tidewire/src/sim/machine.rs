@@ -32,23 +32,10 @@ use crate::vocabulary::time::Instant;
 struct Loop {
     number: u32,
     node: Node,
-    /// It is not given a processor before that time, in nanoseconds; what happens meanwhile it finds
-    /// all at once.
-    stalled_until: u64,
-    seed: u64,
-}
-
-impl Loop {
-    fn new(number: u32, node: Node) -> Loop {
-        Loop {
-            number,
-            node,
-            stalled_until: 0,
-        }
-    }
 }
 
 pub(crate) struct Machine {
+    seed: u64,
     pub(crate) kernel: kernel::Shared,
     time: Rc<Cell<u64>>,
     rng: Rng,
@@ -77,12 +64,8 @@ pub(crate) struct Program {
     pub(crate) shares: SendShares,
 }
 
-        if trace::is_wanted() {
-            net.trace.record();
-        }
 impl Machine {
     /// A machine that runs a program, on a network whose first actor it is.
-            seed,
     pub(crate) fn new(
         seed: u64,
         conditions: Conditions,
@@ -94,8 +77,12 @@ impl Machine {
         let (chunk, buffers) = (conditions.chunk, conditions.buffers);
         let mut net = Net::new(time.clone(), Rng::from_seed(rng.next()), conditions);
         net.inboxes.push(std::collections::VecDeque::new());
+        if trace::is_wanted() {
+            net.trace.record();
+        }
         let kernel = Kernel::new(net, time.clone(), 0, Rng::from_seed(rng.next()), faults);
         let mut machine = Machine {
+            seed,
             kernel,
             time,
             rng,
@@ -215,7 +202,7 @@ impl Machine {
         let core = setup.core(waker.clone(), counters, self.clock(), rng);
         let node = Node::new(&self.kernel, shape, setup, waker, core, &mut self.rng);
         let node = node.holding(Held::Loop { _life: life });
-        self.loops.push(Loop::new(number, node));
+        self.loops.push(Loop { number, node });
     }
 
     fn clock(&self) -> Clock {
@@ -232,11 +219,7 @@ impl Machine {
     pub(crate) fn next_time(&self) -> Option<Instant> {
         let arrival = self.kernel.borrow().net.next_arrival();
         let loops = self.loops.iter().filter(|l| !l.node.is_over());
-        let own = loops.flat_map(|l| {
-            let stalled = (l.stalled_until > self.time.get()).then_some(l.stalled_until);
-            let deadline = l.node.until().filter(|_| stalled.is_none());
-            deadline.into_iter().chain(stalled.map(Instant::from_nanos))
-        });
+        let own = loops.filter_map(|l| l.node.until(self.time.get()));
         own.chain(arrival).min()
     }
 
@@ -261,8 +244,7 @@ impl Machine {
         let mut kernel = self.kernel.borrow_mut();
         let now = self.time.get();
         let loops = self.loops.iter().enumerate();
-        let runnable =
-            loops.filter(|(_, l)| l.stalled_until <= now && l.node.goes_on(&mut kernel, now));
+        let runnable = loops.filter(|(_, l)| l.node.goes_on(&mut kernel, now));
         runnable.map(|(i, _)| i).collect()
     }
 
@@ -270,7 +252,7 @@ impl Machine {
         let rng = Rng::from_seed(self.rng.next());
         if let Some(node) = Node::thread(&self.kernel, carrier, self.clock(), rng) {
             let number = self.loops.len() as u32;
-            self.loops.push(Loop::new(number, node));
+            self.loops.push(Loop { number, node });
         }
     }
 
@@ -286,7 +268,8 @@ impl Machine {
 
     /// Has a loop that would go on wait for its processor.
     pub(crate) fn stall(&mut self, which: usize, time: Duration) {
-        self.loops[which].stalled_until = self.time.get() + time.as_nanos() as u64;
+        let until = self.time.get() + time.as_nanos() as u64;
+        self.loops[which].node.stall(until);
     }
 
     /// Has all of them wait.
@@ -301,15 +284,6 @@ impl Machine {
         self.stop_clock.set_at(deadline);
         // Who accepts is last, and stops first.
         for waker in self.wakers.iter().rev() {
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Who panicked may have held it.
-        if let Ok(kernel) = self.kernel.try_borrow() {
-            trace::dropped(self.seed, &kernel.net.trace);
-        }
-    }
-}
             waker.stop(Stop::Graceful);
         }
     }
@@ -325,5 +299,14 @@ impl Drop for Machine {
     /// A loop that dials may be asked of, as a builder has it: one that serves.
     pub(crate) fn waker(&self, which: usize) -> &Arc<Waker> {
         &self.wakers[which % self.serving]
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Who panicked may have held it.
+        if let Ok(kernel) = self.kernel.try_borrow() {
+            trace::dropped(self.seed, &kernel.net.trace);
+        }
     }
 }

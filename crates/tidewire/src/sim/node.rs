@@ -117,6 +117,8 @@ pub(super) struct Node {
     reactor: Option<Box<dyn Turns>>,
     at: Where,
     held: Option<Held>,
+    /// It is not given a processor before that time, in nanoseconds; what happens meanwhile it finds all at once.
+    stalled_until: u64,
 }
 
 impl Node {
@@ -129,9 +131,9 @@ impl Node {
         rng: &mut Rng,
     ) -> Node {
         let options = setup.dial_options.clone();
+        kernel.borrow_mut().setting_up(true);
         let reactor = match shape {
             Shape::Completion => {
-        kernel.borrow_mut().setting_up(true);
                 let queues = SimQueues::new(kernel);
                 let abilities = Abilities {
                     share: rng.below(2) == 0,
@@ -147,11 +149,12 @@ impl Node {
                 .and_then(|poller| Reactor::new(Sockets::new(poller, options), core, setup, waker))
                 .map(|reactor| Box::new(reactor) as Box<dyn Turns>),
         };
+        kernel.borrow_mut().setting_up(false);
         Node {
             reactor: Some(reactor.expect("a kernel that has just started has room")),
-        kernel.borrow_mut().setting_up(false);
             at: Where::Between,
             held: None,
+            stalled_until: 0,
         }
     }
 
@@ -174,6 +177,7 @@ impl Node {
             reactor: Some(Box::new(reactor.ok()?)),
             at: Where::Between,
             held: Some(Held::Thread(carried)),
+            stalled_until: 0,
         })
     }
 
@@ -197,13 +201,13 @@ impl Node {
     pub(super) fn listen(&mut self, kernel: &Shared, listener: Listener) {
         self.disturb();
         if let Some(reactor) = &mut self.reactor {
+            kernel.borrow_mut().setting_up(true);
             reactor.listen(listener);
+            kernel.borrow_mut().setting_up(false);
         }
     }
 
-            kernel.borrow_mut().setting_up(true);
     /// Has it wait anew.
-            kernel.borrow_mut().setting_up(false);
     fn disturb(&mut self) {
         if !matches!(self.at, Where::Over) {
             self.at = Where::Between;
@@ -216,21 +220,36 @@ impl Node {
     }
 
     /// When it goes on by itself.
-    pub(super) fn until(&self) -> Option<Instant> {
-        match &self.at {
+    pub(super) fn until(&self, now_ns: u64) -> Option<Instant> {
+        self.stalled(now_ns).or(match &self.at {
             Where::Parked(parked) => parked.until.map(Instant::from_nanos),
             _ => None,
-        }
+        })
     }
 
     /// When it goes on by itself for more than the timers of its services.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self, now_ns: u64) -> Option<Instant> {
         let reactor = self.reactor.as_ref()?;
-        self.until().filter(|_| reactor.has_more_to_do())
+        let stalled = self.stalled(now_ns);
+        stalled.or_else(|| self.until(now_ns).filter(|_| reactor.has_more_to_do()))
+    }
+
+    /// Until when it waits for a processor, if it does.
+    pub(super) fn stalled(&self, now_ns: u64) -> Option<Instant> {
+        let stalls = self.stalled_until > now_ns && !self.is_over();
+        stalls.then_some(Instant::from_nanos(self.stalled_until))
+    }
+
+    /// Has it wait for a processor, if it would go on.
+    pub(super) fn stall(&mut self, until_ns: u64) {
+        self.stalled_until = until_ns;
     }
 
     /// Whether it would go on now.
     pub(super) fn goes_on(&self, kernel: &mut Kernel, now_ns: u64) -> bool {
+        if self.stalled(now_ns).is_some() {
+            return false;
+        }
         match &self.at {
             Where::Over => false,
             Where::Between | Where::Waiting(_) => true,

@@ -89,6 +89,10 @@ impl Threads {
         self.nodes.iter()
     }
 
+    pub(super) fn nodes_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.nodes.iter_mut()
+    }
+
     pub(super) fn counters(&self) -> Counters {
         lock(&self.registry).sum()
     }

@@ -1,4 +1,4 @@
-//! Virtual time: it moves only when nobody has anything to do.
+//! Virtual time: it moves only when nobody has anything to do, or is late.
 
 use std::time::Duration;
 
@@ -58,8 +58,10 @@ impl Sim {
     /// its deadlines, or `most` has passed.
     pub fn run_until_quiet(&mut self, most: Duration) -> Outcome {
         self.run(most, |sim| {
-            let arrival = sim.next_arrival()?;
-            sim.next_time().map(|at| at.min(arrival))
+            let now = sim.time.get();
+            let late = sim.nodes().filter_map(|node| node.stalled(now));
+            let under_way = late.chain(sim.next_arrival()).min()?;
+            sim.next_time().map(|at| at.min(under_way))
         })
     }
 
@@ -136,6 +138,13 @@ impl Sim {
             return false;
         }
         let (chosen, which) = runnable[self.rng.below(runnable.len() as u64) as usize];
+        if let Some(until) = self.late() {
+            match self.rng.below(4) {
+                0 => self.nodes_mut().for_each(|node| node.stall(until)),
+                _ => self.stall(chosen, which, until),
+            }
+            return true;
+        }
         match &mut self.actors[chosen] {
             Actor::Loop(running) => {
                 match &mut running.threads {
@@ -155,6 +164,33 @@ impl Sim {
             }
         }
         true
+    }
+
+    /// Until when the next turn is late, if it is to be.
+    fn late(&mut self) -> Option<u64> {
+        let one_in = self.conditions.late_one_in;
+        if one_in == 0 || self.rng.below(one_in) > 0 {
+            return None;
+        }
+        let most = self.conditions.latency.end().as_nanos() as u64 * 4;
+        Some(self.time.get() + 1 + self.rng.below(most.max(1)))
+    }
+
+    /// Has an actor that is a loop wait for its processor.
+    fn stall(&mut self, actor: usize, which: usize, until: u64) {
+        if let Actor::Loop(running) = &mut self.actors[actor]
+            && let Some(node) = running.nodes_mut().nth(which)
+        {
+            node.stall(until);
+        }
+    }
+
+    fn nodes_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        let running = self.actors.iter_mut().filter_map(|actor| match actor {
+            Actor::Loop(running) => Some(running),
+            Actor::Plain(_) => None,
+        });
+        running.flat_map(|running| running.nodes_mut())
     }
 
     /// Actors that have something to do; of a loop, it (0) or one of its connections'.
@@ -186,12 +222,14 @@ impl Sim {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        let deadlines = self.nodes().filter_map(Node::deadline);
+        let now = self.time.get();
+        let deadlines = self.nodes().filter_map(|node| node.deadline(now));
         deadlines.chain(self.next_arrival()).min()
     }
 
     fn next_time_or_timer(&self) -> Option<Instant> {
-        let times = self.nodes().filter_map(Node::until);
+        let now = self.time.get();
+        let times = self.nodes().filter_map(|node| node.until(now));
         times.chain(self.next_arrival()).min()
     }
 

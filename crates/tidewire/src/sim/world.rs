@@ -52,6 +52,10 @@ pub(super) struct Team {
 }
 
 impl Running {
+    pub(super) fn nodes_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        std::iter::once(&mut self.node).chain(self.threads.iter_mut().flat_map(Threads::nodes_mut))
+    }
+
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
         std::iter::once(&self.node).chain(self.threads.iter().flat_map(Threads::nodes))
     }
@@ -63,7 +67,8 @@ const KERNEL: usize = 0;
 /// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from
 /// one seed: the same seed and the same calls give the same run, to the nanosecond.
 ///
-/// Virtual time moves only when no loop has anything to do; a turn of a loop takes none. Messages
+/// Virtual time moves only when no loop has anything to do, or those that have are
+/// [late](Conditions::late_one_in); a turn of a loop takes none. Messages
 /// and signals posted by other threads arrive, but a run that depends on them does not repeat.
 ///
 /// ```
@@ -133,8 +138,9 @@ impl Sim {
             0 => Shape::Readiness,
             _ => Shape::Completion,
         };
+        let faults = conditions.kernel.clone();
         Sim {
-            kernel: Kernel::new(net, time.clone(), KERNEL, kernel_rng, KernelFaults::none()),
+            kernel: Kernel::new(net, time.clone(), KERNEL, kernel_rng, faults),
             seed,
             shape,
             conditions,
@@ -203,7 +209,7 @@ impl Sim {
         self.kernel.borrow_mut().net.lose(stream);
     }
 
-    /// Has the kernel do this to the loops from now on. The queues of loops of
+    /// Has the kernel do this to the loops from now on, instead of what the conditions say. The queues of loops of
     /// [`Shape::Completion`](super::Shape::Completion) stay as they were when the loop was added. All loops of a
     /// simulation share the kernel's descriptors; one that is added must find some.
     ///
@@ -223,7 +229,8 @@ impl Sim {
     /// }
     /// ```
     pub fn kernel_faults(&mut self, faults: KernelFaults) -> &mut Sim {
-        self.kernel.borrow_mut().faults = faults;
+        self.kernel.borrow_mut().faults = faults.clone();
+        self.conditions.kernel = faults;
         self
     }
 
@@ -239,7 +246,10 @@ impl Sim {
     /// As [`Sim::under`].
     pub fn set_conditions(&mut self, conditions: Conditions) {
         conditions.check();
-        self.kernel.borrow_mut().net.conditions = conditions.clone();
+        let mut kernel = self.kernel.borrow_mut();
+        kernel.net.conditions = conditions.clone();
+        kernel.faults = conditions.kernel.clone();
+        drop(kernel);
         self.conditions = conditions;
     }
 

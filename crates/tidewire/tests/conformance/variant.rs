@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidewire::sim::{Conditions, Shape, Sim};
+use tidewire::sim::{Conditions, KernelFaults, Shape, Sim};
 use tidewire::{Builder, EngineChoice, Placement, StartError};
 
 /// One engine, with its loops placed in one way.
@@ -116,6 +116,7 @@ impl Variant {
                 segment_max: 1500,
                 receive_max: 4000,
                 accept_max: 20_000,
+                kernel: KernelFaults::from_seed(seed),
                 ..calm
             },
         };

@@ -27,6 +27,11 @@ pub(crate) fn converse<S: Service>(
     let mut conditions = Conditions::from_seed(seed);
     let breaks = seed % 5 == 1;
     conditions.reset_one_in = if breaks { 100 } else { 0 };
+    // Who comes waits then; of those that break, some do so before they are heard.
+    conditions.kernel.accept_fails_one_in = [0, 2, 3, 8][(seed / 3 % 4) as usize];
+    conditions.late_one_in = [0, 4, 64][(seed / 5 % 3) as usize];
+    conditions.kernel.accept_aborts_one_in = if breaks { 20 } else { 0 };
+    conditions.kernel.watch_fails_one_in = if breaks { 20 } else { 0 };
     // What single bytes do is tried elsewhere: here they would only make it long.
     conditions.segment_max = conditions.segment_max.max(40);
     conditions.receive_max = conditions.receive_max.max(40);
