@@ -166,6 +166,12 @@ impl World {
         let mut rng = Rng::with_seed(seed);
         let mut conditions = Conditions::from_seed(rng.u64(..));
         conditions.reset_one_in = [0, 200][rng.usize(..2)];
+        conditions.late_one_in = [0, 4, 64][(seed % 3) as usize];
+        conditions.kernel.accept_fails_one_in = [0, 3, 8][(seed / 3 % 3) as usize];
+        if conditions.reset_one_in > 0 {
+            conditions.kernel.accept_aborts_one_in = 20;
+            conditions.kernel.watch_fails_one_in = 20;
+        }
         let client = |place| Client {
             place,
             peer: None,
