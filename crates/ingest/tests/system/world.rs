@@ -86,6 +86,8 @@ impl World {
         conditions.accept_max = conditions.accept_max.max(100);
         conditions.send_buffer = conditions.send_buffer.max(500);
         conditions.receive_buffer = conditions.receive_buffer.max(500);
+        conditions.late_one_in = [0, 4, 64][(seed % 3) as usize];
+        conditions.kernel.accept_fails_one_in = [0, 3, 8][(seed / 3 % 3) as usize];
         if rng.bool() {
             conditions.reset_one_in = 150;
         }
