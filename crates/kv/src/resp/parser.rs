@@ -309,7 +309,7 @@ fn unfinished(bytes: &[u8], progress: &mut Progress, too_big: ProtocolError) -> 
 
 /// The number on the line from `at`, nothing of which ends before `scanned`. As in Redis, a line
 /// ends with a carriage return and one byte more, whatever that is.
-#[inline]
+#[inline(always)]
 fn line(bytes: &[u8], at: usize, scanned: usize) -> Line {
     // Nearly all numbers have one or two digits.
     if let Some(&[first, second, third, _]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
@@ -321,6 +321,10 @@ fn line(bytes: &[u8], at: usize, scanned: usize) -> Line {
             return Line::Number(Some((10 * tens + ones).into()), at + 4);
         }
     }
+    long_line(bytes, at, scanned)
+}
+
+fn long_line(bytes: &[u8], at: usize, scanned: usize) -> Line {
     let mut n: i64 = 0;
     let mut end = at;
     while let Some(digit) = bytes.get(end).map(|b| b.wrapping_sub(b'0'))

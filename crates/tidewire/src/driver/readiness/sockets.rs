@@ -90,7 +90,12 @@ impl<P: Poller> Sockets<P> {
         connecting: bool,
     ) -> io::Result<()> {
         let id = core.states[index as usize].id;
-        self.poller.add(&fd, token(index, id.generation))?;
+        let watched = self.poller.add(&fd, token(index, id.generation));
+        if watched.is_err() && !connecting {
+            // It is closed here: its peer is not to take that for an end in order.
+            self.poller.sys().reset_on_close(&fd);
+        }
+        watched?;
         // What the kernel holds already need not be announced: a stop cannot wait for it.
         let sweep = core.draining().then_some(SWEEP_NEW);
         let sock = Sock {

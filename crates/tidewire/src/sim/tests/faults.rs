@@ -285,6 +285,10 @@ fn accepting_pauses_while_connections_cannot_be_watched() {
             assert!((1..=3 * loops).contains(&failed), "{what}");
             let served = peers.iter().filter(|p| sim.received(**p) == b"x").count();
             assert_eq!(served, peers.len() - failed, "{what}");
+            // They do not take it for an end in order.
+            let reset = PlainState::Failed(ErrorKind::ConnectionReset);
+            let hit = peers.iter().filter(|p| sim.state(**p) == reset).count();
+            assert_eq!(hit, failed, "{what}");
         }
     }
 }
