@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -11,6 +12,12 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use crate::admission::Admission;
 use crate::build::socket_file::SocketFile;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
+
+/// For how long an address that is in use is tried again. What a process on io_uring listened on that was killed the
+/// kernel lets go of only a moment after it is gone, and who starts it again at once is not to be turned away for
+/// that.
+const LET_GO_WITHIN: Duration = Duration::from_secs(1);
+const LET_GO_PAUSE: Duration = Duration::from_millis(50);
 
 /// Socket options. They are set on the listener, from which Linux hands them to accepted sockets,
 /// and on dialled sockets before they connect. Unix sockets have a backlog and buffers; the others
@@ -371,7 +378,10 @@ impl Listen {
     fn bind_tcp(&self, mut addr: SocketAddr, copies: usize) -> io::Result<Bound> {
         let mut sockets = Vec::with_capacity(copies);
         for copy in 0..copies {
-            let socket = self.tcp_socket(addr, copy > 0)?;
+            let socket = match copy {
+                0 => self.first_tcp_socket(addr)?,
+                _ => self.tcp_socket(addr, true)?,
+            };
             if copies > 1 && copy == 0 {
                 // After its bind, which has failed if anybody listens here: with the
                 // option set before, two servers would share the port unnoticed.
@@ -388,6 +398,20 @@ impl Listen {
             is_private: true,
             left: None,
         })
+    }
+
+    /// The one that finds out whether anybody listens there; see [`LET_GO_WITHIN`].
+    fn first_tcp_socket(&self, addr: SocketAddr) -> io::Result<Socket> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.tcp_socket(addr, false) {
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse && waited < LET_GO_WITHIN => {
+                    thread::sleep(LET_GO_PAUSE);
+                    waited += LET_GO_PAUSE;
+                }
+                bound => return bound,
+            }
+        }
     }
 
     fn tcp_socket(&self, addr: SocketAddr, share: bool) -> io::Result<Socket> {
@@ -466,6 +490,18 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(sockets);
         assert!(listen(&endpoint).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_is_let_go_of_in_a_moment_is_waited_for() {
+        let first = Listen::at("127.0.0.1:0").bind(1).unwrap();
+        let endpoint = first.endpoint.clone();
+        let holder = thread::spawn(move || {
+            thread::sleep(2 * LET_GO_PAUSE);
+            drop(first);
+        });
+        assert!(Listen::at(&endpoint).bind(1).is_ok());
+        holder.join().unwrap();
     }
 
     #[test]
