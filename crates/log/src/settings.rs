@@ -19,6 +19,8 @@ pub enum Verify {
 
 /// The default of [`Settings::segment_bytes`].
 pub const SEGMENT_BYTES: u64 = 128 << 20;
+/// The most of [`Settings::group_wait`]: whoever waits for a commit waits so long for one who stays away.
+pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The default of [`Settings::producer_idle`].
 pub const PRODUCER_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -41,7 +43,8 @@ pub struct Settings {
     /// With [`Policy::Sync`], how long the writer waits at most, after a commit, for those who were told of
     /// it to append again: as many runs as were committed or had gathered meanwhile, or half of
     /// what a group may hold. Groups are larger and fewer then, where many append one run each and wait for
-    /// it; who is alone never waits. Default: zero, which writes as soon as the disk is free.
+    /// it; who is alone never waits. At most [`GROUP_WAIT_MAX`], for which more is taken. Default: zero, which
+    /// writes as soon as the disk is free.
     pub group_wait: Duration,
     /// Most bytes of payload in one record, at most what fits a group. Default 1 MiB.
     pub payload_max: u32,

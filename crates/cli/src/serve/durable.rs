@@ -41,7 +41,7 @@ pub(crate) struct LogOptions {
 
     /// With --sync sync or --durability sync: waits so long at most, after each sync, for those who were
     /// answered by it to come back, so that the next one serves more of them. Fewer and larger
-    /// syncs, for a disk that is slow or shared; who is alone never waits [default: 0s]
+    /// syncs, for a disk that is slow or shared; who is alone never waits; at most 1s [default: 0s]
     #[arg(long = "group-wait", value_name = "TIME")]
     #[serde(alias = "group-wait")]
     pub(crate) group_wait: Option<Span>,

@@ -8,7 +8,7 @@ use tidewire::{EngineChoice, Placement, TcpOptions};
 use tidewire_http::Settings as HttpSettings;
 use tidewire_ingest::native::Token;
 use tidewire_ingest::{Level, native};
-use tidewire_log::Policy;
+use tidewire_log::{GROUP_WAIT_MAX, Policy};
 
 use super::admin::AdminOptions;
 use super::admission::AdmissionOptions;
@@ -128,6 +128,12 @@ impl Settings {
                 "--handshake 0: without a limit, whoever connects and says nothing would stay for ever",
             ));
         }
+        if options.durable.group_wait() > GROUP_WAIT_MAX {
+            return Err(Failure::usage(format!(
+                "--group-wait: at most {}",
+                Span(GROUP_WAIT_MAX)
+            )));
+        }
         let engine = options.engine.unwrap_or_default();
         let direct_descriptors = options.direct_descriptors.unwrap_or(false);
         if direct_descriptors && matches!(engine, EngineChoice::Threads | EngineChoice::Epoll) {
@@ -217,6 +223,13 @@ impl Settings {
         // What is not there yet nobody has locked.
         all.map(|path| path.canonicalize().unwrap_or(path))
             .collect()
+    }
+
+    /// Whether answers wait for a sync of some log.
+    pub(crate) fn awaits_syncs(&self) -> bool {
+        let messages = self.durable.policy.map_or(Policy::Sync, |name| name.0);
+        let has_messages = self.need_log() && messages == Policy::Sync;
+        has_messages || self.kv_durability() == Some(Policy::Sync)
     }
 
     /// The services, by their names, that write to a log.

@@ -18,6 +18,8 @@ enum For {
     AckOrIngest,
     /// Whatever writes to the log of messages, or to that of keys.
     Log,
+    /// One that is synced before anybody is answered.
+    SyncedLog,
     DurableKv,
     Tls,
     Admin,
@@ -117,7 +119,7 @@ impl Given {
                 For::AckOrIngest,
             ),
             (durable.policy.is_some(), "--sync", For::Log),
-            (durable.group_wait.is_some(), "--group-wait", For::Log),
+            (durable.group_wait.is_some(), "--group-wait", For::SyncedLog),
             (durable.segment.is_some(), "--segment", For::Log),
             (durable.payload_max.is_some(), "--log-payload", For::Log),
             (
@@ -183,6 +185,10 @@ impl Given {
             For::Log => (
                 !settings.log_directories().is_empty(),
                 "no service here writes to a log: ingest does, ack with --ack-level, kv with --durability",
+            ),
+            For::SyncedLog => (
+                settings.awaits_syncs(),
+                "no log here is synced before it answers: that is --sync sync, for kv --durability sync",
             ),
             For::DurableKv => (
                 settings.kv_durability().is_some(),

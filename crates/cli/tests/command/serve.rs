@@ -374,6 +374,15 @@ fn flags_that_would_have_no_effect_are_refused() {
         (&["--ack-level", "durable"], "ack is not served here"),
         (&["--max-payload", "7"], "neither ack nor ingest"),
         (&["--sync", "os"], "no service here writes to a log"),
+        (&["--group-wait", "1ms"], "no log here is synced"),
+        (
+            &["ingest", "--sync", "os", "--group-wait", "1ms"],
+            "no log here is synced",
+        ),
+        (
+            &["ingest", "--group-wait", "2s"],
+            "--group-wait: at most 1s",
+        ),
         (&["--admin-host", "it.example"], "no admin listener"),
         (&["kv", "--kv-snapshot-growth", "1GiB"], "--durability"),
         (&["--takeover-forget"], "--takeover"),

@@ -8,8 +8,8 @@ use crate::disk::real::RealDisk;
 use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
 use crate::{
-    Begin, EmbeddedLog, Log, Now, OpenError, Policy, ProducerId, Range, ReadError, Refused,
-    Settings, Step,
+    Begin, EmbeddedLog, GROUP_WAIT_MAX, Log, Now, OpenError, Policy, ProducerId, Range, ReadError,
+    Refused, Settings, Step,
 };
 
 #[test]
@@ -504,6 +504,7 @@ fn a_group_waits_for_those_who_were_released_and_no_longer_than_it_may() {
     let (_, last) = (one(), one());
     assert_eq!(writer.step(now), Step::Worked);
     one();
+    assert!(matches!(writer.step(now), Step::WaitUntil(_)));
     log.sync();
     while writer.step(now) == Step::Worked {}
     assert!(
@@ -514,4 +515,23 @@ fn a_group_waits_for_those_who_were_released_and_no_longer_than_it_may() {
     let last = one();
     writer.close(now);
     assert_eq!(committed(), last);
+}
+
+#[test]
+fn a_group_never_waits_longer_than_is_allowed() {
+    let settings = Settings {
+        group_wait: Duration::MAX,
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut now = Now::default();
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=1).expect("room");
+    while writer.step(now) == Step::Worked {}
+    let last = append(&log, stream, ProducerId::ANONYMOUS, 2..=2).expect("room");
+    while writer.step(now) == Step::Worked {}
+    assert!(log.progress().committed < last);
+    now.monotonic += GROUP_WAIT_MAX;
+    assert_eq!(writer.step(now), Step::Worked);
+    assert_eq!(log.progress().committed, last);
 }

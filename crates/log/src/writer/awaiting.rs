@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::GROUP_WAIT_MAX;
 use crate::gather::Gather;
 
 /// For how many runs the next group waits, and until when.
@@ -28,7 +29,7 @@ impl Awaiting {
     pub(super) fn begin(&mut self, gather: &Gather, wait: Duration) {
         let runs = self.runs.saturating_add(gather.group.runs);
         *self = Awaiting {
-            wait,
+            wait: wait.min(GROUP_WAIT_MAX),
             runs: if wait.is_zero() { 0 } else { runs },
             until: None,
         };
