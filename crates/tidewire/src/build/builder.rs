@@ -533,7 +533,7 @@ impl Builder {
         self
     }
 
-    /// Binds the listeners and starts the loops. A TCP address that is in use is tried again for a second: what a process
+    /// Binds the listeners and starts the loops. A place that is in use is tried again for about a second: what a process
     /// on io_uring held that was killed is let go of a moment after it is gone.
     ///
     /// # Errors

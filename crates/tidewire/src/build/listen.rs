@@ -13,11 +13,10 @@ use crate::admission::Admission;
 use crate::build::socket_file::SocketFile;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 
-/// For how long an address that is in use is tried again. What a process on io_uring listened on that was killed the
-/// kernel lets go of only a moment after it is gone, and who starts it again at once is not to be turned away for
-/// that.
-const LET_GO_WITHIN: Duration = Duration::from_secs(1);
-const LET_GO_PAUSE: Duration = Duration::from_millis(50);
+/// Between attempts to listen where somebody does, in milliseconds: about a second in all. What a process on io_uring
+/// listened on that was killed the kernel lets go of only a moment after it is gone, and who starts it again at once
+/// is not to be turned away for that. Few, because whoever does listen at a Unix socket hears of each.
+const LET_GO_PAUSES: [u64; 5] = [30, 60, 120, 240, 480];
 
 /// Socket options. They are set on the listener, from which Linux hands them to accepted sockets,
 /// and on dialled sockets before they connect. Unix sockets have a backlog and buffers; the others
@@ -315,8 +314,22 @@ impl Listen {
         self
     }
 
-    /// Makes `copies` sockets that share the place, one for each loop that accepts for itself.
+    /// Makes `copies` sockets that share the place, one for each loop that accepts for itself. A place that is in
+    /// use is tried again, see [`LET_GO_PAUSES`].
     pub(crate) fn bind(&self, copies: usize) -> io::Result<Bound> {
+        let mut pauses = LET_GO_PAUSES.iter();
+        loop {
+            match self.bind_once(copies) {
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => match pauses.next() {
+                    Some(ms) => thread::sleep(Duration::from_millis(*ms)),
+                    None => return Err(e),
+                },
+                bound => return bound,
+            }
+        }
+    }
+
+    fn bind_once(&self, copies: usize) -> io::Result<Bound> {
         match &self.place {
             Place::Inherited(listeners) => self.take_over(listeners, copies),
             Place::At(Err(e)) => Err(e.clone().into()),
@@ -378,10 +391,7 @@ impl Listen {
     fn bind_tcp(&self, mut addr: SocketAddr, copies: usize) -> io::Result<Bound> {
         let mut sockets = Vec::with_capacity(copies);
         for copy in 0..copies {
-            let socket = match copy {
-                0 => self.first_tcp_socket(addr)?,
-                _ => self.tcp_socket(addr, true)?,
-            };
+            let socket = self.tcp_socket(addr, copy > 0)?;
             if copies > 1 && copy == 0 {
                 // After its bind, which has failed if anybody listens here: with the
                 // option set before, two servers would share the port unnoticed.
@@ -398,20 +408,6 @@ impl Listen {
             is_private: true,
             left: None,
         })
-    }
-
-    /// The one that finds out whether anybody listens there; see [`LET_GO_WITHIN`].
-    fn first_tcp_socket(&self, addr: SocketAddr) -> io::Result<Socket> {
-        let mut waited = Duration::ZERO;
-        loop {
-            match self.tcp_socket(addr, false) {
-                Err(e) if e.kind() == io::ErrorKind::AddrInUse && waited < LET_GO_WITHIN => {
-                    thread::sleep(LET_GO_PAUSE);
-                    waited += LET_GO_PAUSE;
-                }
-                bound => return bound,
-            }
-        }
     }
 
     fn tcp_socket(&self, addr: SocketAddr, share: bool) -> io::Result<Socket> {
@@ -493,15 +489,20 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_let_go_of_in_a_moment_is_waited_for() {
-        let first = Listen::at("127.0.0.1:0").bind(1).unwrap();
-        let endpoint = first.endpoint.clone();
-        let holder = thread::spawn(move || {
-            thread::sleep(2 * LET_GO_PAUSE);
-            drop(first);
-        });
-        assert!(Listen::at(&endpoint).bind(1).is_ok());
-        holder.join().unwrap();
+    fn a_place_that_is_let_go_of_in_a_moment_is_waited_for() {
+        let own = format!("tidewire-let-go-{}", std::process::id());
+        let path = format!("unix:{}", std::env::temp_dir().join(&own).display());
+        let name = format!("unix:@{own}");
+        for place in ["127.0.0.1:0", &path, &name] {
+            let first = Listen::at(place).bind(1).unwrap();
+            let endpoint = first.endpoint.clone();
+            let holder = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                drop(first);
+            });
+            assert!(Listen::at(&endpoint).bind(1).is_ok(), "{place}");
+            holder.join().unwrap();
+        }
     }
 
     #[test]
