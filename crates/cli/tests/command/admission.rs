@@ -214,7 +214,7 @@ fn an_ingest_client_is_told_when_to_come_again() {
             "1",
         ]);
         let to = addr(&lines[0]);
-        let _within = from(4, to).unwrap();
+        let within = from(4, to).unwrap();
         let heard = {
             let begin = Instant::now();
             loop {
@@ -230,6 +230,8 @@ fn an_ingest_client_is_told_when_to_come_again() {
         assert_eq!((heard[0], heard[1]), (3, 1), "{engine}");
         assert_eq!(heard[8..18], [0, 0, 0, 0, 0, 0, 0, 0, 4, 0]);
         assert_ne!(heard[20..24], [0; 4]);
+        // Who stayed would be waited for.
+        drop(within);
         stop(server);
     }
 }

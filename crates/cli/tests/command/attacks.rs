@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::pki::Files;
 use crate::common::tls_client::{ask, config, secure, socket};
-use crate::common::{PATIENCE, Running, addr, engines, resident, stderr};
+use crate::common::{PATIENCE, Running, addr, engines, resident, stderr, with_engines_at_once};
 use rustix::process::Signal;
 use tidewire_tls::rustls::ClientConfig;
 
@@ -140,7 +140,7 @@ fn floods_of_handshakes() {
     let client = config(&files.issuer.pem(), None);
     // The beginning of a hello: a record of 508 bytes.
     let half = b"\x16\x03\x01\x01\xfc\x01\x00\x01\xf8\x03\x03";
-    for engine in engines() {
+    with_engines_at_once(|engine| {
         let more = [&["--handshake", "3"], &files.serve()[..]].concat();
         let server = Server::start(engine, &more);
         for served in &SERVICES {
@@ -174,7 +174,7 @@ fn floods_of_handshakes() {
         let said = server.stop();
         assert!(said.contains("the_TLS_handshake_took_too_long="), "{said}");
         assert!(said.contains("a TLS handshake failed"), "{said}");
-    }
+    });
 }
 
 /// TLS 1.2 lets either side ask for another handshake, which costs the server far more than its client. It is refused.

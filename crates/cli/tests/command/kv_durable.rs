@@ -214,6 +214,8 @@ fn an_orderly_stop_keeps_everything_and_every_level_says_what_it_is() {
             "none" => assert!(matches!(waited, Reply::Line(_)), "{waited:?}"),
             _ => assert_eq!(waited, Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
         }
+        // A client that stayed would be waited for.
+        drop(client);
         server.signal(Signal::TERM);
         assert!(server.end().status.success());
         let mut server = Running::start(&args);

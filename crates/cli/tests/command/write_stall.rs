@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::{PATIENCE, Running, addr, engines, stderr};
+use crate::common::{PATIENCE, Running, addr, stderr, with_engines_at_once};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 
@@ -65,7 +65,7 @@ fn one_has_stalled(server: Running, stuck: SocketAddr, engine: &str) {
 #[test]
 fn a_subscriber_that_takes_nothing_is_cut() {
     let message = [b"PUBLISH a ", &[b'x'; 60_000][..], b"\r\n"].concat();
-    for engine in engines() {
+    with_engines_at_once(|engine| {
         let (server, to) = serve(engine, "kv/resp");
         let mut stuck = narrow(to);
         stuck.write_all(b"SUBSCRIBE a\r\n").unwrap();
@@ -91,5 +91,5 @@ fn a_subscriber_that_takes_nothing_is_cut() {
         let end = stuck.read_to_end(&mut rest);
         assert!(end.is_err_and(|e| is_reset(&e)), "{engine}: no reset");
         one_has_stalled(server, stuck.local_addr().unwrap(), engine);
-    }
+    });
 }

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -179,8 +179,9 @@ pub(crate) fn resident(pid: Pid) -> usize {
     pages * rustix::param::page_size()
 }
 
-/// The engines that work on this machine; says which do not.
+/// The engines that work on this machine; says which do not. They are tried once.
 pub(crate) fn engines() -> Vec<&'static str> {
+    static WORKING: OnceLock<Vec<&str>> = OnceLock::new();
     let works = |engine: &&str| {
         let mut server =
             Running::start(&["serve", "echo", "--listen", "echo=0", "--engine", engine]);
@@ -190,10 +191,23 @@ pub(crate) fn engines() -> Vec<&'static str> {
         }
         announced
     };
-    ["threads", "epoll", "uring"]
-        .into_iter()
-        .filter(works)
-        .collect()
+    let working = || {
+        ["threads", "epoll", "uring"]
+            .into_iter()
+            .filter(works)
+            .collect()
+    };
+    WORKING.get_or_init(working).clone()
+}
+
+/// Does this with every engine that works here, all at once: for what waits most of its time.
+pub(crate) fn with_engines_at_once(what: impl Fn(&'static str) + Sync) {
+    thread::scope(|scope| {
+        for engine in engines() {
+            let what = &what;
+            scope.spawn(move || what(engine));
+        }
+    });
 }
 
 /// A server that does to each connection what it is told, on a thread each.
