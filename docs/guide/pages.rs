@@ -1,0 +1,33 @@
+//! The pages of the guide (`src/`, for mdBook), as documentation: so `cargo test` compiles and runs every example in
+//! them.
+
+macro_rules! pages {
+    ($($name:ident $file:literal)*) => {
+        $(
+            #[doc = include_str!($file)]
+            pub mod $name {}
+        )*
+    };
+}
+
+pages! {
+    introduction "src/introduction.md"
+    first_protocol "src/first-protocol.md"
+    framing "src/framing.md"
+    replying_later "src/replying-later.md"
+    other_connections "src/other-connections.md"
+    proxy "src/proxy.md"
+    clients "src/clients.md"
+    asynchronous "src/async.md"
+    http "src/http.md"
+    workers "src/workers.md"
+    tls "src/tls.md"
+    overload "src/overload.md"
+    testing "src/testing.md"
+    engines "src/engines.md"
+    metrics "src/metrics.md"
+    deploying "src/deploying.md"
+    log "src/log.md"
+    key_value "src/key-value.md"
+    wire_formats "src/wire-formats.md"
+}
