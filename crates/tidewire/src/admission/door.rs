@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use crate::admission::{Admission, Part};
-use crate::protocol::traits::Service;
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
@@ -18,16 +17,6 @@ use crate::vocabulary::time::Instant;
 pub(crate) trait Face: Send + Sync {
     fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>>;
     fn speaks_for_others(&self, from: &Peer) -> bool;
-}
-
-impl<S: Service> Face for S {
-    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
-        Service::refusal_reply(self, why, from)
-    }
-
-    fn speaks_for_others(&self, from: &Peer) -> bool {
-        Service::speaks_for_others(self, from)
-    }
 }
 
 /// Rules, and the listener that they are for; all of a service's if there is none.

@@ -38,7 +38,6 @@ use std::sync::Arc;
 use crate::reach::sync::{Mutex, lock};
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::endpoint::Endpoint;
-use crate::vocabulary::network::masked;
 use crate::vocabulary::time::Instant;
 use lists::Lists;
 pub use rate::{Rate, RateError};
@@ -195,13 +194,5 @@ impl Admission {
     fn counted(&self, part: Part, from: &Endpoint) -> Option<IpAddr> {
         let counts = part != Part::Nameless && self.0.rules.counts_addresses();
         from.ip().filter(|_| counts)
-    }
-}
-
-/// An address without what is not counted of it.
-fn masked_by(ip: IpAddr, v4: u8, v6: u8) -> IpAddr {
-    match ip.to_canonical() {
-        ip @ IpAddr::V4(_) => masked(ip, v4),
-        ip @ IpAddr::V6(_) => masked(ip, v6),
     }
 }

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use super::rate::Rate;
 use super::rules::Rules;
 use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::network::masked;
 
 /// An address, or a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,15 +130,23 @@ impl Rules {
     fn address(&self, ip: IpAddr) -> Option<Source> {
         let counted = self.per_address.is_some() || self.rate_per_address.is_some();
         counted.then(|| Source {
-            first: super::masked_by(ip, 32, self.address_v6),
+            first: masked_by(ip, 32, self.address_v6),
             is_prefix: false,
         })
     }
 
     fn prefix(&self, ip: IpAddr) -> Option<Source> {
         self.per_prefix.is_some().then(|| Source {
-            first: super::masked_by(ip, self.prefix_v4, self.prefix_v6),
+            first: masked_by(ip, self.prefix_v4, self.prefix_v6),
             is_prefix: true,
         })
+    }
+}
+
+/// An address without what is not counted of it.
+pub(super) fn masked_by(ip: IpAddr, v4: u8, v6: u8) -> IpAddr {
+    match ip.to_canonical() {
+        ip @ IpAddr::V4(_) => masked(ip, v4),
+        ip @ IpAddr::V6(_) => masked(ip, v6),
     }
 }

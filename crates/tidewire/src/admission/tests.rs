@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::admission::table::masked_by;
 
 fn at(ip: impl Into<IpAddr>) -> Endpoint {
     Endpoint::from((ip.into(), 4000))

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use crate::admission::Admission;
 use crate::admission::door::Gate;
-use crate::build::dial::{Dial, NotDialled};
-use crate::build::drain::Drain;
 use crate::build::ending::{LoopFailed, Waiter};
 use crate::build::engine::{self, Engine, EngineChoice, Resolved};
 use crate::build::limits::{CHUNK, Limits};
@@ -26,7 +24,7 @@ use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::linux::Linux;
 use crate::memory::budget::Memory;
-use crate::protocol::traits::Service;
+use crate::protocol::service::Service;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
@@ -36,6 +34,7 @@ use crate::reactor::host::{Hosted, host_of, name_of};
 use crate::reactor::life::{Registered, Registry};
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{self, Fleet, LoopSetup, Spread, Turn};
+use crate::vocabulary::dial::{Dial, NotDialled};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// How connections are spread over loops. The threads engine has a loop for each connection and
@@ -938,7 +937,7 @@ impl Running {
                 Ok(()) => return Ok(()),
                 // Perhaps another one lives.
                 Err(Unsent::Ended(command)) if i + 1 < set.len() => *command,
-                Err(unsent) => return Err(NotDialled::from_unsent(unsent)),
+                Err(unsent) => return Err(unsent.into_not_dialled()),
             };
         }
         unreachable!("there is at least one loop")
@@ -970,46 +969,18 @@ impl Running {
         }
     }
 
-    /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
-    /// sent, has every connection told, waits for them to finish until the deadline, cuts the
-    /// rest. Returns the final counters. [`drain`](Running::drain) does the same and can be watched.
-    pub fn stop(self, deadline: Duration) -> Counters {
-        self.drain(deadline).wait()
-    }
-
-    /// Begins to [stop](Running::stop) in order, and lets one see how far that has come.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tidewire::{Builder, EngineChoice, on_input};
-    ///
-    /// let running = Builder::new()
-    ///     .engine(EngineChoice::Epoll)
-    ///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
-    ///     .start()?;
-    /// let observer = running.observer();
-    /// let drain = running.drain(Duration::from_secs(10));
-    /// while !drain.wait_for(Duration::from_millis(100)) {
-    ///     println!("{} are left", drain.progress().open());
-    /// }
-    /// assert_eq!(observer.counters().open, 0);
-    /// # Ok::<(), tidewire::StartError>(())
-    /// ```
-    pub fn drain(mut self, deadline: Duration) -> Drain {
-        // Whoever comes from now on is told at once, instead of being taken in or dropped.
+    /// The files of Unix sockets go: whoever comes from now on is told at once, instead of being taken in or dropped.
+    pub(super) fn remove_files(&mut self) {
         self.files.clear();
-        self.begin_drain(deadline)
     }
 
-    /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners): who waits to be
-    /// accepted is left to it, and so are the files of Unix sockets. What was accepted already ends here.
-    pub fn hand_over(mut self, deadline: Duration) -> Drain {
+    /// Who waits to be accepted is left to a successor, and so are the files of Unix sockets.
+    pub(super) fn leave_to_successor(&mut self) {
         self.clock.succeed();
         self.files.drain(..).for_each(SocketFile::leave);
-        self.begin_drain(deadline)
     }
 
-    fn begin_drain(self, deadline: Duration) -> Drain {
+    pub(super) fn begin_stop(&self, deadline: Duration) {
         self.clock.set(deadline);
         // Acceptors first: what they take in still needs loops to run on. Their end stops the loops.
         for thread in &self.acceptors {
@@ -1020,7 +991,6 @@ impl Running {
                 thread.waker.stop(Stop::Graceful);
             }
         }
-        Drain::new(self)
     }
 
     /// Whether no loop runs any more, once it is so or this time is over.

@@ -229,6 +229,47 @@ impl Drain {
     }
 }
 
+impl Running {
+    /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
+    /// sent, has every connection told, waits for them to finish until the deadline, cuts the
+    /// rest. Returns the final counters. [`drain`](Running::drain) does the same and can be watched.
+    pub fn stop(self, deadline: Duration) -> Counters {
+        self.drain(deadline).wait()
+    }
+
+    /// Begins to [stop](Running::stop) in order, and lets one see how far that has come.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let running = Builder::new()
+    ///     .engine(EngineChoice::Epoll)
+    ///     .serve("127.0.0.1:0", on_input(|input, link| link.forward_all(input)))
+    ///     .start()?;
+    /// let observer = running.observer();
+    /// let drain = running.drain(Duration::from_secs(10));
+    /// while !drain.wait_for(Duration::from_millis(100)) {
+    ///     println!("{} are left", drain.progress().open());
+    /// }
+    /// assert_eq!(observer.counters().open, 0);
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
+    pub fn drain(mut self, deadline: Duration) -> Drain {
+        self.remove_files();
+        self.begin_stop(deadline);
+        Drain::new(self)
+    }
+
+    /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners): who waits to be
+    /// accepted is left to it, and so are the files of Unix sockets. What was accepted already ends here.
+    pub fn hand_over(mut self, deadline: Duration) -> Drain {
+        self.leave_to_successor();
+        self.begin_stop(deadline);
+        Drain::new(self)
+    }
+}
+
 impl Left {
     fn none(service: Arc<str>) -> Left {
         Left {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::admission::Admission;
-use crate::build::socket_file::SocketFile;
+use crate::build::socket_file::{Access, SocketFile};
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 
 /// Between attempts to listen where somebody does, in milliseconds: about a second in all. What a process on io_uring
@@ -136,14 +136,6 @@ pub struct Listen {
     /// Inherited, and of nobody else.
     exclusive: bool,
     admission: Option<Admission>,
-}
-
-/// Who may connect to a Unix socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Access {
-    pub(crate) mode: Option<u32>,
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
 }
 
 /// A listener that was bound.

@@ -1,7 +1,6 @@
 //! Building a server: loops, listeners, outgoing connections, bounds; and what a running one is reached by.
 
 pub(crate) mod builder;
-pub(crate) mod dial;
 pub(crate) mod drain;
 pub(crate) mod ending;
 pub(crate) mod engine;

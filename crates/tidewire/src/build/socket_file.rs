@@ -11,8 +11,6 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::build::listen::Access;
-
 /// Tries to lock the directory, and the pause between them.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -57,6 +55,14 @@ impl Made {
             modified: (meta.mtime(), meta.mtime_nsec()),
         })
     }
+}
+
+/// Who may connect to a Unix socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
 }
 
 impl SocketFile {

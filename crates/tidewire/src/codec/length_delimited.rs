@@ -1,6 +1,6 @@
 //! Frames that say how long they are.
 
-use super::TooLong;
+use crate::codec::too_long::TooLong;
 use crate::protocol::input::Input;
 
 /// Takes frames out of a stream that begin with the length of what follows:

@@ -1,6 +1,6 @@
 //! Lines of text, or of anything else without line feeds in it.
 
-use super::TooLong;
+use crate::codec::too_long::TooLong;
 use crate::protocol::input::Input;
 
 /// Takes lines out of a stream: each ends with a line feed, or carriage return and line feed.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Rates, Shared, one_in};
+use crate::fault::rates::{Rates, Shared, one_in};
 use crate::reactor::random::Rng;
 use crate::vocabulary::time::Instant;
 

@@ -24,22 +24,24 @@
 //! ```
 
 mod gate;
+mod rates;
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::layer::{Around, Layer, Wrap};
 use crate::protocol::input::Input;
-use crate::protocol::traits::Service;
+use crate::protocol::service::Service;
 use crate::reactor::random::Rng;
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
 use gate::{Gate, Passing};
+use rates::{Rates, Shared, one_in};
 
 /// Which faults, and how often; "one in n" is a chance of 1/n for each, and 0 is never. A *piece* is what came in one
 /// go, or what is to go out in one, after it was split.
@@ -61,29 +63,6 @@ pub struct Faults {
     seed: u64,
     rates: Rates,
     shared: Arc<Shared>,
-}
-
-#[derive(Clone, Debug)]
-struct Rates {
-    refuse_one_in: u64,
-    cut_one_in: u64,
-    delay_one_in: u64,
-    delay: RangeInclusive<Duration>,
-    split_one_in: u64,
-    split_max: usize,
-    window: usize,
-    flip_one_in: u64,
-}
-
-/// Of all clones of the same settings.
-#[derive(Default)]
-struct Shared {
-    connections: AtomicU64,
-    refused: AtomicU64,
-    cut: AtomicU64,
-    delays: AtomicU64,
-    splits: AtomicU64,
-    flips: AtomicU64,
 }
 
 /// How many faults were injected.
@@ -221,10 +200,6 @@ impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Faults({}, {:?})", self.seed, self.rates)
     }
-}
-
-fn one_in(rng: &mut Rng, n: u64) -> bool {
-    n > 0 && rng.below(n) == 0
 }
 
 impl Wrap for Faults {

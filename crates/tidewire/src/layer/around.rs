@@ -1,18 +1,21 @@
-//! What a layer is asked for, and what it may do: [`Wrap`], [`Layer`], [`Around`].
+//! What a layer is asked for, and what it may do: [`Wrap`], [`Layer`], [`Around`]; and the connection that it stands
+//! in, [`LayeredConn`].
 
+use std::fmt;
 use std::sync::Arc;
 
-use crate::layer::Inner;
-use crate::layer::layered::{LayeredConn, Shared, Within};
+use crate::build::limits::Limits;
+use crate::layer::inner::Inner;
+use crate::protocol::connection::{Cx, Protocol};
 use crate::protocol::input::Input;
 use crate::protocol::link::Link;
-use crate::protocol::traits::{Cx, Service};
+use crate::protocol::service::Service;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::next::Next;
-use crate::vocabulary::peer::Peer;
+use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
-/// Makes the layer of each connection of a [`Layered`](crate::Layered) service: the settings of TLS,
+/// Makes the layer of each connection of a [`Layered`](crate::Layered)(crate::Layered) service: the settings of TLS,
 /// say, where [`Layer`] is one connection's records and keys.
 ///
 /// ```
@@ -253,6 +256,54 @@ pub trait Layer: Sized + 'static {
     fn closed(self, why: Closed, now: Instant) {
         let _ = (why, now);
     }
+}
+
+/// A connection of a [`Layered`](crate::Layered) service.
+///
+/// ```
+/// use tidewire::proxy::{Header, Proxy};
+/// use tidewire::{Layered, LayeredConn, Service, on_input};
+///
+/// /// The connections of a service behind the PROXY protocol.
+/// fn connections<S: Service>(_: &Layered<Proxy, S>)
+/// where
+///     Layered<Proxy, S>: Service<Conn = LayeredConn<S, Header>>,
+/// {
+/// }
+///
+/// connections(&Layered::new(Proxy::from([]), on_input(|input, link| link.forward_all(input))));
+/// ```
+pub struct LayeredConn<S: Service, L: Layer> {
+    /// Until it has handed over.
+    pub(super) layer: Option<L>,
+    pub(super) within: Within<S::Conn>,
+    pub(super) shared: Arc<Shared<S>>,
+    pub(super) origin: Origin,
+}
+
+/// The inner protocol.
+pub(super) enum Within<P: Protocol> {
+    /// Not accepted yet.
+    Nothing,
+    Layer(Inner<P>),
+    /// The layer has handed over: the connection's own link is the protocol's.
+    Alone(P),
+}
+
+impl<S: Service, L: Layer> fmt::Debug for LayeredConn<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.within {
+            Within::Nothing => "LayeredConn(waiting)",
+            Within::Layer(_) => "LayeredConn(inside)",
+            Within::Alone(_) => "LayeredConn(handed over)",
+        })
+    }
+}
+
+/// What all connections of a layered service share.
+pub(super) struct Shared<S> {
+    pub(super) service: S,
+    pub(super) limits: Arc<Limits>,
 }
 
 /// A connection as its [`Layer`] sees it: the link on one side, the inner protocol on the other.

@@ -7,12 +7,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::build::limits::Limits;
-use crate::layer::{Around, Inner, Layer, Wrap};
+use crate::layer::around::{Around, Layer, LayeredConn, Shared, Within, Wrap};
 use crate::memory::table::Table;
+use crate::protocol::connection::{Cx, Protocol, Turn};
 use crate::protocol::input::Input;
 use crate::protocol::link::Link;
-use crate::protocol::traits::{Cx, Protocol, Service};
-use crate::protocol::turn::Turn;
+use crate::protocol::service::Service;
 use crate::reach::mailbox::LoopHandle;
 use crate::reach::woken::{Conns, Inside, Slots};
 use crate::reactor::env::Env;
@@ -89,12 +89,6 @@ pub struct Layered<W, S> {
     shared: Arc<Shared<S>>,
 }
 
-/// What all connections of a layered service share.
-pub(super) struct Shared<S> {
-    pub(super) service: S,
-    pub(super) limits: Arc<Limits>,
-}
-
 impl<W: Wrap, S: Service> Layered<W, S> {
     /// With default limits inside.
     #[must_use]
@@ -141,48 +135,6 @@ impl<W: Wrap, S: Service> Layered<W, S> {
 impl<W: fmt::Debug, S> fmt::Debug for Layered<W, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Layered({:?})", self.wrap)
-    }
-}
-
-/// A connection of a [`Layered`] service.
-///
-/// ```
-/// use tidewire::proxy::{Header, Proxy};
-/// use tidewire::{Layered, LayeredConn, Service, on_input};
-///
-/// /// The connections of a service behind the PROXY protocol.
-/// fn connections<S: Service>(_: &Layered<Proxy, S>)
-/// where
-///     Layered<Proxy, S>: Service<Conn = LayeredConn<S, Header>>,
-/// {
-/// }
-///
-/// connections(&Layered::new(Proxy::from([]), on_input(|input, link| link.forward_all(input))));
-/// ```
-pub struct LayeredConn<S: Service, L: Layer> {
-    /// Until it has handed over.
-    layer: Option<L>,
-    within: Within<S::Conn>,
-    shared: Arc<Shared<S>>,
-    origin: Origin,
-}
-
-/// The inner protocol.
-pub(super) enum Within<P: Protocol> {
-    /// Not accepted yet.
-    Nothing,
-    Layer(Inner<P>),
-    /// The layer has handed over: the connection's own link is the protocol's.
-    Alone(P),
-}
-
-impl<S: Service, L: Layer> fmt::Debug for LayeredConn<S, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.within {
-            Within::Nothing => "LayeredConn(waiting)",
-            Within::Layer(_) => "LayeredConn(inside)",
-            Within::Alone(_) => "LayeredConn(handed over)",
-        })
     }
 }
 

@@ -11,7 +11,6 @@
 //! written to, and the first 64 KiB that are sent of the first segment. (So a queue of blocks counts
 //! what it has left, and only a segment larger than any block is looked at twice.)
 
-mod barrier;
 mod block;
 mod holds;
 
@@ -24,7 +23,6 @@ use crate::memory::buffer::Piece;
 use block::{Block, LARGE, SMALL, between_size, first_size, next_size};
 use holds::Holds;
 
-pub(crate) use barrier::Barriers;
 pub(crate) use block::Blocks;
 
 /// A shared piece that is no longer than this is copied: that costs less than to send it apart.
@@ -108,6 +106,11 @@ impl Output {
     /// The marks of this queue, if any were ever set.
     pub(crate) fn holds(&self) -> Option<&Holds> {
         self.holds.as_deref()
+    }
+
+    /// Whether anything of it waits for a mark.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.holds().is_some_and(Holds::any)
     }
 
     /// What is written from now on may be sent when marks up to `mark` are released.

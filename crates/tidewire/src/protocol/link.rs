@@ -293,7 +293,7 @@ impl Link<'_> {
     pub fn hold_until(&mut self, mark: u64) {
         if self.state.is_open() && mark > self.env.barriers.released(self.state.service) {
             self.state.out.hold(mark);
-            self.env.barriers.list(self.state);
+            self.env.list_holding(self.state);
         }
     }
 

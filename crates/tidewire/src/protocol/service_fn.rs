@@ -4,9 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::protocol::connection::{Cx, Protocol};
 use crate::protocol::input::Input;
 use crate::protocol::link::Link;
-use crate::protocol::traits::{Cx, Protocol, Service};
+use crate::protocol::service::Service;
 use crate::reach::mailbox::LoopHandle;
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::next::Next;

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use crate::layer::{Around, Layer, Wrap};
 use crate::protocol::input::Input;
-use crate::protocol::traits::Service;
+use crate::protocol::service::Service;
 use crate::reactor::throttle::Throttle;
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::network::Network;

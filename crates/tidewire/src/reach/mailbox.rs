@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::build::dial::{Dial, NotDialled};
 use crate::reach::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::reach::sync::{Mutex, lock};
-use crate::reach::waker::{Command, Waker};
+use crate::reach::waker::{Command, Unsent, Waker};
 use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::dial::{Dial, NotDialled};
 
 /// Best-effort posts that may wait for one service on one loop.
 pub const POSTS_MAX: usize = 4096;
@@ -429,7 +429,7 @@ impl<M> LoopHandle<M> {
     pub fn dial(&self, dial: Dial) -> Result<(), NotDialled> {
         let service = self.mail.service;
         let sent = self.mail.waker.send(Command::Dial { service, dial });
-        sent.map_err(NotDialled::from_unsent)
+        sent.map_err(Unsent::into_not_dialled)
     }
 }
 

@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use crate::admission::door::Permit;
-use crate::build::dial::Dial;
 use crate::kernel::calls::Sys;
 use crate::kernel::descriptor::Descriptor;
 use crate::mistakes::{Mistake, mistaken};
@@ -21,6 +20,7 @@ use crate::reach::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use crate::reach::sync::{Mutex, lock};
+use crate::vocabulary::dial::{Dial, NotDialled};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// Commands that may wait for one loop, unless [`Builder::inbox`](crate::Builder::inbox) says
@@ -61,6 +61,20 @@ pub(crate) enum Unsent {
     NoRoom(Box<Command>),
     /// The loop has ended.
     Ended(Box<Command>),
+}
+
+impl Unsent {
+    /// Of a dial.
+    pub(crate) fn into_not_dialled(self) -> NotDialled {
+        let dial = |command: Box<Command>| match *command {
+            Command::Dial { dial, .. } => Box::new(dial),
+            Command::Adopt { .. } | Command::Look => unreachable!("what was sent comes back"),
+        };
+        match self {
+            Unsent::NoRoom(command) => NotDialled::NoRoom(dial(command)),
+            Unsent::Ended(command) => NotDialled::Ended(dial(command)),
+        }
+    }
 }
 
 /// How far a stop has gone.

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use crate::build::dial::Dial;
 use crate::memory::table::Table;
+use crate::protocol::connection::{Cx, Protocol};
 use crate::protocol::link::Link;
-use crate::protocol::traits::{Cx, Protocol};
 use crate::reach::home::Home;
 use crate::reactor::env::Env;
-use crate::reactor::host::guarded;
+use crate::reactor::guard::guarded;
 use crate::reactor::state::State;
 use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::dial::Dial;
 use crate::vocabulary::time::Instant;
 
 /// The open connections of one service on one loop.

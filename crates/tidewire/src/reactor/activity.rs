@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::reactor::counters::Counter;
+use crate::reactor::counter::Counter;
 use crate::vocabulary::time::Instant;
 
 /// Upper bounds of the parts in which [`Lag`] is counted.

@@ -36,7 +36,7 @@ pub(crate) struct Takes {
 impl Transport for Takes {
     fn flush(&mut self, state: &mut State, env: &mut Env) {
         while !self.is_stuck {
-            let share = env.share_of(state);
+            let share = env.sending.share_of(state);
             let bytes = state.out.sendable().min(share);
             if bytes == 0 {
                 return;

@@ -3,12 +3,41 @@
 //! contracts hold for both.
 
 use crate::protocol::input::Input;
+use crate::reactor::activity::Callback;
 use crate::reactor::env::Env;
 use crate::reactor::facts::{Appetite, Flag, Hint, Owed, Told, Writing};
-use crate::reactor::host::Event;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::next::Next;
+
+/// A callback without input of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Opened,
+    Writable,
+    PeerFinished(usize),
+    HungUp,
+    Expired,
+    Idle,
+    Overdue,
+    Draining,
+}
+
+impl Event {
+    #[inline]
+    pub(crate) fn callback(self) -> Callback {
+        match self {
+            Event::Opened => Callback::Opened,
+            Event::Writable => Callback::Writable,
+            Event::PeerFinished(_) => Callback::PeerFinished,
+            Event::HungUp => Callback::HungUp,
+            Event::Expired => Callback::Expired,
+            Event::Idle => Callback::Idle,
+            Event::Draining => Callback::Draining,
+            Event::Overdue => Callback::Overdue,
+        }
+    }
+}
 
 /// The callbacks of a protocol whose type is known to somebody else.
 pub(crate) trait Callbacks {

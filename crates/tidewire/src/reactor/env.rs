@@ -5,17 +5,20 @@ use std::io;
 use std::sync::Arc;
 
 use crate::admission::door::Door;
-use crate::build::dial::Dial;
 use crate::kernel::clock::Clock;
 use crate::memory::buffer::Pool;
-use crate::memory::output::{Barriers, Blocks};
+use crate::memory::output::Blocks;
 use crate::reactor::activity::Callback;
+use crate::reactor::barriers::Barriers;
 use crate::reactor::counters::{LoopCounters, ServiceCounters};
 use crate::reactor::facts::Flag;
 use crate::reactor::random::Rng;
 use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::Sending;
 use crate::reactor::state::State;
+use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::dial::Dial;
+use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
 
 pub(crate) struct Env {
@@ -58,6 +61,17 @@ impl Env {
     #[inline]
     pub(crate) fn door(&self, service: u16) -> &Arc<Door> {
         &self.doors[usize::from(service)]
+    }
+
+    /// Counts and logs that somebody is turned away.
+    #[cold]
+    pub(crate) fn refuse(&self, service: u16, why: Refusal, peer: &Peer) {
+        self.of_service(service).refused[why.kind()].add(1);
+        if let Some(held_back) = self.refusals.pass(why, self.now) {
+            let service = self.door(service).service();
+            let client = peer.original().map(tracing::field::display);
+            tracing::warn!(service, peer = %peer.endpoint, client, reason = %why, held_back, "connection refused");
+        }
     }
 
     /// A callback of a service is about to be called.

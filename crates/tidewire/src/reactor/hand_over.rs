@@ -1,32 +1,15 @@
 //! Where an accepted connection goes: it stays, or to another loop, or to a thread of its own.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use crate::kernel::calls::Sys;
 use crate::mistakes::{Mistake, mistaken};
-use crate::reach::waker::{Command, Unsent, Waker};
+use crate::reach::waker::{Command, Unsent};
 use crate::reactor::Reactor;
-use crate::reactor::accept::{Newcomer, Why};
+use crate::reactor::accepting::{Newcomer, Why};
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::setup::{Fleet, Spread, Turn};
+use crate::reactor::waiting::{Waiting, before_least, offer};
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::peer::{Origin, Peer};
-
-/// What is handed to other loops.
-#[derive(Default)]
-pub(super) struct HandOver {
-    /// The loop that was given something last.
-    last: usize,
-    /// Accepted, and waiting for a loop to have room for them.
-    waiting: VecDeque<Command>,
-}
-
-impl HandOver {
-    pub(super) fn is_done(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
 
 impl<D: Driver> Reactor<D> {
     /// Takes in a connection that was let in, or has another loop or a new thread take it.
@@ -59,7 +42,7 @@ impl<D: Driver> Reactor<D> {
             }
             return;
         }
-        self.hand_over.waiting.push_back(command);
+        self.waiting.commands.push_back(command);
         if !self.hand_over() {
             self.pause_accepting(Why::Behind);
         }
@@ -70,8 +53,8 @@ impl<D: Driver> Reactor<D> {
         let Spread::Loops(Fleet { loops, turn }) = &self.setup.spread else {
             return true;
         };
-        let HandOver { last, waiting } = &mut self.hand_over;
-        while let Some(command) = waiting.pop_front() {
+        let Waiting { last, commands } = &mut self.waiting;
+        while let Some(command) = commands.pop_front() {
             if *turn == Turn::LeastConnections {
                 // The one before it is the last that was served.
                 *last = before_least(loops, *last);
@@ -80,7 +63,7 @@ impl<D: Driver> Reactor<D> {
                 Ok(()) => {}
                 Err(Unsent::NoRoom(command)) => {
                     if !mistaken(Mistake::HandOverDropped) {
-                        waiting.push_front(*command);
+                        commands.push_front(*command);
                     }
                     return false;
                 }
@@ -103,33 +86,4 @@ impl<D: Driver> Reactor<D> {
         }
         true
     }
-}
-
-/// The number of the loop before the one that carries the fewest connections; of those that carry as few,
-/// before the one that has waited longest.
-fn before_least(loops: &[Arc<Waker>], last: usize) -> usize {
-    let places = (1..=loops.len()).map(|i| (last + i) % loops.len());
-    let least = places.min_by_key(|at| loops[*at].carried()).unwrap_or(0);
-    (least + loops.len() - 1) % loops.len()
-}
-
-/// Offers a command to each loop, once, from the one behind the last on. `NoRoom` if one of them has none.
-fn offer(loops: &[Arc<Waker>], last: &mut usize, mut command: Command) -> Result<(), Unsent> {
-    let mut crowded = false;
-    for _ in 0..loops.len() {
-        *last = (*last + 1) % loops.len();
-        command = match loops[*last].send(command) {
-            Ok(()) => return Ok(()),
-            Err(Unsent::NoRoom(command)) => {
-                crowded = true;
-                *command
-            }
-            Err(Unsent::Ended(command)) => *command,
-        };
-    }
-    let command = Box::new(command);
-    Err(match crowded {
-        true => Unsent::NoRoom(command),
-        false => Unsent::Ended(command),
-    })
 }

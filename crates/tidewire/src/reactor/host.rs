@@ -2,62 +2,36 @@
 //! virtual call serves a whole batch of input. [`HostOf`] is the same with its types.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::door::{Door, Gate};
+use crate::admission::door::{Door, Face, Gate};
 use crate::build::limits::Limits;
 use crate::memory::table::Table;
+use crate::protocol::connection::{Cx, Protocol, Turn};
 use crate::protocol::input::Input;
 use crate::protocol::link::Link;
-use crate::protocol::traits::{Cx, Protocol, Service};
-use crate::protocol::turn::Turn;
+use crate::protocol::service::Service;
 use crate::reach::home::{Home, Told};
 use crate::reach::mailbox::{Close, LoopHandle, Mail};
 use crate::reach::waker::Waker;
 use crate::reach::woken::{Conns, Slots};
 use crate::reactor::activity::Callback;
 use crate::reactor::counters::LoopCounters;
-use crate::reactor::drive::Callbacks;
+use crate::reactor::drive::{Callbacks, Event};
 use crate::reactor::env::Env;
+use crate::reactor::guard::{discard, guarded};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Peer;
 
 /// How soon a service is called again that panicked as its timer expired, and had not set it again.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// A callback without input of its own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    Opened,
-    Writable,
-    PeerFinished(usize),
-    HungUp,
-    Expired,
-    Idle,
-    Overdue,
-    Draining,
-}
-
-impl Event {
-    #[inline]
-    fn callback(self) -> Callback {
-        match self {
-            Event::Opened => Callback::Opened,
-            Event::Writable => Callback::Writable,
-            Event::PeerFinished(_) => Callback::PeerFinished,
-            Event::HungUp => Callback::HungUp,
-            Event::Expired => Callback::Expired,
-            Event::Idle => Callback::Idle,
-            Event::Draining => Callback::Draining,
-            Event::Overdue => Callback::Overdue,
-        }
-    }
-}
 
 pub(crate) trait Host: Callbacks {
     fn limits(&self) -> &Arc<Limits>;
@@ -114,6 +88,16 @@ pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
     }
 }
 
+impl<S: Service> Face for S {
+    fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
+        Service::refusal_reply(self, why, from)
+    }
+
+    fn speaks_for_others(&self, from: &Peer) -> bool {
+        Service::speaks_for_others(self, from)
+    }
+}
+
 impl Hosted {
     /// The same under another name, with rules, and a count of its own.
     pub(crate) fn behind(&self, name: Arc<str>, gates: Vec<Gate>) -> Hosted {
@@ -142,22 +126,6 @@ struct HostOf<S: Service> {
     home: Home<<S::Conn as Protocol>::Message>,
 }
 
-/// Runs a callback; a panic in it ends the connection and nothing else.
-pub(crate) fn guarded<R>(
-    state: &mut State,
-    env: &mut Env,
-    f: impl FnOnce(&mut State, &mut Env) -> R,
-) -> Option<R> {
-    let result = catch_unwind(AssertUnwindSafe(|| f(&mut *state, &mut *env)));
-    if result.is_err() {
-        env.counters.panics.add(1);
-        state.kill(Closed::Panicked);
-        env.touch(state);
-        tracing::error!(peer = %state.peer.endpoint, "a protocol panicked; its connection is aborted");
-    }
-    result.ok()
-}
-
 /// Runs the callback that `event` names.
 pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<'_, P>) {
     match event {
@@ -169,14 +137,6 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
         Event::Idle => protocol.idle(cx),
         Event::Overdue => protocol.overdue(cx),
         Event::Draining => protocol.draining(cx),
-    }
-}
-
-/// Drops what is a protocol's: a message that nobody gets, what a loop has left.
-fn discard<T>(what: &str, value: T, counters: &LoopCounters) {
-    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
-        counters.panics.add(1);
-        tracing::error!("{what} panicked when it was dropped");
     }
 }
 

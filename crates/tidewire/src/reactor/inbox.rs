@@ -4,7 +4,7 @@ use crate::kernel::accept;
 use crate::kernel::calls::Sys;
 use crate::reach::waker::Command;
 use crate::reactor::Reactor;
-use crate::reactor::accept::{Newcomer, Why};
+use crate::reactor::accepting::{Newcomer, Why};
 use crate::reactor::driver::{Driver, Fd};
 use crate::reactor::setup::Spread;
 

@@ -2,34 +2,43 @@
 //! with.
 //!
 //! * [`turn`], [`wait`]: round and round.
-//! * [`accept`], [`hand_over`]: connections that come in, and where they go.
+//! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: what is
+//!   known of that.
 //! * [`inbox`]: what others leave for the loop.
 //! * [`sending`]: how much a turn sends.
-//! * [`stop`]: how it ends.
+//! * [`stop`]: how it ends, in [stages](stage).
+//! * [`guard`]: running what is not the loop's own.
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
 
 pub(crate) mod absent;
 pub(crate) mod accept;
+pub(crate) mod accepting;
 pub(crate) mod activity;
+pub(crate) mod barriers;
 pub(crate) mod busy;
 #[cfg(test)]
 pub(crate) mod by_hand;
 pub(crate) mod core;
+pub(crate) mod counter;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod drive;
 pub(crate) mod driver;
 pub(crate) mod env;
 pub(crate) mod facts;
+pub(crate) mod guard;
 mod hand_over;
 pub(crate) mod host;
 mod inbox;
+mod lateness;
 pub(crate) mod life;
 mod parting;
 pub(crate) mod random;
 pub(crate) mod refusals;
+mod releasing;
 pub(crate) mod sending;
 pub(crate) mod setup;
+mod stage;
 pub(crate) mod state;
 pub(crate) mod stop;
 #[cfg(test)]
@@ -37,6 +46,7 @@ mod tests;
 pub(crate) mod throttle;
 mod turn;
 mod wait;
+mod waiting;
 pub(crate) mod wheel;
 
 use std::io;
@@ -45,13 +55,13 @@ use std::sync::Arc;
 
 use crate::reach::stop::Open;
 use crate::reach::waker::{Stop, Waker};
-use crate::reactor::accept::Accepting;
+use crate::reactor::accepting::Accepting;
 use crate::reactor::busy::BusyPoll;
 use crate::reactor::core::Core;
 use crate::reactor::driver::{Driver, Fd};
-use crate::reactor::hand_over::HandOver;
 use crate::reactor::setup::{Listener, LoopSetup};
-use crate::reactor::stop::Stage;
+use crate::reactor::stage::Stage;
+use crate::reactor::waiting::Waiting;
 use crate::vocabulary::time::Instant;
 
 /// One loop.
@@ -68,7 +78,7 @@ pub(crate) struct Reactor<D: Driver> {
     alarm: Option<Instant>,
     busy: BusyPoll,
     accepting: Accepting<Fd<D>>,
-    hand_over: HandOver,
+    waiting: Waiting,
     stage: Stage,
     /// Until nobody comes in any more.
     open: Option<Open>,
@@ -102,7 +112,7 @@ impl<D: Driver> Reactor<D> {
             slept: false,
             alarm: None,
             accepting,
-            hand_over: HandOver::default(),
+            waiting: Waiting::default(),
             stage: Stage::Running,
             spread_stopped: Stop::No,
         })

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::reactor::env::Env;
 use crate::reactor::throttle::Throttle;
 use crate::vocabulary::closed::Refusal;
-use crate::vocabulary::peer::Peer;
+use crate::vocabulary::time::Instant;
 
 /// One line for each reason a second, over all loops.
 pub(crate) struct Refusals([Throttle; Refusal::KINDS]);
@@ -16,15 +15,9 @@ impl Default for Refusals {
     }
 }
 
-impl Env {
-    /// Counts and logs that somebody is turned away.
-    #[cold]
-    pub(crate) fn refuse(&self, service: u16, why: Refusal, peer: &Peer) {
-        self.of_service(service).refused[why.kind()].add(1);
-        if let Some(held_back) = self.refusals.0[why.kind()].pass(self.now) {
-            let service = self.door(service).service();
-            let client = peer.original().map(tracing::field::display);
-            tracing::warn!(service, peer = %peer.endpoint, client, reason = %why, held_back, "connection refused");
-        }
+impl Refusals {
+    /// Whether this one is logged: how many of its kind were not since the last that was.
+    pub(crate) fn pass(&self, why: Refusal, now: Instant) -> Option<u64> {
+        self.0[why.kind()].pass(now)
     }
 }

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 
 use crate::mistakes::{Mistake, mistaken};
-use crate::reactor::env::Env;
 use crate::reactor::facts::Flag;
 use crate::reactor::state::State;
 
@@ -96,21 +95,12 @@ impl Sending {
         }
     }
 
-    fn wait(&mut self, state: &mut State) {
-        if !state.flags.has(Flag::AwaitsTurn) && !mistaken(Mistake::SendTurnForgotten) {
-            state.flags.add(Flag::AwaitsTurn);
-            self.queue.push_back(state.id.index);
-        }
-    }
-}
-
-impl Env {
     /// How many bytes this connection may send now: [`FREE`], or what is to be
     /// [charged](Sending::charge) as it is sent; 0 if its turn has to come first, which it waits for
     /// from here on.
     #[inline]
     pub(crate) fn share_of(&mut self, state: &mut State) -> usize {
-        if state.out.len() <= self.sending.shares.small {
+        if state.out.len() <= self.shares.small {
             return FREE;
         }
         self.large_share_of(state)
@@ -118,28 +108,33 @@ impl Env {
 
     #[inline(never)]
     fn large_share_of(&mut self, state: &mut State) -> usize {
-        let sending = &mut self.sending;
-        let is_due = std::mem::take(&mut sending.serving) || !sending.is_awaited();
-        if !is_due || sending.left == 0 {
-            sending.wait(state);
+        let is_due = std::mem::take(&mut self.serving) || !self.is_awaited();
+        if !is_due || self.left == 0 {
+            self.wait(state);
             return 0;
         }
-        match sending.is_awaited() {
-            true => sending.shares.one.min(sending.left),
-            false => sending.left,
+        match self.is_awaited() {
+            true => self.shares.one.min(self.left),
+            false => self.left,
         }
     }
 
     /// Whether a connection that has sent something and been called back may go on at once: else it
     /// could send without end, little by little. If not, it waits for its turn.
     pub(crate) fn may_go_on(&mut self, state: &mut State) -> bool {
-        let sending = &mut self.sending;
-        if sending.is_awaited() || sending.left == 0 {
-            sending.wait(state);
+        if self.is_awaited() || self.left == 0 {
+            self.wait(state);
             return false;
         }
-        sending.charge(sending.shares.small);
+        self.charge(self.shares.small);
         true
+    }
+
+    fn wait(&mut self, state: &mut State) {
+        if !state.flags.has(Flag::AwaitsTurn) && !mistaken(Mistake::SendTurnForgotten) {
+            state.flags.add(Flag::AwaitsTurn);
+            self.queue.push_back(state.id.index);
+        }
     }
 }
 

@@ -7,7 +7,6 @@
 use std::io;
 
 use crate::admission::Part;
-use crate::build::dial::Dial;
 use crate::build::limits::Limits;
 use crate::memory::kept::Kept;
 use crate::memory::output::Output;
@@ -18,6 +17,7 @@ use crate::reactor::facts::{
 };
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::dial::Dial;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;

@@ -7,6 +7,7 @@ use crate::reach::waker::Stop;
 use crate::reactor::Reactor;
 use crate::reactor::driver::Driver;
 use crate::reactor::setup::Spread;
+use crate::reactor::stage::Stage;
 use crate::vocabulary::time::Instant;
 
 /// Longest wait for operations that were taken back. The kernel ends them at once; but completions
@@ -18,23 +19,6 @@ pub(crate) const QUIET_WAIT: Duration = Duration::from_secs(5);
 const HANDSHAKES: Duration = Duration::from_millis(100);
 /// The same, as a part of the time that the stop may take.
 const HANDSHAKES_SHARE: u32 = 4;
-
-/// How far a stop has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Running,
-    /// Everything goes on, but no handshake begins any more. Those under way come to their end, until
-    /// then.
-    LastCall {
-        until: Instant,
-    },
-    /// What has been accepted is still being reported, but not for longer than this.
-    Closing {
-        until: Instant,
-    },
-    /// Nobody comes in any more; those who are there are told, and finish.
-    Draining,
-}
 
 impl<D: Driver> Reactor<D> {
     /// Goes on with a stop, if there is one; true when the loop is to end.
@@ -71,7 +55,7 @@ impl<D: Driver> Reactor<D> {
         }
         self.stage == Stage::Draining
             && !self.spread_lives()
-            && (cut || self.hand_over.is_done())
+            && (cut || self.waiting.is_done())
             // A connection handed over just before the stop waits among the commands.
             && self.core.is_done()
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::reach::waker::Stop;
 use crate::reactor::Reactor;
-use crate::reactor::accept::PAUSE;
-use crate::reactor::core::sleep_ns;
+use crate::reactor::accepting::PAUSE;
+use crate::reactor::core::deadlines::sleep_ns;
 use crate::reactor::driver::Driver;
 use crate::vocabulary::time::Instant;
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use crate::build::limits::{CHUNK, Limits};
 use crate::kernel::clock::Clock;
-use crate::protocol::traits::Service;
+use crate::protocol::service::Service;
 use crate::reach::waker::Waker;
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::driver::Transport;
@@ -44,7 +44,7 @@ use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
 use crate::reactor::sending::{FREE, SendShares};
 use crate::reactor::state::State;
-use crate::sim::trace::{self, Event, Trace, What};
+use crate::sim::trace::{Event, Trace, What, files};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
@@ -230,7 +230,7 @@ impl<'a> Feed<'a> {
         let mut trace = Trace::default();
         trace.record();
         let fed = self.fed(service, trace);
-        trace::write("split", &fed.wire.trace)
+        files::write("split", &fed.wire.trace)
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::build::builder::Placement;
-use crate::build::dial::{Dial, NotDialled};
 use crate::build::limits::Limits;
 use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
-use crate::protocol::traits::{Protocol, Service};
+use crate::protocol::connection::Protocol;
+use crate::protocol::service::Service;
 use crate::reach::stop::StopClock;
-use crate::reach::waker::{Command, INBOX, Stop, Waker};
+use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{Hosted, host_of};
@@ -22,20 +22,9 @@ use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::net::address;
 use crate::sim::node::{Node, Shape};
 use crate::sim::threads::Threads;
-use crate::sim::world::{Actor, Running, Sim, Team};
+use crate::sim::world::{Actor, LoopId, Running, Sim, Team};
+use crate::vocabulary::dial::Dial;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
-
-/// A loop of a simulation.
-///
-/// ```
-/// use tidewire::sim::{LoopId, Sim};
-///
-/// let mut sim = Sim::new(1);
-/// let at: LoopId = sim.add_loop();
-/// assert_eq!(sim.counters(at).accepted, 0);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoopId(pub(super) usize);
 
 /// A service on a loop of a simulation.
 ///
@@ -327,7 +316,7 @@ impl Sim {
         };
         let at = self.first_carrying(service.at);
         let sent = self.running(at).waker.send(command);
-        sent.map_err(NotDialled::from_unsent)
+        sent.map_err(Unsent::into_not_dialled)
             .expect("room for a dial");
     }
 

@@ -21,10 +21,11 @@ use crate::reactor::random::Rng;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::conditions::Conditions;
-use crate::sim::kernel::{self, Kernel, KernelFaults, SimSys};
+use crate::sim::kernel::sys::SimSys;
+use crate::sim::kernel::{self, Kernel, KernelFaults};
 use crate::sim::net::Net;
 use crate::sim::node::{Held, Node, Shape};
-use crate::sim::trace;
+use crate::sim::trace::files;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
@@ -77,7 +78,7 @@ impl Machine {
         let (chunk, buffers) = (conditions.chunk, conditions.buffers);
         let mut net = Net::new(time.clone(), Rng::from_seed(rng.next()), conditions);
         net.inboxes.push(std::collections::VecDeque::new());
-        if trace::is_wanted() {
+        if files::is_wanted() {
             net.trace.record();
         }
         let kernel = Kernel::new(net, time.clone(), 0, Rng::from_seed(rng.next()), faults);
@@ -306,7 +307,7 @@ impl Drop for Machine {
     fn drop(&mut self) {
         // Who panicked may have held it.
         if let Ok(kernel) = self.kernel.try_borrow() {
-            trace::dropped(self.seed, &kernel.net.trace);
+            files::dropped(self.seed, &kernel.net.trace);
         }
     }
 }

@@ -41,7 +41,7 @@ mod world;
 
 pub use conditions::Conditions;
 pub use kernel::KernelFaults;
-pub use loops::{LoopId, SimService};
+pub use loops::SimService;
 pub use node::Shape;
 pub use pair::Pair;
 pub use peers::PlainId;
@@ -49,7 +49,7 @@ pub use plain::PlainState;
 pub use seeds::{for_each_seed, seeds, try_seed};
 pub use time::Outcome;
 pub use trace::{Event, What};
-pub use world::Sim;
+pub use world::{LoopId, Sim};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -17,7 +17,9 @@ use crate::reactor::host::Hosted;
 use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{Listener, LoopSetup};
-use crate::sim::kernel::{Kernel, Parked, Shared, SimQueues, SimSys};
+use crate::sim::kernel::queues::SimQueues;
+use crate::sim::kernel::sys::SimSys;
+use crate::sim::kernel::{Kernel, Parked, Shared};
 use crate::vocabulary::time::Instant;
 use std::sync::Arc;
 

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::build::dial::Dial;
 use crate::build::limits::Limits;
-use crate::protocol::traits::{Protocol, Service};
+use crate::protocol::connection::Protocol;
+use crate::protocol::service::Service;
 use crate::reactor::counters::Counters;
 use crate::sim::conditions::Conditions;
 use crate::sim::loops::SimService;
 use crate::sim::time::Outcome;
 use crate::sim::world::Sim;
+use crate::vocabulary::dial::Dial;
 use crate::vocabulary::endpoint::Endpoint;
 
 /// A server's service on one simulated loop, a client's on another, and connections between them.

@@ -1,6 +1,6 @@
 //! The end of a process that nobody asked for.
 
-use crate::sim::loops::LoopId;
+use crate::sim::world::LoopId;
 use crate::sim::world::Sim;
 
 impl Sim {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::sim::trace;
+use crate::sim::trace::files;
 
 /// The seeds that a test tries: `usual` of them, or as many as `TIDEWIRE_SEEDS` says in the environment (or from
 /// where to where: `5000..7000`), or the one that `TIDEWIRE_SEED` names alone.
@@ -57,7 +57,7 @@ fn said<T>(name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
 pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<(), E>) {
     for seed in seeds(usual) {
         if let Err(what) = try_seed(seed, &run) {
-            let (again, traces) = trace::recorded(seed, || try_seed(seed, &run));
+            let (again, traces) = files::recorded(seed, || try_seed(seed, &run));
             let again = match again {
                 Err(_) => "",
                 Ok(()) => "\nonce more, it did not fail: something counts besides the seed",

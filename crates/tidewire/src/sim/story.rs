@@ -1,6 +1,6 @@
 //! What happened on the network of a simulation, for people.
 
-use crate::sim::trace;
+use crate::sim::trace::files;
 use crate::sim::world::Sim;
 
 impl Sim {
@@ -43,7 +43,7 @@ impl Drop for Sim {
     fn drop(&mut self) {
         // Who panicked may have held it.
         if let Ok(kernel) = self.kernel.try_borrow() {
-            trace::dropped(self.seed, &kernel.net.trace);
+            files::dropped(self.seed, &kernel.net.trace);
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::reactor::life::Registry;
 use crate::reactor::random::Rng;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{LoopSetup, Spread};
-use crate::sim::kernel::{Shared, SimSys};
+use crate::sim::kernel::Shared;
+use crate::sim::kernel::sys::SimSys;
 use crate::sim::node::Node;
 
 pub(super) struct Threads {

@@ -16,15 +16,26 @@ use crate::reactor::counters::LoopCounters;
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::kernel::{self, Kernel, KernelFaults};
-use crate::sim::loops::LoopId;
 use crate::sim::net::Net;
 use crate::sim::node::{Node, Shape};
 use crate::sim::plain::Plain;
 use crate::sim::threads::Threads;
-use crate::sim::trace::{self, Event};
+use crate::sim::trace::{Event, files};
 
 /// Turns and arrivals in one run before it is given up. Default of [`Sim::steps_max`].
 const STEPS_MAX: u64 = 20_000_000;
+
+/// A loop of a simulation.
+///
+/// ```
+/// use tidewire::sim::{LoopId, Sim};
+///
+/// let mut sim = Sim::new(1);
+/// let at: LoopId = sim.add_loop();
+/// assert_eq!(sim.counters(at).accepted, 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopId(pub(super) usize);
 
 pub(super) enum Actor {
     Loop(Box<Running>),
@@ -130,7 +141,7 @@ impl Sim {
         let net_rng = Rng::from_seed(rng.next());
         let mut net = Net::new(time.clone(), net_rng, conditions.clone());
         net.inboxes.push(VecDeque::new());
-        if trace::is_wanted() {
+        if files::is_wanted() {
             net.trace.record();
         }
         let kernel_rng = Rng::from_seed(rng.next());

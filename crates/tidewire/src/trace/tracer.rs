@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::layer::{Around, Layer, Wrap};
 use crate::protocol::input::Input;
-use crate::protocol::traits::Service;
+use crate::protocol::service::Service;
 use crate::reach::sync::{Mutex, lock};
 use crate::trace::out::Out;
 use crate::trace::pcap::{ACK, FIN, Flow, RST, SYN};

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::protocol::traits::{Cx, Protocol};
+use crate::protocol::connection::{Cx, Protocol};
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::{Input, LoopHandle, Refusal};

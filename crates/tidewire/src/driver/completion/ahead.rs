@@ -2,18 +2,11 @@
 //! for those that [look ahead](crate::Protocol::look_ahead).
 
 use crate::driver::completion::ring::Completion;
-use crate::driver::completion::sockets::Sockets;
+use crate::driver::completion::sockets::{Early, Sockets};
 use crate::driver::completion::token::Kind;
 use crate::kernel::queues::Queues;
 use crate::memory::buffer::Lease;
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
-
-/// A piece that was taken from its completion before that is dealt with.
-pub(super) struct Early {
-    large: bool,
-    piece: u16,
-    lease: Lease,
-}
 
 impl<Q: Queues> Sockets<Q> {
     /// Announces what the completions of a turn have brought.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::completion::receive::SWEEP_NEW;
+use crate::driver::completion::receiver::SWEEP_NEW;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::accept::Accepted;

@@ -14,6 +14,7 @@ use std::io::IoSlice;
 
 use rustix::io::Errno;
 
+use crate::driver::completion::gather::SLICES;
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
@@ -24,46 +25,8 @@ use crate::reactor::env::Env;
 use crate::reactor::sending::FREE;
 use crate::reactor::state::State;
 
-/// Slices of one send.
-const SLICES: usize = 64;
 /// Bytes of one slice, so that lengths fit.
 const SLICE_MAX: usize = 1 << 30;
-
-/// What one send of several slices points at, in one place until it completes.
-pub(super) struct Gather {
-    header: libc::msghdr,
-    slices: [libc::iovec; SLICES],
-}
-
-/// Spare ones. Boxed, because the kernel is told their address while they are in use.
-#[derive(Default)]
-#[expect(clippy::vec_box)]
-pub(super) struct Gathers(Vec<Box<Gather>>);
-
-/// Kept for reuse; more are freed.
-const KEEP: usize = 64;
-
-impl Gathers {
-    fn take(&mut self) -> Box<Gather> {
-        self.0.pop().unwrap_or_else(|| {
-            let none = libc::iovec {
-                iov_base: std::ptr::null_mut(),
-                iov_len: 0,
-            };
-            Box::new(Gather {
-                // SAFETY: integers and pointers, for all of which zero is a value.
-                header: unsafe { std::mem::zeroed() },
-                slices: [none; SLICES],
-            })
-        })
-    }
-
-    fn give(&mut self, gather: Box<Gather>) {
-        if self.0.len() < KEEP {
-            self.0.push(gather);
-        }
-    }
-}
 
 impl<Q: Queues> Sockets<Q> {
     /// Starts to send what is queued, or as much as is this connection's share of the turn. No send is in
@@ -75,7 +38,7 @@ impl<Q: Queues> Sockets<Q> {
         if sock.is_closing() {
             return;
         }
-        let most = env.share_of(state);
+        let most = env.sending.share_of(state);
         if most == 0 {
             return;
         }

@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use crate::build::listen::TcpOptions;
 use crate::driver::completion::accept::Listeners;
-use crate::driver::completion::ahead::Early;
 use crate::driver::completion::alarm::Alarm;
+use crate::driver::completion::gather::{Gather, Gathers};
 use crate::driver::completion::probe::Abilities;
 use crate::driver::completion::provided::Group;
-use crate::driver::completion::receive::{Receiver, Watch};
+use crate::driver::completion::receiver::{Receiver, Watch};
 use crate::driver::completion::ring::{Completion, Ring};
-use crate::driver::completion::send::{Gather, Gathers};
 use crate::driver::completion::token::{Kind, Token, next_generation};
 use crate::kernel::accept::meet;
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues};
+use crate::memory::buffer::Lease;
 use crate::memory::table::Table;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
@@ -69,6 +69,13 @@ impl<S: Sys> Sock<S> {
         self.in_flight += 1;
         ring.start(operation, Token::new(kind, self.generation, index));
     }
+}
+
+/// A piece that was taken from its completion before that is dealt with.
+pub(super) struct Early {
+    pub(super) large: bool,
+    pub(super) piece: u16,
+    pub(super) lease: Lease,
 }
 
 pub(crate) struct Sockets<Q: Queues> {

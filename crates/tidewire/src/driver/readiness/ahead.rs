@@ -4,18 +4,9 @@
 use rustix::io::Errno;
 
 use crate::driver::readiness::Poller;
-use crate::driver::readiness::sockets::Sockets;
+use crate::driver::readiness::sockets::{Early, Sockets};
 use crate::kernel::calls::Sys;
-use crate::memory::buffer::Lease;
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
-
-/// What was received before its connection's turn.
-pub(super) struct Early {
-    index: u32,
-    generation: u32,
-    lease: Lease,
-    len: usize,
-}
 
 impl<P: Poller> Sockets<P> {
     /// Receives once from each connection that is ready and wants to be announced, and announces it.

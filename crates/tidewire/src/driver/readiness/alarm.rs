@@ -4,6 +4,9 @@ use crate::driver::readiness::Poller;
 use crate::kernel::calls::Sys;
 use crate::vocabulary::time::Instant;
 
+/// The alarm's token; connections and listeners have smaller ones.
+pub(super) const ALARM: u64 = u64::MAX - 1;
+
 /// The timer of a loop. There is none for want of a descriptor, or if the poller takes none.
 pub(super) struct Alarm<S: Sys>(Option<S::Fd>);
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::build::limits::CHUNK;
 use crate::driver::readiness::accept::LISTENERS;
+use crate::driver::readiness::alarm::ALARM;
 use crate::driver::readiness::sockets::Sockets;
 use crate::driver::readiness::{Poller, Readiness, token};
 use crate::kernel::accept::Accepted;
@@ -22,7 +23,6 @@ const WAKER: u64 = u64::MAX;
 const RECEIVE_TURN: usize = 4 << 20;
 /// Connections that need not share it: they have shares of their own ([`Limits::turn_bytes`](crate::Limits)).
 const MANY: usize = 16;
-pub(super) const ALARM: u64 = u64::MAX - 1;
 
 impl<P: Poller> Driver for Sockets<P> {
     type Sys = P::Sys;

@@ -21,7 +21,7 @@ impl<P: Poller> Sockets<P> {
         let Some(sock) = self.socks.get(index as usize) else {
             return;
         };
-        let mut most = env.share_of(state);
+        let mut most = env.sending.share_of(state);
         while most > 0 {
             env.counters.sends.add(1);
             let sent = match state.out.single() {
@@ -46,7 +46,7 @@ impl<P: Poller> Sockets<P> {
                     }
                     if most == 0 {
                         // A peer that keeps up with a large reply must not keep the others waiting.
-                        most = env.share_of(state);
+                        most = env.sending.share_of(state);
                     }
                 }
                 Err(Errno::INTR) => {}

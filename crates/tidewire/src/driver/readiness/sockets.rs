@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use crate::build::listen::TcpOptions;
 use crate::driver::readiness::accept::Listeners;
-use crate::driver::readiness::ahead::Early;
-use crate::driver::readiness::alarm::Alarm;
-use crate::driver::readiness::driver::ALARM;
+use crate::driver::readiness::alarm::{ALARM, Alarm};
 use crate::driver::readiness::{Poller, token};
 use crate::kernel::accept::meet;
 use crate::kernel::calls::Sys;
@@ -41,6 +39,14 @@ pub(super) struct Sock<S: Sys> {
     pub(super) connecting: bool,
     /// A stop wants everything read that the kernel held when it began: bytes left of that.
     pub(super) sweep: Option<usize>,
+}
+
+/// What was received before its connection's turn.
+pub(super) struct Early {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+    pub(super) lease: Lease,
+    pub(super) len: usize,
 }
 
 /// The sockets of a loop, by connection index.

@@ -1,16 +1,18 @@
 //! Outgoing connections: attempts, pauses between them, and what comes of them.
 
 use std::io;
+use std::time::Duration;
 
 use crate::admission::Part;
-use crate::build::dial::Dial;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::driver::Transport;
 use crate::reactor::facts::Phase;
+use crate::reactor::random::Rng;
 use crate::reactor::state::Attempts;
 use crate::vocabulary::closed::Closed;
+use crate::vocabulary::dial::Dial;
 use crate::vocabulary::peer::{Origin, Peer};
 
 impl Core {
@@ -98,9 +100,7 @@ impl Core {
         attempts.connecting = false;
         attempts.failed = attempts.failed.saturating_add(1);
         if !draining && attempts.failed < attempts.dial.attempts {
-            let pause = attempts
-                .dial
-                .pause_after(attempts.failed, &mut self.env.rng);
+            let pause = pause_after(&attempts.dial, attempts.failed, &mut self.env.rng);
             state.phase_ends = Some(self.env.now + pause);
             self.rearm(index);
             return;
@@ -149,4 +149,46 @@ pub(crate) fn forget(counters: &LoopCounters, service: u16, token: u64) {
     let of_service = counters.of_service(usize::from(service));
     of_service.dial_failures.add(1);
     tracing::warn!(token, "a dial is forgotten: its loop has ended");
+}
+
+/// The pause after failed attempt number `failed`, counted from 1.
+fn pause_after(dial: &Dial, failed: u32, rng: &mut Rng) -> Duration {
+    let doubled = dial
+        .backoff_first
+        .saturating_mul(1u32 << (failed - 1).min(20));
+    let whole = doubled.min(dial.backoff_max).as_nanos() as u64;
+    Duration::from_nanos(whole / 2 + rng.below(whole / 2 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_stay_below_the_cap_and_differ() {
+        let dial =
+            Dial::to("127.0.0.1:1").backoff(Duration::from_millis(100), Duration::from_secs(1));
+        let mut rng = Rng::from_seed(1);
+        for (failed, whole) in [
+            (1, 100),
+            (2, 200),
+            (3, 400),
+            (4, 800),
+            (5, 1000),
+            (60, 1000),
+        ] {
+            let pauses: Vec<Duration> = (0..50)
+                .map(|_| pause_after(&dial, failed, &mut rng))
+                .collect();
+            let (half, whole) = (
+                Duration::from_millis(whole / 2),
+                Duration::from_millis(whole),
+            );
+            assert!(
+                pauses.iter().all(|p| (half..=whole).contains(p)),
+                "{failed}: {pauses:?}"
+            );
+            assert!(pauses.iter().any(|p| *p != pauses[0]));
+        }
+    }
 }

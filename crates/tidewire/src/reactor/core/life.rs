@@ -4,8 +4,8 @@ use crate::admission::door::Permit;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::activity::Callback;
 use crate::reactor::core::{Core, lines};
+use crate::reactor::drive::Event;
 use crate::reactor::facts::{Flag, Phase, Writing};
-use crate::reactor::host::Event;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
@@ -60,7 +60,11 @@ impl Core {
         let removed = self.states.remove(index as usize);
         let mut state = removed.expect("a connection is forgotten once");
         if state.out.holds().is_some_and(|h| h.listed) {
-            self.env.barriers.forget(state.service, &self.states);
+            let there = |id: ConnId| {
+                let state = self.states.get(id.index as usize);
+                state.is_some_and(|s| s.id == id)
+            };
+            self.env.barriers.forget(state.service, there);
         }
         state.out.clear(&mut self.env.blocks);
         self.meter.change(state.counted as usize, 0);

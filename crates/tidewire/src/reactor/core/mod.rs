@@ -5,7 +5,7 @@
 //! it *settle* the connections that changed. Settling makes the callbacks that are due and turns
 //! the record that they left behind into calls of the engine's [`Transport`](crate::reactor::driver::Transport).
 
-mod deadlines;
+pub(crate) mod deadlines;
 pub(crate) mod dialling;
 mod drain;
 mod life;
@@ -22,22 +22,21 @@ use crate::build::limits::Limits;
 use crate::kernel::clock::Clock;
 use crate::memory::budget::{Memory, Meter};
 use crate::memory::buffer::Pool;
-use crate::memory::output::{Barriers, Blocks};
+use crate::memory::output::Blocks;
 use crate::memory::table::Table;
 use crate::reach::waker::Waker;
 use crate::reactor::activity::Callback;
+use crate::reactor::barriers::Barriers;
 use crate::reactor::counters::LoopCounters;
-use crate::reactor::drive;
+use crate::reactor::drive::{self, Event};
 use crate::reactor::env::Env;
-use crate::reactor::host::{Event, Host, Hosted};
+use crate::reactor::host::{Host, Hosted};
 use crate::reactor::random::Rng;
 use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::{SendShares, Sending};
 use crate::reactor::state::State;
 use crate::reactor::throttle::Throttle;
 use crate::reactor::wheel::Wheel;
-
-pub(crate) use deadlines::sleep_ns;
 
 /// Connections that are announced together at most: see
 /// [`Protocol::look_ahead`](crate::Protocol::look_ahead).

@@ -168,7 +168,7 @@ impl Core {
                 self.env.backlog.push(index);
                 break;
             }
-            if !self.env.may_go_on(state) {
+            if !self.env.sending.may_go_on(state) {
                 break;
             }
         }

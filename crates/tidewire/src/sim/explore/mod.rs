@@ -4,6 +4,7 @@
 mod peers;
 mod planted;
 mod record;
+mod role;
 mod roles;
 mod run;
 mod seeds;

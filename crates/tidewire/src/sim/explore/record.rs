@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::reach::mailbox::{Handle, Permit};
 use crate::reach::sync::{Mutex, MutexGuard, lock};
-use crate::sim::explore::roles::{Message, Role};
+use crate::sim::explore::role::{Message, Role};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 

@@ -5,116 +5,19 @@ use std::io;
 use std::time::Duration;
 
 use crate::memory::buffer::Chunk;
+use crate::protocol::connection::{Cx, Protocol, Turn};
 use crate::protocol::input::Input;
-use crate::protocol::traits::{Cx, Protocol, Service};
-use crate::protocol::turn::Turn;
+use crate::protocol::service::Service;
 use crate::reach::mailbox::LoopHandle;
 use crate::sim::explore::peers::byte_at;
 use crate::sim::explore::record::{Job, Record};
+use crate::sim::explore::role::{Message, Role};
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Forwards what it reads.
-    Forward,
-    /// Writes it, and waits when output is full.
-    Write,
-    /// Keeps the chunks for a while, then writes them.
-    Keep,
-    /// Consumes whole frames of this size only.
-    Frames(usize),
-    /// Has somebody else answer, and pauses meanwhile.
-    Ask,
-    /// The same, with a reserved place for the answer.
-    AskReserved,
-    /// Pauses after each piece, for a while.
-    Nap,
-    /// Writes behind a mark, which is released after a while.
-    Hold,
-    /// Tells itself.
-    Tell,
-    /// Says no more after so many bytes.
-    FallSilent(usize),
-    /// Cuts the connection after so many bytes.
-    Abort(usize),
-    /// Finishes after so many bytes.
-    Finish(usize),
-    /// Panics after so many bytes.
-    Panic(usize),
-    /// Pauses for ever, until it hears that its peer has gone.
-    Wait,
-    /// Takes what it gets, and pauses now and then.
-    Doze,
-    /// Pauses for ever, and does not listen.
-    Deaf,
-    /// Forwards a byte at a time, each when the one before has left; what comes late at once.
-    LockStep,
-    /// Finishes at once.
-    Goodbye,
-}
-
-impl Role {
-    /// Whether all that is sent comes back.
-    pub(super) fn echoes_all(self) -> bool {
-        !matches!(
-            self,
-            Role::FallSilent(_)
-                | Role::Abort(_)
-                | Role::Finish(_)
-                | Role::Panic(_)
-                | Role::Doze
-                | Role::Wait
-                | Role::Deaf
-                | Role::Goodbye
-        )
-    }
-
-    /// How much comes back of what is sent, unless the network fails; `None` where it depends.
-    pub(super) fn comes_back(self, sent: usize, unread: usize) -> Option<usize> {
-        match self {
-            Role::Abort(_) | Role::Panic(_) | Role::Deaf => None,
-            Role::FallSilent(most) | Role::Finish(most) => Some(sent.min(most)),
-            Role::Doze | Role::Wait | Role::Goodbye => Some(0),
-            Role::Frames(size) => Some(sent - unread.min(size - 1)),
-            _ => Some(sent),
-        }
-    }
-
-    fn drawn(n: u64, size: usize) -> Role {
-        match n % 45 {
-            0..4 => Role::Forward,
-            4..9 => Role::Write,
-            9..12 => Role::Keep,
-            12..14 => Role::Frames(1 + size),
-            14..17 => Role::Ask,
-            17..19 => Role::AskReserved,
-            19..22 => Role::Nap,
-            22..24 => Role::Hold,
-            24..26 => Role::Tell,
-            26..28 => Role::FallSilent(size),
-            28 => Role::Abort(size),
-            29 | 30 => Role::Finish(1 + size),
-            31 => Role::Panic(size),
-            32 | 33 => Role::Wait,
-            34..36 => Role::Deaf,
-            36..39 => Role::LockStep,
-            39..43 => Role::Doze,
-            _ => Role::Goodbye,
-        }
-    }
-}
-
-/// What is posted or told to a connection: bytes to write, of whom.
-#[derive(Debug)]
-pub(super) struct Message {
-    pub(super) of: Endpoint,
-    pub(super) bytes: Vec<u8>,
-}
 
 /// What a connection that was dialled hears first.
 const GREETING: &[u8] = b"!";

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::build::dial::Dial;
 use crate::build::limits::Limits;
 use crate::reach::waker::Command;
 use crate::reactor::host::host_of;
@@ -13,13 +12,15 @@ use crate::reactor::setup::Turn;
 use crate::sim::conditions::Conditions;
 use crate::sim::explore::peers::{Peer, Script};
 use crate::sim::explore::record::{Job, Record, Seen};
-use crate::sim::explore::roles::{Explored, Role};
+use crate::sim::explore::role::Role;
+use crate::sim::explore::roles::Explored;
 use crate::sim::kernel::KernelFaults;
 use crate::sim::machine::{Machine, Program};
 use crate::sim::net::{Status, address};
 use crate::sim::node::Shape;
 use crate::sim::plain::PlainState;
 use crate::vocabulary::closed::Closed;
+use crate::vocabulary::dial::Dial;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::sim::explore::run::{Outcome, run};
 use crate::sim::node::Shape;
 use crate::sim::seeds::seeds;
-use crate::sim::trace;
+use crate::sim::trace::files;
 
 const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
@@ -108,7 +108,7 @@ fn search(seeds: Range<u64>) {
     say();
     let failing = search.failing.load(SeqCst);
     if failing < u64::MAX {
-        let ((wrongs, _), traces) = trace::recorded(failing, || wrongs(failing));
+        let ((wrongs, _), traces) = files::recorded(failing, || wrongs(failing));
         let (shape, traces) = (shape(failing), told(&traces));
         panic!(
             "seed {failing} ({shape:?}) fails: {wrongs:#?}\n{traces}\nevery call of the kernel, in words: \
@@ -119,7 +119,7 @@ fn search(seeds: Range<u64>) {
 
 /// One seed, with everything that happens in words.
 fn tell(seed: u64) {
-    let (outcome, traces) = trace::recorded(seed, || run(seed, shape(seed), true));
+    let (outcome, traces) = files::recorded(seed, || run(seed, shape(seed), true));
     let Outcome { wrongs, words, .. } = outcome;
     println!("{words}seed {seed}, {:?}: {wrongs:#?}", shape(seed));
     println!("{}", told(&traces));
@@ -134,7 +134,7 @@ fn told(traces: &[PathBuf]) -> String {
 
 #[test]
 fn a_seed_leaves_what_happened_on_its_network() {
-    let (_, traces) = trace::recorded(7, || run(7, shape(7), false));
+    let (_, traces) = files::recorded(7, || run(7, shape(7), false));
     let [words] = &traces[..] else {
         panic!("one machine, one trace: {traces:?}")
     };

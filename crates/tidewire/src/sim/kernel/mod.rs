@@ -3,7 +3,7 @@
 //!
 //! * [`sys`], [`queues`]: what drivers call, [`Sys`](crate::kernel::calls::Sys) and
 //!   [`Queues`](crate::kernel::queues::Queues).
-//! * [`streams`], [`epoll`], [`rings`], [`operations`]: what is behind it.
+//! * [`streams`], [`epoll`], [`ring`], [`rings`], [`operations`]: what is behind it.
 //! * [`files`], [`fd`], [`timers`]: open files, numbers and descriptors.
 //! * [`places`]: the tables of rings.
 //! * [`memory`]: buffers that programs lend.
@@ -20,10 +20,11 @@ mod log;
 mod memory;
 mod operations;
 mod places;
-mod queues;
+pub(in crate::sim) mod queues;
+mod ring;
 mod rings;
 mod streams;
-mod sys;
+pub(in crate::sim) mod sys;
 mod timers;
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -37,14 +38,12 @@ use crate::reactor::random::Rng;
 use crate::sim::kernel::fd::{Request, Requests};
 use crate::sim::kernel::files::{FileId, Files, What};
 use crate::sim::kernel::log::Log;
-use crate::sim::kernel::rings::Ring;
+use crate::sim::kernel::ring::Ring;
 use crate::sim::net::Net;
 use crate::vocabulary::endpoint::Endpoint;
 
 pub use faults::KernelFaults;
 pub(crate) use fd::SimFd;
-pub(crate) use queues::SimQueues;
-pub(crate) use sys::SimSys;
 
 /// What a loop waits for.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::kernel::queues::{Once, Operation, Target};
 use crate::sim::kernel::Kernel;
 use crate::sim::kernel::files::FileId;
 use crate::sim::kernel::memory::Sent;
-use crate::sim::kernel::rings::{BUFFER, MORE, SOCK_NONEMPTY, TakenBack};
+use crate::sim::kernel::ring::{BUFFER, MORE, SOCK_NONEMPTY, TakenBack};
 use crate::sim::kernel::streams::{ERR, HUP};
 
 fn code(e: Errno) -> i32 {
@@ -244,7 +244,7 @@ impl Kernel {
             Operation::CancelAllOf { fd } => self.target(ring, fd),
             _ => None,
         };
-        let meant = |o: &crate::sim::kernel::rings::InFlight| match which {
+        let meant = |o: &crate::sim::kernel::ring::InFlight| match which {
             Operation::Cancel { user_data } => o.user_data == user_data,
             Operation::CancelAllOf { .. } => of == Some(o.file),
             _ => true,

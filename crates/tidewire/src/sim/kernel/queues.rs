@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::kernel::queues::{Buffers, Done, Operation, Queues};
 use crate::sim::kernel::memory::Lent;
-use crate::sim::kernel::{Shared, SimFd, SimSys, enter};
+use crate::sim::kernel::sys::SimSys;
+use crate::sim::kernel::{Shared, SimFd, enter};
 
 pub(crate) struct SimQueues {
     sys: SimSys,

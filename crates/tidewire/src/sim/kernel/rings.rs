@@ -1,9 +1,9 @@
-//! Rings: what is queued, what is in flight, what has completed.
+//! What rings do with what is queued.
 //!
 //! As on Linux with deferred task work, what becomes ready is worked on when the ring is entered, in
 //! any order; completions that find no room are kept and moved over later.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -12,71 +12,9 @@ use rustix::io::Errno;
 use crate::kernel::queues::{Done, Operation};
 use crate::sim::kernel::files::FileId;
 use crate::sim::kernel::memory::{Lent, Sent};
+use crate::sim::kernel::ring::{Group, InFlight, Ring, TakenBack};
 use crate::sim::kernel::streams::{ERR, HUP, IN, OUT};
 use crate::sim::kernel::{Kernel, Wait};
-
-/// Flags of completions.
-pub(super) const BUFFER: u32 = 1;
-pub(super) const MORE: u32 = 2;
-pub(super) const SOCK_NONEMPTY: u32 = 4;
-
-/// An operation in flight.
-pub(super) struct InFlight {
-    pub(super) user_data: u64,
-    pub(super) operation: Operation,
-    pub(super) file: FileId,
-    /// Of a send: what it sends.
-    pub(super) sends: Vec<Sent>,
-    /// And a hash of that, when it was handed over.
-    pub(super) sum: u64,
-    /// Is ready, or may be: to be worked on.
-    queued: bool,
-    pub(super) taken_back: TakenBack,
-}
-
-/// Whether an operation that is still in flight was taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TakenBack {
-    No,
-    /// While it was about to go on, which it does once more.
-    Racing,
-    /// It is over, and is told so when the ring is next entered.
-    Over,
-}
-
-/// A group of receive buffers.
-#[derive(Default)]
-pub(super) struct Group {
-    pub(super) id: u16,
-    pub(super) buffers: VecDeque<Lent>,
-}
-
-#[derive(Default)]
-pub(super) struct Ring {
-    queued: VecDeque<(Operation, u64)>,
-    pub(super) in_flight: BTreeMap<u64, InFlight>,
-    /// Operations to work on.
-    tasks: Vec<u64>,
-    completions: VecDeque<Done>,
-    /// Completions that found no room.
-    overflow: VecDeque<Done>,
-    pub(super) groups: Vec<Group>,
-    /// Waits on what was closed under them: to be taken back before the program waits.
-    orphans: Vec<u64>,
-    /// Files that have no descriptor, or need none.
-    pub(super) table: Vec<Option<FileId>>,
-    last: u64,
-}
-
-impl Ring {
-    pub(super) fn has_something(&self) -> bool {
-        !(self.completions.is_empty() && self.overflow.is_empty() && self.tasks.is_empty())
-    }
-
-    pub(super) fn is_queued(&self, id: u64) -> bool {
-        self.in_flight.get(&id).is_some_and(|o| o.queued)
-    }
-}
 
 impl Kernel {
     pub(super) fn make_ring(&mut self) -> usize {

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use crate::protocol::connection::{Cx, Protocol};
 use crate::protocol::input::Input;
 use crate::protocol::service_fn::service_fn;
-use crate::protocol::traits::{Cx, Protocol};
 use crate::sim::{Conditions, Shape, Sim};
 use crate::vocabulary::next::Next;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, thread};
 
-use super::Trace;
+use crate::sim::trace::Trace;
 
 thread_local! {
     /// Of the run that this thread makes once more, to have it recorded.

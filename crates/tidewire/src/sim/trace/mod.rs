@@ -1,7 +1,7 @@
 //! What happened in a simulation, in order: a hash of all of it, and the events themselves if
 //! wanted. Two runs with the same hash were the same run.
 
-mod files;
+pub(in crate::sim) mod files;
 mod story;
 
 use std::collections::VecDeque;
@@ -10,8 +10,6 @@ use std::fmt;
 use crate::trace::words::Ms;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
-
-pub(in crate::sim) use files::{dropped, is_wanted, recorded, write};
 
 /// Something that happened.
 ///

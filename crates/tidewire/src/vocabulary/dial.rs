@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::reach::waker::{Command, Unsent};
-use crate::reactor::random::Rng;
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 
 /// An outgoing connection to make.
@@ -129,15 +127,6 @@ impl Dial {
         self.after = pause;
         self
     }
-
-    /// The pause after failed attempt number `failed`, counted from 1.
-    pub(crate) fn pause_after(&self, failed: u32, rng: &mut Rng) -> Duration {
-        let doubled = self
-            .backoff_first
-            .saturating_mul(1u32 << (failed - 1).min(20));
-        let whole = doubled.min(self.backoff_max).as_nanos() as u64;
-        Duration::from_nanos(whole / 2 + rng.below(whole / 2 + 1))
-    }
 }
 
 /// Why a dial was not even taken; it comes back.
@@ -164,50 +153,4 @@ pub enum NotDialled {
     /// The loop has ended.
     #[error("the loop that was to dial has ended")]
     Ended(Box<Dial>),
-}
-
-impl NotDialled {
-    pub(crate) fn from_unsent(unsent: Unsent) -> NotDialled {
-        let dial = |command: Box<Command>| match *command {
-            Command::Dial { dial, .. } => Box::new(dial),
-            Command::Adopt { .. } | Command::Look => unreachable!("what was sent comes back"),
-        };
-        match unsent {
-            Unsent::NoRoom(command) => NotDialled::NoRoom(dial(command)),
-            Unsent::Ended(command) => NotDialled::Ended(dial(command)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_stay_below_the_cap_and_differ() {
-        let dial =
-            Dial::to("127.0.0.1:1").backoff(Duration::from_millis(100), Duration::from_secs(1));
-        let mut rng = Rng::from_seed(1);
-        for (failed, whole) in [
-            (1, 100),
-            (2, 200),
-            (3, 400),
-            (4, 800),
-            (5, 1000),
-            (60, 1000),
-        ] {
-            let pauses: Vec<Duration> = (0..50)
-                .map(|_| dial.pause_after(failed, &mut rng))
-                .collect();
-            let (half, whole) = (
-                Duration::from_millis(whole / 2),
-                Duration::from_millis(whole),
-            );
-            assert!(
-                pauses.iter().all(|p| (half..=whole).contains(p)),
-                "{failed}: {pauses:?}"
-            );
-            assert!(pauses.iter().any(|p| *p != pauses[0]));
-        }
-    }
 }

@@ -1,0 +1,110 @@
+//! The receiving side of one socket: what is in flight, and what it has learned of its peer.
+
+/// Full pieces in a row that make a stream.
+const FULL_RUN: u8 = 2;
+/// Small receives in a row that end one.
+const SMALL_RUN: u8 = 16;
+/// The receive operation of one socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    None,
+    /// It found no buffer, and waits for one.
+    Starved,
+    Many,
+    /// Being taken back. It may still bring bytes.
+    ManyEnding,
+    Once,
+    /// Being taken back. It may still bring bytes.
+    OnceEnding,
+    /// Takes what is there for a stop, and does not wait.
+    Sweep,
+}
+
+impl Operation {
+    /// Receives into a large piece, and one only.
+    pub(super) fn is_once(self) -> bool {
+        matches!(
+            self,
+            Operation::Once | Operation::OnceEnding | Operation::Sweep
+        )
+    }
+}
+
+/// The receiving side of one socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receiver {
+    pub(super) operation: Operation,
+    /// Somebody wants the bytes.
+    pub(super) wanted: bool,
+    pub(super) stream: bool,
+    /// Full pieces in a row or, of a stream, small ones.
+    run: u8,
+    /// Bytes that came since they were last wanted.
+    pub(super) unwanted: u32,
+    /// The socket held more than the last receive took.
+    pub(super) more: bool,
+    /// A stop wants everything received that the kernel held when it began: this many bytes, or
+    /// until there are no more.
+    pub(super) sweep: Option<u32>,
+}
+
+/// Bytes to look for at a stop where nobody knows how many there are, as in a connection that comes while its loop
+/// is stopping.
+pub(super) const SWEEP_NEW: u32 = 1 << 20;
+
+/// The wait for the end of a connection that nobody reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watch {
+    Off,
+    On,
+    /// Being taken back.
+    Ending,
+}
+
+impl Receiver {
+    /// Whether what comes next comes in a large piece.
+    pub(super) fn takes_large(&self) -> bool {
+        self.operation.is_once()
+    }
+
+    /// Whether the kernel has said that it holds more than it gave.
+    pub(super) fn holds_more(&self) -> bool {
+        self.more || self.sweep.is_some()
+    }
+
+    pub(super) fn new(draining: bool) -> Receiver {
+        Receiver {
+            operation: Operation::None,
+            wanted: false,
+            stream: false,
+            run: 0,
+            unwanted: 0,
+            more: false,
+            sweep: draining.then_some(SWEEP_NEW),
+        }
+    }
+
+    /// Learns from a receive of `n` bytes into a small or large piece; true when what is armed is
+    /// no longer right.
+    pub(super) fn learn(&mut self, n: usize, small: usize) -> bool {
+        if !self.wanted {
+            self.unwanted = self.unwanted.saturating_add(n as u32);
+            if self.unwanted as usize >= small {
+                return true;
+            }
+        }
+        let hit = if self.stream {
+            n <= small / 2
+        } else {
+            n == small
+        };
+        self.run = if hit { self.run + 1 } else { 0 };
+        let enough = if self.stream { SMALL_RUN } else { FULL_RUN };
+        if self.run == enough {
+            self.stream = !self.stream;
+            self.run = 0;
+            return true;
+        }
+        false
+    }
+}

@@ -1,0 +1,585 @@
+//! One protocol inside another: [`Inner`].
+
+use std::fmt;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use crate::build::limits::Limits;
+use crate::protocol::connection::{Cx, Protocol, Turn};
+use crate::protocol::input::Input;
+use crate::protocol::link::Link;
+use crate::reach::home::Home;
+use crate::reactor::drive::{self, Callbacks, Event};
+use crate::reactor::env::Env;
+use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Writing};
+use crate::reactor::host::dispatch;
+use crate::reactor::state::State;
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Origin;
+
+/// Rounds of callbacks after which others get their turn.
+const ROUNDS: usize = 64;
+
+/// A protocol that runs inside another one, its *layer*.
+///
+/// The layer is an ordinary [`Protocol`]. It feeds the inner protocol with what it makes of its own
+/// input, and sends what it makes of the inner one's output. The inner protocol cannot tell: it has
+/// a link of its own with the same contracts, driven by the same code as a connection's. Its
+/// handles reach it through the layer, which has the same `Local` and `Message`.
+///
+/// The layer's part:
+///
+/// 1. Each callback passes its event on, to the method here of the same name;
+/// 2. then *pumps*: [`received`](Inner::received) while the inner protocol
+///    [wants input](Inner::wants_input), [`take_output`](Inner::take_output) while there is some;
+/// 3. and at last [yields](Inner::yield_to): timer, pauses and the end are passed outwards.
+/// 4. `received` returns [`next`](Inner::next).
+///
+/// A [`Handle`](crate::Handle) that closes ends the layer's connection, without a farewell from
+/// the layer.
+///
+/// ```
+/// use tidewire::{Closed, ConnId, Cx, Inner, Input, Limits, Next, Protocol, Turn};
+///
+/// /// What is on the wire is the inner protocol's with all bits turned over.
+/// struct Inverted<P: Protocol>(Inner<P>);
+///
+/// fn inverted<P: Protocol>(protocol: P) -> Inverted<P> {
+///     Inverted(Inner::new(protocol, Limits::default()))
+/// }
+///
+/// fn invert(bytes: &[u8]) -> Vec<u8> {
+///     bytes.iter().map(|b| !b).collect()
+/// }
+///
+/// impl<P: Protocol> Inverted<P> {
+///     fn pump(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.take_output(cx, |cx, bytes| {
+///             cx.link.write(&invert(bytes));
+///             bytes.len()
+///         });
+///         self.0.yield_to(cx);
+///     }
+/// }
+///
+/// impl<P: Protocol> Protocol for Inverted<P> {
+///     type Local = P::Local;
+///     type Message = P::Message;
+///
+///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.open(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+///         if self.0.wants_input() {
+///             self.0.received(&invert(input.bytes()), cx);
+///             input.consume(input.len());
+///         }
+///         self.pump(cx);
+///         self.0.next()
+///     }
+///
+///     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.pump(cx);
+///     }
+///
+///     fn peer_finished(&mut self, _: usize, cx: &mut Cx<'_, Self>) {
+///         self.0.peer_finished(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.hung_up(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.expired(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.idle(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.overdue(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn posted(&mut self, message: P::Message, cx: &mut Cx<'_, Self>) {
+///         self.0.posted(message, cx);
+///         self.pump(cx);
+///     }
+///
+///     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+///         self.0.draining(cx);
+///         self.pump(cx);
+///     }
+///
+///     fn undelivered(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, Self>) {
+///         self.0.undelivered(to, message, cx);
+///         self.pump(cx);
+///     }
+///
+///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+///         self.0.closed(why, turn);
+///     }
+/// }
+/// ```
+pub struct Inner<P: Protocol> {
+    protocol: P,
+    /// Made when the protocol is opened.
+    state: Option<Box<State>>,
+    limits: Arc<Limits>,
+}
+
+impl<P: Protocol> fmt::Debug for Inner<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inner({:?})", self.state.as_ref().map(|s| s.phase))
+    }
+}
+
+impl<P: Protocol> Inner<P> {
+    /// A protocol that is not open yet. Of `limits`, the output marks, the hard limit and `carried`
+    /// apply, and `first_byte` and `request`; the rest is the outer connection's affair. Output at the layer adds to that here.
+    #[must_use]
+    pub fn new(protocol: P, limits: impl Into<Arc<Limits>>) -> Inner<P> {
+        Inner {
+            protocol,
+            state: None,
+            limits: limits.into(),
+        }
+    }
+
+    // ---- Events ----
+
+    /// Opens the inner protocol: when the layer's connection has opened, or its handshake is done.
+    /// Events before that are not passed on.
+    ///
+    /// # Panics
+    /// If it was opened already.
+    pub fn open<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        assert!(self.state.is_none(), "a protocol is opened once");
+        let (outer, now) = (&*cx.link.state, cx.link.env.now);
+        let mut state = State::new(
+            outer.id,
+            outer.service,
+            outer.peer.clone(),
+            &self.limits,
+            now,
+        );
+        state.flags.add(Flag::Embedded);
+        state.flags.add(Flag::Opened);
+        state.phase_ends = outer.phase_ends;
+        if matches!(outer.peer.origin, Origin::Accepted(_)) {
+            state.await_first_byte(now, self.limits.first_byte);
+        }
+        self.state = Some(Box::new(state));
+        self.event(Event::Opened, cx);
+    }
+
+    /// Hands bytes to the inner protocol. If it does not want any now, they are kept; a layer that
+    /// asks [`wants_input`](Inner::wants_input) first keeps what is kept bounded.
+    pub fn received<L>(&mut self, bytes: &[u8], cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let carried_max = self.limits.carried;
+        self.enter(cx, |inside, state, env| {
+            if state.is_open() && !bytes.is_empty() {
+                drive::receive(inside, state, env, carried_max, bytes);
+            }
+        });
+    }
+
+    /// The peer has finished sending, and all of it was handed to `received`.
+    pub fn peer_finished<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |_, state, _| state.peer_end = PeerEnd::Reached);
+    }
+
+    /// The peer seems to have gone while reading is paused.
+    pub fn hung_up<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |_, state, _| state.announce_end());
+    }
+
+    /// The outer timer has expired. Passed on if the inner one was due.
+    pub fn expired<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let due = self.timer().is_some_and(|t| t <= cx.link.now());
+        match &mut self.state {
+            Some(state) if due => {
+                state.timer = None;
+                self.event(Event::Expired, cx);
+            }
+            _ => drop(self.enter(cx, |_, _, _| ())),
+        }
+    }
+
+    /// The connection was idle for as long as it may be.
+    pub fn idle<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |inside, state, env| {
+            if state.is_open() {
+                state.hint = Hint::Idle;
+                inside.call(Event::Idle, state, env);
+                state.hint = Hint::Finished;
+            }
+        });
+    }
+
+    /// The peer is late with its first byte, or with the rest of a request. Passed on if it is so to
+    /// the inner protocol.
+    pub fn overdue<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let inner = self.enter(cx, |inside, state, env| {
+            let late = state.is_open().then(|| state.is_late(env.now)).flatten();
+            if let Some(hint) = late {
+                state.hint = hint;
+                inside.call(Event::Overdue, state, env);
+                state.hint = Hint::Finished;
+            }
+            late
+        });
+        if inner.flatten().is_none() {
+            // It is the layer's own bytes that are late: a record that drips, say.
+            cx.link.cut();
+        }
+    }
+
+    /// The loops are stopping, or the connection has lived for as long as it may.
+    pub fn draining<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let outlived = cx.link.state.flags.has(Flag::Outlived);
+        self.enter(cx, |_, state, _| {
+            if outlived {
+                state.flags.add(Flag::Outlived);
+            }
+            state.owed.add(Owed::Draining);
+        });
+    }
+
+    /// Somebody posted a message to the connection.
+    pub fn posted<L>(&mut self, message: P::Message, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.with(cx, |protocol, cx| protocol.posted(message, cx));
+    }
+
+    /// What it told another connection came back.
+    pub fn undelivered<L>(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.with(cx, |protocol, cx| protocol.undelivered(to, message, cx));
+    }
+
+    /// The connection is gone. Passed on if the inner protocol was opened.
+    pub fn closed<L>(self, why: Closed, turn: &mut Turn<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        if self.state.is_some() {
+            self.protocol.closed(why, &mut turn.of());
+        }
+    }
+
+    /// Releases output of the inner protocol that waits for marks up to `upto`: to be called where the
+    /// layer's own service would release it, such as in [`Conns::each`](crate::Conns::each). Then
+    /// pump.
+    pub fn release<L>(&mut self, upto: u64, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |_, state, env| env.release(state, upto));
+    }
+
+    /// Calls `f` with the inner protocol and its context, as
+    /// [`Conns::each`](crate::Conns::each) does; `None` if it is not open.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Inner, Instant, Protocol};
+    ///
+    /// /// What a layer of one's own may ask of the protocol inside, between two events.
+    /// fn look<P, L>(inner: &mut Inner<P>, cx: &mut Cx<'_, L>) -> Option<Instant>
+    /// where
+    ///     P: Protocol,
+    ///     L: Protocol<Local = P::Local, Message = P::Message>,
+    /// {
+    ///     if !inner.is_opened() {
+    ///         return None;
+    ///     }
+    ///     inner.release(7, cx); // what waited for the seventh commit
+    ///     let queued = inner.with(cx, |_, cx| cx.link.queued_len());
+    ///     if inner.is_done() || inner.is_done_writing() {
+    ///         println!("the last {queued:?} bytes: time to say goodbye");
+    ///     }
+    ///     inner.timer()
+    /// }
+    /// ```
+    pub fn with<L, R>(
+        &mut self,
+        cx: &mut Cx<'_, L>,
+        f: impl FnOnce(&mut P, &mut Cx<'_, P>) -> R,
+    ) -> Option<R>
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |inside, state, env| {
+            let Inside {
+                protocol,
+                local,
+                home,
+            } = inside;
+            let link = Link { state, env };
+            link.state
+                .is_open()
+                .then(|| f(protocol, &mut Cx { link, local, home }))
+        })?
+    }
+
+    // ---- Pumping ----
+
+    /// Whether the inner protocol waits for bytes, or has finished and so discards them.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.state.as_ref().is_some_and(|s| s.wants_input())
+    }
+
+    /// Hands output of the inner protocol to `take`, piece by piece, until there is none that may be
+    /// sent, the layer's own link is full, or `take` takes less than it was given. It returns how many bytes
+    /// it took. Returns the sum.
+    pub fn take_output<L>(
+        &mut self,
+        cx: &mut Cx<'_, L>,
+        mut take: impl FnMut(&mut Cx<'_, L>, &[u8]) -> usize,
+    ) -> usize
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let mut sum = 0;
+        while let Some(state) = &mut self.state {
+            let sends = matches!(state.phase, Phase::Open | Phase::Finishing(_));
+            if !sends || !state.out.may_send() || cx.link.full() || cx.link.is_closing() {
+                break;
+            }
+            let mut slices = [IoSlice::new(&[])];
+            state.out.slices(&mut slices, usize::MAX);
+            let offered = slices[0].len();
+            let took = take(cx, &slices[0]);
+            assert!(took <= offered, "took more than there was");
+            state.out.advance(took, &mut cx.link.env.blocks);
+            sum += took;
+            // It may have waited for room.
+            self.enter(cx, |_, _, _| ());
+            if took < offered {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Whether the inner protocol has finished and all of its output was taken: time for the
+    /// layer's own farewell, before it [yields](Inner::yield_to).
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|s| matches!(s.phase, Phase::Finishing(_)) && s.out.is_empty())
+    }
+
+    /// Whether the inner protocol has [finished writing](Link::finish_writing) and all of its output
+    /// was taken: time for the layer's own farewell, before it [yields](Inner::yield_to). Its input
+    /// goes on.
+    #[must_use]
+    pub fn is_done_writing(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|s| s.is_open() && s.shut_due())
+    }
+
+    /// Whether the inner protocol was opened.
+    #[must_use]
+    pub fn is_opened(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// The inner protocol's timer.
+    #[must_use]
+    pub fn timer(&self) -> Option<crate::Instant> {
+        self.state.as_ref()?.timer
+    }
+
+    /// Passes on to the layer's link what the inner protocol asked of its own: the timer (which
+    /// replaces the layer's), pausing and resuming, aborting, and finishing, or finishing to write,
+    /// once it [is done](Inner::is_done) with that. Nothing before the inner protocol was opened.
+    pub fn yield_to<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let done = self.is_done();
+        let Some(state) = &mut self.state else { return };
+        let link = &mut cx.link;
+        match state.phase {
+            Phase::Open => {
+                if state.shut_due() {
+                    state.writing = Writing::Shut;
+                    link.finish_writing();
+                }
+                // Work that was put off, so that others get their turn, comes back as a timer.
+                let timer = if state.callback_due() {
+                    Some(link.now())
+                } else {
+                    state.timer
+                };
+                if timer != link.timer() {
+                    match timer {
+                        Some(at) => link.set_timer(at),
+                        None => link.clear_timer(),
+                    }
+                }
+                if state.is_paused() {
+                    link.pause();
+                } else {
+                    link.resume();
+                }
+                link.state.follow_deadlines(state);
+            }
+            Phase::Finishing(why) if done => {
+                link.state.finish(why);
+                link.env.touch(link.state);
+            }
+            // The rest of its output still has to be taken.
+            Phase::Finishing(_) => link.resume(),
+            Phase::Dead { why, .. } => {
+                link.state.kill(why);
+                link.env.touch(link.state);
+            }
+            Phase::Dialling | Phase::Lingering(_) | Phase::Buried(_) => {
+                unreachable!("only engines lead a connection there")
+            }
+        }
+    }
+
+    /// What the layer's `received` returns: the inner protocol waits for output to drain, or for
+    /// more.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        match &self.state {
+            Some(s) if s.is_open() && s.appetite == Appetite::Drain => Next::AfterDrain,
+            _ => Next::More,
+        }
+    }
+
+    // ---- Inside ----
+
+    /// Calls `f` if the protocol is open. What it asks for is passed on as soon as the layer is asked
+    /// to write.
+    pub(crate) fn reach(&mut self, mut outer: Link<'_>, f: impl FnOnce(&mut P, Link<'_>)) {
+        if let Some(state) = &mut self.state
+            && state.is_open()
+        {
+            state.last_progress = outer.state.last_progress;
+            let env = &mut *outer.env;
+            f(&mut self.protocol, Link { state, env });
+            outer.ask_to_write();
+        }
+    }
+
+    /// Releases marks; the layer takes what they held as soon as it is asked to write.
+    pub(crate) fn release_later(&mut self, upto: u64, outer: &mut Link<'_>) {
+        if let Some(state) = &mut self.state
+            && state.release(upto, outer.now())
+        {
+            outer.ask_to_write();
+        }
+    }
+
+    /// Makes the callbacks that are due.
+    pub(crate) fn call_due<L>(&mut self, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |_, _, _| ());
+    }
+
+    fn event<L>(&mut self, event: Event, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.enter(cx, |inside, state, env| {
+            if state.is_open() {
+                inside.call(event, state, env);
+            }
+        });
+    }
+
+    /// Runs `f`, then the callbacks that are due after it.
+    fn enter<L, R>(
+        &mut self,
+        cx: &mut Cx<'_, L>,
+        f: impl FnOnce(&mut Inside<'_, P>, &mut State, &mut Env) -> R,
+    ) -> Option<R>
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        let state = &mut **self.state.as_mut()?;
+        state.last_progress = cx.link.state.last_progress;
+        let env = &mut *cx.link.env;
+        let mut inside = Inside {
+            protocol: &mut self.protocol,
+            local: &mut *cx.local,
+            home: cx.home,
+        };
+        let result = f(&mut inside, state, env);
+        for _ in 0..ROUNDS {
+            if !state.may_owe_callbacks() || !state.callback_due() {
+                break;
+            }
+            drive::call_back(&mut inside, state, env, self.limits.carried);
+        }
+        cx.link.state.inside = u32::try_from(state.held()).unwrap_or(u32::MAX);
+        Some(result)
+    }
+}
+
+/// The inner protocol with what its context needs of the layer's.
+struct Inside<'a, P: Protocol> {
+    protocol: &'a mut P,
+    local: &'a mut P::Local,
+    home: &'a Home<P::Message>,
+}
+
+impl<P: Protocol> Callbacks for Inside<'_, P> {
+    fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
+        let link = Link { state, env };
+        let (local, home) = (&mut *self.local, self.home);
+        dispatch(self.protocol, event, &mut Cx { link, local, home });
+    }
+
+    fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next {
+        let link = Link { state, env };
+        let (local, home) = (&mut *self.local, self.home);
+        self.protocol.received(input, &mut Cx { link, local, home })
+    }
+}

@@ -1,0 +1,33 @@
+//! What is not the loop's own runs under guard: a panic in it ends one connection, or is counted, and the
+//! loop goes on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::env::Env;
+use crate::reactor::state::State;
+use crate::vocabulary::closed::Closed;
+
+/// Runs a callback; a panic in it ends the connection and nothing else.
+pub(crate) fn guarded<R>(
+    state: &mut State,
+    env: &mut Env,
+    f: impl FnOnce(&mut State, &mut Env) -> R,
+) -> Option<R> {
+    let result = catch_unwind(AssertUnwindSafe(|| f(&mut *state, &mut *env)));
+    if result.is_err() {
+        env.counters.panics.add(1);
+        state.kill(Closed::Panicked);
+        env.touch(state);
+        tracing::error!(peer = %state.peer.endpoint, "a protocol panicked; its connection is aborted");
+    }
+    result.ok()
+}
+
+/// Drops what is a protocol's: a message that nobody gets, what a loop has left.
+pub(crate) fn discard<T>(what: &str, value: T, counters: &LoopCounters) {
+    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
+        counters.panics.add(1);
+        tracing::error!("{what} panicked when it was dropped");
+    }
+}

@@ -1,0 +1,189 @@
+//! What a connection's peer owes by when, as far as its record knows, and whether it is late with that.
+
+use std::time::Duration;
+
+use crate::build::limits::REQUEST_RATE;
+use crate::reactor::deadlines::{Awaited, FIRST_LOOK, later, millis};
+use crate::reactor::facts::{Appetite, Flag, Hint, Phase};
+use crate::reactor::state::State;
+use crate::vocabulary::closed::Closed;
+use crate::vocabulary::time::Instant;
+
+impl State {
+    /// The peer shall say something by then.
+    pub(crate) fn await_first_byte(&mut self, now: Instant, limit: Option<Duration>) {
+        if let ms @ 1.. = millis(limit) {
+            self.deadlines.awaited = Awaited::FirstByte;
+            self.deadlines.at_ns = later(now, ms);
+        }
+    }
+
+    /// A request has begun whose end the protocol will tell.
+    pub(crate) fn request_began(&mut self, now: Instant) {
+        if self.is_open() && self.deadlines.request_ms > 0 {
+            self.deadlines.awaited = Awaited::Request;
+            self.deadlines.at_ns = later(now, self.deadlines.request_ms);
+        }
+    }
+
+    pub(crate) fn request_ended(&mut self) {
+        self.deadlines.awaited = Awaited::Nothing;
+    }
+
+    /// `received` has returned. What it left waits for the rest: that is a request that has begun,
+    /// unless the protocol says itself when they do.
+    #[inline]
+    pub(crate) fn note_request(&mut self, now: Instant, progress: bool) {
+        if self.carry.is_empty() && self.deadlines.awaited == Awaited::Nothing {
+            return;
+        }
+        self.note_partial(now, progress);
+    }
+
+    fn note_partial(&mut self, now: Instant, progress: bool) {
+        let waits = matches!(self.appetite, Appetite::Bytes(_)) && !self.is_paused();
+        let partial = waits && !self.carry.is_empty() && self.deadlines.request_ms > 0;
+        match self.deadlines.awaited {
+            Awaited::Request | Awaited::InnerFirstByte | Awaited::InnerRequest => {}
+            Awaited::Carried if partial && !progress => {}
+            _ if partial => {
+                self.deadlines.awaited = Awaited::Carried;
+                self.deadlines.at_ns = now.as_nanos();
+            }
+            _ => self.deadlines.awaited = Awaited::Nothing,
+        }
+    }
+
+    /// Whether output waits that nobody takes, after the kernel was offered it.
+    #[inline]
+    pub(crate) fn watch_output(&mut self, now: Instant) {
+        if !self.out.may_send() {
+            self.deadlines.write_ns = u64::MAX;
+        } else if self.deadlines.write_ns == u64::MAX {
+            self.begin_to_watch(now);
+        }
+    }
+
+    /// The kernel takes no more. That alone says little of the peer: the kernel's buffer has megabytes, and
+    /// a third of it must be free before it takes more.
+    #[inline(never)]
+    fn begin_to_watch(&mut self, now: Instant) {
+        let limits = [self.deadlines.write_ms, self.deadlines.idle_ms];
+        if let Some(least) = limits.into_iter().filter(|ms| *ms > 0).min() {
+            self.deadlines.forget_look();
+            self.deadlines.write_ns = later(now, least.div_ceil(FIRST_LOOK));
+        }
+    }
+
+    /// When what the peer owes is late; `u64::MAX` if it owes nothing.
+    fn awaited_ns(&self) -> u64 {
+        match self.deadlines.awaited {
+            Awaited::Nothing => u64::MAX,
+            Awaited::Carried => {
+                let earned = self.carry.len() as u64 * (1_000_000_000 / REQUEST_RATE);
+                let limit = u64::from(self.deadlines.request_ms) * 1_000_000;
+                self.deadlines
+                    .at_ns
+                    .saturating_add(limit)
+                    .saturating_add(earned)
+            }
+            _ => self.deadlines.at_ns,
+        }
+    }
+
+    /// The earliest deadline of the peer's while the connection is open.
+    #[inline]
+    pub(crate) fn peer_deadline_ns(&self) -> u64 {
+        let awaited = match self.deadlines.awaited {
+            Awaited::Nothing => u64::MAX,
+            _ => self.awaited_ns(),
+        };
+        awaited.min(self.deadlines.write_ns)
+    }
+
+    /// Whether the peer has taken none of the output for as long as it may.
+    pub(crate) fn has_stalled(&self, now: Instant) -> bool {
+        self.out.may_send() && self.deadlines.write_ns <= now.as_nanos()
+    }
+
+    /// What the peer is late with, if it is to blame: while nothing is read from it, it is not.
+    pub(crate) fn is_late(&mut self, now: Instant) -> Option<Hint> {
+        if self.awaited_ns() > now.as_nanos() {
+            return None;
+        }
+        let hint = match self.deadlines.awaited {
+            Awaited::Nothing => return None,
+            Awaited::FirstByte | Awaited::InnerFirstByte => Hint::FirstByte,
+            Awaited::Carried | Awaited::Request | Awaited::InnerRequest => Hint::Request,
+        };
+        if !self.wants_input() || self.flags.has(Flag::AwaitsMemory) {
+            self.deadlines.at_ns = later(now, self.deadlines.request_ms.max(1000));
+            if self.deadlines.awaited == Awaited::Carried {
+                self.deadlines.at_ns = now.as_nanos();
+            }
+            return None;
+        }
+        self.deadlines.awaited = Awaited::Nothing;
+        Some(hint)
+    }
+
+    /// A layer's connection is late when the protocol inside is, and has the limits that that one has
+    /// set.
+    pub(crate) fn follow_deadlines(&mut self, inner: &mut State) {
+        if inner.flags.remove(Flag::OwnLimits) {
+            self.deadlines.idle_ms = inner.deadlines.idle_ms;
+            self.deadlines.write_ms = inner.deadlines.write_ms;
+            self.deadlines.write_ns = u64::MAX;
+            if inner.is_open() && !self.flags.has(Flag::Outlived) {
+                self.phase_ends = inner.phase_ends;
+            }
+        }
+        let ns = inner.awaited_ns();
+        let awaited = match inner.deadlines.awaited {
+            Awaited::FirstByte | Awaited::InnerFirstByte => Awaited::InnerFirstByte,
+            _ if ns < u64::MAX => Awaited::InnerRequest,
+            _ => Awaited::Nothing,
+        };
+        let own = !matches!(
+            self.deadlines.awaited,
+            Awaited::InnerFirstByte | Awaited::InnerRequest
+        );
+        if awaited == Awaited::Nothing {
+            if !own {
+                self.deadlines.awaited = Awaited::Nothing;
+            }
+            return;
+        }
+        self.deadlines.awaited = awaited;
+        self.deadlines.at_ns = ns;
+    }
+
+    /// The connection has lived for as long as it may: it is asked to end, and a while later it is
+    /// made to.
+    pub(crate) fn outlive(&mut self, now: Instant, grace: Duration) -> bool {
+        if self.phase != Phase::Open || self.phase_ends.is_none_or(|t| t > now) {
+            return false;
+        }
+        if self.flags.has(Flag::Outlived) {
+            self.kill(Closed::Lifetime);
+            return false;
+        }
+        self.flags.add(Flag::Outlived);
+        self.phase_ends = Some(now + grace);
+        true
+    }
+
+    /// The same of a connection that has finished, which need not be asked: whatever its peer still takes, it
+    /// is made to end a while after its lifetime.
+    pub(crate) fn outlive_finished(&mut self, now: Instant, grace: Duration) {
+        if self.deadlines.lifetime_ns > now.as_nanos() {
+            return;
+        }
+        if self.flags.has(Flag::Outlived) {
+            let reset = matches!(self.phase, Phase::Finishing(_));
+            return self.end(Closed::Lifetime, reset);
+        }
+        self.flags.add(Flag::Outlived);
+        self.deadlines.keep_lifetime(Some(now + grace));
+    }
+}
