@@ -15,6 +15,22 @@ use tidewire_log::{
 };
 
 use crate::classic::HEADER;
+use crate::native::{IngestService, Settings};
+
+/// A server of the native protocol over such a log, whose commits are immediate; for examples.
+///
+/// # Panics
+/// If it cannot be started.
+#[must_use]
+pub fn server() -> tidewire::Running {
+    let settings = Settings::default();
+    let limits = settings.limits();
+    let service = IngestService::new(Arc::new(SteppedLog::new().auto()), settings);
+    let mut builder = tidewire::Builder::new();
+    let service = builder.service_with(service, limits);
+    builder.listen(service, tidewire::Listen::at("127.0.0.1:0"));
+    builder.start().expect("it starts")
+}
 
 /// A log in memory. Clones are the same log.
 #[derive(Clone)]

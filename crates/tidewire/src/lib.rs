@@ -78,6 +78,7 @@
 pub mod admission;
 mod build;
 pub mod codec;
+mod contained;
 mod driver;
 pub mod fault;
 mod kernel;

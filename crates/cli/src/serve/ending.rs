@@ -343,48 +343,75 @@ fn loop_failed(failed: LoopFailed) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::net::TcpStream;
 
-    use bytes::Bytes;
-    use tidewire::{Builder, EngineChoice, Next, Running, on_input};
+    use tidewire::{Builder, EngineChoice, Limits, Listen, Running, on_input};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::subscriber::{Interest, set_global_default};
+    use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(20);
+    const DOOMED: &str = "doomed";
 
-    /// Output whose owner panics when it has left. No callback is under way then, so the loop ends.
-    struct Owner;
+    /// A log that breaks when it is told something of a certain service. That is in no callback, so the loop ends.
+    struct Log;
 
-    impl AsRef<[u8]> for Owner {
-        fn as_ref(&self) -> &[u8] {
-            &[b'.'; 1000]
+    #[derive(Default)]
+    struct IsDoomed(bool);
+
+    impl Visit for IsDoomed {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0 |= field.name() == "service" && value == DOOMED;
         }
+        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
     }
 
-    impl Drop for Owner {
-        fn drop(&mut self) {
-            panic!("on purpose: output is dropped");
+    impl Subscriber for Log {
+        fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+            Interest::sometimes()
         }
+        fn enabled(&self, of: &Metadata<'_>) -> bool {
+            of.is_event()
+        }
+        fn event(&self, event: &Event<'_>) {
+            let mut doomed = IsDoomed::default();
+            event.record(&mut doomed);
+            assert!(!doomed.0, "on purpose: the log is broken");
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
     }
 
+    /// Serves one connection at a time, and says so in the log.
     fn server() -> Running {
-        let service = on_input(|input, link| {
-            input.consume(input.len());
-            link.write_shared(Bytes::from_owner(Owner));
-            Next::More
-        });
+        let limits = Limits {
+            connections: 1,
+            ..Limits::default()
+        };
         let mut builder = Builder::new();
         builder.engine(EngineChoice::Epoll);
-        builder.serve("127.0.0.1:0", service).start().unwrap()
+        let echo = on_input(|input, link| link.forward_all(input));
+        let service = builder.service_with(echo, limits);
+        builder.name(service, DOOMED);
+        builder.listen(service, Listen::at("127.0.0.1:0"));
+        builder.start().unwrap()
     }
 
     #[test]
     fn a_server_of_which_a_loop_has_died_fails() {
+        set_global_default(Log).expect("no other test sets one");
         let running = server();
         let loops = running.waiter();
-        let mut client = TcpStream::connect(running.addrs()[0].tcp().unwrap()).unwrap();
-        client.write_all(b"x").unwrap();
+        let connect = || TcpStream::connect(running.addrs()[0].tcp().unwrap()).unwrap();
+        let _clients = [connect(), connect()];
         assert!(loops.wait_for(PATIENCE).is_some(), "the loop lives");
         running.stop(PATIENCE);
         let failure = outcome(false, &loops).err().expect("it was no orderly end");
@@ -394,7 +421,7 @@ mod tests {
             "{}",
             failure.message
         );
-        assert!(failure.message.contains("on purpose: output is dropped"));
+        assert!(failure.message.contains("on purpose: the log is broken"));
     }
 
     #[test]

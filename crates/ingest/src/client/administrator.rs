@@ -92,12 +92,14 @@ impl PlaceState {
 
 /// Sees and changes the streams of a server, over one connection.
 ///
-/// ```no_run
+/// ```
 /// use std::time::Duration;
 /// use tidewire_ingest::client::{Administrator, Wanted};
+/// # let running = tidewire_ingest::testing::server();
+/// # let server = running.addrs()[0].to_string();
 ///
 /// let timeout = Duration::from_secs(10);
-/// let mut server = Administrator::connect("127.0.0.1:7400", "", timeout)?;
+/// let mut server = Administrator::connect(&server, "", timeout)?; // to "127.0.0.1:7400", say
 /// let wanted = Wanted { retain_bytes: Some(Some(1 << 30)), ..Wanted::default() };
 /// server.create("access-log", wanted)?;
 /// for stream in server.streams()? {

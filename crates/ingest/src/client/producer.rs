@@ -32,11 +32,13 @@ const AT_ONCE: usize = 256;
 /// May be shared by threads. Dropping it gives up what is not acknowledged: call
 /// [`close`](Producer::close) or [`flush`](Producer::flush) before.
 ///
-/// ```no_run
+/// ```
 /// use tidewire_ingest::client::{Persistence, Producer, Producing};
+/// # let running = tidewire_ingest::testing::server();
+/// # let server = running.addrs()[0].to_string();
 ///
 /// let producing = Producing { producer: "web-7".into(), ..Producing::default() };
-/// let producer = Producer::connect("127.0.0.1:7400", producing, Persistence::default())?;
+/// let producer = Producer::connect(&server, producing, Persistence::default())?; // "127.0.0.1:7400", say
 /// let id = producer.send(b"hello")?;
 /// producer.flush()?; // now it is durable
 /// assert!(producer.status().settled >= Some(id));

@@ -36,13 +36,23 @@ pub struct Record {
 /// Reads a stream, record by record, over as many connections as it takes: where one breaks, the
 /// next goes on after the last record received.
 ///
-/// ```no_run
+/// ```
 /// use tidewire_ingest::client::{Persistence, Reader, Subscribing};
+/// # let running = tidewire_ingest::testing::server();
+/// # let server = running.addrs()[0].to_string();
+/// # use tidewire_ingest::client::{Producer, Producing};
+/// # let producer = Producer::connect(&server, Producing::default(), Persistence::default())?;
+/// # producer.send(b"GET /")?;
+/// # producer.send(b"GET /robots.txt")?;
+/// # producer.close()?;
 ///
-/// let subscribing = Subscribing { stream: "access-log".into(), ..Subscribing::default() };
-/// for record in Reader::connect("127.0.0.1:7400", subscribing, Persistence::default())? {
+/// let subscribing = Subscribing { stream: "default".into(), ..Subscribing::default() };
+/// for record in Reader::connect(&server, subscribing, Persistence::default())? {
 ///     let record = record?;
 ///     println!("{} {:?}", record.position, record.payload);
+///     if record.position == 1 {
+///         break; // else it waits for more
+///     }
 /// }
 /// # Ok::<(), tidewire_ingest::client::Error>(())
 /// ```

@@ -2,12 +2,11 @@
 //! what it says to those who are turned away.
 
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
 use crate::admission::{Admission, Part};
+use crate::contained::contained;
 use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
@@ -92,14 +91,9 @@ impl Door {
         &self.name
     }
 
-    /// What who is turned away hears; the panic, if the service has nothing else to say.
-    pub(crate) fn reply(
-        &self,
-        why: Refusal,
-        from: &Peer,
-    ) -> thread::Result<Option<Cow<'static, [u8]>>> {
-        let reply = || self.face.refusal_reply(why, from);
-        catch_unwind(AssertUnwindSafe(reply))
+    /// What who is turned away hears; `None` if the service panics about it.
+    pub(crate) fn reply(&self, why: Refusal, from: &Peer) -> Option<Option<Cow<'static, [u8]>>> {
+        contained(|| self.face.refusal_reply(why, from))
     }
 
     /// Counts the client that a proxy has named. `known` is what was known of the connection before.
@@ -141,11 +135,10 @@ impl Door {
             return Ok(Part::Whole);
         }
         // A proxy's own address says nothing of those for whom it speaks.
-        let asked = || self.face.speaks_for_others(from);
-        let part = match catch_unwind(AssertUnwindSafe(asked)) {
-            Ok(true) => Part::Nameless,
-            Ok(false) => Part::Whole,
-            Err(_) => return Err(Refusal::Panicked),
+        let part = match contained(|| self.face.speaks_for_others(from)) {
+            Some(true) => Part::Nameless,
+            Some(false) => Part::Whole,
+            None => return Err(Refusal::Panicked),
         };
         self.pass(part, from, &from.endpoint, now)?;
         Ok(part)

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::contained::dispose;
 use crate::reach::sync::{Condvar, Mutex, lock};
 
 /// A loop that ended though nobody had stopped it. The connections that it carried are cut.
@@ -145,7 +146,11 @@ impl Waiter {
         let reason = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(())) => None,
             Ok(Err(e)) => Some(e.to_string()),
-            Err(panic) => Some(format!("it panicked: {}", said(&*panic))),
+            Err(panic) => {
+                let reason = format!("it panicked: {}", said(&*panic));
+                dispose(panic);
+                Some(reason)
+            }
         };
         let mut standing = lock(&self.0.standing);
         standing.running -= 1;

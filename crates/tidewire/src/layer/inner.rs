@@ -301,8 +301,11 @@ impl<P: Protocol> Inner<P> {
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
-        if self.state.is_some() {
+        if let Some(mut state) = self.state {
             self.protocol.closed(why, &mut turn.of());
+            if state.out.clear(&mut turn.env.blocks).is_err() {
+                turn.env.count_owner(&state);
+            }
         }
     }
 
@@ -390,7 +393,10 @@ impl<P: Protocol> Inner<P> {
             let offered = slices[0].len();
             let took = take(cx, &slices[0]);
             assert!(took <= offered, "took more than there was");
-            state.out.advance(took, &mut cx.link.env.blocks);
+            let taken = state.out.advance(took, &mut cx.link.env.blocks);
+            if taken.is_err() {
+                cx.link.env.owner_panicked(cx.link.state);
+            }
             sum += took;
             // It may have waited for room.
             self.enter(cx, |_, _, _| ());

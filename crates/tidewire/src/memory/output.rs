@@ -13,6 +13,7 @@
 
 mod block;
 mod holds;
+mod shared;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -22,8 +23,10 @@ use bytes::Bytes;
 use crate::memory::buffer::Piece;
 use block::{Block, LARGE, SMALL, between_size, first_size, next_size};
 use holds::Holds;
+use shared::Shared;
 
 pub(crate) use block::Blocks;
+pub(crate) use shared::OwnerPanicked;
 
 /// A shared piece that is no longer than this is copied: that costs less than to send it apart.
 const COPIED: usize = 256;
@@ -37,7 +40,7 @@ const PLACES_KEPT: usize = 64;
 enum Segment {
     Block(Block),
     Piece(Piece),
-    Shared(Bytes),
+    Shared(Shared),
 }
 
 impl Segment {
@@ -46,8 +49,19 @@ impl Segment {
         match self {
             Segment::Block(b) => b.bytes(),
             Segment::Piece(p) => p,
-            Segment::Shared(b) => b,
+            Segment::Shared(s) => s.bytes(),
         }
+    }
+
+    /// Drops it.
+    #[inline(always)]
+    fn let_go(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
+        match self {
+            Segment::Block(block) => blocks.give(block),
+            Segment::Piece(_) => {}
+            Segment::Shared(shared) => return shared.let_go(),
+        }
+        Ok(())
     }
 
     /// Memory beside its bytes that it ties up once others stand behind it.
@@ -199,7 +213,7 @@ impl Output {
         if bytes.len() <= COPIED {
             return self.write(&bytes, blocks);
         }
-        self.push(Segment::Shared(bytes));
+        self.push(Segment::Shared(Shared::new(bytes)));
     }
 
     /// The first slices to send, at most `out.len()` of at most `most` bytes together; returns how many
@@ -239,20 +253,21 @@ impl Output {
 
     /// Forgets the first `n` bytes, which the kernel has taken.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, n: usize, blocks: &mut Blocks) {
+    pub(crate) fn advance(&mut self, n: usize, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         assert!(n <= self.len, "more sent than was queued");
         if n == self.len && self.rest.capacity() == 0 && self.holds.is_none() {
             (self.len, self.sent, self.waste) = (0, 0, 0);
-            if let Some(Segment::Block(block)) = self.first.take() {
-                blocks.give(block);
-            }
-            return;
+            return match self.first.take() {
+                Some(first) => first.let_go(blocks),
+                None => Ok(()),
+            };
         }
-        self.advance_partly(n, blocks);
+        self.advance_partly(n, blocks)
     }
 
     #[inline(never)]
-    fn advance_partly(&mut self, n: usize, blocks: &mut Blocks) {
+    fn advance_partly(&mut self, n: usize, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
+        let mut result = Ok(());
         self.waste -= self.sent_and_held();
         self.len -= n;
         self.sent += n;
@@ -271,8 +286,8 @@ impl Output {
             } else {
                 self.waste = self.holds.as_ref().map_or(0, |h| h.footprint());
             }
-            if let Some(Segment::Block(block)) = std::mem::replace(&mut self.first, next) {
-                blocks.give(block);
+            if let Some(first) = std::mem::replace(&mut self.first, next) {
+                result = result.and(first.let_go(blocks));
             }
         }
         self.waste += self.sent_and_held();
@@ -282,6 +297,7 @@ impl Output {
         } else if self.rest.len() * 4 < self.rest.capacity() && self.rest.capacity() > PLACES_KEPT {
             self.rest.shrink_to(self.rest.len() * 2);
         }
+        result
     }
 
     /// Bytes of the first segment that are sent and count all the same: it is longer than a block, and
@@ -291,10 +307,10 @@ impl Output {
     }
 
     /// Drops everything unsent.
-    pub(crate) fn clear(&mut self, blocks: &mut Blocks) {
+    pub(crate) fn clear(&mut self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         self.holds = None;
         let len = self.len;
-        self.advance(len, blocks);
+        self.advance(len, blocks)
     }
 
     /// Writes what does not fit the last segment.
@@ -304,7 +320,8 @@ impl Output {
             return;
         }
         if bytes.len() > LARGE {
-            return self.push(Segment::Shared(Bytes::copy_from_slice(bytes)));
+            let copy = Shared::new(Bytes::copy_from_slice(bytes));
+            return self.push(Segment::Shared(copy));
         }
         let size = self.size_for(bytes.len());
         let mut block = blocks.take(size);

@@ -87,9 +87,9 @@ impl<D: Driver> Reactor<D> {
         let env = &self.core.env;
         let sys = self.driver.sys();
         match env.door(service).reply(why, peer) {
-            Ok(Some(words)) => self.accepting.parting.tell(sys, socket, &words, env.now),
-            Ok(None) => sys.reset_on_close(&socket),
-            Err(_) => {
+            Some(Some(words)) => self.accepting.parting.tell(sys, socket, &words, env.now),
+            Some(None) => sys.reset_on_close(&socket),
+            None => {
                 env.counters.panics.add(1);
                 tracing::error!(peer = %peer.endpoint, "a service panicked in `refusal_reply`");
                 sys.reset_on_close(&socket);

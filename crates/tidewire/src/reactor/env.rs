@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::admission::door::Door;
 use crate::kernel::clock::Clock;
 use crate::memory::buffer::Pool;
-use crate::memory::output::Blocks;
+use crate::memory::output::{Blocks, OwnerPanicked};
 use crate::reactor::activity::Callback;
 use crate::reactor::barriers::Barriers;
 use crate::reactor::counters::{LoopCounters, ServiceCounters};
@@ -16,7 +16,7 @@ use crate::reactor::random::Rng;
 use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::Sending;
 use crate::reactor::state::State;
-use crate::vocabulary::closed::Refusal;
+use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::dial::Dial;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
@@ -104,9 +104,29 @@ impl Env {
         }
         state.last_progress = self.now;
         state.deadlines.took();
-        state.out.advance(n, &mut self.blocks);
+        let taken = state.out.advance(n, &mut self.blocks);
         self.touch(state);
-        state.out.sendable()
+        match taken {
+            Ok(()) => state.out.sendable(),
+            Err(OwnerPanicked) => self.owner_panicked(state),
+        }
+    }
+
+    /// Who owned bytes that this connection has sent has panicked: the end of it. Nothing more is sent.
+    #[cold]
+    pub(crate) fn owner_panicked(&mut self, state: &mut State) -> usize {
+        self.count_owner(state);
+        state.kill(Closed::Panicked);
+        self.touch(state);
+        0
+    }
+
+    /// The same of one that is gone.
+    #[cold]
+    pub(crate) fn count_owner(&self, state: &State) {
+        self.counters.panics.add(1);
+        let peer = &state.peer.endpoint;
+        tracing::error!(%peer, "the owner of bytes that a protocol shared panicked when it was dropped");
     }
 
     /// The connection failed.

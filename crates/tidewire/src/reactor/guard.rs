@@ -1,8 +1,7 @@
 //! What is not the loop's own runs under guard: a panic in it ends one connection, or is counted, and the
 //! loop goes on.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
+use crate::contained::contained;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::env::Env;
 use crate::reactor::state::State;
@@ -14,20 +13,27 @@ pub(crate) fn guarded<R>(
     env: &mut Env,
     f: impl FnOnce(&mut State, &mut Env) -> R,
 ) -> Option<R> {
-    let result = catch_unwind(AssertUnwindSafe(|| f(&mut *state, &mut *env)));
-    if result.is_err() {
+    let result = contained(|| f(&mut *state, &mut *env));
+    if result.is_none() {
         env.counters.panics.add(1);
         state.kill(Closed::Panicked);
         env.touch(state);
         tracing::error!(peer = %state.peer.endpoint, "a protocol panicked; its connection is aborted");
     }
-    result.ok()
+    result
+}
+
+/// Runs what is a service's and no connection's; a panic in it is counted.
+pub(crate) fn counted<R>(counters: &LoopCounters, what: &str, f: impl FnOnce() -> R) -> Option<R> {
+    let result = contained(f);
+    if result.is_none() {
+        counters.panics.add(1);
+        tracing::error!("{what} panicked");
+    }
+    result
 }
 
 /// Drops what is a protocol's: a message that nobody gets, what a loop has left.
 pub(crate) fn discard<T>(what: &str, value: T, counters: &LoopCounters) {
-    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
-        counters.panics.add(1);
-        tracing::error!("{what} panicked when it was dropped");
-    }
+    counted(counters, what, || drop(value));
 }

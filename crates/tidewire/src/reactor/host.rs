@@ -4,12 +4,12 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::door::{Door, Face, Gate};
 use crate::build::limits::Limits;
+use crate::contained::{Theirs, contained};
 use crate::memory::table::Table;
 use crate::protocol::connection::{Cx, Protocol, Turn};
 use crate::protocol::input::Input;
@@ -23,7 +23,7 @@ use crate::reactor::activity::Callback;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive::{Callbacks, Event};
 use crate::reactor::env::Env;
-use crate::reactor::guard::{discard, guarded};
+use crate::reactor::guard::{counted, discard, guarded};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
@@ -68,7 +68,10 @@ pub(crate) struct Hosted {
 
 /// What makes the hosts of this service, one for each loop, and its door, which has no rules yet.
 pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
-    let (service, limits) = (Arc::new(service), Arc::new(limits));
+    let (service, limits) = (
+        Arc::new(Theirs::new("a service", service)),
+        Arc::new(limits),
+    );
     let door = Door::new(name_of::<S>().into(), service.clone(), limits.connections);
     let make: MakeHost = Arc::new(move |index, waker| {
         let mail = Arc::new(Mail::new(waker.clone(), index));
@@ -88,13 +91,13 @@ pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
     }
 }
 
-impl<S: Service> Face for S {
+impl<S: Service> Face for Theirs<S> {
     fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>> {
-        Service::refusal_reply(self, why, from)
+        Service::refusal_reply(&**self, why, from)
     }
 
     fn speaks_for_others(&self, from: &Peer) -> bool {
-        Service::speaks_for_others(self, from)
+        Service::speaks_for_others(&**self, from)
     }
 }
 
@@ -118,7 +121,7 @@ pub(crate) fn name_of<S>() -> &'static str {
 struct HostOf<S: Service> {
     /// The service's number on this loop.
     index: u16,
-    service: Arc<S>,
+    service: Arc<Theirs<S>>,
     limits: Arc<Limits>,
     /// Each connection's index in the loop's table, and its protocol.
     slots: Table<(u32, S::Conn)>,
@@ -188,11 +191,8 @@ impl<S: Service> Host for HostOf<S> {
     }
 
     fn accept(&mut self, state: &mut State) -> Result<(), Refusal> {
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            self.service.accept(&state.peer, &mut self.local)
-        }))
-        .unwrap_or(Err(Refusal::Panicked));
-        let protocol = made?;
+        let made = contained(|| self.service.accept(&state.peer, &mut self.local));
+        let protocol = made.unwrap_or(Err(Refusal::Panicked))?;
         state.slot = self.slots.insert((state.id.index, protocol)) as u32;
         Ok(())
     }
@@ -205,7 +205,7 @@ impl<S: Service> Host for HostOf<S> {
             env,
             home: &self.home,
         };
-        if catch_unwind(AssertUnwindSafe(|| protocol.closed(why, &mut turn))).is_err() {
+        if contained(|| protocol.closed(why, &mut turn)).is_none() {
             env.counters.panics.add(1);
             tracing::error!(peer = %state.peer.endpoint, "a protocol panicked in `closed`");
         }
@@ -218,11 +218,7 @@ impl<S: Service> Host for HostOf<S> {
             env,
             home: &self.home,
         };
-        if catch_unwind(AssertUnwindSafe(|| {
-            service.dial_failed(token, error, &mut turn)
-        }))
-        .is_err()
-        {
+        if contained(|| service.dial_failed(token, error, &mut turn)).is_none() {
             env.counters.panics.add(1);
             tracing::error!(token, "a service panicked in `dial_failed`");
         }
@@ -270,7 +266,7 @@ impl<S: Service> Host for HostOf<S> {
                 env,
                 home: &self.home,
             };
-            if catch_unwind(AssertUnwindSafe(|| service.woken(local, &mut all))).is_err() {
+            if contained(|| service.woken(local, &mut all)).is_none() {
                 env.counters.panics.add(1);
                 tracing::error!("a service panicked in `woken`");
             }
@@ -317,7 +313,7 @@ impl<S: Service> Host for HostOf<S> {
                 env,
                 home: &self.home,
             };
-            if catch_unwind(AssertUnwindSafe(|| service.expired(local, &mut all))).is_err() {
+            if contained(|| service.expired(local, &mut all)).is_none() {
                 env.counters.panics.add(1);
                 tracing::error!("a service panicked in `expired`");
                 // What is done at intervals sets the timer when it has done it, and would never be done again.
@@ -359,10 +355,11 @@ impl<S: Service> Host for HostOf<S> {
         for message in posted.map(|(_, m)| m).chain(told.map(|t| t.message)) {
             discard("a message", message, counters);
         }
-        if catch_unwind(AssertUnwindSafe(|| service.loop_ended(local))).is_err() {
-            counters.panics.add(1);
-            tracing::error!("a service panicked in `loop_ended`");
-        }
+        counted(counters, "a service's `loop_ended`", || {
+            service.loop_ended(local)
+        });
+        // Somebody may have posted since.
+        discard("a message", home, counters);
     }
 
     fn reachable(&self) -> bool {

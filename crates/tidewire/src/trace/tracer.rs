@@ -26,17 +26,17 @@ const LIMIT: u64 = 64 << 20;
 /// Each event is written where it happens, on the loop, under a lock: for looking at a service, not for serving at
 /// speed. When so many bytes are written as [`limit`](Tracer::limit) says, it ends and says so.
 ///
-/// ```no_run
-/// use std::fs::File;
+/// ```
+/// use std::io;
 /// use tidewire::trace::Tracer;
-/// use tidewire::{Builder, Layered, Listen};
+/// use tidewire::{Builder, Layered};
 ///
 /// let echo = tidewire::on_input(|input, link| link.forward_all(input));
-/// let tracer = Tracer::named("echo").words(File::create("echo.txt")?).pcap(File::create("echo.pcap")?);
-/// let mut builder = Builder::new();
-/// let service = builder.service(Layered::new(tracer, echo));
-/// builder.listen(service, Listen::at("127.0.0.1:7"));
-/// # Ok::<(), std::io::Error>(())
+/// // Files, mostly.
+/// let tracer = Tracer::named("echo").words(io::stderr()).pcap(io::sink());
+/// let running = Builder::new().serve("127.0.0.1:0", Layered::new(tracer, echo)).start()?;
+/// # drop(running);
+/// # Ok::<(), tidewire::StartError>(())
 /// ```
 #[derive(Clone)]
 pub struct Tracer {

@@ -27,6 +27,7 @@ mod chaos;
 mod crowd;
 mod deadlines;
 mod dialling;
+mod drops;
 mod ending;
 mod flow;
 mod half_close;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         reach::cases(),
         panics::cases(),
         service_panics::cases(),
+        drops::cases(),
         stopping::cases(),
         dialling::cases(),
         redial::cases(),

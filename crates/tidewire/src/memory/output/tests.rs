@@ -24,7 +24,7 @@ fn drain(out: &mut Output, blocks: &mut Blocks, step: usize) -> Vec<u8> {
         assert!(!piece.is_empty());
         got.extend_from_slice(&piece);
         let sent = piece.len();
-        out.advance(sent, blocks);
+        out.advance(sent, blocks).unwrap();
     }
     got
 }
@@ -86,7 +86,7 @@ fn blocks_are_reused() {
     let (mut out, mut blocks) = (Output::default(), Blocks::default());
     out.write(b"x", &mut blocks);
     let at = out.single().unwrap().as_ptr();
-    out.clear(&mut blocks);
+    out.clear(&mut blocks).unwrap();
     out.write(b"y", &mut blocks);
     assert_eq!(out.single().unwrap().as_ptr(), at);
     assert_eq!(
@@ -158,7 +158,7 @@ proptest! {
                     let wanted: Vec<u8> =
                         model.drain(..sent.len()).inspect(|b| assert!(b.1 <= released)).map(|b| b.0).collect();
                     prop_assert_eq!(&sent, &wanted);
-                    out.advance(sent.len(), &mut blocks);
+                    out.advance(sent.len(), &mut blocks).unwrap();
                 }
             }
             let sendable = model.iter().take_while(|b| b.1 <= released).count();
@@ -197,7 +197,7 @@ impl Output {
         let segment = |s: &Segment| match s {
             Segment::Block(b) => b.size(),
             Segment::Piece(p) => p.footprint(),
-            Segment::Shared(b) => b.len(),
+            Segment::Shared(b) => b.bytes().len(),
         };
         let segments: usize = self.first.iter().chain(&self.rest).map(segment).sum();
         let places = self.rest.capacity() * size_of::<Segment>();
@@ -269,14 +269,15 @@ fn a_large_piece_counts_until_its_last_byte_is_sent() {
         }
         out.write(b"and more", &mut blocks);
         for sent in [0, LARGE, PIECE / 2, PIECE - 1] {
-            out.advance(sent - (PIECE + 8 - out.len()), &mut blocks);
+            out.advance(sent - (PIECE + 8 - out.len()), &mut blocks)
+                .unwrap();
             let counted = out.footprint();
             assert!(counted >= PIECE - LARGE, "{counted} bytes after {sent}");
         }
-        out.advance(1, &mut blocks);
+        out.advance(1, &mut blocks).unwrap();
         assert_eq!(out.footprint(), 8);
         // Of what is no longer than a block, nothing that is sent counts.
-        out.advance(7, &mut blocks);
+        out.advance(7, &mut blocks).unwrap();
         assert_eq!(out.footprint(), 1);
     }
 }
@@ -314,14 +315,49 @@ proptest! {
             let mut slices = [IoSlice::new(&[]); 64];
             let count = out.slices(&mut slices, usize::MAX);
             prop_assert!(slices[..count].iter().flat_map(|s| s.iter()).zip(&sent).all(|(a, b)| a == b));
-            out.advance(n, &mut blocks);
+            out.advance(n, &mut blocks).unwrap();
             prop_assert_eq!(out.len(), want.len());
             let (memory, loose) = out.memory();
             prop_assert!(memory <= out.footprint() + loose);
             prop_assert!(loose <= 2 * LARGE + (4 << 10));
             prop_assert!(!out.is_empty() || out.footprint() == 0);
         }
-        out.clear(&mut blocks);
+        out.clear(&mut blocks).unwrap();
         prop_assert_eq!(out.footprint(), 0);
     }
+}
+
+#[test]
+fn owners_that_panic_are_dropped_one_by_one() {
+    struct Bomb;
+    impl AsRef<[u8]> for Bomb {
+        fn as_ref(&self) -> &[u8] {
+            &[7; COPIED + 1]
+        }
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+    let (mut out, mut blocks) = (Output::default(), Blocks::default());
+    let bomb = || Bytes::from_owner(Bomb);
+    out.push_shared(bomb(), &mut blocks);
+    assert_eq!(out.advance(COPIED, &mut blocks), Ok(()));
+    assert_eq!(out.advance(1, &mut blocks), Err(OwnerPanicked));
+    out.write(b"between", &mut blocks);
+    for _ in 0..3 {
+        out.push_shared(bomb(), &mut blocks);
+    }
+    assert_eq!(out.advance(7, &mut blocks), Ok(()));
+    let two = 2 * (COPIED + 1);
+    assert_eq!(out.advance(two, &mut blocks), Err(OwnerPanicked));
+    assert_eq!(out.len(), COPIED + 1);
+    out.push_shared(bomb(), &mut blocks);
+    assert_eq!(out.clear(&mut blocks), Err(OwnerPanicked));
+    assert_eq!((out.len(), out.footprint()), (0, 0));
+    // Not even where the queue itself is dropped.
+    out.push_shared(bomb(), &mut blocks);
+    out.push_shared(bomb(), &mut blocks);
+    drop(out);
 }

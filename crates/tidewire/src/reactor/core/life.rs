@@ -66,7 +66,9 @@ impl Core {
             };
             self.env.barriers.forget(state.service, there);
         }
-        state.out.clear(&mut self.env.blocks);
+        if state.out.clear(&mut self.env.blocks).is_err() {
+            self.env.count_owner(&state);
+        }
         self.meter.change(state.counted as usize, 0);
         if state.attempts.is_some() {
             self.dialling[state.service as usize] -= 1;

@@ -1,0 +1,41 @@
+//! A segment that others own.
+
+use bytes::Bytes;
+
+use crate::contained::contained;
+
+/// Who owned what was queued has panicked when it was dropped (`Bytes::from_owner`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerPanicked;
+
+/// Never empty, until it is let go.
+pub(super) struct Shared(Bytes);
+
+impl Shared {
+    pub(super) fn new(bytes: Bytes) -> Shared {
+        debug_assert!(!bytes.is_empty());
+        Shared(bytes)
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn let_go(mut self) -> Result<(), OwnerPanicked> {
+        let bytes = std::mem::take(&mut self.0);
+        contained(|| drop(bytes)).ok_or(OwnerPanicked)
+    }
+}
+
+/// Of a queue that is dropped with all that it holds: nobody is there to count it.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            let bytes = std::mem::take(&mut self.0);
+            if contained(|| drop(bytes)).is_none() {
+                tracing::error!("the owner of shared bytes panicked when it was dropped");
+            }
+        }
+    }
+}
