@@ -26,6 +26,7 @@ mod ahead;
 mod chaos;
 mod crowd;
 mod deadlines;
+mod dial_from;
 mod dialling;
 mod drops;
 mod ending;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         drops::cases(),
         stopping::cases(),
         dialling::cases(),
+        dial_from::cases(),
         redial::cases(),
         accepting::cases(),
         admission::cases(),
