@@ -31,7 +31,8 @@ pub struct Ticket(pub u64);
 pub enum Policy {
     /// Each group is synced (`fdatasync`) before it is committed.
     Sync,
-    /// Groups are written at once and synced at least this often; committed when synced.
+    /// Groups are written when they are 256 KiB or ten milliseconds old (a tenth of this, if that is less), and
+    /// synced at least this often; committed when synced.
     Interval(Duration),
     /// Groups are written, and synced when the operating system likes. Committed when written;
     /// the log never calls them durable, and `durable` is not granted to anybody.

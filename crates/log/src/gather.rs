@@ -115,6 +115,21 @@ pub(crate) enum Gate {
     Shut,
 }
 
+/// What a group has to have before it is taken at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// See [`Settings::group_wait`].
+    Runs(u32),
+    Bytes(usize),
+}
+
+impl Default for Worth {
+    /// Anything.
+    fn default() -> Worth {
+        Worth::Runs(0)
+    }
+}
+
 /// Growing beyond the limit of groups: for who finds out what it changes while it changes it, and can
 /// neither be refused in the middle nor take anything back. One at a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,9 +181,8 @@ pub(crate) struct Gather {
     pub(crate) refused: bool,
     /// The writer waits for work.
     pub(crate) parked: bool,
-    /// The writer takes no group of fewer runs than this for a while; see
-    /// [`Settings::group_wait`].
-    pub(crate) awaited: u32,
+    /// The writer takes no group that is worth less for a while.
+    pub(crate) awaited: Worth,
     /// Everything appended is to be synced.
     pub(crate) sync_asked: bool,
     /// Below which position of which stream nothing is of use any more, and whether that has changed.
@@ -204,7 +218,7 @@ impl Gather {
             room_left: 0,
             refused: false,
             parked: false,
-            awaited: 0,
+            awaited: Worth::default(),
             sync_asked: false,
             discarded: BTreeMap::new(),
             discard_asked: false,
@@ -240,7 +254,11 @@ impl Gather {
 
     /// Whether the group is worth more when others have come to it, and nobody needs it now.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.group.runs < self.awaited
+        let is_less = match self.awaited {
+            Worth::Runs(runs) => self.group.runs < runs,
+            Worth::Bytes(bytes) => !self.group.is_empty() && self.group.gathered() < bytes,
+        };
+        is_less
             && self.group.gathered() <= self.limit / 2
             && self.gate == Gate::Open
             && !self.refused

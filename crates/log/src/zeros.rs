@@ -121,6 +121,11 @@ impl<F: DiskFile> Zeros<F> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.lock().wanted > 0
+    }
+
     fn lock(&self) -> MutexGuard<'_, Spare<F>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -80,6 +80,10 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// `StorageFull`, or what the system says.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
 
+    /// Has the disk begin with what was written there, so that a [`sync_data`](DiskFile::sync_data) that comes later has
+    /// little left. Promises nothing, and may do nothing.
+    fn begin_writing(&self, _offset: u64, _len: u64) {}
+
     /// Makes what was written durable, with as much metadata as reading it back needs
     /// (`fdatasync`). After an error it is unknown what is durable, and asking again proves
     /// nothing.

@@ -78,6 +78,7 @@ pub(super) fn settle<D: Disk>(
                 used: found.view.used,
                 length,
                 unsynced: is_os,
+                begun: found.view.used,
                 closed: false,
             });
         }

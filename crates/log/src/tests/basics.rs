@@ -535,3 +535,85 @@ fn a_group_never_waits_longer_than_is_allowed() {
     assert_eq!(writer.step(now), Step::Worked);
     assert_eq!(log.progress().committed, last);
 }
+
+/// Nobody waits for it, so it is written when it is worth a write, or old; what it waited counts against the interval.
+#[test]
+fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
+    let interval = Duration::from_secs(1);
+    let settings = Settings {
+        policy: Policy::Interval(interval),
+        identity: Some(7),
+        ..Settings::default()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut now = Now::default();
+    let mut id = 0;
+    let mut some = |count: u64| {
+        let first = id + 1;
+        id += count;
+        append(&log, stream, ProducerId::ANONYMOUS, first..=id).expect("room")
+    };
+    some(1);
+    while writer.step(now) == Step::Worked {}
+    let written = || log.progress().written;
+
+    let (hold, begun) = (Duration::from_millis(10), now.monotonic);
+    let last = some(1);
+    assert_eq!(writer.step(now), Step::WaitUntil(begun + hold));
+    assert!(written() < last);
+    assert!(
+        log.shared().gather().is_awaited(),
+        "nobody wakes the writer for a little more"
+    );
+    now.monotonic += hold;
+    assert_eq!(writer.step(now), Step::Worked);
+    assert_eq!(written(), last, "it is old");
+
+    // As much as is worth a write, in runs that are not.
+    let before = log.progress().groups;
+    for _ in 0..800 {
+        some(100);
+        while writer.step(now) == Step::Worked {}
+    }
+    let groups = log.progress().groups - before;
+    assert!((2..=12).contains(&groups), "{groups} of about 1.6 MB");
+
+    // A sync begins so early that what was held is not lost later than after the interval.
+    let last = some(1);
+    now.monotonic += interval;
+    while writer.step(now) == Step::Worked {}
+    let asked = now.monotonic;
+    let last = last.max(some(1));
+    assert_eq!(writer.step(now), Step::WaitUntil(asked + hold));
+    now.monotonic += hold;
+    while writer.step(now) == Step::Worked {}
+    assert_eq!(written(), last);
+    now.monotonic = asked + interval;
+    while writer.step(now) == Step::Worked {}
+    assert_eq!(log.progress().durable, last);
+
+    let last = some(1);
+    writer.close(now);
+    assert_eq!(log.progress().durable, last, "and at the end");
+}
+
+/// They would be a second write of every byte, for syncs that nobody waits for.
+#[test]
+fn zeros_are_written_ahead_only_where_somebody_waits_for_syncs() {
+    for (policy, wants) in [
+        (Policy::Sync, true),
+        (Policy::Interval(Duration::from_secs(9)), false),
+        (Policy::Os, false),
+    ] {
+        let settings = Settings { policy, ..small() };
+        let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        for round in 0..60 {
+            let first = 1 + 20 * round;
+            append(&log, stream, ProducerId::ANONYMOUS, first..=first + 19).expect("room");
+            settle_at(&mut writer, round);
+        }
+        assert_eq!(log.shared().zeros.is_wanted(), wants, "{policy:?}");
+    }
+}

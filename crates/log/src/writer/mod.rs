@@ -19,7 +19,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
 use crate::{Policy, Ticket};
-use awaiting::Awaiting;
+use awaiting::{Awaiting, hold_of};
 use segments::Spare;
 pub(crate) use segments::{Active, SPARE};
 
@@ -305,7 +305,11 @@ impl<D: Disk> Writer<D> {
                 self.awaiting.begin(&self.shared.gather(), wait);
             }
             Policy::Interval(interval) => {
-                self.sync_due.get_or_insert(now.monotonic + interval);
+                // The first of the group may have come as long ago as a group is held.
+                let due = now.monotonic + interval - hold_of(interval);
+                self.sync_due.get_or_insert(due);
+                self.awaiting.begin_large(interval);
+                self.begin_writing();
                 let mut progress = self.shared.progress();
                 (progress.written, progress.groups) = (self.written, self.groups);
                 drop(progress);

@@ -9,7 +9,6 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use super::{Failed, Now, Writer};
-use crate::Failure;
 use crate::catalog::{BatchNotes, Index, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
@@ -19,9 +18,13 @@ use crate::format::{
 use crate::gather::Gate;
 use crate::index::Saved;
 use crate::state::State;
+use crate::{Failure, Policy};
 
 /// The name of the file in reserve.
 pub(crate) const SPARE: &str = "spare";
+
+/// Bytes with which the disk is to begin at once.
+const BEGIN_EVERY: u64 = 1 << 20;
 
 /// Most bytes of changes of streams that are taken while the disk is full.
 const CHANGES_ROOM: u64 = 64 << 10;
@@ -39,6 +42,8 @@ pub(crate) struct Active<F> {
     pub(crate) used: u64,
     /// Up to where room is reserved.
     pub(crate) length: u64,
+    /// The disk has begun with what is before.
+    pub(crate) begun: u64,
     /// Something was written since the last sync.
     pub(crate) unsynced: bool,
     /// The last batch is a closing one.
@@ -119,6 +124,7 @@ impl<D: Disk> Writer<D> {
             file: spare.file,
             used: 0,
             length,
+            begun: 0,
             unsynced: true,
             closed: false,
         };
@@ -395,11 +401,25 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Has zeros written to the spare as far as the segment in use is filled. The first segment of a
-    /// log has to do without: nobody knows yet whether it will hold more than a little.
+    /// log has to do without: nobody knows yet whether it will hold more than a little. So has one that is not
+    /// synced for each group: nobody waits for it, and every byte would be written twice.
     pub(super) fn keep_up(&self) {
-        if let Some(active) = &self.active {
+        let waits = self.shared.settings.policy == Policy::Sync;
+        if let Some(active) = self.active.as_ref().filter(|_| waits) {
             let full = self.shared.settings.segment_length(0);
             self.shared.zeros.keep_up(active.used, full);
+        }
+    }
+
+    /// Has the disk begin with what was written, if that is enough: a sync that comes later would have all of it to do at
+    /// once, and what is appended meanwhile would gather in memory.
+    pub(super) fn begin_writing(&mut self) {
+        if let Some(active) = &mut self.active
+            && active.used - active.begun >= BEGIN_EVERY
+        {
+            let length = active.used - active.begun;
+            active.file.begin_writing(active.begun, length);
+            active.begun = active.used;
         }
     }
 
