@@ -40,8 +40,9 @@ impl DiskFile for SimFile {
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         let bytes = parts
             .iter()
-            .flat_map(|part| part.iter().copied())
-            .collect::<Vec<u8>>();
+            .map(|part| &part[..])
+            .collect::<Vec<_>>()
+            .concat();
         self.disk.lock().write(self.inode, &bytes, offset)
     }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Weak};
 
 use fastrand::Rng;
 
+use super::sparse::Sparse;
 use super::{BLOCK, SECTOR, Survival};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    live: Vec<u8>,
-    proven: Vec<u8>,
+    live: Sparse,
+    proven: Sparse,
     /// The versions of each sector since the last sync, the oldest first.
     versions: BTreeMap<u64, Vec<Version>>,
     /// The lengths since the last sync, the oldest first. They are kept in this order: metadata
@@ -72,8 +73,8 @@ impl Inode {
         self.live.len()
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.live
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.live.to_vec()
     }
 
     /// The room it takes with this length.
@@ -82,12 +83,8 @@ impl Inode {
     }
 
     pub(super) fn read(&self, into: &mut [u8], offset: u64) -> usize {
-        let from = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(self.live.len());
-        let count = into.len().min(self.live.len() - from);
-        into[..count].copy_from_slice(&self.live[from..from + count]);
-        count
+        self.live
+            .read(into, usize::try_from(offset).unwrap_or(usize::MAX))
     }
 
     pub(super) fn write(&mut self, at: u64, bytes: &[u8], offset: usize) {
@@ -98,7 +95,7 @@ impl Inode {
         if end > self.live.len() {
             self.resize(at, end, false);
         }
-        self.live[offset..end].copy_from_slice(bytes);
+        self.live.write(bytes, offset);
         for sector in offset / SECTOR..=(end - 1) / SECTOR {
             self.remember(at, sector as u64);
         }
@@ -125,7 +122,7 @@ impl Inode {
     pub(super) fn sync(&mut self) {
         let lengths = std::mem::take(&mut self.lengths);
         for length in &lengths {
-            self.proven.resize(length.len, 0);
+            self.proven.resize(length.len);
         }
         for (sector, versions) in std::mem::take(&mut self.versions) {
             let cut = lengths
@@ -185,7 +182,7 @@ impl Inode {
         };
         let (kept, lost) = lengths.split_at(kept);
         for length in kept {
-            self.proven.resize(length.len, 0);
+            self.proven.resize(length.len);
         }
         for (sector, mut versions) in std::mem::take(&mut self.versions) {
             let after = kept
@@ -211,11 +208,8 @@ impl Inode {
 
     /// Turns a bit over wherever the byte is stored.
     pub(super) fn flip(&mut self, offset: usize, mask: u8) -> bool {
-        for bytes in [&mut self.live, &mut self.proven] {
-            if let Some(byte) = bytes.get_mut(offset) {
-                *byte ^= mask;
-            }
-        }
+        self.live.flip(offset, mask);
+        self.proven.flip(offset, mask);
         if let Some(versions) = self.versions.get_mut(&((offset / SECTOR) as u64)) {
             for version in versions {
                 version.image[offset % SECTOR] ^= mask;
@@ -265,7 +259,7 @@ impl Inode {
     }
 
     fn resize(&mut self, at: u64, len: usize, cut: bool) {
-        self.live.resize(len, 0);
+        self.live.resize(len);
         self.lengths.push(Length { at, len, cut });
     }
 
@@ -282,20 +276,15 @@ fn start(sector: u64) -> usize {
     usize::try_from(sector).expect("sectors of files in memory") * SECTOR
 }
 
-fn image(bytes: &[u8], sector: u64) -> [u8; SECTOR] {
+fn image(bytes: &Sparse, sector: u64) -> [u8; SECTOR] {
     let mut image = [0; SECTOR];
-    let stored = bytes.get(start(sector)..).unwrap_or_default();
-    let count = stored.len().min(SECTOR);
-    image[..count].copy_from_slice(&stored[..count]);
+    bytes.read(&mut image, start(sector));
     image
 }
 
 /// Writes what the length has room for: the rest of the sector is behind the end of the file.
-fn store(bytes: &mut [u8], sector: u64, image: &[u8; SECTOR]) {
-    if let Some(room) = bytes.get_mut(start(sector)..) {
-        let count = room.len().min(SECTOR);
-        room[..count].copy_from_slice(&image[..count]);
-    }
+fn store(bytes: &mut Sparse, sector: u64, image: &[u8; SECTOR]) {
+    bytes.write(image, start(sector));
 }
 
 fn tear(older: [u8; SECTOR], newer: [u8; SECTOR], random: &mut Rng) -> [u8; SECTOR] {

@@ -29,6 +29,7 @@ mod faults;
 mod file;
 mod inode;
 mod names;
+mod sparse;
 mod state;
 #[cfg(test)]
 mod tests;

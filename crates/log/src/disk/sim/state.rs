@@ -240,7 +240,7 @@ impl State {
 
     pub(super) fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let inode = self.names.find(name)?;
-        self.inodes.get(&inode).map(|inode| inode.bytes().to_vec())
+        self.inodes.get(&inode).map(Inode::bytes)
     }
 
     fn check(&self) -> io::Result<()> {
