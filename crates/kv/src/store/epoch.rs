@@ -364,6 +364,12 @@ impl Store {
         self.epochs.queued.load(Relaxed)
     }
 
+    /// Whether that is half of what may be.
+    #[must_use]
+    pub fn is_half_handed_out(&self) -> bool {
+        self.handed_out() > self.epochs.queued_max.load(Relaxed) / 2
+    }
+
     /// Changes how many bytes may be [handed out](Store::handed_out) before commands that change
     /// something wait. What one command changes may be more.
     pub fn set_handed_out_max(&self, bytes: usize) {

@@ -142,35 +142,96 @@ pub(crate) fn line(store: &Store, now_ms: u64, line: &str) -> Value {
     ask(store, now_ms, 0, &args)
 }
 
-/// All that is in a store at a time, in an order of its own.
+/// All that is in a store at a time, in an order of its own. Of a value it tells the beginning, and a sum that
+/// another value hardly has.
 pub(crate) fn dump(store: &Store, now_ms: u64) -> Vec<String> {
     let mut all = Vec::new();
     for db in 0..store.databases() {
-        let ask = |args: &[&str]| {
-            let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-            ask(store, now_ms, db, &args)
-        };
-        for key in ask(&["KEYS", "*"]).array() {
-            let key = key.text();
-            let kind = ask(&["TYPE", &key]).text();
-            let mut value = match &kind[..] {
-                "string" => vec![ask(&["GET", &key])],
-                "list" => ask(&["LRANGE", &key, "0", "-1"]).array(),
-                "set" => ask(&["SMEMBERS", &key]).array(),
-                "zset" => ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).array(),
-                _ => ask(&["HGETALL", &key]).array(),
-            };
-            if kind == "hash" {
-                let pairs = value.chunks(2).map(|pair| Value::Array(pair.to_vec()));
-                value = pairs.collect();
-            }
-            if kind == "hash" || kind == "set" {
-                value.sort_by_key(|value| format!("{value:?}"));
-            }
-            let deadline = ask(&["PEXPIRETIME", &key]).number();
-            all.push(format!("{db} {key} {kind} {deadline} {value:?}"));
+        let keys = reply(store, now_ms, db, &[b"KEYS", b"*"]);
+        for key in elements(&keys) {
+            all.push(dump_key(store, now_ms, db, key));
         }
     }
     all.sort();
     all
+}
+
+fn dump_key(store: &Store, now_ms: u64, db: u16, key: &[u8]) -> String {
+    let ask = |args: &[&[u8]]| reply(store, now_ms, db, args);
+    let kind = ask(&[b"TYPE", key]);
+    let value = match &kind[..] {
+        b"+string\r\n" => ask(&[b"GET", key]),
+        b"+list\r\n" => ask(&[b"LRANGE", key, b"0", b"-1"]),
+        b"+set\r\n" => ask(&[b"SMEMBERS", key]),
+        b"+zset\r\n" => ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
+        _ => ask(&[b"HGETALL", key]),
+    };
+    let mut parts: Vec<(&[u8], &[u8])> = match &kind[..] {
+        b"+hash\r\n" => {
+            let mut both = elements(&value);
+            std::iter::from_fn(|| Some((both.next()?, both.next()?))).collect()
+        }
+        _ => elements(&value)
+            .map(|element| (element, &b""[..]))
+            .collect(),
+    };
+    if matches!(&kind[..], b"+hash\r\n" | b"+set\r\n") {
+        parts.sort_unstable();
+    }
+    let (mut sum, mut bytes) = (0, 0);
+    let mut beginning = String::new();
+    for part in parts.iter().flat_map(|&(first, second)| [first, second]) {
+        sum = summed(sum, part);
+        bytes += part.len();
+        if beginning.len() < 200 {
+            beginning += &format!(" {}", part[..part.len().min(100)].escape_ascii());
+        }
+    }
+    let deadline = ask(&[b"PEXPIRETIME", key]);
+    let (key, count) = (key.escape_ascii(), parts.len());
+    let kind = kind[1..].trim_ascii_end().escape_ascii();
+    let deadline = deadline.trim_ascii_end().escape_ascii();
+    format!("{db} {key} {kind} {deadline} {count} of {bytes} bytes, {sum:016x}:{beginning}")
+}
+
+/// The answer of a command as it is sent.
+fn reply(store: &Store, now_ms: u64, db: u16, args: &[&[u8]]) -> Vec<u8> {
+    let mut reply = Reply::new(Proto::Resp2);
+    let spec = find(args[0]).expect("a command");
+    let ran = store.runner(now_ms, now_ms).run(spec, db, args, &mut reply);
+    assert!(matches!(ran, store::Ran::Done), "{args:?}");
+    reply.bytes().to_vec()
+}
+
+/// The texts in an answer: of an array of them, or the one that it is.
+fn elements(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end_of_line = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'\r');
+    let mut rest = match reply.first() {
+        Some(b'*') => &reply[end_of_line(reply).expect("a line") + 2..],
+        _ => reply,
+    };
+    std::iter::from_fn(move || {
+        let line = end_of_line(rest)?;
+        assert_eq!(rest[0], b'$', "a text");
+        let size = std::str::from_utf8(&rest[1..line]).expect("digits");
+        let size: usize = size.parse().expect("a size");
+        let (text, behind) = rest[line + 2..].split_at(size);
+        rest = &behind[2..];
+        Some(text)
+    })
+}
+
+/// A sum of a text behind those before it.
+fn summed(before: u64, text: &[u8]) -> u64 {
+    let mix = |sum: u64, word: u64| {
+        let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    };
+    let (words, end) = text.as_chunks();
+    let sum = words
+        .iter()
+        .fold(mix(before, text.len() as u64), |sum, word| {
+            mix(sum, u64::from_le_bytes(*word))
+        });
+    end.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }

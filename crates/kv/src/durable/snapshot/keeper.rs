@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidewire_log::disk::Disk;
@@ -18,8 +19,8 @@ use super::told::{Ended, Snapshots};
 use crate::durable::KvLog;
 use crate::store::{Effects, Store, Walk};
 
-/// Steps of the walk in one of the keeper's, unless a block is full before.
-const STEPS: usize = 16;
+/// Steps of the walk in one of the keeper's, unless a block is full before: a fraction of a millisecond.
+const STEPS: usize = 4;
 /// Until a snapshot that has failed is tried again without being asked for.
 const AGAIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether the log has done what was asked for, if nobody says so.
@@ -100,7 +101,11 @@ impl<D: Disk> Keeper<D> {
             told.lock().found(found.header.began_ms, ended);
         }
         let theirs = told.clone();
-        let _watch = log.watch(Arc::new(move || theirs.work.notify_all()));
+        let _watch = log.watch(Arc::new(move || {
+            if theirs.awaits_log.load(Relaxed) {
+                theirs.work.notify_all();
+            }
+        }));
         let keeper = Keeper {
             log,
             kv_log,
@@ -145,6 +150,14 @@ impl<D: Disk> Keeper<D> {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !matches!(self.state, State::Idle)
+    }
+
+    /// Whether there is time to leave the processor to others between steps: one is being made, and what was handed
+    /// out before it changed will hold up nobody soon.
+    #[must_use]
+    pub fn may_rest(&self) -> bool {
+        let walks = matches!(self.state, State::Walking { .. } | State::Wasting { .. });
+        walks && !self.store.is_half_handed_out()
     }
 
     /// Whether the log has grown so much that one is made without being asked for.
@@ -302,6 +315,7 @@ impl<D: Disk> Keeper<D> {
     fn wait(&mut self, begun: Begun, size: u64, now: Now) -> Step {
         let progress = self.log.progress();
         if progress.failure.is_some() || self.kv_log.has_failed() {
+            self.told.awaits_log.store(false, Relaxed);
             self.discard();
             let why =
                 Failed("the log has failed, so what is in memory may not be what counts".into());
@@ -312,7 +326,9 @@ impl<D: Disk> Keeper<D> {
             .kv_log
             .mistakes()
             .makes(|mistakes| mistakes.count_early);
-        if progress.durable < Ticket(begun.ticket) && !early {
+        let is_waiting = progress.durable < Ticket(begun.ticket) && !early;
+        self.told.awaits_log.store(is_waiting, Relaxed);
+        if is_waiting {
             self.state = State::Waiting { begun, size };
             return Step::WaitUntil(now.monotonic + LOOK);
         }

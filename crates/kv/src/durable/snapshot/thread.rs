@@ -1,5 +1,6 @@
 //! The thread that drives the keeper in production: it brings the clocks, and waits when there is
-//! nothing to do.
+//! nothing to do. In between it leaves the processor to others for as long as it had it: where there are as many
+//! loops as processors, one of them would have to wait for whole slices of time else.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,6 +20,9 @@ use super::told::Snapshots;
 
 /// How often it is looked whether the log has grown enough, in the absence of anything else.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// The longest rest after a step.
+const REST_MAX: Duration = Duration::from_millis(1);
 
 /// A keeper at work, until it is stopped or dropped.
 #[derive(Debug)]
@@ -83,6 +87,9 @@ fn drive<D: Disk>(mut keeper: Keeper<D>) {
             return;
         }
         let wait = match step {
+            Step::Worked if keeper.may_rest() => {
+                start.elapsed().saturating_sub(now.monotonic).min(REST_MAX)
+            }
             Step::Worked => continue,
             Step::Idle if status.is_scheduled() => continue,
             Step::Idle => LOOK,

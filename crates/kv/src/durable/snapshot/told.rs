@@ -1,6 +1,6 @@
 //! What is asked of snapshots, and what is known of them: what the keeper and the loops share.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub struct Snapshots {
     status: Mutex<Status>,
     /// There may be something to do for the keeper.
     pub(super) work: Condvar,
+    /// It waits for the log: nobody else need tell it that this has moved.
+    pub(super) awaits_log: AtomicBool,
     /// Bytes of the log from which one is made without being asked for; 0 for never.
     growth: AtomicU64,
 }
