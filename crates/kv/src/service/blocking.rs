@@ -27,6 +27,8 @@ pub(crate) struct Wait {
     pub(crate) took: Option<Duration>,
     /// When its time is over.
     until: Option<Instant>,
+    /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
+    unblocked: Option<bool>,
     /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
     busy_since: Option<Instant>,
 }
@@ -96,12 +98,16 @@ impl RespConn {
         if let Some(timeout) = timeout {
             cx.link.set_timer_after(timeout);
         }
-        self.waits += 1;
+        if self.wait.is_none() {
+            // Else it is the same one, which goes on: who has read its number means it.
+            self.waits += 1;
+        }
         self.card().wait.store(self.waits, Relaxed);
         self.wait = Some(Box::new(Wait {
             waiter,
             took: None,
             until: timeout.map(|timeout| cx.link.now() + timeout),
+            unblocked: None,
             busy_since: None,
         }));
         Outcome::Waits
@@ -115,9 +121,11 @@ impl RespConn {
             self.wait = None;
             return cx.link.finish();
         }
-        if let Some(wait) = &mut self.wait {
-            wait.busy_since = Some(cx.link.now());
-            cx.link.set_timer_after(RETRY);
+        let Some(wait) = &mut self.wait else { return };
+        wait.busy_since = Some(cx.link.now());
+        match wait.unblocked {
+            Some(error) => self.wait_over(Over::Unblocked { error }, cx),
+            None => cx.link.set_timer_after(RETRY),
         }
     }
 
@@ -167,8 +175,12 @@ impl RespConn {
     /// Ends the wait without a key, unless a reply is on its way.
     pub(crate) fn wait_over(&mut self, over: Over, cx: &mut Cx<'_, RespConn>) {
         let shared = cx.local.shared.clone();
-        let Some(wait) = &self.wait else { return };
+        let Some(wait) = &mut self.wait else { return };
         if !wait.cancel(&shared.store) {
+            if let Over::Unblocked { error } = over {
+                // What is on its way may be that the log is too busy.
+                wait.unblocked = Some(error);
+            }
             return;
         }
         // That there was nothing all the time may be so because of what has not settled, on any loop.

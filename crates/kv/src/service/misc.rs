@@ -14,18 +14,6 @@ pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// There are no replicas to wait for.
-pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
-    match (parse_integer(call.args[1]), parse_integer(call.args[2])) {
-        (Some(_), Some(ms)) if ms < 0 => call.reply.error("ERR timeout is negative"),
-        (Some(_), Some(_)) => call.reply.integer(0),
-        _ => call
-            .reply
-            .error("ERR value is not an integer or out of range"),
-    }
-    Flow::Done
-}
-
 pub(super) fn role(call: &mut Call<'_, '_>) -> Flow {
     call.reply.array(3);
     call.reply.bulk(b"master");

@@ -1,4 +1,4 @@
-//! What the server says about how durable its keys are: WAITAOF, and a section of INFO.
+//! What the server says about how durable its keys are: WAIT, WAITAOF, and a section of INFO.
 
 use tidewire_log::Policy;
 
@@ -44,23 +44,43 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
             synced
         }
     };
+    // There is no replica that could ever say so.
+    let is_done = replicas == 0 && (synced || local == 0);
+    if goes_on(call, is_done, timeout_ms) {
+        return Flow::Later;
+    }
+    call.reply.array(2);
+    call.reply.integer(synced.into());
+    call.reply.integer(0);
+    Flow::Done
+}
+
+/// Waits until so many replicas have what this client has written. There are none, so it waits until its time is
+/// over, if it is asked for one.
+pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
+    let asked = parse_integer(call.args[1]).ok_or("ERR value is not an integer or out of range");
+    let asked = asked.and_then(|replicas| Ok((replicas, timeout(call.args[2])?)));
+    match asked {
+        Err(why) => call.reply.error(why),
+        Ok((replicas, timeout_ms)) if goes_on(call, replicas <= 0, timeout_ms) => {
+            return Flow::Later;
+        }
+        Ok(_) => call.reply.integer(0),
+    }
+    Flow::Done
+}
+
+/// Whether a wait goes on, which is not done, until its time is over; 0 for never.
+fn goes_on(call: &mut Call<'_, '_>, is_done: bool, timeout_ms: u64) -> bool {
     let now_ms = call.now_ms().max(1);
     let since_ms = match call.session.waits_since_ms {
         0 => now_ms,
         since_ms => since_ms,
     };
     let is_over = timeout_ms > 0 && now_ms - since_ms >= timeout_ms;
-    // There is no replica that could ever say so.
-    let is_done = replicas == 0 && (synced || local == 0);
-    if is_done || is_over || call.in_transaction {
-        call.session.waits_since_ms = 0;
-        call.reply.array(2);
-        call.reply.integer(synced.into());
-        call.reply.integer(0);
-        return Flow::Done;
-    }
-    call.session.waits_since_ms = since_ms;
-    Flow::Later
+    let goes_on = !is_done && !is_over && !call.in_transaction;
+    call.session.waits_since_ms = if goes_on { since_ms } else { 0 };
+    goes_on
 }
 
 /// How many are to have it on their disks, this server and replicas, and how long that is waited for.
@@ -73,10 +93,13 @@ fn numbers(args: &[&[u8]]) -> Result<(i64, i64, u64), &'static str> {
     if replicas < 0 {
         return Err("ERR value is out of range, must be positive");
     }
-    let timeout_ms =
-        parse_integer(args[3]).ok_or("ERR timeout is not an integer or out of range")?;
-    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
-    Ok((local, replicas, timeout_ms))
+    Ok((local, replicas, timeout(args[3])?))
+}
+
+/// Milliseconds.
+fn timeout(arg: &[u8]) -> Result<u64, &'static str> {
+    let ms = parse_integer(arg).ok_or("ERR timeout is not an integer or out of range")?;
+    u64::try_from(ms).map_err(|_| "ERR timeout is negative")
 }
 
 /// Writes the section of INFO.

@@ -88,7 +88,7 @@ const SESSION: &[SessionSpec] = session! {
     "bgsave" -1 Usual &[], saving::bgsave;
     "bgrewriteaof" 1 Usual &[], saving::bgrewriteaof;
     "shutdown" -1 Alone &[], saving::shutdown;
-    "wait" 3 Usual &[], misc::wait;
+    "wait" 3 Usual &[], persistence::wait;
     "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;

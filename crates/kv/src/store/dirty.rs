@@ -36,6 +36,9 @@ pub(crate) struct Dirty {
     all: u64,
 }
 
+/// Changes that are forgotten for each that is added, at most: so there are fewer and fewer of those that have settled,
+/// and nobody who holds the lock has much to do at once.
+pub(crate) const SOME: usize = 4;
 /// Keys for which memory is kept while there are none.
 const KEEP: usize = 1024;
 
@@ -64,11 +67,15 @@ impl Dirty {
         own.unwrap_or(0).max(self.all)
     }
 
-    /// Forgets what has settled. Costs as much as adding that did.
-    pub(crate) fn purge(&mut self, settled: u64) {
-        while let Some(&(ticket, hash)) = self.order.front()
-            && ticket <= settled
-        {
+    /// Forgets what has settled, so many changes at most. What is left of it is no harm: who reads it sees that it
+    /// has settled. Whether there may be more.
+    pub(crate) fn purge(&mut self, settled: u64, most: usize) -> bool {
+        let before = self.order.len();
+        for _ in 0..most {
+            let Some(&(ticket, hash)) = self.order.front().filter(|(ticket, _)| *ticket <= settled)
+            else {
+                break;
+            };
             self.order.pop_front();
             if self.tickets.get(&hash) == Some(&ticket) {
                 self.tickets.remove(&hash);
@@ -77,12 +84,14 @@ impl Dirty {
         if self.all <= settled {
             self.all = 0;
         }
+        let is_all = before - self.order.len() < most;
         if self.order.is_empty() && self.order.capacity() > KEEP {
             *self = Dirty {
                 all: self.all,
                 ..Dirty::default()
             };
         }
+        !is_all
     }
 }
 
@@ -98,16 +107,18 @@ mod tests {
         dirty.add(2, 11);
         dirty.add(1, 12);
         assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [12, 11, 0]);
-        dirty.purge(10);
+        dirty.purge(10, SOME);
         assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [12, 11, 0]);
-        dirty.purge(11);
+        dirty.purge(11, SOME);
         assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [12, 0, 0]);
         dirty.add_all(13);
         assert_eq!([1, 2, 3].map(|key| dirty.ticket(key)), [13, 13, 13]);
-        dirty.purge(13);
+        dirty.purge(13, SOME);
         assert!(dirty.is_empty());
         (0..10_000).for_each(|key| dirty.add(key, 14));
-        dirty.purge(14);
+        dirty.purge(14, SOME);
+        assert_eq!(dirty.order.len(), 10_000 - SOME, "a few at once");
+        dirty.purge(14, usize::MAX);
         assert!(dirty.is_empty() && dirty.order.capacity() <= KEEP);
     }
 }

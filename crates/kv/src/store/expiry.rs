@@ -1,4 +1,5 @@
-//! Removal of keys whose time has come, before anybody asks for them.
+//! Removal of keys whose time has come, before anybody asks for them; and of the memory of changes that have settled, in
+//! shards that nobody changes any more.
 //!
 //! There is no index of keys that expire: it would cost memory for each. Instead every tick walks on
 //! through the buckets. Whether an entry has a deadline is a bit of its pointer, so that a bucket
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::Store;
-use super::effect::Gone;
+use super::effect::{Effects, Gone};
 use super::shard::Shard;
 
 /// Buckets of a shard that a call looks at under one lock.
@@ -24,6 +25,9 @@ const LOOKS: usize = 512;
 const UNIT: usize = 16 << 10;
 /// Shards that a call looks at.
 const SHARDS: usize = 4;
+
+/// Changes that have settled, of which a call forgets so many in one shard.
+const SETTLED: usize = 1024;
 
 /// What a call of [`Store::expire`] has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +56,19 @@ impl Store {
             removed: 0,
             pause: Swept::IDLE,
         };
-        if !self.active_expire.load(Relaxed) {
-            return swept;
-        }
+        let expires = self.active_expire.load(Relaxed);
+        let settled = self.effects().map(Effects::settled);
         let shards = self.shards.len();
         let first = self.expiry_next.load(Relaxed);
         for i in 0..SHARDS.min(shards) {
             let mut shard = self.lock((first + i) % shards);
-            if shard.expiring.iter().all(|&keys| keys == 0) {
+            if let Some(settled) = settled
+                && !shard.dirty.is_empty()
+                && shard.dirty.purge(settled, SETTLED)
+            {
+                swept.pause = swept.pause.min(Swept::LATER);
+            }
+            if !expires || shard.expiring.iter().all(|&keys| keys == 0) {
                 continue;
             }
             let (looks, due) = self.expire_some(&mut shard, now_ms);

@@ -8,7 +8,7 @@ use super::shard::Shard;
 
 /// Locks held. Most commands need one shard; that case touches no list.
 pub(crate) struct Guards<'s> {
-    store: &'s Store,
+    pub(super) store: &'s Store,
     one: Option<(usize, MutexGuard<'s, Shard>)>,
     many: Vec<(usize, MutexGuard<'s, Shard>)>,
     held: u64,

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
+use super::dirty::SOME;
 use super::effect::{Effects, Gone, NoRoom};
 use super::guards::Guards;
 use super::unit::Units;
@@ -24,6 +25,8 @@ pub(crate) struct Pending {
     promised: usize,
     /// The shards and hashes of the keys that were changed.
     touched: Vec<(usize, u64)>,
+    /// Somebody may have to wait for them, so they are noted.
+    notes_touched: bool,
     /// All keys were.
     touched_all: bool,
     /// A command runs: what it changes is not in `units` yet.
@@ -44,9 +47,12 @@ impl Guards<'_> {
     }
 
     pub(crate) fn pending(&mut self, stamp: u64) -> &mut Pending {
+        let store = self.store;
         self.pending.get_or_insert_with(|| {
+            let settled = store.effects().map_or(u64::MAX, Effects::settled);
             Box::new(Pending {
                 units: Units::new(stamp),
+                notes_touched: settled < u64::MAX,
                 ..Pending::default()
             })
         })
@@ -127,9 +133,10 @@ impl Guards<'_> {
     /// Notes that a key was changed.
     #[inline]
     pub(crate) fn touch(&mut self, hash: u64) {
-        let at = self.store().shard_of(hash);
-        if let Some(pending) = &mut self.pending {
-            pending.touched.push((at, hash));
+        if let Some(pending) = &mut self.pending
+            && pending.notes_touched
+        {
+            pending.touched.push((self.store.shard_of(hash), hash));
         }
     }
 
@@ -181,7 +188,7 @@ impl Guards<'_> {
                 }
                 for (at, hash) in pending.touched.drain(..) {
                     let dirty = &mut self.shard(at).dirty;
-                    dirty.purge(settled);
+                    dirty.purge(settled, SOME);
                     dirty.add(hash, ticket);
                 }
             }
@@ -246,9 +253,9 @@ impl Guards<'_> {
         if dirty.is_empty() {
             return;
         }
-        dirty.purge(settled);
+        dirty.purge(settled, SOME);
         let ticket = dirty.ticket(hash);
-        if ticket > 0 {
+        if ticket > settled {
             self.wait_for(ticket, stamp);
         }
     }
@@ -303,7 +310,9 @@ impl Guards<'_> {
                     store.drop_key(shard, db, hash, key, Gone::Expired);
                     if let Some(pending) = &mut self.pending {
                         pending.units.removed(db, key, Gone::Expired);
-                        pending.touched.push((at, hash));
+                        if pending.notes_touched {
+                            pending.touched.push((at, hash));
+                        }
                     }
                 }
             }
@@ -383,10 +392,10 @@ impl Store {
         self.last_ticket.fetch_max(ticket, Relaxed);
         let settled = effects.settled();
         if ticket > settled {
-            shard.dirty.purge(settled);
-            hashes
-                .into_iter()
-                .for_each(|hash| shard.dirty.add(hash, ticket));
+            for hash in hashes {
+                shard.dirty.purge(settled, SOME);
+                shard.dirty.add(hash, ticket);
+            }
         }
         if cost < bound {
             effects.give_back(bound - cost);

@@ -122,6 +122,35 @@ fn waitaof_waits_for_replicas_until_its_time_is_over() {
     }
 }
 
+/// The same without a log's part in it, with the errors of Redis.
+#[test]
+fn wait_waits_for_replicas_until_its_time_is_over() {
+    let mut world = World::new(Policy::Sync);
+    assert_eq!(
+        world.ask(0, &["SET a 1", "WAIT 0 0", "WAIT -1 0"]),
+        "+OK|:0|:0|"
+    );
+    world.send(0, &[command("WAIT 1 3000"), command("PING")].concat());
+    assert_eq!(world.heard(0) + &world.heard(0), "");
+    assert_eq!(world.heard(0) + &world.heard(0), ":0|+PONG|");
+    let asked = ["MULTI", "WAIT 1 0", "EXEC"];
+    assert_eq!(world.ask(0, &asked), "+OK|+QUEUED|*1|:0|");
+    for (line, error) in [
+        ("WAIT x 0", "-ERR value is not an integer or out of range|"),
+        ("WAIT 1 -1", "-ERR timeout is negative|"),
+        (
+            "WAIT 1 x",
+            "-ERR timeout is not an integer or out of range|",
+        ),
+    ] {
+        assert_eq!(world.ask(0, &[line]), error, "{line}");
+    }
+    // For ever, if no time is said; others go on.
+    world.send(1, &command("WAIT 2 0"));
+    assert_eq!(world.answered(1), "");
+    assert_eq!(world.ask(0, &["GET a"]), "$1|1|");
+}
+
 /// It is run again when the log has room, and says again what it said before it found none.
 #[test]
 fn what_a_script_publishes_that_is_run_again_is_heard_once() {

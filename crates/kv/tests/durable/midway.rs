@@ -155,6 +155,39 @@ fn a_wait_that_is_served_waits_for_the_log() {
     }
 }
 
+/// CLIENT UNBLOCK was answered with 1, so the wait is over, though its key was made ready before it heard of either.
+#[test]
+fn a_wait_that_was_unblocked_is_over_when_the_log_is_busy() {
+    let mut unblocked = 0;
+    for filled in (0..20).map(|n| 4_000 + 200 * n) {
+        let mut world = World::new(Policy::Sync);
+        let other = "o".repeat(500);
+        let id = world.ask(1, &["CLIENT ID"]);
+        world.send(1, &command(&format!("BLPOP q {other} 0")));
+        assert_eq!(world.heard(1), "");
+        let (id, pad) = (id.trim_matches([':', '|']), "x".repeat(filled));
+        let lines = [
+            format!("CLIENT UNBLOCK {id} ERROR"),
+            format!("SET pad {pad}"),
+            "RPUSH q x".to_owned(),
+        ];
+        world.send(0, &lines.map(|line| command(&line)).concat());
+        // The log does nothing.
+        assert_eq!(world.heard(1), "", "{filled} bytes before");
+        let heard = world.answered(1);
+        assert_eq!(world.answered(0), ":1|+OK|:1|");
+        let there = world.ask(0, &["LLEN q"]);
+        if heard.starts_with("-UNBLOCKED") {
+            assert_eq!(there, ":1|", "{filled} bytes before");
+            unblocked += 1;
+        } else {
+            // The element was on its way.
+            assert_eq!((&heard[..], &there[..]), ("*2|$1|q|$1|x|", ":0|"));
+        }
+    }
+    assert!(unblocked > 0);
+}
+
 /// [`line`] of commands as a script runs them: it is not known before which come.
 fn unforeseen(store: &tidewire_kv::store::Store, lines: &[String]) -> Result<(), NoRoom> {
     let commands: Vec<(&'static Spec, Vec<&[u8]>)> = lines
