@@ -25,6 +25,10 @@ pub(crate) struct Args {
     /// Directory of the server's data, or a backup of its log
     #[arg(long = "data", value_name = "DIR", default_value = crate::serve::DIRECTORY)]
     data: PathBuf,
+    /// Goes on where a repair of the log has marked what is lost, as `serve --kv-accept-loss` does: the dump has what
+    /// is left
+    #[arg(long)]
+    accept_loss: bool,
     /// The file to make; it must not be there
     to: PathBuf,
 }
@@ -46,7 +50,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             args.data.display()
         )));
     }
-    let opened = super::open(&args.data)?;
+    let opened = super::open(&args.data, args.accept_loss)?;
+    if opened.found.lost > 0 {
+        say!(
+            "lost        {} records of the log, in damage: what they changed is not in it",
+            opened.found.lost
+        );
+    }
     // Behind the whole name, so that it is not a file of somebody else.
     let mut partial = to.clone().into_os_string();
     partial.push(".partial");

@@ -239,7 +239,7 @@ impl Target for Directory {
 }
 
 fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Counts, Failure> {
-    let opened = super::open(data)?;
+    let opened = super::open(data, false)?;
     if opened.store.keys() > 0 {
         return Err(Failure::usage(format!(
             "the key-value store in {} has {} keys: start a server on it and import with --to",

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
-use tidewire_kv::durable::{self, KvLog, Replayed};
+use tidewire_kv::durable::{self, KvLog, ReplayError, Replayed};
 use tidewire_kv::store::{Settings, Store};
-use tidewire_log::{EmbeddedLog, Policy};
+use tidewire_log::{EmbeddedLog, Policy, ReadError};
 
 use crate::exit::Failure;
 use crate::serve::{KV_DIRECTORY, kv_settings};
@@ -48,8 +48,9 @@ struct Opened {
     found: Replayed,
 }
 
-/// Opens what a server has in the directory `data`, or what a backup of that has.
-fn open(data: &Path) -> Result<Opened, Failure> {
+/// Opens what a server has in the directory `data`, or what a backup of that has; without what damage has taken, if that
+/// is accepted.
+fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     let directory = directory(data);
     let settings = kv_settings(&directory, None, Policy::Os)?;
     let cannot = |why: String| {
@@ -69,8 +70,20 @@ fn open(data: &Path) -> Result<Opened, Failure> {
         databases: 256,
         ..Settings::default()
     });
-    let opened = durable::open(log.clone(), &mut store, now_ms(), |_, _, _| {});
-    let (kv_log, found) = opened.map_err(|why| cannot(why.to_string()))?;
+    let progress = |_: &Replayed, _, _| {};
+    let opened = match accept_loss {
+        true => durable::open_past_gaps(log.clone(), &mut store, now_ms(), progress),
+        false => durable::open(log.clone(), &mut store, now_ms(), progress),
+    };
+    let (kv_log, found) = opened.map_err(|why| {
+        let way_on = match &why {
+            ReplayError::Read(ReadError::Missing { .. }) => {
+                "; `export --accept-loss` goes on without"
+            }
+            _ => "",
+        };
+        cannot(format!("{why}{way_on}"))
+    })?;
     Ok(Opened {
         log,
         kv_log,

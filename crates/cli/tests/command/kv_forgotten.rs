@@ -207,6 +207,16 @@ fn a_damaged_tail_behind_a_snapshot_is_said_and_repaired_when_agreed() {
     let said = stderr(&refused);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("--kv-accept-loss"), "{said}");
+    let dump = data.join("dump.rdb");
+    let export = ["kv", "export", "--data", path, dump.to_str().unwrap()];
+    let refused = run(&export);
+    let said = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("--accept-loss"), "{said}");
+    let exported = run(&[&export[..], &["--accept-loss"]].concat());
+    let said = stderr(&exported);
+    assert!(exported.status.success(), "{said}");
+    assert!(said.contains("502 keys") && said.contains("lost"), "{said}");
     let (_server, mut client) = serve("sync", data, &["--kv-accept-loss"]);
     assert_eq!(client.ask("DBSIZE").unwrap(), Reply::Int(502));
     for (n, there) in [(0, 1), (1, 1), (2, 0)] {
