@@ -14,6 +14,10 @@ use crate::native::codec::message_header;
 
 /// Messages are gathered in allocations of this size, and handed out in pieces of at most that.
 const PIECE: usize = 128 << 10;
+/// So many of them are kept for what comes next when what was in them is acknowledged, 8 MiB: memory that is given back and
+/// taken again is cleared by the system each time. When nothing is left, fewer.
+const KEPT: usize = 64;
+const KEPT_IDLE: usize = 2;
 
 /// What may be handed out and not be acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +142,8 @@ pub(super) struct Outbox {
     open_last: u64,
     open_count: u64,
     open_stride: Option<usize>,
+    /// Of pieces that were acknowledged, empty.
+    kept: Vec<BytesMut>,
     all: Amount,
     most: Amount,
 }
@@ -153,6 +159,7 @@ impl Outbox {
             open_last: 0,
             open_count: 0,
             open_stride: None,
+            kept: Vec::new(),
             all: Amount::default(),
             most,
         }
@@ -191,8 +198,26 @@ impl Outbox {
     #[cold]
     fn grow(&mut self, len: usize) {
         self.close();
+        if len <= PIECE
+            && let Some(kept) = self.kept.pop()
+        {
+            self.open = kept;
+            return;
+        }
         // Takes the old allocation again if all of it has been acknowledged.
         self.open.reserve(PIECE.max(len));
+    }
+
+    /// Keeps the memory of a piece that was acknowledged, if nobody else has a part of it.
+    fn keep(&mut self, piece: Piece) {
+        if self.kept.len() < KEPT
+            && let Ok(mut bytes) = piece.bytes.try_into_mut()
+        {
+            bytes.clear();
+            if (PIECE..=2 * PIECE).contains(&bytes.capacity()) {
+                self.kept.push(bytes);
+            }
+        }
     }
 
     /// Makes a piece of the messages gathered.
@@ -251,7 +276,9 @@ impl Outbox {
                 self.out -= 1;
                 self.in_flight.take(amount);
             }
-            self.pieces.pop_front();
+            if let Some(piece) = self.pieces.pop_front() {
+                self.keep(piece);
+            }
         }
         if let Some(piece) = self.pieces.front_mut()
             && piece.first_id <= id
@@ -269,6 +296,9 @@ impl Outbox {
             piece.drop_front(messages);
         }
         self.all.take(gone);
+        if self.all.messages == 0 {
+            self.kept.truncate(KEPT_IDLE);
+        }
         gone
     }
 
@@ -322,6 +352,30 @@ mod tests {
             messages: 1000,
             bytes: 100_000,
         })
+    }
+
+    #[test]
+    fn memory_of_what_is_acknowledged_is_used_again() {
+        let mut outbox = Outbox::new(Amount {
+            messages: 1 << 20,
+            bytes: 1 << 30,
+        });
+        let payload = vec![1; 10_000];
+        let mut places = std::collections::BTreeSet::new();
+        for id in 1..=20_000 {
+            outbox.push(id, &payload);
+            while let Some((bytes, _)) = outbox.next(ROOMY) {
+                // At most 13 messages are in a piece.
+                places.insert(bytes.as_ptr() as usize / PIECE);
+            }
+            if id % 100 == 0 {
+                outbox.acknowledged(id - 50);
+            }
+        }
+        assert!(places.len() < 200, "{} of 200 MB", places.len());
+        outbox.acknowledged(20_000);
+        assert!(outbox.kept.len() <= KEPT_IDLE);
+        assert_eq!(outbox.held(), Amount::default());
     }
 
     fn ids(mut bytes: &[u8]) -> Vec<u64> {

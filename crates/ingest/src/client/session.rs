@@ -423,14 +423,15 @@ impl Session {
             self.next_id = mark.map_or(Some(self.wants.first_id), |id| id.checked_add(1));
             self.settled = mark;
         } else if !self.wants.producer.is_empty() {
-            self.resume(welcome.last_id)?;
+            self.resume(&welcome)?;
         }
         self.phase = Phase::Open;
         Ok(())
     }
 
     /// Goes on after the mark that the server has, if that can be.
-    fn resume(&mut self, mark: Option<u64>) -> Result<(), Broken> {
+    fn resume(&mut self, welcome: &Welcome) -> Result<(), Broken> {
+        let mark = welcome.last_id;
         if let (Some(mark), Some(next)) = (mark, self.next_id)
             && mark >= next
         {
@@ -440,7 +441,8 @@ impl Session {
         if let Some(acknowledged) = self.settled
             && mark.is_none_or(|mark| mark < acknowledged)
             && self.wants.level == Level::Durable
-            && mark.is_some()
+            // What was forgotten with the producer is not lost, and whoever goes on then has agreed to that.
+            && !welcome.forgotten
         {
             return Err(Broken::Lost { acknowledged, mark });
         }
@@ -506,5 +508,69 @@ impl Session {
             _ => return Err(Broken::Silent(self.wants.silence)),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(1);
+
+    fn welcomed(
+        session: &mut Session,
+        last_id: Option<u64>,
+        forgotten: bool,
+    ) -> Result<(), Broken> {
+        session.connected(NOW);
+        session.output(NOW).expect("the hello");
+        let welcome = Welcome {
+            level: Level::Durable,
+            payload_max: 1000,
+            window_messages: 10,
+            window_bytes: 1000,
+            keepalive_ms: 1000,
+            last_id,
+            forgotten,
+        };
+        let mut bytes = Vec::new();
+        ServerFrame::Welcome(welcome).encode(&mut bytes);
+        session.received(&bytes, NOW, |_| {}).map(drop)
+    }
+
+    /// A log that was replaced by an empty one while the client had no connection.
+    #[test]
+    fn a_server_that_knows_nothing_of_what_it_acknowledged_has_lost_it() {
+        for (acknowledged, forgotten) in [(true, false), (false, false), (true, true)] {
+            let mut session = Session::new(Producing {
+                producer: "p".into(),
+                accept_duplicates: forgotten,
+                ..Producing::default()
+            })
+            .expect("a session");
+            welcomed(&mut session, None, false).expect("welcome");
+            let id = session.push(b"x").expect("room");
+            session.output(NOW).expect("the message");
+            if acknowledged {
+                let mut ack = Vec::new();
+                let (keep_alive, why) = (false, "");
+                let frame = ServerFrame::Ack {
+                    id,
+                    keep_alive,
+                    why,
+                };
+                frame.encode(&mut ack);
+                session.received(&ack, NOW, |_| {}).expect("taken in");
+            }
+            let again = welcomed(&mut session, None, forgotten);
+            let lost = Broken::Lost {
+                acknowledged: id,
+                mark: None,
+            };
+            match acknowledged && !forgotten {
+                true => assert_eq!(again, Err(lost)),
+                false => assert_eq!(again, Ok(())),
+            }
+        }
     }
 }
