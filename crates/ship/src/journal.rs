@@ -3,6 +3,8 @@
 //! The journal has no offsets. Its entries are counted instead: the state says which entry (by its
 //! cursor) has which id, and the server's mark says up to which id it has them; see `docs/ship.md`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -20,6 +22,24 @@ pub struct Origin {
     pub cursor: String,
     /// Its id.
     pub id: u64,
+    /// The server that was in use.
+    #[serde(default)]
+    pub server: Option<String>,
+    /// Up to which id each server had acknowledged entries when it was in use.
+    #[serde(default)]
+    pub servers: BTreeMap<String, u64>,
+}
+
+impl Origin {
+    /// Up to which id a server had acknowledged entries. A state that names none is that of a version that knew one
+    /// server.
+    #[must_use]
+    pub fn had(&self, server: &str) -> u64 {
+        match &self.server {
+            None => self.id.saturating_sub(1),
+            Some(_) => self.servers.get(server).copied().unwrap_or(0),
+        }
+    }
 }
 
 /// One entry.

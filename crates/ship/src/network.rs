@@ -57,6 +57,8 @@ pub enum Matter {
     Passing,
     /// This producer, and so its file, cannot go on; others can.
     Producer,
+    /// The server takes no more producers at present. Those that it knows go on, and this one may later.
+    Crowded,
     /// Nobody can go on with this server.
     Server,
 }

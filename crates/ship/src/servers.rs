@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire_ingest::client::{Broken, Error, News, Persistence, Producer, Producing, To};
+use tidewire_ingest::native::codec::Reason;
 
 use crate::network::{Ended, Lane, Matter, Network, Stand};
 
@@ -125,10 +126,19 @@ fn ended(error: &Error) -> Ended {
             Broken::Forgotten | Broken::Lost { .. } | Broken::NameTaken { .. }
         )
     };
+    let is_crowded = |broken: &Broken| {
+        let reason = match broken {
+            Broken::Refused { reason, .. } => Some(*reason),
+            _ => None,
+        };
+        reason == Some(Reason::TooMany)
+    };
     let matter = if error.is_passing() || error.last().is_passing() {
         Matter::Passing
     } else if error.broken().is_some_and(of_producer) {
         Matter::Producer
+    } else if error.broken().is_some_and(is_crowded) {
+        Matter::Crowded
     } else {
         Matter::Server
     };

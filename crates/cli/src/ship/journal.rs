@@ -1,5 +1,7 @@
 //! The journal, by its export format.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tidewire_ingest::client::{Error, Producer, Producing};
+use tidewire_ingest::client::{Error, Producer, Producing, To};
 use tidewire_ship::journal::{Entry, Origin, Parser};
 use tidewire_ship::{StateDirectory, journal::ENTRY_MAX};
 
@@ -22,103 +24,208 @@ const CHUNK: usize = 64 << 10;
 /// How often the origin is moved forward.
 const MOVED_EVERY: Duration = Duration::from_secs(1);
 
+/// How long to pause when all servers have failed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// For signals that have come already.
+const AT_ONCE: Duration = Duration::from_micros(1);
+
+/// Why shipping has ended early.
+enum Why {
+    /// The server, or the way to it.
+    Server(Error),
+    Other(String),
+}
+
+impl From<String> for Why {
+    fn from(why: String) -> Why {
+        Why::Other(why)
+    }
+}
+
+impl Why {
+    /// Whether another server may do, or the same one later.
+    fn is_passing(&self) -> bool {
+        match self {
+            Why::Server(error) => error.is_passing() || error.last().is_passing(),
+            Why::Other(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Server(error) => error.fmt(f),
+            Why::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What all servers have in common.
+struct Journal<'a> {
+    args: &'a Args,
+    name: PathBuf,
+    matches: Vec<String>,
+    /// A new one, until there is an origin.
+    producer_name: String,
+    ends: Signals,
+    watch: Watch,
+    acknowledged: u64,
+    left_out: u64,
+    /// A server was heard.
+    is_begun: bool,
+    /// Standard input was read, and cannot be read again.
+    is_spent: bool,
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let directory = args.state()?;
     // Its lock keeps others out; files have their own checkpoint in it.
     let (_state, _) =
         StateDirectory::open(&directory).map_err(|e| Failure::usage(e.to_string()))?;
-    let name = directory.join("journal.json");
-    let matches: Vec<String> = args
-        .what
-        .iter()
-        .map(|what| what.to_string_lossy().into_owned())
-        .collect();
-    let origin = load(&name, &matches)?;
+    let matches = args.what.iter();
+    let matches = matches.map(|what| what.to_string_lossy().into_owned());
     let signals = || {
         Signals::catch()
             .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))
     };
-    let ends = signals()?;
-    let watch = Watch::new(signals()?);
-    let producer_name = match &origin {
-        Some(origin) => origin.producer.clone(),
-        None => format!("{}:journal#{:016x}", args.prefix()?, fastrand::u64(..)),
+    let mut journal = Journal {
+        args,
+        name: directory.join("journal.json"),
+        matches: matches.collect(),
+        producer_name: format!("{}:journal#{:016x}", args.prefix()?, fastrand::u64(..)),
+        ends: signals()?,
+        watch: Watch::new(signals()?),
+        acknowledged: 0,
+        left_out: 0,
+        is_begun: false,
+        is_spent: false,
     };
-    let producing = Producing {
-        producer: producer_name.clone(),
-        sparse: true,
-        ..args.producing()?
-    };
-    // The journal is read once, in order: one server at a time, the first that can be reached.
-    let mut last = None;
     let to = args.to.iter().map(|name| server(name, &args.tls));
     let to = to.collect::<Result<Vec<_>, Failure>>()?;
-    let producer = to.into_iter().find_map(|to| {
-        let connected = Producer::connect(to, producing.clone(), args.persistence());
-        connected.map_err(|e| last = Some(e)).ok()
-    });
-    let producer = producer.ok_or_else(|| {
-        let why = last.map_or_else(String::new, |e| e.to_string());
-        Failure::usage(format!("nothing was shipped: {why}"))
-    })?;
-    let mark = producer.status().settled.unwrap_or(0);
-    if let Some(origin) = &origin
-        && mark + 1 < origin.id
-        && !args.accept_loss
-    {
-        return Err(Failure::wrong(format!(
-            "the server had acknowledged entries up to {}, and has them only up to {mark} now: it has \
-             lost messages, or is another server; --accept-loss goes on behind what was acknowledged",
-            origin.id - 1
-        )));
-    }
-    let mut source = Source::open(args, &matches, origin.as_ref())?;
-    let mut shipping = Shipping {
-        producer: &producer,
-        name,
-        matches,
-        producer_name,
-        must_begin: origin.as_ref().map(|origin| origin.cursor.clone()),
-        may_skip: source.child.is_none(),
-        accept_loss: args.accept_loss,
-        next: origin.as_ref().map_or(1, |origin| origin.id),
-        is_saved: origin.is_some(),
-        moved: origin.as_ref().map_or(0, |origin| origin.id),
-        moved_at: Instant::now(),
-        mark,
-        left_out: 0,
-        sent: None,
-        passed: Vec::new(),
-        movable: None,
-        most: producer.granted().payload_max as usize,
-    };
-    let done = watch.during(&producer, || {
-        let read = shipping.read(&mut source, &ends);
-        (read, producer.flush())
-    });
-    shipping.move_origin();
-    let saved = shipping.save_moved();
-    if let Some(child) = &mut source.child {
-        // It may have ended by itself.
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    let status = producer.status();
-    let left_out = match shipping.left_out {
+    let origin = load(&journal.name, &journal.matches)?;
+    // The one in use before, so that the others get no more than they must.
+    let used = origin.and_then(|origin| origin.server);
+    let used = args.to.iter().position(|name| Some(name) == used.as_ref());
+    let shipped = journal.in_turns(&to, used.unwrap_or(0));
+    let left_out = match journal.left_out {
         0 => String::new(),
         n => format!(", {n} entries left out because they are too large"),
     };
-    let summary = format!("{} entries acknowledged{left_out}", status.acknowledged);
-    if let Err(why) = saved {
-        eprintln!("tidewire: {why}; what was shipped is counted from an older entry next time");
-    }
-    match done {
-        (Ok(()), Ok(())) => {
+    let summary = format!("{} entries acknowledged{left_out}", journal.acknowledged);
+    match shipped {
+        Ok(()) => {
             eprintln!("{summary}");
             Ok(())
         }
-        (Err(why), _) => Err(Failure::wrong(format!("{why}; {summary}"))),
-        (_, Err(e)) => Err(Failure::wrong(format!("{e}; {summary}"))),
+        Err(failure) => Err(Failure {
+            message: format!("{}; {summary}", failure.message),
+            ..failure
+        }),
+    }
+}
+
+impl Journal<'_> {
+    /// One server at a time, because the journal is read in order: the next one when one fails.
+    fn in_turns(&mut self, to: &[To], first: usize) -> Result<(), Failure> {
+        let mut at = first;
+        // Servers that have failed since one had acknowledged something, and since when.
+        let (mut fruitless, mut silent) = (0, Instant::now());
+        loop {
+            let (args, before) = (self.args, self.acknowledged);
+            let Err(why) = self.ship(&to[at], &args.to[at])? else {
+                return Ok(());
+            };
+            if self.acknowledged > before {
+                (fruitless, silent) = (0, Instant::now());
+            }
+            fruitless += 1;
+            let all_tried = fruitless >= to.len();
+            let gave_up = args.give_up();
+            let is_over = all_tried && gave_up.is_some_and(|most| silent.elapsed() >= most);
+            if !why.is_passing() || self.is_spent || is_over || to.len() == 1 {
+                let text = format!("{}: {why}", args.to[at]);
+                return Err(match self.is_begun {
+                    true => Failure::wrong(text),
+                    false => Failure::usage(format!("nothing was shipped: {text}")),
+                });
+            }
+            at = (at + 1) % to.len();
+            let next = &args.to[at];
+            eprintln!("tidewire: {why}; {next} has its turn");
+            let pause = if all_tried { PAUSE } else { AT_ONCE };
+            if self.ends.wait(Some(pause)) > 0 {
+                return Err(Failure::wrong("ended while no server could be reached"));
+            }
+        }
+    }
+
+    /// Ships to one server, from where the journal was shipped to.
+    fn ship(&mut self, to: &To, server: &str) -> Result<Result<(), Why>, Failure> {
+        let args = self.args;
+        let origin = load(&self.name, &self.matches)?;
+        if let Some(origin) = &origin {
+            self.producer_name.clone_from(&origin.producer);
+        }
+        let producing = Producing {
+            producer: self.producer_name.clone(),
+            sparse: true,
+            ..args.producing()?
+        };
+        let producer = match Producer::connect(to.clone(), producing, args.persistence()) {
+            Ok(producer) => producer,
+            Err(error) => return Ok(Err(Why::Server(error))),
+        };
+        let mark = producer.status().settled.unwrap_or(0);
+        let had = origin.as_ref().map_or(0, |origin| origin.had(server));
+        if mark < had && !args.accept_loss {
+            return Err(Failure::wrong(format!(
+                "{server} had acknowledged entries up to {had}, and has them only up to {mark} now: it has \
+                 lost messages, or is another server; --accept-loss goes on behind what was acknowledged"
+            )));
+        }
+        self.is_begun = true;
+        let mut source = Source::open(args, &self.matches, origin.as_ref())?;
+        self.is_spent = source.child.is_none();
+        let mut shipping = Shipping {
+            producer: &producer,
+            name: self.name.clone(),
+            server,
+            matches: self.matches.clone(),
+            producer_name: self.producer_name.clone(),
+            must_begin: origin.as_ref().map(|origin| origin.cursor.clone()),
+            may_skip: source.child.is_none(),
+            accept_loss: args.accept_loss,
+            next: origin.as_ref().map_or(1, |origin| origin.id),
+            is_saved: origin.is_some(),
+            moved: origin.as_ref().map_or(0, |origin| origin.id),
+            servers: origin.map_or_else(BTreeMap::new, |origin| origin.servers),
+            moved_at: Instant::now(),
+            mark,
+            left_out: 0,
+            sent: None,
+            passed: Vec::new(),
+            movable: None,
+            most: producer.granted().payload_max as usize,
+        };
+        let ends = &self.ends;
+        let (read, flushed) = self.watch.during(&producer, || {
+            let read = shipping.read(&mut source, ends);
+            (read, producer.flush())
+        });
+        shipping.move_origin();
+        let saved = shipping.save_moved();
+        if let Some(child) = &mut source.child {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.acknowledged += producer.status().acknowledged;
+        self.left_out += shipping.left_out;
+        if let Err(why) = saved {
+            eprintln!("tidewire: {why}; what was shipped is counted from an older entry next time");
+        }
+        Ok(read.and(flushed.map_err(Why::Server)))
     }
 }
 
@@ -186,6 +293,8 @@ impl Source {
 struct Shipping<'a> {
     producer: &'a Producer,
     name: PathBuf,
+    /// The name of the server.
+    server: &'a str,
     matches: Vec<String>,
     producer_name: String,
     /// The entry at which counting begins, until it was met.
@@ -199,6 +308,8 @@ struct Shipping<'a> {
     is_saved: bool,
     /// The id at which it stands.
     moved: u64,
+    /// Up to where each server had acknowledged entries.
+    servers: BTreeMap<String, u64>,
     /// When it was moved last.
     moved_at: Instant,
     /// What the server had.
@@ -214,7 +325,7 @@ struct Shipping<'a> {
 }
 
 impl Shipping<'_> {
-    fn read(&mut self, source: &mut Source, ends: &Signals) -> Result<(), String> {
+    fn read(&mut self, source: &mut Source, ends: &Signals) -> Result<(), Why> {
         let mut parser = Parser::default();
         let mut bytes = vec![0; CHUNK];
         loop {
@@ -227,8 +338,11 @@ impl Shipping<'_> {
             let most = Timespec::try_from(MOVED_EVERY).expect("it is short");
             match poll(&mut fds, is_owed.then_some(&most)) {
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(e) => return Err(format!("cannot wait for the journal: {e}")),
+                Err(e) => return Err(format!("cannot wait for the journal: {e}").into()),
                 Ok(0) => {
+                    if let Some(error) = self.producer.failure() {
+                        return Err(Why::Server(error));
+                    }
                     self.move_when_due();
                     continue;
                 }
@@ -237,7 +351,7 @@ impl Shipping<'_> {
             }
             let n = match rustix::io::read(&source.pipe, &mut bytes) {
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(e) => return Err(format!("cannot read the journal: {e}")),
+                Err(e) => return Err(format!("cannot read the journal: {e}").into()),
                 Ok(n) => n,
             };
             parser.push(&bytes[..n]);
@@ -251,7 +365,7 @@ impl Shipping<'_> {
             }
             self.passed.extend(self.sent.take());
             if n == 0 {
-                return self.ended(source);
+                return Ok(self.ended(source)?);
             }
             self.move_when_due();
         }
@@ -273,8 +387,9 @@ impl Shipping<'_> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
-        let cursor = entry.cursor().ok_or("an entry has no __CURSOR")?;
+    fn entry(&mut self, entry: &Entry) -> Result<(), Why> {
+        let cursor = entry.cursor();
+        let cursor = cursor.ok_or_else(|| Why::Other("an entry has no __CURSOR".into()))?;
         if let Some(wanted) = &self.must_begin {
             if cursor == wanted {
                 self.must_begin = None;
@@ -288,7 +403,8 @@ impl Shipping<'_> {
                     "the journal does not have the entry with the cursor {wanted} any more, behind which \
                      shipping goes on: what came after it may have been removed as well, before it was \
                      shipped; --accept-loss goes on with the oldest there is, which may be stored already"
-                ));
+                )
+                .into());
             }
         }
         let id = self.next;
@@ -310,7 +426,7 @@ impl Shipping<'_> {
             return Ok(());
         }
         let sent = self.producer.send_as(id, told.as_bytes());
-        sent.map_err(|e: Error| e.to_string())?;
+        sent.map_err(Why::Server)?;
         self.sent = Some((id, cursor.to_owned()));
         Ok(())
     }
@@ -341,6 +457,7 @@ impl Shipping<'_> {
             return Ok(());
         };
         if *id > self.moved {
+            self.servers.insert(self.server.to_owned(), *id);
             self.save(*id, cursor)
                 .map_err(|e| format!("cannot write {}: {e}", self.name.display()))?;
             self.moved = *id;
@@ -356,6 +473,8 @@ impl Shipping<'_> {
             matches: self.matches.clone(),
             cursor: cursor.into(),
             id,
+            server: Some(self.server.to_owned()),
+            servers: self.servers.clone(),
         };
         let bytes = serde_json::to_vec(&origin).expect("it can be told in JSON");
         tidewire_ship::write_atomically(&self.name, &bytes)

@@ -465,6 +465,52 @@ fn the_journal_from_a_command_and_from_standard_input() {
     server.stop();
 }
 
+/// Together the servers have each entry, under one name and one id.
+#[test]
+fn the_journal_goes_to_the_next_server_when_one_fails() {
+    let (here, there) = (Place::new(), Place::new());
+    let (first, second) = (Server::start(&here), Server::start(&there));
+    let script = here.file(
+        "journalctl",
+        format!(
+            "#!/bin/sh\nfor a; do case \"$a\" in --cursor=*) c=${{a#--cursor=}};; esac; done\n\
+             awk -v c=\"$c\" '/^__CURSOR=/ {{ if (c == \"\" || $0 == \"__CURSOR=\" c) on = 1 }} on' {0}\n",
+            here.path("journal")
+        ),
+    );
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&script, mode).unwrap();
+    let journal = PathBuf::from(here.path("journal"));
+    append(&journal, &(1..=50).map(entry).collect::<String>());
+    let to = format!("{},{}", first.to, second.to);
+    let args = [
+        "--journal",
+        "--journalctl",
+        &*script,
+        "--failover-after",
+        "200ms",
+    ];
+    assert_code(&once(&here, &to, &args), 0);
+    assert_eq!(messages(&first).len(), 50);
+    first.stop();
+    append(&journal, &(51..=60).map(entry).collect::<String>());
+    let output = once(&here, &to, &args);
+    assert_code(&output, 0);
+    let said = stderr(&output);
+    assert!(said.contains("has its turn"), "{said}");
+    // From the entry on that was acknowledged last: nobody asks for those before.
+    let found = messages(&second);
+    assert_eq!(found.len(), 11, "{found:?}");
+    assert!(found.values().all(|count| *count == 1));
+    // It stays in use.
+    append(&journal, &entry(61));
+    let output = once(&here, &to, &args);
+    assert_code(&output, 0);
+    assert!(!stderr(&output).contains("has its turn"));
+    assert_eq!(messages(&second).len(), 12);
+    second.stop();
+}
+
 /// Shipped entries may be removed from the journal: at the end, and while nothing comes.
 #[test]
 fn the_place_in_the_journal_moves_with_what_is_acknowledged() {

@@ -59,6 +59,17 @@ impl<F, L: Lane> Follower<F, L> {
                 driven.dirty = true;
                 Ok(false)
             }
+            Stand::Ended(ended) if ended.matter == Matter::Crowded => {
+                let server = slot.server;
+                self.slot = None;
+                // It was heard.
+                around.line.opened(server);
+                if !self.is_truncated {
+                    self.displace();
+                }
+                self.turned_away(around, &ended.why);
+                Ok(false)
+            }
             Stand::Ended(ended) => {
                 let server = slot.server;
                 self.slot = None;
@@ -83,6 +94,7 @@ impl<F, L: Lane> Follower<F, L> {
                 around.line.payload_max = payload_max as usize;
                 if !opened {
                     around.line.opened(server);
+                    self.let_in(around);
                     self.begin(settled, server, around);
                     driven.dirty = true;
                     return Ok(self.life != Life::Failed && !self.is_in_trouble());

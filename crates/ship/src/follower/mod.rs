@@ -97,6 +97,8 @@ pub(crate) struct Follower<F, L> {
     waits: bool,
     /// It cannot be read at present.
     trouble: Option<Trouble>,
+    /// The server does not take its producer at present.
+    crowded: Option<Trouble>,
     /// That it is missing was counted as a loss.
     is_loss: bool,
 }
@@ -133,6 +135,7 @@ impl<F, L: Lane> Follower<F, L> {
             grew: now,
             waits: false,
             trouble: None,
+            crowded: None,
             is_loss: false,
             entry,
         }

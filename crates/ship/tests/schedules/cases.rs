@@ -250,3 +250,23 @@ fn a_mark_that_went_back_stops_its_file_only() {
     );
     assert_eq!(case.stored(), ["", "other more"]);
 }
+
+/// They would all have ended with the first one that is refused.
+#[test]
+fn a_server_with_too_many_producers_holds_up_new_files_only() {
+    let mut case = Case::new();
+    case.write("a.log", "a\n");
+    case.run(1);
+    case.wire.net.borrow_mut().servers[0].most = Some(1);
+    case.write("b.log", "b\n");
+    case.write("a.log", "more\n");
+    let counts = case.run(20);
+    assert_eq!((counts.acknowledged, counts.failed), (2, 1));
+    assert_eq!(case.stored(), ["a more"]);
+    assert_eq!(case.told("b.log: too many; it is tried again"), 1);
+    case.wire.net.borrow_mut().servers[0].most = Some(2);
+    let counts = case.run(70);
+    assert_eq!((counts.acknowledged, counts.failed), (3, 0));
+    assert_eq!(case.stored(), ["a more", "b"]);
+    assert_eq!(case.told("b.log is shipped again"), 1);
+}

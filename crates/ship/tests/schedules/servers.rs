@@ -26,6 +26,8 @@ pub(crate) struct Server {
     pub(crate) is_down: bool,
     /// What begins so is a producer that was forgotten.
     pub(crate) forgotten: Option<String>,
+    /// Most producers, if there is a limit.
+    pub(crate) most: Option<usize>,
     pub(crate) producers: BTreeMap<String, Vec<Stored>>,
 }
 
@@ -34,12 +36,26 @@ struct Connection {
     producer: String,
     opened: bool,
     ended: bool,
-    forgotten: bool,
+    /// What its end is, if that is not its connection's.
+    why: Option<(&'static str, Matter)>,
     /// The process that had it has gone; what is under way may still arrive.
     orphan: bool,
     settled: Option<u64>,
     outbox: VecDeque<(u64, Vec<u8>)>,
     unacknowledged: VecDeque<u64>,
+}
+
+impl Server {
+    fn is_crowded(&self, producer: &str) -> bool {
+        let is_new = !self.producers.contains_key(producer);
+        is_new && self.most.is_some_and(|most| self.producers.len() >= most)
+    }
+}
+
+impl Connection {
+    fn refuse(&mut self, why: &'static str, matter: Matter) {
+        (self.ended, self.why) = (true, Some((why, matter)));
+    }
 }
 
 #[derive(Default)]
@@ -77,7 +93,9 @@ impl Net {
             if !this.opened {
                 let forgotten = self.servers[this.server].forgotten.as_ref();
                 if forgotten.is_some_and(|start| this.producer.starts_with(start)) {
-                    (this.ended, this.forgotten) = (true, true);
+                    this.refuse("it was forgotten", Matter::Producer);
+                } else if self.servers[this.server].is_crowded(&this.producer) {
+                    this.refuse("too many", Matter::Crowded);
                 } else if rng.bool() {
                     self.welcome(&mut this);
                 }
@@ -147,7 +165,7 @@ impl Network for Wire {
             server: server.parse().unwrap(),
             producer: producer.into(),
             opened: false,
-            forgotten: false,
+            why: None,
             ended: !self.life.acts(),
             orphan: false,
             settled: None,
@@ -165,10 +183,7 @@ impl Lane for Session {
     fn stand(&self) -> Stand {
         let this = self.connection.borrow();
         if this.ended {
-            let (why, matter) = match this.forgotten {
-                true => ("it was forgotten", Matter::Producer),
-                false => ("it broke", Matter::Passing),
-            };
+            let (why, matter) = this.why.unwrap_or(("it broke", Matter::Passing));
             let why = why.into();
             return Stand::Ended(Ended { why, matter });
         }
