@@ -53,8 +53,8 @@ impl Full {
             (News::None, _) => {}
             (News::Full(refusals), What::Disk) => tracing::warn!(
                 refusals,
-                "the disk of the durable log is full: producers are refused and wait; make room, or \
-                 let the log take less with --retain-bytes"
+                "the disk of the durable log is full: producers are refused and wait, and so are changes of keys; make room, \
+                 or let the log of messages take less with --retain-bytes"
             ),
             (News::Full(refusals), What::Streams) => tracing::warn!(
                 refusals,
@@ -62,7 +62,7 @@ impl Full {
                  `tidewire stream list` shows which, `tidewire stream set` changes its limit or what it keeps"
             ),
             (News::Over, What::Disk) => {
-                tracing::info!("no producer is refused for a full disk any more");
+                tracing::info!("nothing is refused for a full disk any more");
             }
             (News::Over, What::Streams) => {
                 tracing::info!("no producer is refused for a full stream any more");
