@@ -115,7 +115,12 @@ impl<H: Handler> HttpConn<H> {
     }
 
     /// The next request.
-    fn head(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
+    fn head(
+        &mut self,
+        share: &mut Share,
+        input: &mut Input<'_>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Step, Fault> {
         if cx.link.full() {
             cx.link.clear_timer();
             return Ok(Step::Return(Next::AfterDrain));
@@ -151,17 +156,46 @@ impl<H: Handler> HttpConn<H> {
                 if cx.link.timer().is_some() {
                     cx.link.clear_timer();
                 }
-                cx.local.counts.requests.add();
                 match head.framing.body {
-                    Length::Known(0) => {
-                        input.consume(len);
-                        let request = Request::new(head, b"");
-                        let mut asked = self.asked(&head);
-                        asked.last = !head.framing.keep && input.is_empty();
-                        Ok(self.answer(&request, asked, None, cx))
+                    Length::Known(0) => Ok(self.alike(&head, len, share, input, cx)),
+                    _ => {
+                        cx.local.counts.requests.add();
+                        self.with_body(head, len, input, cx)
                     }
-                    _ => self.with_body(head, len, input, cx),
                 }
+            }
+        }
+    }
+
+    /// A request without a body, and those behind it that are the same to the byte, as clients that pipeline send
+    /// them. What was found of one head holds for all of them, so they are compared and not parsed.
+    fn alike(
+        &mut self,
+        head: &Head<'_>,
+        len: usize,
+        share: &mut Share,
+        input: &mut Input<'_>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Step {
+        let request = Request::new(*head, b"");
+        let mut asked = self.asked(head);
+        let bytes = &input.bytes()[..len];
+        loop {
+            input.consume(len);
+            cx.local.counts.requests.add();
+            asked.last = !head.framing.keep && input.is_empty();
+            if let Step::Return(next) = self.answer(&request, asked, None, cx) {
+                return Step::Return(next);
+            }
+            let goes_on = matches!(self.stage, Stage::Head)
+                && input.bytes().starts_with(bytes)
+                && !cx.link.is_closing()
+                && !cx.link.full();
+            if !goes_on {
+                return Step::On;
+            }
+            if share.is_over(|| cx.link.clock()) {
+                return self.give_way(cx);
             }
         }
     }
@@ -170,6 +204,13 @@ impl<H: Handler> HttpConn<H> {
     fn has_had_its_turn(&self, share: &mut Share, input: &Input<'_>, cx: &Cx<'_, Self>) -> bool {
         let another = matches!(self.stage, Stage::Head) && !input.is_empty();
         another && !cx.link.is_closing() && share.is_over(|| cx.link.clock())
+    }
+
+    /// Goes on when others have had their turn.
+    fn give_way(&mut self, cx: &mut Cx<'_, Self>) -> Step {
+        self.gives_way = true;
+        cx.link.set_timer_after(Duration::ZERO);
+        Step::Return(Next::Paused)
     }
 
     fn wait_for_head(&self, cx: &mut Cx<'_, Self>) -> Step {
@@ -275,6 +316,7 @@ impl<H: Handler> HttpConn<H> {
     }
 
     /// The reply is written.
+    #[inline]
     fn answered(&mut self, asked: Asked, body: Option<Body>, cx: &mut Cx<'_, Self>) -> Step {
         if !matches!(self.stage, Stage::Head) {
             self.stage = Stage::Head;
@@ -609,20 +651,20 @@ impl<H: Handler> Protocol for HttpConn<H> {
                 return Next::More;
             }
             let step = match self.stage {
-                Stage::Head => self.head(input, cx),
+                Stage::Head => self.head(&mut share, input, cx),
                 Stage::Gather(_) => self.gather(input, cx),
                 Stage::Exchange(_) => self.exchange(input, cx),
                 Stage::Discard(_) => self.discard(input, cx),
                 Stage::Later(_) => return Next::Paused,
             };
-            match step {
-                Ok(Step::On) => {
-                    if self.has_had_its_turn(&mut share, input, cx) {
-                        self.gives_way = true;
-                        cx.link.set_timer_after(Duration::ZERO);
-                        return Next::Paused;
-                    }
+            let step = match step {
+                Ok(Step::On) if self.has_had_its_turn(&mut share, input, cx) => {
+                    Ok(self.give_way(cx))
                 }
+                step => step,
+            };
+            match step {
+                Ok(Step::On) => {}
                 Ok(Step::Return(next)) => {
                     let waits = matches!((&self.stage, next), (Stage::Head, Next::More));
                     if self.draining && waits && self.looked == 0 {

@@ -55,6 +55,7 @@ mod framing;
 mod handler;
 mod head;
 mod headers;
+mod kind;
 mod later;
 mod method;
 mod pace;

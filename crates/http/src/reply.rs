@@ -83,14 +83,14 @@ impl Reply<'_> {
         if *self.progress != Progress::Unstarted {
             return;
         }
-        self.wire.fields.clear();
+        self.wire.begin();
         let mut good = (200..600).contains(&status);
         for (name, value) in fields {
             good &= push_field(&mut self.wire.fields, name, value.as_bytes());
         }
         if !good || self.wire.fields.len() > wire::FIELDS_MAX {
             tracing::warn!("a handler gave a reply a status or a field that cannot be sent");
-            self.wire.fields.clear();
+            self.wire.begin();
             self.write_head(500, wire::Length::Known(0));
             *self.progress = Progress::Ended;
             return;

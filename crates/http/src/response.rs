@@ -9,6 +9,7 @@ use tidewire_pool::Pool;
 
 use crate::exchange::Exchange;
 use crate::head::is_token;
+use crate::kind::Content;
 use crate::later::{Answer, Later};
 use crate::status;
 use crate::wire::{Asked, FIELDS_MAX, Length, Wire};
@@ -81,7 +82,7 @@ impl<'r> Response<'r> {
         asked: &'r mut Asked,
         outcome: &'r mut Outcome,
     ) -> Response<'r> {
-        wire.fields.clear();
+        wire.begin();
         Response {
             link,
             wire,
@@ -115,9 +116,9 @@ impl<'r> Response<'r> {
         self
     }
 
-    /// Adds a field that is known to be in order.
-    fn known(self, line: &'static [u8]) -> Response<'r> {
-        self.wire.fields.extend_from_slice(line);
+    /// Says what the body is.
+    fn content(self, content: Content) -> Response<'r> {
+        self.wire.content = content;
         self
     }
 
@@ -146,20 +147,17 @@ impl<'r> Response<'r> {
 
     /// Answers with text, as `text/plain; charset=utf-8`.
     pub fn text(self, text: &str) -> Done {
-        self.known(b"content-type: text/plain; charset=utf-8\r\n")
-            .body(text.as_bytes())
+        self.content(Content::Text).body(text.as_bytes())
     }
 
     /// Answers with a page, as `text/html; charset=utf-8`.
     pub fn html(self, page: &str) -> Done {
-        self.known(b"content-type: text/html; charset=utf-8\r\n")
-            .body(page.as_bytes())
+        self.content(Content::Html).body(page.as_bytes())
     }
 
     /// Answers with JSON that is already put together, as `application/json`.
     pub fn json(self, json: &str) -> Done {
-        self.known(b"content-type: application/json\r\n")
-            .body(json.as_bytes())
+        self.content(Content::Json).body(json.as_bytes())
     }
 
     /// Answers without a body.
@@ -269,11 +267,12 @@ impl<'r> Response<'r> {
     pub(crate) fn send(&mut self, body: &[u8]) -> Done {
         let mut body = body;
         if self.bad {
-            self.wire.fields.clear();
+            self.wire.begin();
             (self.status, body) = (500, b"");
             tracing::warn!("a handler gave a reply a status or a field that cannot be sent");
         }
         let length = match self.status {
+            200 => Length::Known(body.len() as u64),
             205 => Length::Known(0),
             status if status::is_bodiless(status) => Length::Never,
             _ => Length::Known(body.len() as u64),

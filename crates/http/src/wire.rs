@@ -6,14 +6,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use tidewire::{Instant, Link};
 
 use crate::counters::Counts;
+use crate::kind::{Content, Kind, Last};
 use crate::status;
 
 /// Bytes that are written with their head in one piece.
 const TOGETHER: usize = 60 << 10;
 /// Header fields that a handler may give a reply, in all.
 pub(crate) const FIELDS_MAX: usize = 32 << 10;
-/// What the fixed parts of a head take at most: the status line, the date, the connection, the length.
-const FIXED: usize = 256;
+/// What a head takes at most beside the fields of a handler.
+pub(crate) const FIXED: usize = 256;
 
 /// What the reply depends on in the request.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,9 @@ pub(crate) struct Wire {
     date: Date,
     /// Header fields of the reply that is being made.
     pub(crate) fields: Vec<u8>,
+    /// Another one.
+    pub(crate) content: Content,
+    last: Last,
     counts: Arc<Counts>,
 }
 
@@ -70,19 +74,18 @@ impl Default for Date {
 }
 
 impl Date {
-    /// Makes it anew if its second is over.
-    fn look(&mut self, link: &Link<'_>) {
-        if link.now() >= self.good_until {
-            let wall = link.wall();
-            let date = httpdate::HttpDate::from(UNIX_EPOCH + wall).to_string();
-            // 29 characters up to the year 9999, behind which it stays what it was.
-            let place = &mut self.lines[OK.len() + "date: ".len()..][..29];
-            if let Some(place) = place.get_mut(..date.len()) {
-                place.copy_from_slice(date.as_bytes());
-            }
-            let left = 1_000_000_000 - wall.subsec_nanos();
-            self.good_until = link.now() + Duration::from_nanos(left.into());
+    /// Makes it anew: its second is over.
+    #[cold]
+    fn make(&mut self, link: &Link<'_>) {
+        let wall = link.wall();
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + wall).to_string();
+        // 29 characters up to the year 9999, behind which it stays what it was.
+        let place = &mut self.lines[OK.len() + "date: ".len()..][..29];
+        if let Some(place) = place.get_mut(..date.len()) {
+            place.copy_from_slice(date.as_bytes());
         }
+        let left = 1_000_000_000 - wall.subsec_nanos();
+        self.good_until = link.now() + Duration::from_nanos(left.into());
     }
 }
 
@@ -91,11 +94,21 @@ impl Wire {
         Wire {
             date: Date::default(),
             fields: Vec::new(),
+            content: Content::Unsaid,
+            last: Last::default(),
             counts,
         }
     }
 
+    /// Begins a reply: it has no fields yet.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.fields.clear();
+        self.content = Content::Unsaid;
+    }
+
     /// Writes a head with the fields that were gathered, and behind it `body`.
+    #[inline(always)]
     pub(crate) fn write(
         &mut self,
         link: &mut Link<'_>,
@@ -105,14 +118,40 @@ impl Wire {
         body: &[u8],
     ) {
         self.counts.replied(status);
+        // Before the closure, which has the link.
+        if link.now() >= self.date.good_until {
+            self.date.make(link);
+            self.last = Last::default();
+        }
+        let kind = Kind {
+            status,
+            keep: asked.keep,
+            http11: asked.http11,
+            content: self.content,
+            length,
+        };
+        let is_plain = self.fields.is_empty() && body.len() <= TOGETHER - FIXED;
+        if is_plain && let Some(head) = self.last.head(&kind) {
+            link.write_with(head.len() + body.len(), |out| {
+                let (place, behind) = out.split_at_mut(head.len());
+                place.copy_from_slice(head);
+                behind.copy_from_slice(body);
+                head.len() + body.len()
+            });
+            return;
+        }
         let most = FIXED + self.fields.len();
+        let (date, fields) = (&self.date, &self.fields);
         let together = most + body.len() <= TOGETHER;
         let (first, rest) = body.split_at(if together { body.len() } else { 0 });
-        // Before the closure, which has the link.
-        self.date.look(link);
-        let (date, fields) = (&self.date.lines, &self.fields);
+        let last = &mut self.last;
         link.write_with(most + first.len(), |out| {
-            fill(date, fields, asked, status, length, first, out)
+            let head = fill(date, fields, kind, out);
+            if fields.is_empty() {
+                last.made(kind, &out[..head]);
+            }
+            out[head..][..first.len()].copy_from_slice(first);
+            head + first.len()
         });
         if !rest.is_empty() {
             link.write(rest);
@@ -120,35 +159,29 @@ impl Wire {
     }
 }
 
-fn fill(
-    ok_and_date: &[u8; OK.len() + DATE],
-    fields: &[u8],
-    asked: Asked,
-    status: u16,
-    length: Length,
-    body: &[u8],
-    out: &mut [u8],
-) -> usize {
-    let mut out = Out { out, len: 0 };
-    if status == 200 {
-        out.put(ok_and_date);
+/// Writes a head, and says how long it is.
+fn fill(date: &Date, fields: &[u8], kind: Kind, out: &mut [u8]) -> usize {
+    let most = out.len();
+    let mut out = Out { rest: out };
+    if kind.status == 200 {
+        out.put(&date.lines);
     } else {
-        match status::line(status) {
+        match status::line(kind.status) {
             Some(line) => out.put(line.as_bytes()),
             None => {
                 out.put(b"HTTP/1.1 ");
-                out.number(status.into());
+                out.number(kind.status.into());
                 out.put(b" \r\n");
             }
         }
-        out.put(&ok_and_date[OK.len()..]);
+        out.put(&date.lines[OK.len()..]);
     }
-    if !asked.keep {
+    if !kind.keep {
         out.put(b"connection: close\r\n");
-    } else if !asked.http11 {
+    } else if !kind.http11 {
         out.put(b"connection: keep-alive\r\n");
     }
-    match length {
+    match kind.length {
         Length::Known(n) => {
             out.put(b"content-length: ");
             out.number(n);
@@ -157,29 +190,28 @@ fn fill(
         Length::Chunked => out.put(b"transfer-encoding: chunked\r\n"),
         Length::Closing | Length::Never => {}
     }
-    out.put(fields);
+    if !fields.is_empty() {
+        out.put(fields);
+    }
+    out.put(kind.content.line());
     out.put(b"\r\n");
-    out.put(body);
-    out.len
+    most - out.rest.len()
 }
 
+/// What is still to be filled.
 struct Out<'a> {
-    out: &'a mut [u8],
-    len: usize,
+    rest: &'a mut [u8],
 }
 
 impl Out<'_> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        self.out[self.len..][..bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+        let (place, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
+        place.copy_from_slice(bytes);
+        self.rest = rest;
     }
 
     fn number(&mut self, mut n: u64) {
-        if n < 100 {
-            let digits = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
-            return self.put(&digits[usize::from(n < 10)..]);
-        }
         let mut digits = [0; 20];
         let mut at = digits.len();
         loop {

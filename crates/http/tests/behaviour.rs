@@ -46,6 +46,90 @@ fn a_reply_says_all_that_it_has_to() {
     assert_eq!(got.closed, None, "the connection goes on");
 }
 
+/// What is compared with the request in front of it, and not parsed, is a request all the same.
+#[test]
+fn requests_that_are_alike_are_each_handled_and_answered() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let app = Http::new(move |request: &Request<'_>, response: Response<'_>| {
+        let mut seen = log.lock().unwrap();
+        seen.push(request.header("x").unwrap_or("-").to_owned());
+        let n = seen.len();
+        match request.path() {
+            "/none" => response.status(404).text("none"),
+            "/close" if n == 10 => response.close().text("the end"),
+            _ => response.text(&n.to_string()),
+        }
+    });
+    let mut input = get("/", "X: a\r\n").repeat(3);
+    // One byte of the last field differs, then a byte behind the same head does.
+    input += &get("/", "X: b\r\n");
+    input += &get("/", "X: a\r\n");
+    input += &get("/none", "").repeat(3);
+    input += &get("/close", "").repeat(4);
+    let got = run(app.clone(), &input);
+    let texts: Vec<String> = all(&got, &[])
+        .iter()
+        .map(|got| format!("{} {}", got.status, got.text()))
+        .collect();
+    let none = "404 none";
+    assert_eq!(
+        texts,
+        [
+            "200 1",
+            "200 2",
+            "200 3",
+            "200 4",
+            "200 5",
+            none,
+            none,
+            none,
+            "200 9",
+            "200 the end"
+        ]
+    );
+    assert_eq!(seen.lock().unwrap()[..6].concat(), "aaaba-");
+    let counters = app.counters();
+    assert_eq!(
+        (
+            counters.requests,
+            counters.replies_2xx,
+            counters.replies_4xx
+        ),
+        (10, 7, 3)
+    );
+    assert_eq!(got.closed, Some(Closed::Finished));
+}
+
+/// A client that repeats its last request is not answered twice.
+#[test]
+fn a_last_request_that_is_repeated_is_the_last() {
+    let got = run(app(), &get("/", "Connection: close\r\n").repeat(3));
+    assert_eq!(all(&got, &[]).len(), 1);
+    assert_eq!(got.closed, Some(Closed::Finished));
+}
+
+/// However many are alike, those that nobody reads the answers of wait.
+#[test]
+fn requests_that_are_alike_wait_for_room() {
+    let page = "x".repeat(50_000);
+    let app = Http::new(move |_: &Request<'_>, response: Response<'_>| response.text(&page));
+    let mut sim = Sim::under(1, tidewire::sim::Conditions::calm());
+    let addr = sim.serve(app.clone(), Limits::default());
+    let peer = sim.plain(addr);
+    sim.reading(peer, false);
+    sim.send(peer, get("/", "").repeat(1000).as_bytes());
+    sim.run_for(Duration::from_secs(1));
+    let answered = app.counters().requests;
+    assert!(
+        answered < 500,
+        "{answered} are answered for one who reads nothing"
+    );
+    sim.reading(peer, true);
+    sim.run_for(Duration::from_secs(5));
+    assert_eq!(app.counters().requests, 1000);
+}
+
 #[test]
 fn the_date_goes_on_with_the_clock() {
     let input = get("/", "").repeat(3);

@@ -107,6 +107,21 @@ proptest! {
     }
 
     #[test]
+    fn so_are_those_that_repeat_each_other(
+        requests in prop::collection::vec((request(), 1..5usize), 1..4),
+        half_close in any::<bool>(),
+    ) {
+        let (mut methods, mut input) = (Vec::new(), Vec::new());
+        for ((method, bytes), times) in requests {
+            for _ in 0..times {
+                methods.push(method.clone());
+                input.extend_from_slice(&bytes);
+            }
+        }
+        chunking::assert_invisible(app, &input, half_close, meaning(&methods), 12);
+    }
+
+    #[test]
     fn so_is_what_is_damaged(
         requests in prop::collection::vec(request(), 1..3),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..4),

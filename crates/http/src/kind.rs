@@ -1,0 +1,108 @@
+//! What the head of a reply depends on, and the head that was made last: most replies of a server differ in nothing
+//! but their bodies.
+
+use crate::wire::{FIXED, Length};
+
+/// What a body is said to be, where a handler gives no field of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Unsaid,
+    Text,
+    Html,
+    Json,
+}
+
+impl Content {
+    /// The field.
+    pub(crate) fn line(self) -> &'static [u8] {
+        match self {
+            Content::Unsaid => b"",
+            Content::Text => b"content-type: text/plain; charset=utf-8\r\n",
+            Content::Html => b"content-type: text/html; charset=utf-8\r\n",
+            Content::Json => b"content-type: application/json\r\n",
+        }
+    }
+}
+
+/// All that a head without fields of a handler depends on, beside the date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) status: u16,
+    pub(crate) keep: bool,
+    pub(crate) http11: bool,
+    pub(crate) content: Content,
+    pub(crate) length: Length,
+}
+
+/// The head that was made last. It is kept when it was made twice in a row: where replies differ, nothing is
+/// copied in vain.
+#[derive(Debug)]
+pub(crate) struct Last {
+    kind: Option<Kind>,
+    bytes: [u8; FIXED],
+    /// 0 until it was made twice.
+    len: usize,
+}
+
+impl Default for Last {
+    fn default() -> Last {
+        Last {
+            kind: None,
+            bytes: [0; FIXED],
+            len: 0,
+        }
+    }
+}
+
+impl Last {
+    /// The head of this kind, if it is there.
+    #[inline]
+    pub(crate) fn head(&self, kind: &Kind) -> Option<&[u8]> {
+        (self.len > 0 && self.kind.as_ref() == Some(kind)).then(|| &self.bytes[..self.len])
+    }
+
+    /// A head was made.
+    #[inline]
+    pub(crate) fn made(&mut self, kind: Kind, head: &[u8]) {
+        if self.kind != Some(kind) {
+            (self.kind, self.len) = (Some(kind), 0);
+        } else if let Some(place) = self.bytes.get_mut(..head.len()) {
+            place.copy_from_slice(head);
+            self.len = head.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_there_once_it_was_made_twice_in_a_row() {
+        let kind = Kind {
+            status: 200,
+            keep: true,
+            http11: true,
+            content: Content::Text,
+            length: Length::Known(13),
+        };
+        let longer = Kind {
+            length: Length::Known(14),
+            ..kind
+        };
+        let mut last = Last::default();
+        for (made, kept) in [
+            (kind, None),
+            (longer, None),
+            (kind, None),
+            (kind, Some(&b"it"[..])),
+        ] {
+            assert_eq!(last.head(&kind), None);
+            last.made(made, b"it");
+            assert_eq!(last.head(&kind), kept);
+        }
+        assert_eq!(last.head(&longer), None);
+        last.made(longer, b"another");
+        assert_eq!(last.head(&kind), None);
+    }
+}
