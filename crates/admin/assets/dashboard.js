@@ -361,8 +361,10 @@
   const pairs = (id, rows) => table(id, [["", "left dim"], ["", ""]], rows, "");
 
   const fillServices = (page) => {
-    const names = [...by(page, "tidewire_connections_accepted_total", "service").keys()];
     const where = (service) => page.listeners.filter((l) => l.service === service).map((l) => l.addr).join(", ");
+    // The store's service is there also where only its other one listens: keys expire in it.
+    const all = [...by(page, "tidewire_connections_accepted_total", "service")];
+    const names = all.filter(([service, n]) => n > 0 || where(service)).map(([service]) => service);
     table("services",
       [["service", "left"], ["listens at", "left dim minor"], ["open", ""], ["accepted", "minor"], ["accepted/s", "minor"], ["received", ""], ["sent", ""], ["refused", "minor"], ["closed", "minor"]],
       names.map((service) => {

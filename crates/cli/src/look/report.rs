@@ -165,7 +165,12 @@ pub(super) fn services(change: &Change<'_>) -> Vec<Vec<String>> {
             count(change.sum("tidewire_connections_closed_total", &of)),
         ]
     };
-    all.keys().map(|service| row(service)).collect()
+    // The store's service is on the loops also where only its other one listens: keys expire there.
+    let listens = |service: &str| change.now.listeners.iter().any(|l| l.service == service);
+    let shown = all
+        .iter()
+        .filter(|(service, n)| **n > 0.0 || listens(service));
+    shown.map(|(service, _)| row(service)).collect()
 }
 
 pub(super) fn loops(change: &Change<'_>) -> Vec<Vec<String>> {

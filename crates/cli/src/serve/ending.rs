@@ -28,7 +28,7 @@ const STUCK: Duration = Duration::from_secs(30);
 /// How long a successor may have done nothing with the logs that it was given: it opens them at once.
 const UNTOUCHED: Duration = Duration::from_secs(10);
 /// How often it is said that one which holds a log keeps everybody waiting.
-const SAID: Duration = Duration::from_secs(60);
+pub(super) const SAID: Duration = Duration::from_secs(60);
 /// How often it is looked whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 

@@ -155,6 +155,7 @@ impl KvOptions {
         Ok(KvSettings {
             password: self.password()?,
             protected: !settings.is_open(Kind::Kv(KvMode::Resp)),
+            keepalive: settings.tcp.keepalive,
             ..bounds
         })
     }

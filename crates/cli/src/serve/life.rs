@@ -2,6 +2,7 @@
 //! was to take over has died on the way.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::admin;
 use super::announce::announce;
 use super::blocked::Blocked;
 use super::durable::OnLogFailure;
-use super::ending::Ending;
+use super::ending::{Ending, SAID};
 use super::endpoint::Named;
 use super::events::Events;
 use super::full::{Full, What};
@@ -29,6 +30,9 @@ use super::tls::Fronts;
 use crate::exit::Failure;
 use crate::logging::Logging;
 use crate::signals::Alarm;
+
+/// How soon a log is tried again that a successor holds which did not take over.
+const HELD: Duration = Duration::from_millis(100);
 
 /// A server that runs.
 pub(crate) struct Life<'a> {
@@ -61,12 +65,14 @@ pub(crate) enum Why {
 }
 
 impl<'a> Life<'a> {
-    /// Opens what it needs, and starts the loops.
+    /// Opens what it needs, and starts the loops. One that `comes_back` from a takeover that has failed awaits that the
+    /// successor lets go of the logs: it was refused, and ends, but may have opened one meanwhile.
     pub(crate) fn begin(
         settings: &'a Settings,
         manager: &'a Manager,
         logging: &Logging,
         mut inherited: Inherited,
+        comes_back: bool,
         events: &mut Events,
     ) -> Result<Life<'a>, Failure> {
         // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
@@ -79,11 +85,28 @@ impl<'a> Life<'a> {
         }));
         manager.recovering();
         let mut logs = Logs::default();
+        let mut said: Option<Instant> = None;
+        let mut awaits = |log: &Path| {
+            if !comes_back {
+                return false;
+            }
+            if said.is_none_or(|said| said.elapsed() >= SAID) {
+                said = Some(Instant::now());
+                tracing::warn!(
+                    log = %log.display(),
+                    "a successor that did not take over holds the log still: whoever connects waits. If it hangs, end \
+                     it, and this server goes on; a signal ends this one"
+                );
+            }
+            std::thread::sleep(HELD);
+            !events.wait(None, None, Some(Duration::ZERO)).end
+        };
         if settings.need_log() {
-            logs.messages = Some(OpenLog::open(&settings.durable, &panel)?);
+            logs.messages = Some(OpenLog::open(&settings.durable, &panel, &mut awaits)?);
         }
         if let Some(policy) = settings.kv_durability() {
-            logs.kv = Some(OpenLog::open_kv(&settings.durable, policy, &panel)?);
+            let log = OpenLog::open_kv(&settings.durable, policy, &panel, &mut awaits)?;
+            logs.kv = Some(log);
         }
         let (running, services) = start(settings, &fronts, &logs, &mut inherited)?;
         let life = Life {

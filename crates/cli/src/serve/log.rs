@@ -96,10 +96,15 @@ pub(crate) struct OpenLog {
 }
 
 impl OpenLog {
-    /// Opens it, says what was found, and how far it is where that takes long.
-    pub(crate) fn open(options: &LogOptions, panel: &Panel) -> Result<OpenLog, Failure> {
+    /// Opens it, says what was found, and how far it is where that takes long. While another process has it open,
+    /// `awaits` is asked whether to try again, which it may put off for a while.
+    pub(crate) fn open(
+        options: &LogOptions,
+        panel: &Panel,
+        awaits: &mut dyn FnMut(&Path) -> bool,
+    ) -> Result<OpenLog, Failure> {
         let settings = options.settings()?;
-        OpenLog::open_at(options.directory(), settings, panel)
+        OpenLog::open_at(options.directory(), settings, panel, awaits)
     }
 
     /// Opens the one of the key-value store.
@@ -107,16 +112,22 @@ impl OpenLog {
         options: &LogOptions,
         policy: Policy,
         panel: &Panel,
+        awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
         let directory = kv_directory(options);
         let settings = Settings {
             group_wait: options.group_wait(),
             ..kv_settings(&directory, options.segment, policy)?
         };
-        OpenLog::open_at(directory, settings, panel)
+        OpenLog::open_at(directory, settings, panel, awaits)
     }
 
-    fn open_at(directory: PathBuf, settings: Settings, panel: &Panel) -> Result<OpenLog, Failure> {
+    fn open_at(
+        directory: PathBuf,
+        settings: Settings,
+        panel: &Panel,
+        awaits: &mut dyn FnMut(&Path) -> bool,
+    ) -> Result<OpenLog, Failure> {
         let mut told = Instant::now();
         let mut watch = |opening: Opening| {
             if told.elapsed() >= OPENING {
@@ -135,8 +146,13 @@ impl OpenLog {
                 ));
             }
         };
-        let opened = EmbeddedLog::start_watched(&directory, settings, &mut watch);
-        let (log, recovery) = opened.map_err(|e| cannot_open(&directory, &e))?;
+        let (log, recovery) = loop {
+            match EmbeddedLog::start_watched(&directory, settings.clone(), &mut watch) {
+                Ok(opened) => break opened,
+                Err(e) if is_held(&e) && awaits(&directory) => {}
+                Err(e) => return Err(cannot_open(&directory, &e)),
+            }
+        };
         report(&directory, &recovery);
         Ok(OpenLog {
             log: Arc::new(log),
@@ -288,15 +304,20 @@ fn report(directory: &Path, recovery: &Recovery) {
     }
 }
 
+/// Whether another process has it open.
+fn is_held(error: &OpenError) -> bool {
+    use io::ErrorKind::{ResourceBusy, WouldBlock};
+    matches!(error, OpenError::Io { source, .. } if matches!(source.kind(), WouldBlock | ResourceBusy))
+}
+
 fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     let advice = match error {
+        _ if is_held(error) => {
+            "; another process has it open: stop that, or choose another directory with --data DIR"
+        }
         OpenError::Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; choose a directory that may be written with --data DIR"
-            }
-            io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy => {
-                "; another process has it open: stop that, or choose another directory with \
-                 --data DIR"
             }
             _ => "",
         },

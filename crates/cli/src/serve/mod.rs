@@ -107,13 +107,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let control = control::open(settings.control.as_ref(), inherited.take_control())?;
     let mut handing = Handing::new(control, upgrade);
     let mut takeover = takeover;
+    let mut comes_back = false;
     loop {
         // A port that was any is a certain one once somebody has listened there.
         inherited
             .settle(&mut settings.endpoints)
             .map_err(Failure::usage)?;
         let first = std::mem::take(&mut inherited);
-        let life = match Life::begin(&settings, &manager, &logging, first, &mut events) {
+        let begun = Life::begin(
+            &settings,
+            &manager,
+            &logging,
+            first,
+            comes_back,
+            &mut events,
+        );
+        let life = match begun {
             Ok(life) => life,
             Err(why) => {
                 return Err(match takeover {
@@ -134,7 +143,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
         match life.run(&mut events, &mut handing)? {
             End::Over => return Ok(()),
-            End::Again(listeners) => inherited = listeners,
+            End::Again(listeners) => (inherited, comes_back) = (listeners, true),
         }
     }
 }

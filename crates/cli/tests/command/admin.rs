@@ -586,6 +586,17 @@ fn info_prints_what_runs_and_says_why_it_cannot() {
     assert!(stderr(&top).contains("tidewire info"), "{}", stderr(&top));
 }
 
+/// The service of Redis's protocol is on the loops of every store, where keys expire.
+#[test]
+fn info_leaves_out_what_listens_nowhere() {
+    let own = ["kv/binary", "--listen", "kv/binary=0"];
+    let (_server, addrs) = serve(&[&own[..], &ADMIN].concat());
+    let asked = run(&["info", "--admin", &addrs[1].to_string()]);
+    let shown = common::stdout(&asked);
+    assert!(shown.contains("kv/binary"), "{shown}");
+    assert!(!shown.contains("kv/resp"), "nobody serves it: {shown}");
+}
+
 /// What is set is shown, and of secrets only that there are some.
 #[test]
 fn the_settings_in_force_are_shown_without_their_secrets() {

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::handover::resp;
 use crate::common::{PATIENCE, Running, addr, engines};
 
 /// What the kernel waits for on a socket.
@@ -79,5 +80,27 @@ fn clients_are_asked_after_unless_nobody_shall_be() {
         };
         assert!((7000..=7200).contains(&left), "{engine}: {left}");
         assert_eq!(with(&["--tcp-keepalive", "0"]), Timer::None, "{engine}");
+    }
+}
+
+/// Clients of Redis's protocol are told what the kernel was told.
+#[test]
+fn config_get_tells_what_is_in_force() {
+    for (more, told) in [
+        (&[][..], "300"),
+        (&["--tcp-keepalive", "60"], "60"),
+        (&["--tcp-keepalive", "0"], "0"),
+    ] {
+        let args = ["serve", "kv/resp", "--listen", "kv/resp=0"];
+        let mut server = Running::start(&[&args[..], more].concat());
+        let answer = format!(
+            "*2\r\n$13\r\ntcp-keepalive\r\n${}\r\n{told}\r\n",
+            told.len()
+        );
+        resp(
+            addr(&server.line()),
+            "CONFIG GET tcp-keepalive\r\n",
+            &answer,
+        );
     }
 }

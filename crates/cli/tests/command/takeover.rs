@@ -347,6 +347,66 @@ fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     new.stop();
 }
 
+/// One that does not take over may hold a log for a moment still, or may just have come to it. The old one ended then, as
+/// if somebody else had the log, and nobody served.
+#[test]
+fn a_log_that_a_refused_successor_still_holds_is_awaited() {
+    let place = Place::new();
+    let (control, data) = (place.path("control.sock"), place.path("data"));
+    let args = [
+        "serve",
+        "ingest",
+        "--listen",
+        "ingest=0",
+        "--control",
+        &control,
+        "--data",
+        &data,
+    ];
+    let old = Server::start(&args, 1);
+    let ingest = old.addr(0).to_string();
+    let send = |text| assert_code(&durable::send(&ingest, &[], text), 0);
+    send("one\n");
+    let (claim, _, handed) = Claim::ask(control.as_ref(), hello()).unwrap();
+    claim.take(PATIENCE).unwrap();
+    let lock = File::open(format!("{data}/LOCK")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    claim.refuse("it was a mistake");
+    old.running.hear("holds the log still");
+    drop((lock, handed));
+    send("two\n");
+    let read = run(&["read", "--raw", "--to", &ingest]);
+    assert_eq!(stdout(&read), "one\ntwo\n");
+    old.stop();
+}
+
+/// And it can be told to end meanwhile.
+#[test]
+fn a_server_that_awaits_its_log_ends_at_a_signal() {
+    let place = Place::new();
+    let (control, data) = (place.path("control.sock"), place.path("data"));
+    let args = [
+        "serve",
+        "ingest",
+        "--listen",
+        "ingest=0",
+        "--control",
+        &control,
+        "--data",
+        &data,
+    ];
+    let old = Server::start(&args, 1);
+    let (claim, _, _handed) = Claim::ask(control.as_ref(), hello()).unwrap();
+    claim.take(PATIENCE).unwrap();
+    let lock = File::open(format!("{data}/LOCK")).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    claim.refuse("it was a mistake");
+    old.running.hear("holds the log still");
+    old.running.signal(Signal::TERM);
+    let ended = old.running.end();
+    assert!(stderr(&ended).contains("another process has it open"));
+}
+
 #[test]
 fn settings_that_do_not_fit_are_refused_and_the_old_one_goes_on() {
     let place = Place::new();

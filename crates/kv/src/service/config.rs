@@ -95,6 +95,14 @@ const LIVE: &[Live] = &[
         write: None,
     },
     Live {
+        name: "tcp-keepalive",
+        read: |s| {
+            let keepalive = s.config.keepalive;
+            keepalive.map_or(0, |time| time.as_secs()).to_string()
+        },
+        write: None,
+    },
+    Live {
         name: "port",
         read: |s| s.port().to_string(),
         write: None,

@@ -42,6 +42,9 @@ pub struct Settings {
     pub idle: Option<Duration>,
     /// Where the data lies, which CONFIG GET dir tells. Default `None`: `/`.
     pub directory: Option<PathBuf>,
+    /// What the listeners were given as [`TcpOptions::keepalive`](tidewire::TcpOptions::keepalive), which CONFIG GET
+    /// tcp-keepalive tells in whole seconds, `None` as 0. It sets nothing. Default: that of `TcpOptions`.
+    pub keepalive: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -56,6 +59,7 @@ impl Default for Settings {
             stall: Some(Duration::from_secs(60)),
             idle: None,
             directory: None,
+            keepalive: tidewire::TcpOptions::default().keepalive,
         }
     }
 }
@@ -93,6 +97,7 @@ pub(crate) struct Config {
     pub(crate) client_output_max: usize,
     pub(crate) stall: Option<Duration>,
     pub(crate) directory: Option<PathBuf>,
+    pub(crate) keepalive: Option<Duration>,
     pub(crate) bulk_max: AtomicUsize,
     pub(crate) subscriber_output: AtomicUsize,
     /// Seconds; 0 is never.
@@ -120,6 +125,7 @@ impl Config {
             client_output_max: settings.client_output,
             stall: settings.stall,
             directory: settings.directory,
+            keepalive: settings.keepalive,
             bulk_max: AtomicUsize::new(settings.bulk_max),
             subscriber_output: AtomicUsize::new(settings.subscriber_output),
             timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),

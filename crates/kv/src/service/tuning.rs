@@ -85,7 +85,6 @@ const ALL: &[Tuning] = &[
     of("stop-writes-on-bgsave-error", "yes", Takes::YesOrNo),
     of("stream-node-max-bytes", "4096", Takes::Bytes),
     of("stream-node-max-entries", "100", COUNT),
-    of("tcp-keepalive", "300", Takes::Number(0, i32::MAX as i64)),
     of("tracking-table-max-keys", "1000000", COUNT),
     renamed(
         "zset-max-listpack-entries",

@@ -393,6 +393,8 @@ fn tuning_names_are_taken_and_told() {
             ),
             ("hz 20 hz 30", "duplicate parameter"),
             ("appendonly yes", "can't set immutable config"),
+            // Of all the services of a server, so it is not this one's to change.
+            ("tcp-keepalive 60", "can't set immutable config"),
         ] {
             let told = world.ask(&mut c, &format!("CONFIG SET {line}"));
             assert!(
