@@ -7,17 +7,50 @@
 use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Longest latency told apart: 60 seconds. Longer ones are counted as this long.
 pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// Counts latencies from 1 ns to [`LATENCY_NS_MAX`], right to three digits. About 220 KiB
 /// whatever the number of latencies, so one a thread, not one a connection.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct Latencies {
     buckets: Histogram<u64>,
     saturated: u64,
+}
+
+/// How a histogram goes from one process to another: every bucket that is not empty, so that merging there is merging
+/// here.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    saturated: u64,
+    /// A latency of each bucket, in ns, and how many there are.
+    buckets: Vec<(u64, u64)>,
+}
+
+impl From<Latencies> for Written {
+    fn from(of: Latencies) -> Written {
+        let all = of.buckets.iter_recorded();
+        let buckets = all.map(|at| (at.value_iterated_to(), at.count_at_value()));
+        Written {
+            saturated: of.saturated,
+            buckets: buckets.collect(),
+        }
+    }
+}
+
+impl From<Written> for Latencies {
+    fn from(written: Written) -> Latencies {
+        let mut all = Latencies::new();
+        for (ns, count) in written.buckets {
+            // The last bucket reaches beyond the longest latency that is told apart.
+            all.record_many(ns.min(LATENCY_NS_MAX), count);
+        }
+        all.saturated = written.saturated;
+        all
+    }
 }
 
 impl Default for Latencies {
@@ -168,6 +201,25 @@ impl Latencies {
         all
     }
 
+    /// How many latencies lie in each of `rows` spans, from the shortest to the longest, each as many times as long as the
+    /// one before: where a span ends, in ns, and its count. Empty if nothing was counted.
+    pub fn spans(&self, rows: usize) -> Vec<(u64, u64)> {
+        if self.buckets.is_empty() || rows == 0 {
+            return Vec::new();
+        }
+        let first = self.buckets.min().max(1) as f64;
+        let last = self.buckets.max().max(1) as f64;
+        let width = (last / first).ln() / rows as f64;
+        let end = |row: usize| (first * (width * (row + 1) as f64).exp()).round() as u64;
+        let mut spans: Vec<(u64, u64)> = (0..rows).map(|row| (end(row), 0)).collect();
+        for at in self.buckets.iter_recorded() {
+            let ns = at.value_iterated_to();
+            let row = spans.partition_point(|(end, _)| *end < ns).min(rows - 1);
+            spans[row].1 += at.count_at_value();
+        }
+        spans
+    }
+
     /// The two summits of a distribution that has two, far apart and with a valley between them.
     pub fn modes(&self) -> Option<[Mode; 2]> {
         let decades = (LATENCY_NS_MAX as f64).log10();
@@ -268,6 +320,37 @@ mod tests {
         assert!(near(summary.p99_9_ns, 999_000.0), "{summary:?}");
         assert!(near(summary.max_ns, 1_000_000.0), "{summary:?}");
         assert_eq!(summary.saturated, 0);
+    }
+
+    #[test]
+    fn spans_have_everything_once() {
+        assert_eq!(Latencies::new().spans(5), []);
+        let mut latencies = Latencies::new();
+        latencies.record_many(1_000, 7);
+        assert_eq!(latencies.spans(3).iter().map(|span| span.1).sum::<u64>(), 7);
+        latencies.record_many(1_000_000, 2);
+        latencies.record_many(30_000, 1);
+        let spans = latencies.spans(3);
+        let counts: Vec<u64> = spans.iter().map(|span| span.1).collect();
+        assert_eq!(counts, [7, 1, 2], "{spans:?}");
+        assert!((990_000..1_010_000).contains(&spans[2].0), "{spans:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_went_to_another_process_is_the_same(
+            all in proptest::collection::vec((0..2 * LATENCY_NS_MAX, 1..1000u64), 0..200),
+        ) {
+            let mut latencies = Latencies::new();
+            for (ns, count) in all {
+                latencies.record_many(ns, count);
+            }
+            let text = serde_json::to_string(&latencies).unwrap();
+            let back: Latencies = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(back.summary(), latencies.summary());
+            prop_assert_eq!(back.spectrum(), latencies.spectrum());
+            prop_assert_eq!(serde_json::to_string(&back).unwrap(), text);
+        }
     }
 
     #[test]

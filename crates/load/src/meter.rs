@@ -27,7 +27,8 @@ const READINGS_MAX: u32 = 10;
 #[derive(Debug, Clone)]
 pub struct Meter {
     server: Process,
-    generator: Process,
+    /// The processes that make the load.
+    generators: Vec<Process>,
     begin: Readings,
 }
 
@@ -35,19 +36,19 @@ pub struct Meter {
 struct Readings {
     at: Instant,
     server_cpu: CpuTime,
-    generator_cpu: CpuTime,
+    generators_cpu: Vec<CpuTime>,
     server_switches: ContextSwitches,
     tcp: TcpSegments,
     cores: CoreTimes,
 }
 
 impl Readings {
-    fn take(server: &Process, generator: &Process) -> Result<Self, ProcError> {
-        let (at, server_cpu, generator_cpu) = Self::clocks(server, generator)?;
+    fn take(server: &Process, generators: &[Process]) -> Result<Self, ProcError> {
+        let (at, server_cpu, generators_cpu) = Self::clocks(server, generators)?;
         Ok(Self {
             at,
             server_cpu,
-            generator_cpu,
+            generators_cpu,
             server_switches: server.context_switches()?,
             tcp: server.tcp_segments()?,
             cores: CoreTimes::read()?,
@@ -59,31 +60,32 @@ impl Readings {
     /// repeated, a few times at most.
     fn clocks(
         server: &Process,
-        generator: &Process,
-    ) -> Result<(Instant, CpuTime, CpuTime), ProcError> {
+        generators: &[Process],
+    ) -> Result<(Instant, CpuTime, Vec<CpuTime>), ProcError> {
         let mut tries = 0;
         loop {
             let at = Instant::now();
             let server_cpu = server.cpu()?;
-            let generator_cpu = generator.cpu()?;
+            let generators_cpu = generators.iter().map(Process::cpu);
+            let generators_cpu = generators_cpu.collect::<Result<_, _>>()?;
             tries += 1;
             if at.elapsed() <= READING_MAX || tries == READINGS_MAX {
-                return Ok((at, server_cpu, generator_cpu));
+                return Ok((at, server_cpu, generators_cpu));
             }
         }
     }
 }
 
 impl Meter {
-    /// Takes the first readings: call it when the load has warmed up.
+    /// Takes the first readings, of a server and of all processes that load it: call it when the load has warmed up.
     ///
     /// # Errors
     /// [`ProcError`] if one of the processes has ended.
-    pub fn start(server: &Process, generator: &Process) -> Result<Self, ProcError> {
+    pub fn start(server: &Process, generators: &[Process]) -> Result<Self, ProcError> {
         Ok(Self {
-            begin: Readings::take(server, generator)?,
+            begin: Readings::take(server, generators)?,
             server: server.clone(),
-            generator: generator.clone(),
+            generators: generators.to_vec(),
         })
     }
 
@@ -93,11 +95,12 @@ impl Meter {
     /// [`ProcError`] if one of the processes has ended.
     pub fn stop(&self) -> Result<Metered, ProcError> {
         let begin = &self.begin;
-        let end = Readings::take(&self.server, &self.generator)?;
+        let end = Readings::take(&self.server, &self.generators)?;
+        let both = end.generators_cpu.iter().zip(&begin.generators_cpu);
         Ok(Metered {
             elapsed: end.at - begin.at,
             server: end.server_cpu.since(&begin.server_cpu),
-            generator: end.generator_cpu.since(&begin.generator_cpu),
+            generator: both.map(|(end, begin)| end.since(begin)).sum(),
             server_switches: end.server_switches.since(&begin.server_switches),
             tcp: end.tcp.since(&begin.tcp),
             cores: end.cores.since(&begin.cores),
@@ -256,7 +259,7 @@ mod tests {
             .start()
             .unwrap();
         let begin = Instant::now();
-        let meter = Meter::start(&server.process(), &Process::current()).unwrap();
+        let meter = Meter::start(&server.process(), &[Process::current()]).unwrap();
         // Ends when the server has used time enough, however slow the machine is.
         let deadline = Instant::now() + Duration::from_secs(60);
         let (run, around) = loop {

@@ -29,6 +29,45 @@ pub fn findings() -> Vec<Finding> {
     look(Path::new("/"))
 }
 
+/// Descriptors that a process has beside those of its connections, at most.
+const OTHERS: u64 = 64;
+
+/// What is in the way of so many connections, made by so many processes, to a server of one process if that has a
+/// descriptor for each.
+pub fn of_connections(connections: u64, processes: u64, served: bool) -> Vec<Finding> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    short(connections, processes, served, hard)
+}
+
+fn short(connections: u64, processes: u64, served: bool, hard: Option<u64>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let Some(hard) = hard else {
+        return found;
+    };
+    let room = hard.saturating_sub(OTHERS).max(1);
+    if connections.div_ceil(processes.max(1)) > room {
+        found.push(Finding {
+            what: format!(
+                "a process may have {hard} descriptors, and the generator needs one for each of {connections} connections"
+            ),
+            command: format!("--processes {}", connections.div_ceil(room)),
+        });
+    }
+    if served && connections > room {
+        let loops = connections.div_ceil(room) + 1;
+        found.push(Finding {
+            what: format!(
+                "a server of one process has as few descriptors for {connections} connections, unless they are the ring's"
+            ),
+            command: format!(
+                "--engine uring --server-args '--direct-descriptors --workers {loops}'   (or: ulimit -Hn {})",
+                connections + OTHERS
+            ),
+        });
+    }
+    found
+}
+
 fn look(root: &Path) -> Vec<Finding> {
     let read = |path: &str| {
         let text = fs::read_to_string(root.join(path)).ok()?;
@@ -171,6 +210,27 @@ mod tests {
             assert!(!about(word), "{word}");
         }
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn more_connections_than_a_process_may_have_descriptors_are_told_what_to_do() {
+        let words = |connections, processes, hard| -> Vec<String> {
+            let found = short(connections, processes, true, hard);
+            found.into_iter().map(|found| found.command).collect()
+        };
+        assert!(words(98_304, 1, None).is_empty());
+        assert!(words(1_000, 1, Some(20_000)).is_empty());
+        assert!(words(19_936, 1, Some(20_000)).is_empty());
+        let one = words(98_304, 1, Some(20_000));
+        assert_eq!(one[0], "--processes 5");
+        assert!(one[1].contains("--workers 6"), "{one:?}");
+        assert_eq!(
+            words(98_304, 5, Some(20_000)).len(),
+            1,
+            "of the server only"
+        );
+        // Not a division by nothing.
+        assert_eq!(words(5, 0, Some(0)).len(), 2);
     }
 
     fn tempdir() -> std::path::PathBuf {

@@ -287,6 +287,24 @@ pub struct CpuSpent {
     pub exact: bool,
 }
 
+impl std::iter::Sum for CpuSpent {
+    /// Of several processes together; exact if all are.
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let nothing = Self {
+            total_ns: 0,
+            user_ns: 0,
+            system_ns: 0,
+            exact: true,
+        };
+        all.fold(nothing, |sum, one| Self {
+            total_ns: sum.total_ns + one.total_ns,
+            user_ns: sum.user_ns + one.user_ns,
+            system_ns: sum.system_ns + one.system_ns,
+            exact: sum.exact && one.exact,
+        })
+    }
+}
+
 impl CpuTime {
     /// What was spent between `earlier` and this reading of the same process.
     pub fn since(&self, earlier: &Self) -> CpuSpent {

@@ -20,6 +20,8 @@ const SLIP_MAX: f64 = 0.10;
 const SLIP_GRAVE: f64 = 0.50;
 /// unless it is less than this altogether.
 const SLIP_NOTED: Duration = Duration::from_micros(50);
+/// From this share of the generator's ceiling on, it is noted.
+const NEAR_CEILING: f64 = 0.8;
 /// Messages that have to lie beyond a percentile for it to mean something.
 const BEYOND: u64 = 10;
 /// Of so many TCP segments, one that was sent again is noted.
@@ -53,6 +55,8 @@ impl fmt::Display for Standing {
 pub enum Kind {
     /// The load generator had no more to give.
     GeneratorSaturated,
+    /// The generator could have done little more against any server.
+    NearCeiling,
     /// The server was not busy, and nothing says that it should not have been.
     ServerIdle,
     /// The hypervisor ran somebody else.
@@ -79,6 +83,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Kind::GeneratorSaturated => "the generator was the bottleneck",
+            Kind::NearCeiling => "the generator was near its ceiling",
             Kind::ServerIdle => "neither side was busy",
             Kind::Steal => "the hypervisor took a core away",
             Kind::Slip => "the generator itself was late",
@@ -137,6 +142,18 @@ impl Trust {
         trust
     }
 
+    /// Holds a rate against what the generator reached with nothing to wait for.
+    pub fn beside_ceiling(&mut self, per_second: f64, ceiling: f64) {
+        let share = per_second / ceiling.max(f64::MIN_POSITIVE);
+        if share >= NEAR_CEILING {
+            let text = format!(
+                "{:.0} % of what the generator can do at all: the rate and latencies are the generator's too",
+                share * 100.0
+            );
+            self.reserve(Kind::NearCeiling, text);
+        }
+    }
+
     fn add(&mut self, kind: Kind, standing: Standing, text: impl Into<String>) {
         self.standing = self.standing.max(standing);
         self.reasons.push(Reason {
@@ -165,7 +182,7 @@ impl Trust {
         let elapsed = metered.elapsed.as_nanos().max(1) as f64;
         let generator = metered.generator.total_ns as f64 / elapsed;
         let server = server * 100.0;
-        if generator >= SATURATED * outcome.generator_loops as f64 {
+        if generator >= SATURATED * outcome.generator_cores as f64 {
             self.reserve(
                 Kind::GeneratorSaturated,
                 format!(
@@ -360,6 +377,8 @@ mod tests {
             interrupted: false,
             client_engine: String::new(),
             generator_loops: 1,
+            generator_processes: 1,
+            generator_cores: 1,
         }
     }
 
@@ -413,6 +432,17 @@ mod tests {
             Trust::of(&plan(open), &good(0.1, 0.1)).reasons.is_empty(),
             "as it should be"
         );
+    }
+
+    #[test]
+    fn what_comes_near_the_ceiling_is_said() {
+        let near = |rate| {
+            let mut trust = Trust::of(&plan(Arrivals::Closed), &good(0.97, 0.8));
+            trust.beside_ceiling(rate, 100_000.0);
+            trust.standing
+        };
+        assert_eq!(near(79_000.0), Standing::Trustworthy);
+        assert_eq!(near(81_000.0), Standing::Reservations);
     }
 
     #[test]

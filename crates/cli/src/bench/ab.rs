@@ -97,6 +97,7 @@ struct Shown<'a> {
 /// Runs it and shows what came out.
 pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let mut watcher = Watcher::new()?;
+    args.generator.in_one_process("bench ab")?;
     let base = args.load.load()?.endless();
     let a = args.stand(&args.a, base)?;
     let b = args.stand(&args.b, base)?;
@@ -258,12 +259,7 @@ impl<L: LoadArgs> Args<L> {
         let load = side.load(base)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
         let generator = self.generator.generator(&load)?;
-        single::first(
-            &self.load,
-            self.generator.connections(),
-            &generator,
-            &server,
-        )?;
+        single::first(&self.load, &self.generator, &generator, &server)?;
         Ok(Stand {
             server,
             load,

@@ -1,13 +1,17 @@
 //! One workload on one server, once: what a matrix is made of.
 
+use std::ffi::OsString;
+use std::time::Duration;
+
 use clap::Subcommand;
 use tidewire_load::trust::Trust;
-use tidewire_load::workload::{self, Extent, Outcome, Plan};
+use tidewire_load::workload::{Extent, Outcome, Plan, Watch};
 
 use super::generator::GeneratorArgs;
 use super::http::HttpArgs;
 use super::kv::KvArgs;
 use super::load::{AckArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, LoadArgs};
+use super::processes;
 use super::side::Side;
 use super::single;
 use super::target::Ready;
@@ -54,27 +58,46 @@ impl Cell {
         }
     }
 
-    /// Starts the server, loads it, and stops it.
+    /// Starts the server, loads it for so long, and stops it. `words` are those that this load was read from.
     pub(crate) fn run(
         &self,
+        words: &[String],
         side: &Side,
         extent: Extent,
         watcher: &mut Watcher,
     ) -> Result<Ran, Failure> {
         match self {
-            Cell::Echo(args) => args.run(side, extent, watcher),
-            Cell::Ack(args) => args.run(side, extent, watcher),
-            Cell::Kv(args) => args.run(side, extent, watcher),
-            Cell::Http(args) => args.run(side, extent, watcher),
-            Cell::Discard(args) => args.run(side, extent, watcher),
-            Cell::Idle(args) => args.run(side, extent, watcher),
-            Cell::Connect(args) => args.run(side, extent, watcher),
+            Cell::Echo(args) => args.run(words, side, extent, watcher),
+            Cell::Ack(args) => args.run(words, side, extent, watcher),
+            Cell::Kv(args) => args.run(words, side, extent, watcher),
+            Cell::Http(args) => args.run(words, side, extent, watcher),
+            Cell::Discard(args) => args.run(words, side, extent, watcher),
+            Cell::Idle(args) => args.run(words, side, extent, watcher),
+            Cell::Connect(args) => args.run(words, side, extent, watcher),
         }
     }
 }
 
+/// How long a run is, as words of a single run.
+fn length(extent: Extent) -> Vec<String> {
+    let word = |flag: &str, time: Duration| format!("--{flag}={}us", time.as_micros());
+    match extent {
+        Extent::Time { warm_up, measured } => {
+            vec![word("warmup", warm_up), word("duration", measured)]
+        }
+        Extent::Count(count) => vec![format!("--count={count}")],
+        Extent::Rounds => Vec::new(),
+    }
+}
+
 impl<L: LoadArgs> Args<L> {
-    fn run(&self, side: &Side, extent: Extent, watcher: &mut Watcher) -> Result<Ran, Failure> {
+    fn run(
+        &self,
+        words: &[String],
+        side: &Side,
+        extent: Extent,
+        watcher: &mut Watcher,
+    ) -> Result<Ran, Failure> {
         let load = side.load(self.load.load()?.endless())?;
         let plan = Plan {
             workload: load.workload,
@@ -84,9 +107,12 @@ impl<L: LoadArgs> Args<L> {
         };
         let generator = self.generator.generator(&load)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
-        single::first(&self.load, plan.connections, &generator, &server)?;
-        let goes_on = &mut |_| !watcher.interrupted();
-        let outcome = workload::run(&plan, &generator, server.target(), goes_on)
+        single::first(&self.load, &self.generator, &generator, &server)?;
+        let goes_on: Watch<'_> = &mut |_| !watcher.interrupted();
+        let words = std::iter::once("bench".to_owned()).chain(words.iter().cloned());
+        let words = words.chain(length(extent)).map(OsString::from);
+        let target = server.target();
+        let outcome = processes::run(&self.generator, words, &plan, &generator, target, goes_on)
             .map_err(|e| single::failed(&e, &server))?;
         server.stop()?;
         Ok(Ran {

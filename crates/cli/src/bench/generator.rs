@@ -8,6 +8,7 @@ use tidewire_load::workload::{Arrivals, Generator, Rate};
 
 use super::arrivals::ArrivalArgs;
 use super::load::Load;
+use super::processes::PartAt;
 use crate::count;
 use crate::exit::Failure;
 use crate::span::Span;
@@ -24,10 +25,18 @@ pub(crate) struct GeneratorArgs {
     connections: u32,
     #[command(flatten)]
     arrivals: ArrivalArgs,
-    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: for
-    /// more connections to one server than one address has ports for
+    /// Processes that make the load together, each with its share of the connections: for more connections than one
+    /// process may hold, and for more than one can load. What they find is added up exactly
     #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
-    sources: u32,
+    processes: u32,
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: for
+    /// more connections to one server than one address has ports for [default: one for each 20,000 connections to
+    /// 127.0.0.1]
+    #[arg(long, value_name = "N", value_parser = count::some)]
+    sources: Option<u32>,
+    /// How long all connections may take to be established
+    #[arg(long, default_value = "30s", value_name = "TIME")]
+    connect_within: Span,
     /// How long nothing may move on a connection that is owed something
     #[arg(long, default_value = "10s", value_name = "TIME")]
     stall: Span,
@@ -59,9 +68,48 @@ pub(crate) struct GeneratorArgs {
     no_pin: bool,
     #[command(flatten)]
     tls: TlsArgs,
+    /// This process makes only this part of the load; given to those that --processes starts
+    #[arg(long, hide = true, value_name = "I/N@IP:PORT")]
+    part: Option<PartAt>,
+    /// This process is the server of --ceiling
+    #[arg(long, hide = true)]
+    null: bool,
 }
 
+/// Most processes of one load.
+const PROCESSES_MAX: u32 = 1_000;
+
 impl GeneratorArgs {
+    /// The part of the load that is this process's, if it was started for one.
+    pub(super) fn part(&self) -> Option<PartAt> {
+        self.part
+    }
+
+    /// Whether this process is a server that answers from nothing.
+    pub(super) fn is_null(&self) -> bool {
+        self.null
+    }
+
+    /// Whether connections are of TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_wanted()
+    }
+
+    /// How many processes make the load.
+    pub(super) fn processes(&self) -> usize {
+        self.processes as usize
+    }
+
+    /// For commands that make many runs: refuses several processes.
+    pub(super) fn in_one_process(&self, what: &str) -> Result<(), Failure> {
+        match self.processes {
+            1 => Ok(()),
+            _ => Err(Failure::usage(format!(
+                "--processes goes with single runs and the lab, not with {what}"
+            ))),
+        }
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.connections as usize
     }
@@ -94,8 +142,12 @@ impl GeneratorArgs {
         self.data.as_deref()
     }
 
+    /// Several processes take the cores behind the server's in turns.
     fn client_cpu(&self) -> Option<usize> {
-        self.client_cpu.or_else(|| self.by_default(1))
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let number = self.part.map_or(0, |at| at.part.number());
+        let behind = number % (cores - 1).max(1);
+        self.client_cpu.or_else(|| self.by_default(1 + behind))
     }
 
     fn by_default(&self, core: usize) -> Option<usize> {
@@ -109,12 +161,16 @@ impl GeneratorArgs {
             |cpu: Option<usize>| cpu.map_or("any core".to_owned(), |cpu| format!("core {cpu}"));
         let congestion = self.congestion.as_ref();
         format!(
-            "{} connections{}, generator on {} ({}), started servers on {}{}",
+            "{} connections{}, generator {}on {} ({}), started servers on {}{}",
             self.connections,
             if self.tls.is_wanted() {
                 " over TLS"
             } else {
                 ""
+            },
+            match self.processes {
+                1 => String::new(),
+                n => format!("in {n} processes "),
             },
             self.client_engine,
             core(self.client_cpu()),
@@ -128,13 +184,20 @@ impl GeneratorArgs {
         if self.stall.0.is_zero() {
             return Err(Failure::usage("--stall must be more than 0"));
         }
-        if self.sources > SOURCES_MAX {
+        if self.sources.is_some_and(|n| n > SOURCES_MAX) {
             return Err(Failure::usage(format!("--sources: at most {SOURCES_MAX}")));
+        }
+        if self.processes > PROCESSES_MAX.min(self.connections) {
+            return Err(Failure::usage(format!(
+                "--processes: at most {PROCESSES_MAX}, and no more than there are connections"
+            )));
         }
         Ok(Generator {
             sources: self.sources,
+            connect_within: self.connect_within.0,
             stall: self.stall.0,
             progress: Duration::from_millis(200),
+            live: false,
             tls: self.tls.client()?,
             engine: self.client_engine,
             loops: self.client_workers as usize,

@@ -1,6 +1,6 @@
 //! The HTTP load, from the command line.
 
-use tidewire_load::workload::{HttpLoad, Workload};
+use tidewire_load::workload::{HttpLoad, HttpRequest, Workload};
 
 use super::load::{Load, LoadArgs, at_least_one, bounded};
 use crate::count;
@@ -9,9 +9,10 @@ use crate::exit::Failure;
 /// The HTTP load.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct HttpArgs {
-    /// Path and query of the request
-    #[arg(long, default_value = "/", value_name = "TARGET")]
-    path: String,
+    /// Path and query of the request. May be repeated, with a weight in front of each as 80:/one: each time one of them
+    /// is drawn
+    #[arg(long, default_value = "/", value_name = "[WEIGHT:]TARGET", value_parser = target)]
+    path: Vec<Target>,
     /// Method of the request
     #[arg(long, default_value = "GET", value_name = "NAME")]
     method: String,
@@ -29,8 +30,8 @@ pub(crate) struct HttpArgs {
     #[arg(long, default_value_t = 200, value_name = "STATUS")]
     status: u16,
     /// The length that every reply's body must have [default: that of the first]
-    #[arg(long, value_name = "BYTES")]
-    length: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = count::bytes)]
+    length: Option<usize>,
     /// Every reply's body must be the request's [default: it must be that of the first]
     #[arg(long)]
     echoes: bool,
@@ -42,16 +43,38 @@ pub(crate) struct HttpArgs {
     close: bool,
 }
 
+/// What is asked for, and how often beside others.
+#[derive(Clone, Debug, PartialEq)]
+struct Target {
+    path: String,
+    weight: f64,
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    let weighted = text.split_once(':').filter(|_| !text.starts_with('/'));
+    let (weight, path) = match weighted {
+        None => (1.0, text),
+        Some((weight, path)) => match weight.parse::<f64>() {
+            Ok(weight) if weight > 0.0 && weight.is_finite() => (weight, path),
+            _ => return Err(format!("{text:?}: a weight is a number above 0")),
+        },
+    };
+    Ok(Target {
+        path: path.to_owned(),
+        weight,
+    })
+}
+
 impl HttpArgs {
-    /// The request as it is sent.
-    fn request(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    /// A request as it is sent.
+    fn request(&self, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic());
-        for (flag, word) in [("--method", &self.method), ("--path", &self.path)] {
+        for (flag, word) in [("--method", &*self.method), ("--path", path)] {
             if !is_word(word) {
                 return Err(Failure::usage(format!("{flag} {word:?}: without blanks")));
             }
         }
-        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let mut head = format!("{} {path} HTTP/1.1\r\n", self.method);
         let named = |name: &str| {
             let mut names = self
                 .headers
@@ -101,24 +124,57 @@ impl LoadArgs for HttpArgs {
         let bytes = self.body.unwrap_or(0);
         bounded(bytes, self.pipeline)?;
         let body: Vec<u8> = (0..bytes).map(|at| b'a' + (at % 26) as u8).collect();
-        let request = self.request(&body)?;
-        bounded(request.len(), self.pipeline)?;
+        if self.path.len() > HttpLoad::REQUESTS_MAX {
+            let most = HttpLoad::REQUESTS_MAX;
+            return Err(Failure::usage(format!("--path: at most {most}")));
+        }
+        let request = |target: &Target| {
+            let bytes = self.request(&target.path, &body)?;
+            bounded(bytes.len(), self.pipeline)?;
+            Ok(HttpRequest {
+                bytes,
+                weight: target.weight,
+            })
+        };
+        let requests = self.path.iter().map(request);
+        let requests: Vec<HttpRequest> = requests.collect::<Result<_, Failure>>()?;
+        let shown = |target: &Target| match self.path.len() {
+            1 => target.path.clone(),
+            _ => format!("{}:{}", target.weight, target.path),
+        };
+        let paths: Vec<String> = self.path.iter().map(shown).collect();
         // Once for each run of the command, which ends with it.
-        let request: &'static [u8] = request.leak();
-        let shown: &'static str = format!("{} {}", self.method, self.path).leak();
+        let requests: &'static [HttpRequest] = requests.leak();
+        let shown: &'static str = format!("{} {}", self.method, paths.join("; ")).leak();
         let body: &'static [u8] = body.leak();
         Ok(Load {
             workload: Workload::Http(HttpLoad {
-                request,
+                requests,
                 shown,
                 head: self.method == "HEAD",
                 status: self.status,
-                length: self.length,
+                length: self.length.map(|length| length as u64),
                 body: self.echoes.then_some(body),
                 pipeline: self.pipeline,
                 close: self.close,
             }),
             nodelay: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_may_have_a_weight_in_front() {
+        let of = |text: &str| target(text).map(|target| (target.weight, target.path));
+        assert_eq!(of("/a:7"), Ok((1.0, "/a:7".into())));
+        assert_eq!(of("80:/a"), Ok((80.0, "/a".into())));
+        assert_eq!(of("*"), Ok((1.0, "*".into())));
+        for bad in ["0:/a", "-1:/a", "x:/a", "nan:/", "inf:/"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
     }
 }

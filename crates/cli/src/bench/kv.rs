@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tidewire_load::workload::{Extent, KeyChoice, KvLoad, Template, ValueSizes, Wire, Workload};
+use tidewire_load::workload::{
+    Extent, KeyChoice, KvLoad, Mix, Template, ValueSizes, Wire, Workload,
+};
 
 use super::load::{First, Load, LoadArgs};
 use super::output::grouped;
@@ -51,14 +53,15 @@ pub(crate) struct KvArgs {
     reads: f64,
     /// Sends this command instead of GET and SET, such as 'HSET h:{key} f {value}'. {key} is the key as text, {n} its
     /// number, {value} its value; quotes hold words with blanks together, {{ and }} are braces. No key is set first,
-    /// unless --fill-command says how
-    #[arg(long, value_name = "COMMAND", value_parser = template)]
-    command: Option<String>,
+    /// unless --fill-command says how. May be repeated, with a weight in front of each as '80:GET {key}': each time one of
+    /// them is drawn
+    #[arg(long, value_name = "[WEIGHT:]COMMAND", value_parser = weighted)]
+    command: Vec<Weighted>,
     /// What every reply to --command has to be: any (but an error), or kinds with | between, which are status, error,
     /// integer, bulk, nil, array, map, double and boolean; the first four may say what they hold, as nil|bulk:{value}
-    /// [default: of the kind that the first reply has, or nil; never an error]
+    /// [default: of the kind that the first reply has, or nil; never an error]. Once for all commands, or once for each
     #[arg(long, value_name = "KINDS", value_parser = reply)]
-    reply: Option<String>,
+    reply: Vec<String>,
     /// Sends this for every key once before anything is measured, such as 'HSET h:{key} f {value}'
     #[arg(long, value_name = "COMMAND", value_parser = template, conflicts_with = "no_fill")]
     fill_command: Option<String>,
@@ -69,6 +72,13 @@ pub(crate) struct KvArgs {
     /// Does not set every key first, before anything is measured
     #[arg(long)]
     no_fill: bool,
+}
+
+/// A command, and how often it is sent beside others.
+#[derive(Clone, Debug, PartialEq)]
+struct Weighted {
+    command: String,
+    weight: f64,
 }
 
 /// How many keys there are, and how they are chosen.
@@ -153,6 +163,19 @@ fn template(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+fn weighted(text: &str) -> Result<Weighted, String> {
+    let weight = text.split_once(':');
+    let weight = weight.and_then(|(weight, command)| Some((weight.trim().parse().ok()?, command)));
+    let (weight, command): (f64, &str) = weight.unwrap_or((1.0, text));
+    match weight > 0.0 && weight.is_finite() {
+        true => Ok(Weighted {
+            command: template(command)?,
+            weight,
+        }),
+        false => Err(format!("{text:?}: a weight is a number above 0")),
+    }
+}
+
 fn reply(text: &str) -> Result<String, String> {
     Template::parse("PING", Some(text))?;
     Ok(text.to_owned())
@@ -170,7 +193,7 @@ pub(super) fn described(load: &KvLoad) -> String {
         KeyChoice::Uniform | KeyChoice::InTurn => String::new(),
     };
     let what = match load.command {
-        Some(template) => format!("{:?}", template.shown()),
+        Some(mix) => format!("{:?}", mix.shown()),
         None => format!("{:.0} % reads", load.reads * 100.0),
     };
     let wire = match load.wire {
@@ -183,6 +206,11 @@ pub(super) fn described(load: &KvLoad) -> String {
         load.key_size,
         load.pipeline
     )
+}
+
+/// Once for each run of the command, which ends with it.
+fn kept(mix: Mix) -> &'static Mix {
+    Box::leak(Box::new(mix))
 }
 
 /// A script, and how it is called.
@@ -212,7 +240,7 @@ impl KvArgs {
         text: &str,
         reply: Option<&str>,
         script: Option<&Script>,
-    ) -> Result<&'static Template, Failure> {
+    ) -> Result<Template, Failure> {
         let text = match script {
             Some(script) => text.replace("{sha}", &script.sha),
             None if text.contains("{sha}") => {
@@ -220,9 +248,42 @@ impl KvArgs {
             }
             None => text.to_owned(),
         };
-        let template = Template::parse(&text, reply).map_err(Failure::usage)?;
-        // Once for each run of the command, which ends with it.
-        Ok(Box::leak(Box::new(template)))
+        Template::parse(&text, reply).map_err(Failure::usage)
+    }
+
+    /// The user's own commands; none if there are none.
+    fn mix(&self, script: Option<&Script>) -> Result<Option<Mix>, Failure> {
+        let call = Weighted {
+            command: CALL.to_owned(),
+            weight: 1.0,
+        };
+        let commands = match (&self.command[..], script) {
+            ([], Some(_)) => std::slice::from_ref(&call),
+            (commands, _) => commands,
+        };
+        let reply = |number: usize| match &self.reply[..] {
+            [one] => Some(one.as_str()),
+            all => all.get(number).map(String::as_str),
+        };
+        if self.reply.len() > 1 && self.reply.len() != commands.len() {
+            return Err(Failure::usage(format!(
+                "--reply: once for all commands, or once for each of the {}",
+                commands.len()
+            )));
+        }
+        let template = |(number, of): (usize, &Weighted)| {
+            let template = self.template(&of.command, reply(number), script)?;
+            Ok((template, of.weight))
+        };
+        let all = commands.iter().enumerate().map(template);
+        let mut all: Vec<(Template, f64)> = all.collect::<Result<_, Failure>>()?;
+        match all.len() {
+            0 => Ok(None),
+            1 => Ok(all.pop().map(|(template, _)| Mix::one(template))),
+            _ => Mix::new(all)
+                .map(Some)
+                .map_err(|e| Failure::usage(format!("--command: {e}"))),
+        }
     }
 
     fn kv(&self, script: Option<&Script>) -> Result<KvLoad, Failure> {
@@ -235,9 +296,8 @@ impl KvArgs {
         if !(0.0..=100.0).contains(&self.reads) {
             return Err(Failure::usage("--reads must be from 0 to 100"));
         }
-        let command = self.command.as_deref();
-        let command = command.or(script.map(|_| CALL));
-        if command.is_none() && (self.reply.is_some() || self.fill_command.is_some()) {
+        let command = self.mix(script)?;
+        if command.is_none() && (!self.reply.is_empty() || self.fill_command.is_some()) {
             return Err(Failure::usage(
                 "--reply and --fill-command go with --command or --script",
             ));
@@ -247,9 +307,6 @@ impl KvArgs {
                 "--command and --script go with --protocol resp",
             ));
         }
-        let command = command
-            .map(|text| self.template(text, self.reply.as_deref(), script))
-            .transpose()?;
         Ok(KvLoad {
             wire: self.protocol,
             keys: self.keys.count,
@@ -258,7 +315,7 @@ impl KvArgs {
             pipeline: self.pipeline,
             reads: self.reads / 100.0,
             choice: self.keys.choice,
-            command,
+            command: command.map(kept),
         })
     }
 }
@@ -277,7 +334,7 @@ impl LoadArgs for KvArgs {
         let load = self.kv(script.as_ref())?;
         let mut all = Vec::new();
         if let Some(script) = &script {
-            let command = Some(&*Box::leak(Box::new(script.load.clone())));
+            let command = Some(kept(Mix::one(script.load.clone())));
             all.push(First {
                 workload: Workload::Kv(KvLoad { command, ..load }),
                 extent: Extent::Count(1),
@@ -285,7 +342,10 @@ impl LoadArgs for KvArgs {
             });
         }
         let fill = match (&self.fill_command, load.command) {
-            (Some(text), _) => Some(self.template(text, None, script.as_ref())?),
+            (Some(text), _) => {
+                let template = self.template(text, None, script.as_ref())?;
+                Some(kept(Mix::one(template)))
+            }
             (None, Some(_)) => return Ok(all),
             (None, None) => None,
         };
@@ -334,6 +394,25 @@ mod tests {
             "-5",
         ] {
             assert!(keys(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn commands_may_have_a_weight_in_front() {
+        let of = |text: &str| weighted(text).map(|of| (of.weight, of.command));
+        assert_eq!(of("80:GET {key}"), Ok((80.0, "GET {key}".into())));
+        assert_eq!(of("0.5:PING"), Ok((0.5, "PING".into())));
+        assert_eq!(of("GET a:{key}"), Ok((1.0, "GET a:{key}".into())));
+        assert_eq!(of("EVAL 'x:y' 0"), Ok((1.0, "EVAL 'x:y' 0".into())));
+        for bad in [
+            "0:PING",
+            "-1:PING",
+            "inf:PING",
+            "nan:PING",
+            "5:",
+            "5:GET {k}",
+        ] {
+            assert!(of(bad).is_err(), "{bad}");
         }
     }
 

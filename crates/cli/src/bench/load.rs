@@ -179,7 +179,7 @@ pub(crate) struct AckArgs {
     #[arg(long)]
     mode: Option<Mode>,
     /// Bytes of a payload; a message has 12 more [default: 5]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = payload)]
     size: Option<u32>,
     /// What the messages are framed by: classic (to the service ack) or native (to ingest)
     #[arg(long, default_value = "classic", value_name = "PROTOCOL")]
@@ -198,6 +198,10 @@ pub(crate) struct AckArgs {
     /// Most messages sent and not acknowledged; 0 is no limit [default: 0, in request-reply mode 1]
     #[arg(long, value_name = "N", value_parser = count::count)]
     window: Option<u64>,
+}
+
+fn payload(text: &str) -> Result<u32, String> {
+    u32::try_from(count::bytes(text)?).map_err(|_| format!("{text:?} is too large"))
 }
 
 /// A framing of messages.

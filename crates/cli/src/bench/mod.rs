@@ -5,15 +5,18 @@
 
 mod ab;
 mod arrivals;
+mod ceiling;
 mod cell;
 mod compare;
 mod duet;
 mod generator;
 mod http;
 mod kv;
+mod live;
 mod load;
 mod output;
 mod page;
+mod processes;
 mod scratch;
 mod search;
 mod side;

@@ -11,14 +11,21 @@ use tidewire_load::histogram::LatencySummary;
 use tidewire_load::meter::Metered;
 use tidewire_load::report::Report;
 use tidewire_load::stats::Samples;
-use tidewire_load::trust::Trust;
-use tidewire_load::workload::{Outcome, Plan, Round, Schedule, Workload};
+use tidewire_load::workload::{Outcome, Round, Schedule, Workload};
 
+use super::ceiling::Ceiling;
 use super::kv;
+use super::single::Ran;
 use crate::exit::Failure;
 
 /// A run as a few lines.
-pub(super) fn text(plan: &Plan, outcome: &Outcome, trust: &Trust) -> String {
+pub(super) fn text(ran: &Ran<'_>) -> String {
+    let Ran {
+        plan,
+        outcome,
+        trust,
+        ceiling,
+    } = *ran;
     let unit = match plan.workload {
         Workload::Echo(_) | Workload::Http(_) | Workload::Idle(_) => "requests",
         Workload::Connect(_) => "connections",
@@ -53,6 +60,9 @@ pub(super) fn text(plan: &Plan, outcome: &Outcome, trust: &Trust) -> String {
             "server CPU",
             "not measured: no process of this user listens there; see --pid",
         ),
+    }
+    if let Some(ceiling) = ceiling {
+        lines.add("ceiling", &ceiling_of(ceiling, outcome));
     }
     if let Some(memory) = &outcome.memory {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64);
@@ -96,6 +106,22 @@ pub(super) fn text(plan: &Plan, outcome: &Outcome, trust: &Trust) -> String {
     }
     lines.add("verdict", &trust.standing.to_string());
     lines.0
+}
+
+fn ceiling_of(ceiling: &Ceiling, outcome: &Outcome) -> String {
+    let most = ceiling.requests_per_second;
+    let share = outcome.requests_per_second() / most.max(f64::MIN_POSITIVE) * 100.0;
+    let (more, why) = match ceiling.reached {
+        true => ("", String::new()),
+        false => (
+            "more than ",
+            format!(", {:.0} % busy", ceiling.generator_busy_share * 100.0),
+        ),
+    };
+    format!(
+        "{more}{} a second, by this generator{why} against a server that answers from nothing; this run had {share:.0} % of that",
+        grouped(most)
+    )
 }
 
 /// What a load by the clock has found: both latencies, and the generator's own lateness.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_load::search::{Held, Objective, Probe, Search, knee};
 use tidewire_load::trust::{Kind, Trust};
-use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Rate, Workload};
+use tidewire_load::workload::{
+    self, Arrivals, Extent, Generator, Outcome, Plan, Rate, Watch, Workload,
+};
 
 use super::page;
 use super::target::Ready;
@@ -273,7 +275,7 @@ impl Hunt<'_> {
             format!("{} a second", output::grouped(rate.per_second))
         });
         self.watcher.show(&format!("run {number}: {what}"));
-        let goes_on = &mut |_| !self.watcher.interrupted();
+        let goes_on: Watch<'_> = &mut |_| !self.watcher.interrupted();
         let outcome = workload::run(&plan, self.generator, self.server.target(), goes_on)
             .map_err(|e| Stop::Failed(single::failed(&e, self.server)))?;
         if outcome.interrupted || self.watcher.interrupted() {

@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::EngineChoice;
+use tidewire_load::preflight;
 use tidewire_load::trust::{Standing, Trust};
-use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Workload};
+use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Watch, Workload};
 
 use super::arrivals;
+use super::ceiling::{self, Ceiling};
 use super::generator::GeneratorArgs;
+use super::live::Live;
 use super::load::{Load, LoadArgs};
 use super::search::{self, SearchArgs};
 use super::side::{Server, Side};
 use super::target::Ready;
 use super::watch::Watcher;
-use super::{output, page};
+use super::{output, page, processes};
 use crate::count;
 use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
 use crate::span::Span;
@@ -54,6 +57,14 @@ pub(crate) struct Args<L: LoadArgs> {
     generator: GeneratorArgs,
     #[command(flatten)]
     search: SearchArgs,
+    /// Loads a server that answers from nothing too, a second long: the most that this generator can reach, which a
+    /// result should stay away from
+    #[arg(long)]
+    ceiling: bool,
+    /// Shows rate, percentiles and a histogram of latencies while it runs, where stdout is a terminal. Ctrl-C or q ends
+    /// the run and shows the result so far
+    #[arg(long)]
+    live: bool,
     /// How long to measure [default: 3s]
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     duration: Option<Span>,
@@ -84,6 +95,8 @@ struct Shown<'a> {
     requests_per_second: f64,
     mib_per_second: f64,
     trust: &'a Trust,
+    /// Of the generator, if that was asked for.
+    ceiling: Option<Ceiling>,
     #[serde(flatten)]
     outcome: &'a Outcome,
 }
@@ -91,18 +104,47 @@ struct Shown<'a> {
 /// Runs it and shows what came out.
 pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let (load, plan) = args.plan()?;
+    if args.generator.is_null() {
+        return ceiling::serve(&load.workload);
+    }
     let mut watcher = Watcher::new()?;
+    if let Some(part) = args.generator.part() {
+        return processes::serve(part, &plan, &args.generator(&load)?);
+    }
+    let processes = args.generator.processes();
+    let in_the_way = preflight::of_connections(
+        plan.connections as u64,
+        processes as u64,
+        args.needs_descriptors(),
+    );
+    for finding in in_the_way {
+        show_line!("in the way: {}", finding.what);
+        show_line!("            {}", finding.command);
+    }
     let server = Ready::find(&args.side(), &load.workload, &args.generator)?;
     let target = server.target();
-    let generator = args.generator.generator(&load)?;
-    first(&args.load, plan.connections, &generator, &server)?;
+    let generator = args.generator(&load)?;
+    first(&args.load, &args.generator, &generator, &server)?;
     if args.search.is_wanted(plan.arrivals.rate().is_some()) {
+        args.generator
+            .in_one_process("--sweep, nor with --slo without --rate")?;
         args.look_for(plan, &generator, &server, &mut watcher)?;
         return server.stop().map(drop);
     }
-    let done = workload::run(&plan, &generator, target, &mut |at| watcher.look(at));
+    let words = std::env::args_os().skip(1);
+    let mut live = args.live.then(|| Live::new(&plan)).flatten();
+    let watch: Watch<'_> = &mut |at| match &mut live {
+        Some(live) => live.look(at) && !watcher.interrupted(),
+        None => watcher.look(at),
+    };
+    let done = processes::run(&args.generator, words, &plan, &generator, target, watch);
+    drop(live);
     watcher.done();
     let outcome = done.map_err(|e| failed(&e, &server))?;
+    let ceiling = match args.ceiling && !outcome.interrupted {
+        true => Ceiling::of(&plan, &args.generator, &generator, &mut watcher)?,
+        false => None,
+    };
     let engine = server.engine();
     show_line!(
         "load          {}{}",
@@ -112,8 +154,18 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     show_line!("              {}", args.generator.described());
     let on = engine.map_or_else(String::new, |engine| format!(" on {engine}"));
     show_line!("server        {}{on}", target.addr);
-    let trust = Trust::of(&plan, &outcome);
-    show!("{}", output::text(&plan, &outcome, &trust));
+    let mut trust = Trust::of(&plan, &outcome);
+    if let Some(ceiling) = ceiling.filter(|ceiling| ceiling.reached) {
+        let rate = outcome.requests_per_second();
+        trust.beside_ceiling(rate, ceiling.requests_per_second);
+    }
+    let ran = Ran {
+        plan: &plan,
+        outcome: &outcome,
+        trust: &trust,
+        ceiling: ceiling.as_ref(),
+    };
+    show!("{}", output::text(&ran));
     let written = |path: &Path, text: String| {
         fs::write(path, text)
             .map_err(|e| Failure::usage(format!("cannot write {}: {e}", path.display())))
@@ -128,11 +180,12 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         requests_per_second: outcome.requests_per_second(),
         mib_per_second: outcome.mib_per_second(),
         trust: &trust,
+        ceiling,
         outcome: &outcome,
     };
     if let Some(path) = &args.html {
         let data = serde_json::to_string(&shown).unwrap_or_default();
-        let page = page::single::page(&plan, &outcome, &trust, data, &output::environment());
+        let page = page::single::page(&ran, data, &output::environment());
         page::write(path, &page)?;
     }
     if let Some(path) = &args.json {
@@ -163,14 +216,15 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
 /// Loads a server with what has to be there before anything is measured.
 pub(super) fn first<L: LoadArgs>(
     args: &L,
-    connections: usize,
+    made_by: &GeneratorArgs,
     generator: &workload::Generator,
     server: &Ready,
 ) -> Result<(), Failure> {
     for first in args.first()? {
         let plan = Plan {
             workload: first.workload,
-            connections,
+            // As many as one process may hold: only what is measured is made by several.
+            connections: made_by.connections().div_ceil(made_by.processes()),
             arrivals: Arrivals::Closed,
             extent: first.extent,
         };
@@ -215,7 +269,36 @@ pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
     }
 }
 
+/// What is shown of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Ran<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) outcome: &'a Outcome,
+    pub(super) trust: &'a Trust,
+    pub(super) ceiling: Option<&'a Ceiling>,
+}
+
 impl<L: LoadArgs> Args<L> {
+    fn generator(&self, load: &Load) -> Result<workload::Generator, Failure> {
+        if self.ceiling {
+            self.generator.in_one_process("--ceiling")?;
+            if self.generator.is_tls() {
+                return Err(Failure::usage("--ceiling goes without TLS"));
+            }
+        }
+        let generator = self.generator.generator(load)?;
+        Ok(workload::Generator {
+            live: self.live,
+            ..generator
+        })
+    }
+
+    /// Whether a server is started here that has a descriptor for each connection.
+    fn needs_descriptors(&self) -> bool {
+        let direct = |args: &String| args.contains("--direct-descriptors");
+        self.addr.is_none() && !self.server_args.as_ref().is_some_and(direct)
+    }
+
     fn plan(&self) -> Result<(Load, Plan), Failure> {
         let load = self.load.load()?;
         let (load, extent) = self.extent(load)?;

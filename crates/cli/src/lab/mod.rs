@@ -250,7 +250,9 @@ fn measure(
             failure
         };
         let cell = task.work.cell().map_err(Failure::usage)?;
-        let ran = cell.run(&task.host.side()?, extent, watcher).map_err(at)?;
+        let words = task.work.words().map_err(Failure::usage)?;
+        let side = task.host.side()?;
+        let ran = cell.run(&words, &side, extent, watcher).map_err(at)?;
         if ran.outcome.interrupted || watcher.interrupted() {
             return Ok(false);
         }

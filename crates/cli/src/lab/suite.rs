@@ -202,11 +202,16 @@ fn once<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), S
 }
 
 impl Work {
+    /// The words of the load.
+    pub(super) fn words(&self) -> Result<Vec<String>, String> {
+        words(&self.load)
+    }
+
     /// The load, from its line.
     pub(super) fn cell(&self) -> Result<Cell, String> {
         let wrong = |e: String| format!("workload {:?}: {e}", self.name);
-        let words = words(&self.load).map_err(wrong)?;
-        let line = Line::try_parse_from(words).map_err(|e| wrong(e.render().to_string()))?;
+        let line = Line::try_parse_from(self.words().map_err(wrong)?)
+            .map_err(|e| wrong(e.render().to_string()))?;
         Ok(line.cell)
     }
 }

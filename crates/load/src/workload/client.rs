@@ -11,8 +11,8 @@ use tidewire::{
     Refusal, Service, Turn,
 };
 
+use super::failure::Failure;
 use super::fault::{Fault, Wrong};
-use super::run::Failure;
 use super::stage::{Desk, Phase, Stage};
 
 /// One kind of load on one connection. It sends at most one batch at a time: the connection's
@@ -290,7 +290,10 @@ impl<D: Driver> Service for Clients<D> {
     }
 
     fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
-        all.each(desk, |client, cx| client.obey(cx));
+        desk.show();
+        if desk.is_news() {
+            all.each(desk, |client, cx| client.obey(cx));
+        }
     }
 
     fn dial_failed(&self, _: u64, error: &io::Error, turn: &mut Turn<'_, Client<D>>) {

@@ -1,8 +1,9 @@
-//! The HTTP load: one request, over and over; every reply is checked.
+//! The HTTP load: a request, or several of which one is drawn each time; every reply is checked.
 //!
-//! The idea: all replies must say the same. The first whole body that comes to any connection is what
+//! The idea: all replies to a request must say the same. The first whole body that comes to any connection is what
 //! all others are compared with, unless it has to be the request's own.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -14,14 +15,24 @@ use super::flight::Flight;
 use super::http_reply::{Expected, Replies};
 use super::stage::Desk;
 use super::turns::Slot;
+use crate::random::SplitMix64;
 
-/// A request and its reply.
+/// A request of a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpRequest {
+    /// It as it is sent.
+    pub bytes: Vec<u8>,
+    /// How often it is sent beside the others; above 0.
+    pub weight: f64,
+}
+
+/// Requests and their replies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HttpLoad {
-    /// The request as it is sent. Made once for the whole process, so that loads can be copied.
+    /// The requests, 1 to [`HttpLoad::REQUESTS_MAX`]. Made once for the whole process, so that loads can be copied.
     #[serde(skip)]
-    pub request: &'static [u8],
-    /// Its method and target, to be shown.
+    pub requests: &'static [HttpRequest],
+    /// Their method and targets, to be shown.
     pub shown: &'static str,
     /// The reply has no body: the method is HEAD.
     pub head: bool,
@@ -38,23 +49,39 @@ pub struct HttpLoad {
     pub close: bool,
 }
 
+impl HttpLoad {
+    /// Most requests of a load.
+    pub const REQUESTS_MAX: usize = 64;
+
+    /// The number of the request that chance, from 0 to less than 1, has drawn.
+    fn draw(&self, chance: f64) -> u8 {
+        let sum: f64 = self.requests.iter().map(|request| request.weight).sum();
+        let mut left = chance * sum;
+        let drawn = self.requests.iter().position(|request| {
+            left -= request.weight;
+            left < 0.0
+        });
+        drawn.unwrap_or(self.requests.len() - 1) as u8
+    }
+}
+
 /// What makes the connections.
 pub(super) struct Https {
     load: HttpLoad,
     slots: Arc<[Slot]>,
-    expected: Arc<OnceLock<Vec<u8>>>,
+    bodies: Arc<[OnceLock<Vec<u8>>]>,
 }
 
 impl Https {
     pub(super) fn new(load: HttpLoad, slots: Arc<[Slot]>) -> Https {
-        let expected = OnceLock::new();
-        if let Some(body) = load.body {
-            let _ = expected.set(body.to_vec());
-        }
+        let body = || match load.body {
+            Some(body) => OnceLock::from(body.to_vec()),
+            None => OnceLock::new(),
+        };
         Https {
             load,
             slots,
-            expected: Arc::new(expected),
+            bodies: load.requests.iter().map(|_| body()).collect(),
         }
     }
 
@@ -64,11 +91,13 @@ impl Https {
             head: self.load.head,
             status: self.load.status,
             length: self.load.length,
-            body: self.expected.clone(),
+            bodies: self.bodies.clone(),
         };
         Http {
             all: self.clone(),
             connection,
+            asked: VecDeque::new(),
+            random: SplitMix64::new(connection),
             in_flight: 0,
             replies: Replies::new(expected),
             flight,
@@ -81,6 +110,9 @@ impl Https {
 pub(super) struct Http {
     all: Arc<Https>,
     connection: u64,
+    /// The numbers of the requests in flight, if there are several to draw from.
+    asked: VecDeque<u8>,
+    random: SplitMix64,
     in_flight: u32,
     replies: Replies,
     flight: Flight,
@@ -118,8 +150,17 @@ impl Driver for Http {
         // At most the pipeline, which is a u32.
         self.in_flight += requests as u32;
         self.spent = true;
+        let load = &self.all.load;
         for _ in 0..requests {
-            link.write(self.all.load.request);
+            let number = match load.requests.len() {
+                1 => 0,
+                _ => {
+                    let number = load.draw(self.random.uniform());
+                    self.asked.push_back(number);
+                    number
+                }
+            };
+            link.write(&load.requests[usize::from(number)].bytes);
         }
     }
 
@@ -129,7 +170,7 @@ impl Driver for Http {
         link: &mut Link<'_>,
         desk: &mut Desk,
     ) -> Result<usize, Wrong> {
-        let (used, replies) = self.replies.take(bytes, self.in_flight)?;
+        let (used, replies) = self.replies.take(bytes, self.in_flight, &mut self.asked)?;
         if replies > 0 {
             desk.count(replies.into(), used as u64);
             self.in_flight -= replies;

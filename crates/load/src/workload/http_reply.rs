@@ -1,5 +1,6 @@
 //! Reading replies, and comparing each with what it has to be.
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock};
 
@@ -16,14 +17,16 @@ pub(super) struct Expected {
     pub(super) head: bool,
     pub(super) status: u16,
     pub(super) length: Option<u64>,
-    /// The first whole body that came, or what it has to be.
-    pub(super) body: Arc<OnceLock<Vec<u8>>>,
+    /// For each request there is, the first whole body that came, or what it has to be.
+    pub(super) bodies: Arc<[OnceLock<Vec<u8>>]>,
 }
 
 /// Where in a reply a connection is.
 pub(super) struct Replies {
     expected: Expected,
     at: At,
+    /// The request that the present reply is to, by its number.
+    to: usize,
     /// Bytes of the present body so far.
     seen: u64,
     /// The body, while there is none to compare it with.
@@ -49,16 +52,27 @@ impl Replies {
         Replies {
             expected,
             at: At::Head,
+            to: 0,
             seen: 0,
             first: Vec::new(),
         }
     }
 
-    /// Takes at most `owed` replies: how many bytes they are, and how many replies ended.
-    pub(super) fn take(&mut self, bytes: &[u8], owed: u32) -> Result<(usize, u32), Wrong> {
+    /// Takes at most `owed` replies: how many bytes they are, and how many replies ended. `asked` has the numbers of
+    /// the requests that are owed a reply, the first at the front, and loses those that ended; empty where there is
+    /// one request only.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        owed: u32,
+        asked: &mut VecDeque<u8>,
+    ) -> Result<(usize, u32), Wrong> {
         let (mut used, mut ended) = (0, 0);
         loop {
             let rest = &bytes[used..];
+            if self.at == At::Head {
+                self.to = asked.front().copied().unwrap_or(0).into();
+            }
             if self.at == At::Head && ended == owed {
                 return match rest.is_empty() {
                     true => Ok((used, ended)),
@@ -74,6 +88,7 @@ impl Replies {
             used += n;
             if end {
                 self.whole()?;
+                asked.pop_front();
                 ended += 1;
             }
         }
@@ -189,7 +204,7 @@ impl Replies {
             return Ok(());
         }
         let bytes = &bytes[..bytes.len().min(COMPARED_MAX - from)];
-        let Some(wanted) = self.expected.body.get() else {
+        let Some(wanted) = self.expected.bodies[self.to].get() else {
             self.first.extend_from_slice(bytes);
             return Ok(());
         };
@@ -214,7 +229,7 @@ impl Replies {
             return Ok(());
         }
         let first = std::mem::take(&mut self.first);
-        let body = self.expected.body.get_or_init(|| first.clone());
+        let body = self.expected.bodies[self.to].get_or_init(|| first.clone());
         if !body.starts_with(&first) {
             return Err("a body that is not the same as the first".to_owned().into());
         }
@@ -248,7 +263,7 @@ mod tests {
             head: false,
             status: 200,
             length: None,
-            body: Arc::new(cell),
+            bodies: [cell].into(),
         })
     }
 
@@ -257,7 +272,7 @@ mod tests {
         let (mut from, mut end, mut ended) = (0, 0, 0);
         while end < stream.len() {
             end = (end + piece).min(stream.len());
-            let (used, more) = it.take(&stream[from..end], 100 - ended)?;
+            let (used, more) = it.take(&stream[from..end], 100 - ended, &mut VecDeque::new())?;
             from += used;
             ended += more;
         }
@@ -273,6 +288,40 @@ mod tests {
         let stream = [KNOWN, CHUNKED, KNOWN].concat();
         for piece in 1..stream.len() {
             assert_eq!(read(replies(None), &stream, piece), Ok(3), "{piece}");
+        }
+    }
+
+    #[test]
+    fn each_request_has_a_body_of_its_own() {
+        let reply = |body: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        };
+        let stream = ["one", "other", "one", "one", "other"].map(reply).concat();
+        let found = |asked: [u8; 5], piece: usize| {
+            let mut it = Replies::new(Expected {
+                head: false,
+                status: 200,
+                length: None,
+                bodies: [OnceLock::new(), OnceLock::new()].into(),
+            });
+            let (mut from, mut end, mut ended) = (0, 0, 0);
+            let mut asked = VecDeque::from(asked);
+            while end < stream.len() {
+                end = (end + piece).min(stream.len());
+                let bytes = &stream.as_bytes()[from..end];
+                let (used, more) = it.take(bytes, 5 - ended, &mut asked)?;
+                from += used;
+                ended += more;
+            }
+            assert!(asked.is_empty());
+            Ok::<u32, Wrong>(ended)
+        };
+        for piece in 1..stream.len() {
+            assert_eq!(found([0, 1, 0, 0, 1], piece), Ok(5), "{piece}");
+            assert!(found([0, 1, 1, 0, 1], piece).is_err(), "{piece}");
         }
     }
 
@@ -305,7 +354,11 @@ mod tests {
         wrong(b"HTTP/1.1 200 OK\r\n\r\n", "does not say its length");
         wrong(b"+OK redis\r\n", "no reply");
         wrong(&[KNOWN, b"x"].concat(), "no reply");
-        assert!(replies(None).take(KNOWN, 0).is_err(), "nobody asked");
+        let nobody = &mut VecDeque::new();
+        assert!(
+            replies(None).take(KNOWN, 0, nobody).is_err(),
+            "nobody asked"
+        );
         let other = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nother";
         assert!(read(replies(None), &[KNOWN, other].concat(), 1).is_err());
     }

@@ -5,7 +5,7 @@
 //! either missing or exactly that.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::Serialize;
 use tidewire::Link;
@@ -14,8 +14,8 @@ use super::client::Driver;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
 use super::kv_keys::{KeyChoice, Picker, unit};
-use super::kv_reply::Kind;
-use super::kv_template::{Filling, Template};
+use super::kv_mix::{Firsts, Mix};
+use super::kv_template::Filling;
 use super::kv_values::ValueSizes;
 use super::kv_wire::{Front, Wire};
 use super::pattern::Pattern;
@@ -39,9 +39,9 @@ pub struct KvLoad {
     pub reads: f64,
     /// How a command's key is chosen.
     pub choice: KeyChoice,
-    /// A command of the user's own instead of GET and SET, for [`Wire::Resp`]. Made once for the whole process, so that
+    /// Commands of the user's own instead of GET and SET, for [`Wire::Resp`]. Made once for the whole process, so that
     /// loads can be copied.
-    pub command: Option<&'static Template>,
+    pub command: Option<&'static Mix>,
 }
 
 impl KvLoad {
@@ -57,21 +57,32 @@ impl KvLoad {
     }
 }
 
-/// In a command's number: it is a GET.
-const GET: u64 = 1 << 63;
+/// A command, and the key that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Command {
+    what: What,
+    key: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Get,
+    Set,
+    /// Of the user's own, by its number.
+    Own(u8),
+}
 
 /// One connection of it.
 pub(super) struct Kv {
     load: KvLoad,
     /// Commands still to be sent; `u64::MAX` has no end.
     left: u64,
-    /// Commands that wait for a reply: the key's number, marked if it is a GET.
-    waiting: VecDeque<u64>,
+    /// Commands that wait for a reply.
+    waiting: VecDeque<Command>,
     flight: Flight,
     random: Random,
     picker: Picker,
-    /// Of the first reply to a command of the user's own, on whatever connection.
-    first: Arc<OnceLock<Kind>>,
+    firsts: Arc<Firsts>,
     buffer: Vec<u8>,
     /// A part of a reply has come.
     in_a_reply: bool,
@@ -83,7 +94,7 @@ impl Kv {
         count: u64,
         (connection, connections): (u64, usize),
         flight: Flight,
-        first: &Arc<OnceLock<Kind>>,
+        firsts: &Arc<Firsts>,
     ) -> Kv {
         Kv {
             load,
@@ -93,55 +104,60 @@ impl Kv {
             // Never zero, and different for each connection.
             random: Random((connection + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             picker: Picker::new(load.choice, load.keys, connection, connections),
-            first: first.clone(),
+            firsts: firsts.clone(),
             buffer: Vec::new(),
             in_a_reply: false,
         }
     }
 
-    fn command(&mut self) -> u64 {
+    fn command(&mut self) -> Command {
         let random = &mut self.random;
         let key = self.picker.pick(self.load.keys, &mut || random.next());
-        if self.load.command.is_none() && unit(random.next()) < self.load.reads {
-            key | GET
-        } else {
-            key
-        }
+        let what = match self.load.command {
+            Some(mix) => What::Own(mix.draw(unit(random.next()))),
+            None if unit(random.next()) < self.load.reads => What::Get,
+            None => What::Set,
+        };
+        Command { what, key }
     }
 
-    fn put(&mut self, command: u64, pattern: &Pattern) {
+    fn put(&mut self, command: Command, pattern: &Pattern) {
         let mut key = [0; u8::MAX as usize];
-        let key = self.load.key(command & !GET, &mut key);
-        if let Some(template) = self.load.command {
-            let value = self.load.value(pattern, command);
-            template.put(filling(key, value, command), &mut self.buffer);
-        } else if command & GET != 0 {
-            self.load.wire.put_read(key, &mut self.buffer);
-        } else {
-            let value = self.load.value(pattern, command);
-            self.load.wire.put_write(key, value, &mut self.buffer);
+        let key = self.load.key(command.key, &mut key);
+        let value = self.load.value(pattern, command.key);
+        match (command.what, self.load.command) {
+            (What::Own(number), Some(mix)) => {
+                let template = mix.template(number);
+                template.put(filling(key, value, command.key), &mut self.buffer);
+            }
+            (What::Get, _) => self.load.wire.put_read(key, &mut self.buffer),
+            (What::Set | What::Own(_), _) => {
+                self.load.wire.put_write(key, value, &mut self.buffer);
+            }
         }
     }
 
     /// Whether `bytes` begin with the reply to a command.
-    fn check(&self, bytes: &[u8], command: u64, pattern: &Pattern) -> Front {
-        let value = self.load.value(pattern, command);
-        if let Some(template) = self.load.command {
-            let mut key = [0; u8::MAX as usize];
-            let key = self.load.key(command, &mut key);
-            template.check(bytes, filling(key, value, command), &self.first)
-        } else if command & GET == 0 {
-            self.load.wire.check_write(bytes, value)
-        } else {
-            self.load.wire.check_read(bytes, value)
+    fn check(&self, bytes: &[u8], command: Command, pattern: &Pattern) -> Front {
+        let value = self.load.value(pattern, command.key);
+        match (command.what, self.load.command) {
+            (What::Own(number), Some(mix)) => {
+                let mut key = [0; u8::MAX as usize];
+                let key = self.load.key(command.key, &mut key);
+                let first = &self.firsts[usize::from(number)];
+                let with = filling(key, value, command.key);
+                mix.template(number).check(bytes, with, first)
+            }
+            (What::Get, _) => self.load.wire.check_read(bytes, value),
+            (What::Set | What::Own(_), _) => self.load.wire.check_write(bytes, value),
         }
     }
 
-    fn name(&self, command: u64) -> &str {
-        match self.load.command {
-            Some(template) => template.shown(),
-            None if command & GET == 0 => "SET",
-            None => "GET",
+    fn name(&self, command: Command) -> &str {
+        match (command.what, self.load.command) {
+            (What::Own(number), Some(mix)) => mix.template(number).shown(),
+            (What::Get, _) => "GET",
+            (What::Set | What::Own(_), _) => "SET",
         }
     }
 }
@@ -163,8 +179,7 @@ impl KvLoad {
         key
     }
 
-    fn value<'a>(&self, pattern: &'a Pattern, command: u64) -> &'a [u8] {
-        let key = command & !GET;
+    pub(super) fn value<'a>(&self, pattern: &'a Pattern, key: u64) -> &'a [u8] {
         pattern.slice(key.wrapping_mul(977), self.size.of(key))
     }
 }
@@ -228,7 +243,7 @@ impl Driver for Kv {
                 Front::Good(n) => at += n,
                 Front::Wrong(shown, fault) => {
                     let name = self.name(command);
-                    let key = command & !GET;
+                    let key = command.key;
                     let what = format!("{name} of key {key} was answered by {shown:?}");
                     return Err(fault.because(what));
                 }
@@ -303,7 +318,7 @@ mod tests {
                 Flight::new(None),
                 &Arc::default(),
             );
-            seen.extend((0..mine).map(|_| kv.command()));
+            seen.extend((0..mine).map(|_| kv.command().key));
         }
         assert_eq!(seen, (0..10).collect::<Vec<u64>>());
     }

@@ -7,7 +7,6 @@ use std::fmt;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use serde::{Serialize, Serializer};
 use sha1::{Digest, Sha1};
 
 use super::fault::Fault;
@@ -279,12 +278,6 @@ fn want(reply: Option<&str>) -> Result<Want, String> {
         .map(one)
         .collect::<Result<_, _>>()
         .map(Want::OneOf)
-}
-
-impl Serialize for Template {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.shown)
-    }
 }
 
 #[cfg(test)]

@@ -11,20 +11,28 @@ mod ack_fault;
 mod arrivals;
 mod client;
 mod connect;
+mod course;
+mod crew;
 mod discard;
 mod echo;
+mod failure;
 mod fault;
 mod flight;
 mod http;
 mod http_reply;
 mod kv;
 mod kv_keys;
+mod kv_mix;
 mod kv_reply;
 mod kv_template;
 mod kv_values;
 mod kv_wire;
+mod member;
 mod native;
+mod null;
+mod outcome;
 mod pace;
+mod part;
 mod pattern;
 mod preset;
 mod run;
@@ -40,19 +48,23 @@ use serde::Serialize;
 pub use ack::{AckLoad, Checks, Rounds};
 pub use arrivals::{Arrivals, Rate, Spacing};
 pub use connect::ConnectLoad;
+pub use crew::Crew;
+pub use failure::Failure;
 pub use fault::Fault;
-pub use http::HttpLoad;
+pub use http::{HttpLoad, HttpRequest};
 pub use kv::KvLoad;
 pub use kv_keys::KeyChoice;
+pub use kv_mix::Mix;
 pub use kv_template::Template;
 pub use kv_values::ValueSizes;
 pub use kv_wire::Wire;
+pub use member::serve_part;
 pub use native::NativeLoad;
+pub use null::null_server;
+pub use outcome::{Histograms, Kernel, MemoryUse, Outcome, Schedule};
+pub use part::Part;
 pub use preset::Preset;
-pub use run::{
-    Extent, Failure, Generator, Histograms, Kernel, MemoryUse, Outcome, Plan, Progress, Schedule,
-    Target, Watch, run,
-};
+pub use run::{Extent, Generator, Plan, Progress, Target, Watch, run};
 pub use stage::Round;
 
 /// What to send, on each connection.

@@ -1,15 +1,14 @@
 //! One run: connect, warm up, measure, wait for what is outstanding, close.
 
-use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::cell::{Cell, RefCell};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use tidewire::{
-    Builder, Dial, EngineChoice, Layered, Limits, Running, Service, ServiceId, StartError,
-    TcpOptions,
+    Builder, Dial, EngineChoice, Layered, Limits, Running, Service, ServiceId, TcpOptions,
 };
 use tidewire_tls::TlsClient;
 
@@ -17,26 +16,33 @@ use super::ack::Acks;
 use super::arrivals::Arrivals;
 use super::client::{Clients, Driver, Route};
 use super::connect::Connect;
+use super::course::Course;
 use super::discard::Discard;
 use super::echo::Echo;
-use super::fault::Fault;
+use super::failure::Failure;
 use super::flight::Flight;
 use super::http::Https;
 use super::kv::Kv;
+use super::kv_mix::Mix;
 use super::native::Native;
+use super::outcome::{Kernel, MemoryUse, Outcome};
 use super::pace::Pace;
-use super::stage::{Counts, Phase, Round, Stage, Taken};
+use super::part::{Gate, Part, Share};
+use super::stage::{Counts, Phase, Stage};
 use super::turns::Slot;
 use super::{EchoLoad, Workload};
-use crate::abba::Sample;
-use crate::histogram::{Latencies, LatencySummary, Mode, Quantile};
+use crate::histogram::Latencies;
 use crate::meter::{Meter, Metered};
-use crate::procfs::{ListenQueues, ProcError, Process, TcpSegments};
+use crate::procfs::Process;
 
 /// Connections being established at a time, so that no accept queue overflows.
 const DIALLING_MAX: usize = 256;
-/// How long all connections may take to be established, and the loops to stop.
+/// Connections from one address of this host, unless it is said.
+const SOURCE_CONNECTIONS: usize = 20_000;
+/// How long all connections may take to be established, unless it is said.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+/// How long the loops may take to stop.
+pub(super) const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// How long nothing may move on a connection that is owed something, unless it is said.
 const STALL: Duration = Duration::from_secs(10);
 /// How often progress is shown.
@@ -58,13 +64,18 @@ pub struct Generator {
     /// Speaks TLS, if it is there. A connection counts as established after its handshake.
     pub tls: Option<TlsClient>,
     /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: each
-    /// has some 28,000 ports to one server. 1 leaves it to the system.
-    pub sources: u32,
+    /// has some 28,000 ports to one server. 1 leaves it to the system; absent, there is one for each 20,000 connections
+    /// to a server on a loopback address.
+    pub sources: Option<u32>,
+    /// How long all connections may take to be established; 30 s by default.
+    pub connect_within: Duration,
     /// How long nothing may move on a connection that is owed something; 10 s by default.
     pub stall: Duration,
     /// How often progress is shown, at whole multiples of it on the monotonic clock, so that several runs are looked at
     /// in the same moments; at least 1 ms, 200 ms by default.
     pub progress: Duration,
+    /// Progress has the latencies so far.
+    pub live: bool,
 }
 
 impl Default for Generator {
@@ -77,9 +88,22 @@ impl Default for Generator {
             busy_poll: Duration::ZERO,
             tcp: TcpOptions::default(),
             tls: None,
-            sources: 1,
+            sources: None,
+            connect_within: CONNECT_WITHIN,
             stall: STALL,
             progress: PROGRESS,
+            live: false,
+        }
+    }
+}
+
+impl Generator {
+    /// Cores that its loops can keep busy, in each process that makes the load.
+    pub fn cores(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        match self.cpus.len() {
+            0 => self.loops.min(cores),
+            n => self.loops.min(n),
         }
     }
 }
@@ -141,261 +165,22 @@ pub struct Target {
     pub cores: usize,
 }
 
-/// Why a run came to nothing.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The generator could not be started.
-    #[error("cannot start the load generator: {0}")]
-    Start(#[from] StartError),
-    /// A connection could not be established.
-    #[error("cannot connect: {error}")]
-    Connect {
-        /// What the system said.
-        error: String,
-    },
-    /// Not all connections were established in time.
-    #[error("only {opened} of {wanted} connections were established within {CONNECT_WITHIN:?}")]
-    ConnectSlow {
-        /// Those that were.
-        opened: usize,
-        /// Those that were to be.
-        wanted: usize,
-    },
-    /// A reply is not what it has to be.
-    #[error("wrong reply on connection {connection}: {fault}: {what}")]
-    WrongReply {
-        /// The connection, from 0.
-        connection: u64,
-        /// What kind of fault it is.
-        fault: Fault,
-        /// What is wrong.
-        what: String,
-    },
-    /// The server closed a connection that it owed something.
-    #[error("connection {connection} was lost: close in the middle ({why}): {owed}")]
-    Lost {
-        /// The connection, from 0.
-        connection: u64,
-        /// How it ended.
-        why: String,
-        /// What was owed.
-        owed: String,
-    },
-    /// Nothing came on a connection that was owed something.
-    #[error("nothing moved on connection {connection} for {after:?}: {fault}: {owed}")]
-    Stalled {
-        /// The connection, from 0.
-        connection: u64,
-        /// What that looks like: a short reply, or none.
-        fault: Fault,
-        /// How long was waited.
-        after: Duration,
-        /// What was owed.
-        owed: String,
-    },
-    /// The end did not come.
-    #[error(
-        "{done} of {wanted} connections were done {after:?} after the end of the load: no reply"
-    )]
-    Unfinished {
-        /// How long was waited.
-        after: Duration,
-        /// Those that were.
-        done: usize,
-        /// Those that were to be.
-        wanted: usize,
-    },
-    /// The server's figures could not be read.
-    #[error("cannot measure the server: {0}")]
-    Proc(#[from] ProcError),
-}
-
-impl Failure {
-    /// Whether the server is to blame for what it answered, or for not answering, rather than the
-    /// way the run was set up.
-    pub fn is_wrong_answer(&self) -> bool {
-        matches!(
-            self,
-            Failure::WrongReply { .. }
-                | Failure::Lost { .. }
-                | Failure::Stalled { .. }
-                | Failure::Unfinished { .. }
-        )
-    }
-}
-
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Since the load began.
     pub elapsed: Duration,
     /// The monotonic clock, in ns: the same for all runs on a machine.
     pub now_ns: u64,
     /// Messages answered (or taken) so far, warm-up included.
     pub requests: u64,
+    /// Latencies that were measured by the look before this one, from when messages were due if they have times; absent
+    /// unless [`Generator::live`].
+    pub latencies: Option<&'a Latencies>,
 }
 
 /// Is shown progress now and then; answers whether to go on.
-pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> bool;
-
-/// What came out.
-#[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
-    /// Messages answered while it was measured; for discard, taken by the kernel.
-    pub requests: u64,
-    /// Their bytes, one way.
-    pub bytes: u64,
-    /// How long it was measured.
-    pub elapsed: Duration,
-    /// From the actual send to the reply; absent if nothing is ever answered.
-    pub latency: Option<LatencySummary>,
-    /// What only a load by the clock has.
-    pub schedule: Option<Schedule>,
-    /// The distribution: from when messages were due where they have times, else from their sends.
-    pub spectrum: Vec<Quantile>,
-    /// Its two summits, if it has two.
-    pub modes: Vec<Mode>,
-    /// Messages answered by then, seconds since the load began, every 200 ms; longer runs have fewer
-    /// points.
-    pub progress: Vec<(f64, u64)>,
-    /// The server's memory, if its process is known.
-    pub memory: Option<MemoryUse>,
-    /// Both distributions in full.
-    #[serde(skip)]
-    pub histograms: Histograms,
-    /// CPU of both sides; absent without a process to measure.
-    pub metered: Option<Metered>,
-    /// What the kernel counted from the first connection to the end; absent where it does not count.
-    pub kernel: Option<Kernel>,
-    /// Cores that the server may use.
-    pub server_cores: usize,
-    /// Rounds, if the workload has them.
-    pub rounds: Vec<Round>,
-    /// It was ended before its time.
-    pub interrupted: bool,
-    /// The generator's engine.
-    pub client_engine: String,
-    /// The generator's loops.
-    pub generator_loops: usize,
-}
-
-/// The distributions of a run.
-#[derive(Clone, Debug, Default)]
-pub struct Histograms {
-    /// From the send to the reply.
-    pub sent: Latencies,
-    /// From when each message was due; absent without a schedule.
-    pub intended: Option<Latencies>,
-}
-
-impl Histograms {
-    /// That which a user would have felt: from when messages were due, if they had times.
-    pub fn felt(&self) -> &Latencies {
-        self.intended.as_ref().unwrap_or(&self.sent)
-    }
-}
-
-/// Resident memory of the server, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct MemoryUse {
-    /// Before the first connection of this run.
-    pub before_bytes: u64,
-    /// With all connections, before anything was sent.
-    pub connected_bytes: u64,
-    /// At the end of what was measured.
-    pub end_bytes: u64,
-    /// What a connection that says nothing takes; absent for fewer than 100, where pages hide it.
-    pub bytes_per_connection: Option<f64>,
-}
-
-/// Counters of a whole network namespace: the server's where its process is known, else the generator's. Of whoever
-/// uses it besides, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Kernel {
-    /// Segments of TCP.
-    pub tcp: TcpSegments,
-    /// Handshakes that were turned away.
-    pub listen: ListenQueues,
-}
-
-impl Kernel {
-    fn read(process: &Process) -> Option<Kernel> {
-        Some(Kernel {
-            tcp: process.tcp_segments().ok()?,
-            listen: process.listen_queues().ok()?,
-        })
-    }
-
-    fn since(&self, earlier: &Kernel) -> Kernel {
-        Kernel {
-            tcp: self.tcp.since(&earlier.tcp),
-            listen: self.listen.since(&earlier.listen),
-        }
-    }
-}
-
-/// Connections below which their memory cannot be told from that of pages.
-const MEMORY_CONNECTIONS: usize = 100;
-/// Points of [`Outcome::progress`].
-const PROGRESS_MAX: usize = 500;
-
-/// How a load by the clock went.
-#[derive(Clone, Debug, Serialize)]
-pub struct Schedule {
-    /// From the time at which each message was to be sent to its reply. Counts each message that was to
-    /// be sent while it was measured, whenever it was answered; those never sent with the time that
-    /// they had waited by the end. Absent if nothing is ever answered.
-    pub latency: Option<LatencySummary>,
-    /// From the time at which each message could have been sent (its time, or when the window had room
-    /// again) to the send: the generator's own lateness.
-    pub slip: Option<LatencySummary>,
-    /// Messages that were due and had found no room when the measured time was over.
-    pub unsent: u64,
-}
-
-impl Outcome {
-    /// Messages a second.
-    pub fn requests_per_second(&self) -> f64 {
-        self.requests as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
-    }
-
-    /// MiB a second, one way.
-    pub fn mib_per_second(&self) -> f64 {
-        self.bytes as f64 / (1 << 20) as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
-    }
-
-    /// The figures as one run of a comparison.
-    pub fn sample(&self) -> Sample {
-        let mut sample = match &self.metered {
-            Some(metered) => metered.sample(self.requests, self.server_cores),
-            None => Sample::new().higher("requests_per_second", self.requests_per_second()),
-        };
-        sample = sample.higher("mib_per_second", self.mib_per_second());
-        if let (Some(metered), true) = (&self.metered, self.requests > 0) {
-            let each = |ns: u64| ns as f64 / self.requests as f64;
-            sample = sample
-                .lower("server_user_ns_per_request", each(metered.server.user_ns))
-                .lower(
-                    "server_system_ns_per_request",
-                    each(metered.server.system_ns),
-                );
-        }
-        if let Some(bytes) = self.memory.and_then(|memory| memory.bytes_per_connection) {
-            sample = sample.lower("server_bytes_per_connection", bytes);
-        }
-        if let (Some(metered), true) = (&self.metered, self.bytes > 0) {
-            let kib = self.bytes as f64 / 1024.0;
-            let spent = metered.server.total_ns as f64;
-            sample = sample.lower("server_cpu_ns_per_kib", spent / kib);
-        }
-        let scheduled = self.schedule.as_ref().and_then(|by| by.latency.as_ref());
-        match scheduled.or(self.latency.as_ref()) {
-            Some(summary) => sample.latencies(summary),
-            None => sample,
-        }
-    }
-}
+pub type Watch<'a> = &'a mut dyn FnMut(Progress<'_>) -> bool;
 
 /// Runs a plan.
 ///
@@ -407,6 +192,41 @@ pub fn run(
     target: &Target,
     watch: Watch<'_>,
 ) -> Result<Outcome, Failure> {
+    let made = make(plan, generator, target, Part::WHOLE, None, watch)?;
+    let mut outcome = made.share.outcome(made.course);
+    outcome.memory = made.memory;
+    outcome.kernel = made.kernel;
+    outcome.metered = made.metered;
+    outcome.server_cores = target.cores;
+    outcome.generator_cores = generator.cores();
+    outcome.generator_loops = generator.loops;
+    Ok(outcome)
+}
+
+/// Makes one process's part of a plan, for a [`Crew`](super::Crew) in another process that measures the server.
+///
+/// # Errors
+/// [`Failure`]: the first thing that went wrong here ends the run.
+pub(super) fn run_part(
+    plan: &Plan,
+    generator: &Generator,
+    target: &Target,
+    part: Part,
+    gate: &mut dyn Gate,
+    watch: Watch<'_>,
+) -> Result<Share, Failure> {
+    let made = make(plan, generator, target, part, Some(gate), watch)?;
+    Ok(made.share)
+}
+
+fn make(
+    plan: &Plan,
+    generator: &Generator,
+    target: &Target,
+    part: Part,
+    gate: Option<&mut dyn Gate>,
+    watch: Watch<'_>,
+) -> Result<Made, Failure> {
     let Plan {
         connections,
         arrivals,
@@ -430,11 +250,14 @@ pub fn run(
     let flight = move |connection| Flight::new(pace(connection, connections));
     let run = Run {
         stage: &stage,
-        connections,
+        part,
+        all_connections: connections,
+        connections: part.connections(connections),
         extent,
         generator,
         target,
-        progress: RefCell::default(),
+        course: RefCell::default(),
+        gate: Cell::new(gate),
     };
     match plan.workload {
         Workload::Echo(load) => run.go(false, watch, move |connection| {
@@ -468,10 +291,10 @@ pub fn run(
             Native::new(load, count(connection), connection, flight(connection))
         }),
         Workload::Kv(load) => {
-            let first = Arc::default();
+            let firsts = Arc::new(load.command.map(Mix::firsts).unwrap_or_default());
             run.go(false, watch, move |connection| {
                 let part = (connection, connections);
-                Kv::new(load, count(connection), part, flight(connection), &first)
+                Kv::new(load, count(connection), part, flight(connection), &firsts)
             })
         }
         Workload::Http(load) => {
@@ -494,13 +317,28 @@ pub fn run(
     }
 }
 
-struct Run<'a> {
+struct Run<'a, 'g> {
     stage: &'a Arc<Stage>,
+    part: Part,
+    /// Of all parts.
+    all_connections: usize,
+    /// Of this part.
     connections: usize,
     extent: Extent,
     generator: &'a Generator,
     target: &'a Target,
-    progress: RefCell<Vec<(f64, u64)>>,
+    course: RefCell<Course>,
+    /// What has to be passed before the load begins, if others load too.
+    gate: Cell<Option<&'g mut dyn Gate>>,
+}
+
+/// What this process has found.
+struct Made {
+    share: Share,
+    course: Vec<(f64, u64)>,
+    memory: Option<MemoryUse>,
+    kernel: Option<Kernel>,
+    metered: Option<Metered>,
 }
 
 /// What was read between the two ends of the measured time.
@@ -514,14 +352,14 @@ struct Reading {
     interrupted: bool,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// `silent` says that nothing is ever answered; `make` makes a connection of its number.
     fn go<D: Driver>(
         &self,
         silent: bool,
         watch: Watch<'_>,
         make: impl Fn(u64) -> D + Send + Sync + 'static,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Made, Failure> {
         let clients = Clients::new(self.stage, self.route(), silent, make);
         let limits = self.limits();
         match &self.generator.tls {
@@ -531,36 +369,49 @@ impl Run<'_> {
     }
 
     fn route(&self) -> Route {
+        let to = self.target.addr;
+        let needed = match to.ip() == Ipv4Addr::LOCALHOST {
+            true => self.all_connections.div_ceil(SOURCE_CONNECTIONS) as u32,
+            false => 1,
+        };
         Route {
-            to: self.target.addr,
-            sources: self.generator.sources,
+            to,
+            sources: self.generator.sources.unwrap_or(needed),
             stall: self.generator.stall,
         }
     }
 
-    fn run<S: Service>(&self, clients: S, watch: Watch<'_>) -> Result<Outcome, Failure> {
+    fn run<S: Service>(&self, clients: S, watch: Watch<'_>) -> Result<Made, Failure> {
         let (running, service) = self.start(clients)?;
         let before = self.memory();
         let counted = self.kernel();
         let measured = self.connect(&running, service);
         let connected = self.memory();
         let measured = measured.and_then(|()| self.measure(watch));
-        let engine = running.engine().to_string();
+        let client_engine = running.engine().to_string();
         // Looked at before connections are cut, which would be failures too.
         let failure = self.stage.take_failure();
-        running.stop(CONNECT_WITHIN);
+        running.stop(STOP_WITHIN);
         let (taken, rounds) = self.stage.close();
         let reading = match (failure, measured) {
             (Some(failure), _) | (None, Err(failure)) => return Err(failure),
             (None, Ok(reading)) => reading,
         };
-        let memory = self.memory_use(before, connected, reading.memory);
         let kernel = reading.kernel.zip(counted);
-        let kernel = kernel.map(|(end, begin)| end.since(&begin));
-        Ok(Outcome {
-            memory,
-            kernel,
-            ..self.outcome(reading, taken, rounds, engine)
+        Ok(Made {
+            memory: MemoryUse::of(self.connections, before, connected, reading.memory),
+            kernel: kernel.map(|(end, begin)| end.since(&begin)),
+            metered: reading.metered,
+            course: self.course.take().points(),
+            share: Share {
+                requests: reading.counts.requests,
+                bytes: reading.counts.bytes,
+                elapsed: reading.elapsed,
+                interrupted: reading.interrupted,
+                client_engine,
+                taken,
+                rounds,
+            },
         })
     }
 
@@ -570,27 +421,7 @@ impl Run<'_> {
     }
 
     fn kernel(&self) -> Option<Kernel> {
-        match &self.target.process {
-            Some(server) => Kernel::read(server),
-            None => Kernel::read(&Process::current()),
-        }
-    }
-
-    fn memory_use(
-        &self,
-        before: Option<u64>,
-        connected: Option<u64>,
-        end: Option<u64>,
-    ) -> Option<MemoryUse> {
-        let (before_bytes, connected_bytes) = (before?, connected?);
-        let more = connected_bytes.saturating_sub(before_bytes) as f64;
-        let enough = self.connections >= MEMORY_CONNECTIONS;
-        Some(MemoryUse {
-            before_bytes,
-            connected_bytes,
-            end_bytes: end?,
-            bytes_per_connection: enough.then(|| more / self.connections as f64),
-        })
+        Kernel::of(self.target)
     }
 
     fn limits(&self) -> Limits {
@@ -615,11 +446,11 @@ impl Run<'_> {
     }
 
     fn connect<S: Service>(&self, running: &Running, service: ServiceId<S>) -> Result<(), Failure> {
-        let deadline = Instant::now() + CONNECT_WITHIN;
-        for token in 0..self.connections {
-            let first = (token + 1).saturating_sub(DIALLING_MAX);
+        let deadline = Instant::now() + self.generator.connect_within;
+        for number in 0..self.connections {
+            let first = (number + 1).saturating_sub(DIALLING_MAX);
             self.await_opened(first, deadline)?;
-            let dial: Dial = self.route().dial(token as u64);
+            let dial: Dial = self.route().dial(self.part.connection(number));
             running.dial(service, dial).map_err(|e| Failure::Connect {
                 error: e.to_string(),
             })?;
@@ -636,10 +467,20 @@ impl Run<'_> {
         Err(Failure::ConnectSlow {
             opened: self.stage.opened_count(),
             wanted: self.connections,
+            within: self.generator.connect_within,
         })
     }
 
     fn measure(&self, watch: Watch<'_>) -> Result<Reading, Failure> {
+        let mut gate = self.gate.take();
+        if let Some(gate) = &mut gate {
+            gate.connected(&|| self.stage.failed())?;
+        }
+        let is_measured = || {
+            if let Some(gate) = gate {
+                gate.measured();
+            }
+        };
         let began = Instant::now();
         match self.extent {
             Extent::Time { warm_up, measured } => {
@@ -649,6 +490,7 @@ impl Run<'_> {
                 let until = meter.began + measured;
                 interrupted = interrupted || !self.watched(began, until, false, watch);
                 let reading = meter.end(self, interrupted)?;
+                is_measured();
                 self.finish()?;
                 Ok(reading)
             }
@@ -660,7 +502,9 @@ impl Run<'_> {
                 if interrupted {
                     self.finish()?;
                 }
-                meter.end(self, interrupted)
+                let reading = meter.end(self, interrupted)?;
+                is_measured();
+                Ok(reading)
             }
         }
     }
@@ -674,12 +518,14 @@ impl Run<'_> {
             if self.stage.wait_until(next, over) || self.stage.failed() || Instant::now() >= until {
                 return true;
             }
+            let latencies = self.generator.live.then(|| self.stage.look());
             let progress = Progress {
                 elapsed: began.elapsed(),
-                now_ns: now().since(tidewire::Instant::from_nanos(0)).as_nanos() as u64,
+                now_ns: now_ns(),
                 requests: self.stage.counts().requests,
+                latencies: latencies.as_ref(),
             };
-            self.note(progress);
+            self.course.borrow_mut().note(&progress);
             if !watch(progress) {
                 return false;
             }
@@ -687,30 +533,11 @@ impl Run<'_> {
     }
 
     fn to_next_look(&self) -> Duration {
-        let every = self
-            .generator
-            .progress
-            .max(Duration::from_millis(1))
-            .as_nanos() as u64;
-        let since = now().since(tidewire::Instant::from_nanos(0)).as_nanos() as u64;
-        Duration::from_nanos(every - since % every)
-    }
-
-    /// Keeps it for the course of the run; of long runs every second point, and so on.
-    fn note(&self, progress: Progress) {
-        let mut points = self.progress.borrow_mut();
-        if points.len() >= PROGRESS_MAX {
-            let mut number = 0u32;
-            points.retain(|_| {
-                number += 1;
-                number.is_multiple_of(2)
-            });
-        }
-        points.push((progress.elapsed.as_secs_f64(), progress.requests));
+        to_next_look(self.generator.progress)
     }
 
     fn begin(&self) -> Result<Begun, Failure> {
-        let generator = Process::current();
+        let generator = [Process::current()];
         let meter = self.target.process.as_ref();
         let meter = meter.map(|server| Meter::start(server, &generator));
         self.stage.measure_from(now());
@@ -735,43 +562,17 @@ impl Run<'_> {
             wanted: self.connections,
         })
     }
+}
 
-    fn outcome(
-        &self,
-        reading: Reading,
-        taken: Taken,
-        rounds: Vec<Round>,
-        client_engine: String,
-    ) -> Outcome {
-        let schedule = taken.scheduled.as_ref().map(|by| Schedule {
-            latency: by.latencies.summary(),
-            slip: by.slip.summary(),
-            unsent: by.unsent,
-        });
-        let histograms = Histograms {
-            sent: taken.latencies,
-            intended: taken.scheduled.map(|by| by.latencies),
-        };
-        Outcome {
-            requests: reading.counts.requests,
-            bytes: reading.counts.bytes,
-            elapsed: reading.elapsed,
-            latency: histograms.sent.summary(),
-            schedule,
-            spectrum: histograms.felt().spectrum(),
-            modes: histograms.felt().modes().into_iter().flatten().collect(),
-            progress: self.progress.take(),
-            memory: None,
-            kernel: None,
-            histograms,
-            generator_loops: self.generator.loops,
-            metered: reading.metered,
-            server_cores: self.target.cores,
-            rounds,
-            interrupted: reading.interrupted,
-            client_engine,
-        }
-    }
+/// The time to the next whole multiple of `every` on the monotonic clock.
+pub(super) fn to_next_look(every: Duration) -> Duration {
+    let every = every.max(Duration::from_millis(1)).as_nanos() as u64;
+    Duration::from_nanos(every - now_ns() % every)
+}
+
+/// The monotonic clock, in ns.
+pub(super) fn now_ns() -> u64 {
+    now().as_nanos()
 }
 
 /// The present time of the clock that loops have.
@@ -789,7 +590,7 @@ struct Begun {
 }
 
 impl Begun {
-    fn end(self, run: &Run<'_>, interrupted: bool) -> Result<Reading, Failure> {
+    fn end(self, run: &Run<'_, '_>, interrupted: bool) -> Result<Reading, Failure> {
         let stage = run.stage;
         let counts = stage.counts();
         let elapsed = self.began.elapsed();

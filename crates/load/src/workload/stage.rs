@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ord
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{self, Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidewire::{Instant, LoopHandle};
 
 use super::arrivals::Arrivals;
+use super::failure::Failure;
 use super::pattern::Pattern;
-use super::run::Failure;
 use crate::histogram::Latencies;
 
 /// What connections are to do.
@@ -37,6 +37,8 @@ pub(super) struct Stage {
     /// The places that are between two connections, and when the request of the next one is due.
     between: Mutex<BTreeMap<u64, Instant>>,
     pub(super) pattern: Pattern,
+    /// How often loops were asked to show what they have taken so far.
+    looks: AtomicU64,
     books: Mutex<Books>,
     news: Condvar,
 }
@@ -45,6 +47,8 @@ pub(super) struct Stage {
 struct Books {
     loops: Vec<LoopHandle<()>>,
     open: Vec<Arc<Tally>>,
+    /// The latencies that each loop has shown last.
+    shown: Vec<(Arc<Tally>, Latencies)>,
     settled: Counts,
     taken: Taken,
     rounds: Vec<Round>,
@@ -74,7 +78,7 @@ impl Tally {
 }
 
 /// One round of one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// The connection, from 0.
     pub connection: u64,
@@ -95,6 +99,7 @@ impl Stage {
             done: AtomicUsize::new(0),
             between: Mutex::default(),
             pattern: Pattern::new(),
+            looks: AtomicU64::new(0),
             books: Mutex::default(),
             news: Condvar::new(),
         })
@@ -166,6 +171,20 @@ impl Stage {
         for at in &self.books().loops {
             at.signal();
         }
+    }
+
+    /// Asks every loop to show its latencies; what they showed when they were asked before.
+    pub(super) fn look(&self) -> Latencies {
+        self.looks.fetch_add(1, SeqCst);
+        let books = self.books();
+        let mut all = Latencies::new();
+        for (_, latencies) in &books.shown {
+            all.merge(latencies);
+        }
+        for at in &books.loops {
+            at.signal();
+        }
+        all
     }
 
     /// What is measured begins at this time, or ends.
@@ -246,10 +265,14 @@ pub(super) struct Desk {
     pub(super) stage: Arc<Stage>,
     tally: Arc<Tally>,
     taken: Taken,
+    /// The looks at the latencies that were answered.
+    looks: u64,
+    /// What connections were told last.
+    told: Phase,
 }
 
 /// The times that were taken.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Taken {
     /// From the send to the reply.
     pub(super) latencies: Latencies,
@@ -258,7 +281,7 @@ pub(super) struct Taken {
 }
 
 /// The times of messages that are sent by the clock.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Scheduled {
     /// From the time at which they were to be sent to the reply; for those not sent, to the end.
     pub(super) latencies: Latencies,
@@ -269,7 +292,7 @@ pub(super) struct Scheduled {
 }
 
 impl Taken {
-    fn merge(&mut self, other: &Taken) {
+    pub(super) fn merge(&mut self, other: &Taken) {
         self.latencies.merge(&other.latencies);
         if let Some(more) = &other.scheduled {
             let scheduled = self.scheduled.get_or_insert_default();
@@ -293,6 +316,31 @@ impl Desk {
                 latencies: Latencies::new(),
                 scheduled: stage.arrivals.rate().map(|_| Box::default()),
             },
+            looks: 0,
+            told: Phase::Gathering,
+        }
+    }
+
+    /// Whether connections have not been told yet what they are to do now; from now on they have.
+    pub(super) fn is_news(&mut self) -> bool {
+        let phase = self.stage.phase();
+        std::mem::replace(&mut self.told, phase) != phase
+    }
+
+    /// Shows the latencies so far, if that was asked for.
+    pub(super) fn show(&mut self) {
+        let looks = self.stage.looks.load(SeqCst);
+        if std::mem::replace(&mut self.looks, looks) == looks {
+            return;
+        }
+        let taken = &self.taken;
+        let felt = taken.scheduled.as_ref();
+        let felt = felt.map_or(&taken.latencies, |by| &by.latencies);
+        let mut books = self.stage.books();
+        let mine = |(whose, _): &&mut (Arc<Tally>, Latencies)| Arc::ptr_eq(whose, &self.tally);
+        match books.shown.iter_mut().find(mine) {
+            Some((_, shown)) => shown.clone_from(felt),
+            None => books.shown.push((self.tally.clone(), felt.clone())),
         }
     }
 

@@ -2,20 +2,20 @@
 
 use tidewire_load::environment::Environment;
 use tidewire_load::page::{Bar, Chart, Line, Page, Section};
-use tidewire_load::trust::Trust;
-use tidewire_load::workload::{Outcome, Plan};
+use tidewire_load::workload::Outcome;
 
 use super::command;
+use crate::bench::single::Ran;
 use crate::bench::{arrivals, output};
 
 /// The page; `data` is all of it as JSON.
-pub(in crate::bench) fn page(
-    plan: &Plan,
-    outcome: &Outcome,
-    trust: &Trust,
-    data: String,
-    facts: &Environment,
-) -> Page {
+pub(in crate::bench) fn page(ran: &Ran<'_>, data: String, facts: &Environment) -> Page {
+    let Ran {
+        plan,
+        outcome,
+        trust,
+        ..
+    } = *ran;
     let rate = output::grouped(outcome.requests_per_second());
     let load = output::described(&plan.workload) + &arrivals::described(&plan.arrivals);
     Page {
@@ -35,7 +35,7 @@ pub(in crate::bench) fn page(
                 .iter()
                 .map(|reason| reason.text.clone())
                 .collect(),
-            table: table(plan, outcome, trust),
+            table: table(ran),
             charts: charts(outcome),
         }],
         facts: facts.facts(),
@@ -45,8 +45,8 @@ pub(in crate::bench) fn page(
 }
 
 /// The lines of the terminal as rows.
-fn table(plan: &Plan, outcome: &Outcome, trust: &Trust) -> Vec<Vec<String>> {
-    let text = output::text(plan, outcome, trust);
+fn table(ran: &Ran<'_>) -> Vec<Vec<String>> {
+    let text = output::text(ran);
     let lines = text
         .lines()
         .filter(|line| !line.starts_with("note") && !line.starts_with("verdict"));

@@ -1,0 +1,130 @@
+//! What the generator reaches against a server that answers from nothing.
+//!
+//! The idea: that server is this command once more, with the same words, so that it knows the replies; it runs where the
+//! server under load does, and is loaded as replies come.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidewire::EngineChoice;
+use tidewire_load::meter::SATURATED;
+use tidewire_load::workload::{
+    self, AckLoad, Arrivals, Extent, Generator, Plan, Workload, null_server,
+};
+
+use super::generator::GeneratorArgs;
+use super::side::{Server, Side};
+use super::single;
+use super::target::Ready;
+use super::watch::Watcher;
+use crate::exit::Failure;
+
+const WARM_UP: Duration = Duration::from_millis(300);
+const MEASURED: Duration = Duration::from_secs(1);
+
+/// The most that a generator has reached.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Ceiling {
+    pub(super) requests_per_second: f64,
+    /// Of the cores that the generator may use.
+    pub(super) generator_busy_share: f64,
+    /// The generator had no more to give; else that server was the limit, and the ceiling is higher.
+    pub(super) reached: bool,
+}
+
+impl Ceiling {
+    /// Loads such a server with what a plan loads another one with; `None` if the user wants no more.
+    pub(super) fn of(
+        plan: &Plan,
+        args: &GeneratorArgs,
+        generator: &Generator,
+        watcher: &mut Watcher,
+    ) -> Result<Option<Ceiling>, Failure> {
+        let (side, workload) = null(&plan.workload)?;
+        let server = Ready::find(&side, &workload, args)?;
+        let plan = Plan {
+            workload,
+            arrivals: Arrivals::Closed,
+            extent: Extent::Time {
+                warm_up: WARM_UP,
+                measured: MEASURED,
+            },
+            ..*plan
+        };
+        watcher.show("the generator's ceiling");
+        let goes_on: workload::Watch<'_> = &mut |_| !watcher.interrupted();
+        let outcome = workload::run(&plan, generator, server.target(), goes_on)
+            .map_err(|e| single::failed(&e, &server))?;
+        watcher.done();
+        server.stop()?;
+        let Some(metered) = outcome.metered.as_ref().filter(|_| !outcome.interrupted) else {
+            return Ok(None);
+        };
+        let possible = metered.elapsed.as_nanos() as f64 * outcome.generator_cores as f64;
+        let busy = metered.generator.total_ns as f64 / possible.max(1.0);
+        Ok(Some(Ceiling {
+            requests_per_second: outcome.requests_per_second(),
+            generator_busy_share: busy,
+            reached: busy >= SATURATED,
+        }))
+    }
+}
+
+/// The server, and the load that it understands.
+fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
+    let refused = |why: &str| Err(Failure::usage(format!("--ceiling: {why}")));
+    let (server, workload) = match workload {
+        // One that keeps nothing answers from nothing.
+        Workload::Ack(load) => {
+            let load = AckLoad {
+                level: tidewire_ingest::Level::None,
+                rounds: None,
+                ..*load
+            };
+            let words = ["--engine", "epoll"].map(str::to_owned);
+            (Server::Own(words.into()), Workload::Ack(load))
+        }
+        Workload::Native(_) => return refused("the native protocol acknowledges what is in a log"),
+        Workload::Kv(load) if load.command.is_some() => {
+            return refused("nobody but the server knows the reply to --command");
+        }
+        Workload::Http(load) if load.requests.len() > 1 => {
+            return refused("with one --path");
+        }
+        workload => {
+            let executable = std::env::current_exe()
+                .map_err(|e| Failure::usage(format!("cannot find this executable: {e}")))?;
+            let words = std::env::args_os().skip(1).chain(["--null".into()]);
+            // What is not UTF-8 is a name of a file to write, which that server does not.
+            let words = std::iter::once(executable.into()).chain(words);
+            let words = words.map(|word: OsString| word.to_string_lossy().into_owned());
+            (Server::Program(words.collect()), *workload)
+        }
+    };
+    Ok((
+        Side {
+            server,
+            name: "null".into(),
+            ..Side::default()
+        },
+        workload,
+    ))
+}
+
+/// Is that server until it is killed.
+pub(super) fn serve(workload: &Workload) -> Result<(), Failure> {
+    let started = null_server(workload, EngineChoice::Epoll);
+    let started = started.ok_or_else(|| Failure::usage("nobody knows the replies to this load"))?;
+    let running = started.map_err(|e| Failure::usage(format!("cannot start: {e}")))?;
+    let mut out = std::io::stdout().lock();
+    for addr in running.addrs() {
+        writeln!(out, "listening service=null addr={addr} engine=epoll")
+            .map_err(|e| Failure::usage(format!("cannot say where: {e}")))?;
+    }
+    loop {
+        // A signal ends the process.
+        std::thread::park();
+    }
+}

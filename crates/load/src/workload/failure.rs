@@ -1,0 +1,112 @@
+//! Why a run came to nothing, and who is to blame.
+
+use std::io;
+use std::time::Duration;
+
+use tidewire::StartError;
+
+use super::fault::Fault;
+use crate::procfs::ProcError;
+
+/// Why a run came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The generator could not be started.
+    #[error("cannot start the load generator: {0}")]
+    Start(#[from] StartError),
+    /// A connection could not be established.
+    #[error("cannot connect: {error}")]
+    Connect {
+        /// What the system said.
+        error: String,
+    },
+    /// Not all connections were established in time.
+    #[error("only {opened} of {wanted} connections were established within {within:?}")]
+    ConnectSlow {
+        /// Those that were.
+        opened: usize,
+        /// Those that were to be.
+        wanted: usize,
+        /// The time that they had.
+        within: Duration,
+    },
+    /// A reply is not what it has to be.
+    #[error("wrong reply on connection {connection}: {fault}: {what}")]
+    WrongReply {
+        /// The connection, from 0.
+        connection: u64,
+        /// What kind of fault it is.
+        fault: Fault,
+        /// What is wrong.
+        what: String,
+    },
+    /// The server closed a connection that it owed something.
+    #[error("connection {connection} was lost: close in the middle ({why}): {owed}")]
+    Lost {
+        /// The connection, from 0.
+        connection: u64,
+        /// How it ended.
+        why: String,
+        /// What was owed.
+        owed: String,
+    },
+    /// Nothing came on a connection that was owed something.
+    #[error("nothing moved on connection {connection} for {after:?}: {fault}: {owed}")]
+    Stalled {
+        /// The connection, from 0.
+        connection: u64,
+        /// What that looks like: a short reply, or none.
+        fault: Fault,
+        /// How long was waited.
+        after: Duration,
+        /// What was owed.
+        owed: String,
+    },
+    /// The end did not come.
+    #[error(
+        "{done} of {wanted} connections were done {after:?} after the end of the load: no reply"
+    )]
+    Unfinished {
+        /// How long was waited.
+        after: Duration,
+        /// Those that were.
+        done: usize,
+        /// Those that were to be.
+        wanted: usize,
+    },
+    /// The processes that make the load together could not be started.
+    #[error("cannot start a process of the load generator: {0}")]
+    Processes(#[from] io::Error),
+    /// It went wrong in one of the processes that make the load together.
+    #[error("process {process} of the generator: {what}")]
+    InProcess {
+        /// Which, from 1.
+        process: usize,
+        /// The server is to blame.
+        wrong: bool,
+        /// What that process says.
+        what: String,
+    },
+    /// It was interrupted before there was anything to show.
+    #[error("interrupted before all connections were there")]
+    Interrupted,
+    /// The server's figures could not be read.
+    #[error("cannot measure the server: {0}")]
+    Proc(#[from] ProcError),
+}
+
+impl Failure {
+    /// Whether the server is to blame for what it answered, or for not answering, rather than the
+    /// way the run was set up.
+    pub fn is_wrong_answer(&self) -> bool {
+        matches!(
+            self,
+            Failure::WrongReply { .. }
+                | Failure::Lost { .. }
+                | Failure::Stalled { .. }
+                | Failure::Unfinished { .. }
+                | Failure::InProcess { wrong: true, .. }
+        )
+    }
+}

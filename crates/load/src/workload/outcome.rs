@@ -1,0 +1,200 @@
+//! What a run has come to.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::run::Target;
+use super::stage::Round;
+use crate::abba::Sample;
+use crate::histogram::{Latencies, LatencySummary, Mode, Quantile};
+use crate::meter::Metered;
+use crate::procfs::{ListenQueues, Process, TcpSegments};
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Messages answered while it was measured; for discard, taken by the kernel.
+    pub requests: u64,
+    /// Their bytes, one way.
+    pub bytes: u64,
+    /// How long it was measured.
+    pub elapsed: Duration,
+    /// From the actual send to the reply; absent if nothing is ever answered.
+    pub latency: Option<LatencySummary>,
+    /// What only a load by the clock has.
+    pub schedule: Option<Schedule>,
+    /// The distribution: from when messages were due where they have times, else from their sends.
+    pub spectrum: Vec<Quantile>,
+    /// Its two summits, if it has two.
+    pub modes: Vec<Mode>,
+    /// Messages answered by then, seconds since the load began, every 200 ms; longer runs have fewer
+    /// points.
+    pub progress: Vec<(f64, u64)>,
+    /// The server's memory, if its process is known.
+    pub memory: Option<MemoryUse>,
+    /// Both distributions in full.
+    #[serde(skip)]
+    pub histograms: Histograms,
+    /// CPU of both sides; absent without a process to measure.
+    pub metered: Option<Metered>,
+    /// What the kernel counted from the first connection to the end; absent where it does not count.
+    pub kernel: Option<Kernel>,
+    /// Cores that the server may use.
+    pub server_cores: usize,
+    /// Rounds, if the workload has them.
+    pub rounds: Vec<Round>,
+    /// It was ended before its time.
+    pub interrupted: bool,
+    /// The generator's engine.
+    pub client_engine: String,
+    /// The generator's loops, in each of its processes.
+    pub generator_loops: usize,
+    /// The generator's processes.
+    pub generator_processes: usize,
+    /// Cores that all of it may keep busy.
+    pub generator_cores: usize,
+}
+
+/// The distributions of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Histograms {
+    /// From the send to the reply.
+    pub sent: Latencies,
+    /// From when each message was due; absent without a schedule.
+    pub intended: Option<Latencies>,
+}
+
+impl Histograms {
+    /// That which a user would have felt: from when messages were due, if they had times.
+    pub fn felt(&self) -> &Latencies {
+        self.intended.as_ref().unwrap_or(&self.sent)
+    }
+}
+
+/// Connections below which their memory cannot be told from that of pages.
+const MEMORY_CONNECTIONS: usize = 100;
+
+/// Resident memory of the server, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MemoryUse {
+    /// Before the first connection of this run.
+    pub before_bytes: u64,
+    /// With all connections, before anything was sent.
+    pub connected_bytes: u64,
+    /// At the end of what was measured.
+    pub end_bytes: u64,
+    /// What a connection that says nothing takes; absent for fewer than 100, where pages hide it.
+    pub bytes_per_connection: Option<f64>,
+}
+
+/// Counters of a whole network namespace: the server's where its process is known, else the generator's. Of whoever
+/// uses it besides, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Kernel {
+    /// Segments of TCP.
+    pub tcp: TcpSegments,
+    /// Handshakes that were turned away.
+    pub listen: ListenQueues,
+}
+
+impl MemoryUse {
+    /// From three readings, with so many connections; none where one of them is missing.
+    pub(super) fn of(
+        connections: usize,
+        before: Option<u64>,
+        connected: Option<u64>,
+        end: Option<u64>,
+    ) -> Option<MemoryUse> {
+        let (before_bytes, connected_bytes) = (before?, connected?);
+        let more = connected_bytes.saturating_sub(before_bytes) as f64;
+        let enough = connections >= MEMORY_CONNECTIONS;
+        Some(MemoryUse {
+            before_bytes,
+            connected_bytes,
+            end_bytes: end?,
+            bytes_per_connection: enough.then(|| more / connections as f64),
+        })
+    }
+}
+
+impl Kernel {
+    /// The counters now; none where the kernel does not count, or the process has gone.
+    pub(super) fn of(target: &Target) -> Option<Kernel> {
+        match &target.process {
+            Some(server) => Kernel::read(server),
+            None => Kernel::read(&Process::current()),
+        }
+    }
+
+    fn read(process: &Process) -> Option<Kernel> {
+        Some(Kernel {
+            tcp: process.tcp_segments().ok()?,
+            listen: process.listen_queues().ok()?,
+        })
+    }
+
+    pub(super) fn since(&self, earlier: &Kernel) -> Kernel {
+        Kernel {
+            tcp: self.tcp.since(&earlier.tcp),
+            listen: self.listen.since(&earlier.listen),
+        }
+    }
+}
+
+/// How a load by the clock went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Schedule {
+    /// From the time at which each message was to be sent to its reply. Counts each message that was to
+    /// be sent while it was measured, whenever it was answered; those never sent with the time that
+    /// they had waited by the end. Absent if nothing is ever answered.
+    pub latency: Option<LatencySummary>,
+    /// From the time at which each message could have been sent (its time, or when the window had room
+    /// again) to the send: the generator's own lateness.
+    pub slip: Option<LatencySummary>,
+    /// Messages that were due and had found no room when the measured time was over.
+    pub unsent: u64,
+}
+
+impl Outcome {
+    /// Messages a second.
+    pub fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// MiB a second, one way.
+    pub fn mib_per_second(&self) -> f64 {
+        self.bytes as f64 / (1 << 20) as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// The figures as one run of a comparison.
+    pub fn sample(&self) -> Sample {
+        let mut sample = match &self.metered {
+            Some(metered) => metered.sample(self.requests, self.server_cores),
+            None => Sample::new().higher("requests_per_second", self.requests_per_second()),
+        };
+        sample = sample.higher("mib_per_second", self.mib_per_second());
+        if let (Some(metered), true) = (&self.metered, self.requests > 0) {
+            let each = |ns: u64| ns as f64 / self.requests as f64;
+            sample = sample
+                .lower("server_user_ns_per_request", each(metered.server.user_ns))
+                .lower(
+                    "server_system_ns_per_request",
+                    each(metered.server.system_ns),
+                );
+        }
+        if let Some(bytes) = self.memory.and_then(|memory| memory.bytes_per_connection) {
+            sample = sample.lower("server_bytes_per_connection", bytes);
+        }
+        if let (Some(metered), true) = (&self.metered, self.bytes > 0) {
+            let kib = self.bytes as f64 / 1024.0;
+            let spent = metered.server.total_ns as f64;
+            sample = sample.lower("server_cpu_ns_per_kib", spent / kib);
+        }
+        let scheduled = self.schedule.as_ref().and_then(|by| by.latency.as_ref());
+        match scheduled.or(self.latency.as_ref()) {
+            Some(summary) => sample.latencies(summary),
+            None => sample,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A run that several processes make together: which connections are whose, and what is found is added up.
+//!
+//! The idea: connections are dealt out in turns by their numbers, which are those of the whole run. So what depends on the
+//! number (when it sends, which keys are its, where it comes from, whether it is active) is the same as in one process.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use super::outcome::{Histograms, Outcome, Schedule};
+use super::stage::{Round, Taken};
+
+/// Which of so many equal parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    number: usize,
+    of: usize,
+}
+
+impl Part {
+    /// All of it.
+    pub const WHOLE: Part = Part { number: 0, of: 1 };
+
+    /// Part `number`, from 0, of `of`; `None` if there is no such part.
+    pub fn new(number: usize, of: usize) -> Option<Part> {
+        (number < of).then_some(Part { number, of })
+    }
+
+    /// Its place among the parts, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// How many connections of so many are its.
+    pub fn connections(&self, all: usize) -> usize {
+        all.saturating_sub(self.number).div_ceil(self.of)
+    }
+
+    /// The number in the whole run of its connection `own`, from 0.
+    pub(super) fn connection(&self, own: usize) -> u64 {
+        (self.number + own * self.of) as u64
+    }
+}
+
+/// Where one part waits for the others.
+pub(super) trait Gate {
+    /// All connections of this part are there: waits until the load is to begin, or `failed` says that it need not.
+    ///
+    /// # Errors
+    /// [`Failure::Interrupted`] if it is not to begin at all.
+    fn connected(&mut self, failed: &dyn Fn() -> bool) -> Result<(), Failure>;
+
+    /// What is measured is over; what was sent is still waited for.
+    fn measured(&mut self);
+}
+
+/// What one process has found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Share {
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) elapsed: Duration,
+    pub(super) interrupted: bool,
+    pub(super) client_engine: String,
+    pub(super) taken: Taken,
+    pub(super) rounds: Vec<Round>,
+}
+
+impl Share {
+    /// Adds another one's: counts and every bucket of the histograms are sums, and the time is the longest.
+    pub(super) fn merge(&mut self, other: Share) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.interrupted |= other.interrupted;
+        self.taken.merge(&other.taken);
+        self.rounds.extend(other.rounds);
+    }
+
+    /// The figures; those of the server are not in them.
+    pub(super) fn outcome(self, progress: Vec<(f64, u64)>) -> Outcome {
+        let taken = self.taken;
+        let schedule = taken.scheduled.as_ref().map(|by| Schedule {
+            latency: by.latencies.summary(),
+            slip: by.slip.summary(),
+            unsent: by.unsent,
+        });
+        let histograms = Histograms {
+            sent: taken.latencies,
+            intended: taken.scheduled.map(|by| by.latencies),
+        };
+        Outcome {
+            requests: self.requests,
+            bytes: self.bytes,
+            elapsed: self.elapsed,
+            latency: histograms.sent.summary(),
+            schedule,
+            spectrum: histograms.felt().spectrum(),
+            modes: histograms.felt().modes().into_iter().flatten().collect(),
+            progress,
+            memory: None,
+            kernel: None,
+            histograms,
+            metered: None,
+            server_cores: 1,
+            rounds: self.rounds,
+            interrupted: self.interrupted,
+            client_engine: self.client_engine,
+            generator_loops: 1,
+            generator_processes: 1,
+            generator_cores: 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Latencies;
+    use crate::workload::stage::Scheduled;
+
+    #[test]
+    fn parts_have_every_connection_once() {
+        for (all, of) in [(1, 1), (10, 3), (98_304, 6), (5, 8), (0, 2)] {
+            let mut seen = vec![0; all];
+            for number in 0..of {
+                let part = Part::new(number, of).unwrap();
+                for own in 0..part.connections(all) {
+                    seen[part.connection(own) as usize] += 1;
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1), "{all} in {of} parts");
+        }
+        assert_eq!(Part::new(2, 2), None);
+    }
+
+    fn share(latency_ns: u64, count: u64, unsent: u64) -> Share {
+        let mut latencies = Latencies::new();
+        latencies.record_many(latency_ns, count);
+        Share {
+            requests: count,
+            bytes: 10 * count,
+            elapsed: Duration::from_millis(count),
+            interrupted: unsent > 0,
+            client_engine: "epoll".into(),
+            taken: Taken {
+                latencies: latencies.clone(),
+                scheduled: Some(Box::new(Scheduled {
+                    slip: latencies.clone(),
+                    latencies,
+                    unsent,
+                })),
+            },
+            rounds: vec![Round {
+                connection: unsent,
+                messages: count,
+                elapsed: Duration::from_secs(1),
+            }],
+        }
+    }
+
+    #[test]
+    fn what_two_processes_have_found_is_added_up_and_nothing_is_lost_on_the_way() {
+        let mut sum = share(1_000, 90, 0);
+        let text = serde_json::to_string(&share(9_000_000, 10, 7)).unwrap();
+        sum.merge(serde_json::from_str(&text).unwrap());
+        let outcome = sum.outcome(Vec::new());
+        assert_eq!((outcome.requests, outcome.bytes), (100, 1_000));
+        assert_eq!(outcome.elapsed, Duration::from_millis(90));
+        assert!(outcome.interrupted);
+        assert_eq!(outcome.rounds.len(), 2);
+        let mut both = Latencies::new();
+        both.record_many(1_000, 90);
+        both.record_many(9_000_000, 10);
+        let schedule = outcome.schedule.unwrap();
+        assert_eq!(schedule.unsent, 7);
+        assert_eq!(schedule.slip, both.summary());
+        assert_eq!(schedule.latency, both.summary());
+        assert_eq!(outcome.latency, both.summary());
+    }
+}
