@@ -1,12 +1,22 @@
-// Echo on Go's net: a goroutine for each connection.
+// Echo on Go's net: a goroutine for each connection. The argument, if there is one, is on how many cores they run.
 package main
 
 import (
 	"fmt"
 	"net"
+	"os"
+	"runtime"
+	"strconv"
 )
 
 func main() {
+	if len(os.Args) > 1 {
+		cores, err := strconv.Atoi(os.Args[1])
+		if err != nil {
+			panic(err)
+		}
+		runtime.GOMAXPROCS(cores)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

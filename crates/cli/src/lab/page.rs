@@ -1,11 +1,11 @@
 //! A matrix as a page.
 
 use tidewire_load::environment::Environment;
-use tidewire_load::page::{Bar, Chart, Dots, Line, Page, Section};
+use tidewire_load::page::{Bar, Cell, Chart, Dots, Line, Page, Section};
 
-use crate::bench::{command, stacked};
+use crate::bench::{command, grouped, stacked};
 
-use super::result::{CPU, Column, HEADS, Matrix, Row};
+use super::result::{CPU, Column, HEADS, Matrix, Row, figure};
 
 /// The page.
 pub(super) fn page(matrix: &Matrix, facts: &Environment) -> Page {
@@ -78,39 +78,99 @@ fn of<'a>(row: &'a Row, name: &str) -> Option<&'a Column> {
     plain.find(|column| column.name == name)
 }
 
-/// All workloads and servers as one grid, and over connections where workloads differ in those.
+/// All workloads and servers as one grid, and over connections where workloads differ in nothing else.
 fn overview(matrix: &Matrix) -> Option<Section> {
     if matrix.workloads.len() < 2 {
         return None;
     }
     let names = names(matrix);
-    let head = std::iter::once("us CPU per request").chain(names.iter().copied());
-    let rows = matrix.workloads.iter().map(|row| {
-        let cells = names.iter().map(|name| {
-            let us = of(row, name).and_then(|column| column.median(CPU));
-            us.map_or("-".to_owned(), |ns| format!("{:.2}", ns / 1e3))
-        });
-        std::iter::once(row.name.clone()).chain(cells).collect()
+    let grids = [
+        (
+            "CPU of the server for each request",
+            "microseconds",
+            CPU,
+            1e3,
+            false,
+        ),
+        ("Throughput", "a second", "requests_per_second", 1.0, true),
+        ("p99", "microseconds", "latency_p99_ns", 1e3, false),
+    ];
+    let grids = grids.map(|(title, unit, metric, scale, more_is_better)| Chart::Grid {
+        title: title.into(),
+        unit: format!(
+            "{unit}, medians of the runs, and times the base of the row; blue is better, orange is worse"
+        ),
+        columns: names.iter().map(|name| (*name).to_owned()).collect(),
+        rows: matrix
+            .workloads
+            .iter()
+            .map(|row| {
+                let cells = names.iter().map(|name| {
+                    let value = of(row, name)?.median(metric)?;
+                    let base = row.base()?.median(metric)?;
+                    Some(cell(value / scale, value / base, more_is_better))
+                });
+                (row.name.clone(), cells.collect())
+            })
+            .collect(),
     });
     Some(Section {
         heading: "At a glance".into(),
-        sentences: vec!["Medians of server CPU for each request, in microseconds.".into()],
-        table: std::iter::once(head.map(str::to_owned).collect())
-            .chain(rows)
+        charts: grids
+            .into_iter()
+            .chain(over_connections(matrix, &names))
             .collect(),
-        charts: over_connections(matrix, &names),
         ..Section::default()
     })
 }
 
-/// Rate, latency and memory over connections, where at least three workloads differ in those.
-fn over_connections(matrix: &Matrix, names: &[&str]) -> Vec<Chart> {
-    let mut rows: Vec<&Row> = matrix.workloads.iter().collect();
-    rows.sort_by_key(|row| row.connections);
-    rows.dedup_by_key(|row| row.connections);
-    if rows.len() < 3 {
-        return Vec::new();
+fn cell(value: f64, times: f64, more_is_better: bool) -> Cell {
+    let shown = match value {
+        1000.0.. => grouped(value),
+        value => figure(value),
+    };
+    Cell {
+        text: format!("{shown} ({times:.2}x)"),
+        worse: Some(if more_is_better { 1.0 / times } else { times }),
     }
+}
+
+/// The words of a load without those that say how many connections it has, and from where.
+fn besides_connections(load: &str) -> String {
+    let mut words = load.split_ascii_whitespace();
+    let mut rest = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "-c" | "--connections" | "--sources" | "--processes" => drop(words.next()),
+            word if word.starts_with("--connections=") => {}
+            word => rest.push(word),
+        }
+    }
+    rest.join(" ")
+}
+
+/// Rate, latency and memory over connections, where at least three workloads differ in nothing else.
+fn over_connections(matrix: &Matrix, names: &[&str]) -> Vec<Chart> {
+    let mut loads: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in &matrix.workloads {
+        let load = besides_connections(&row.load);
+        match loads.iter_mut().find(|(known, _)| *known == load) {
+            Some((_, rows)) => rows.push(row),
+            None => loads.push((load, vec![row])),
+        }
+    }
+    let charts = loads.into_iter().flat_map(|(load, mut rows)| {
+        rows.sort_by_key(|row| row.connections);
+        rows.dedup_by_key(|row| row.connections);
+        match rows.len() {
+            0..3 => Vec::new(),
+            _ => of_connections(&load, &rows, names),
+        }
+    });
+    charts.collect()
+}
+
+fn of_connections(load: &str, rows: &[&Row], names: &[&str]) -> Vec<Chart> {
     let lines = |metric: &str, scale: f64| -> Vec<Line> {
         let line = |name: &&str| Line {
             label: (*name).to_owned(),
@@ -139,7 +199,7 @@ fn over_connections(matrix: &Matrix, names: &[&str]) -> Vec<Chart> {
     let there = charts.into_iter().filter(|(.., lines)| !lines.is_empty());
     there
         .map(|(title, up, lines)| Chart::Lines {
-            title: format!("{title}, over connections"),
+            title: format!("{title}, over connections: {load}"),
             across: "connections".into(),
             up: up.into(),
             lines,
@@ -159,7 +219,7 @@ fn section(row: &Row) -> Section {
         sentences: std::iter::once(format!("{}; {} blocks of runs", row.load, row.rounds))
             .chain(sentences)
             .collect(),
-        doubts: row.servers.iter().flat_map(Column::doubts).collect(),
+        doubts: row.doubts(),
         table: std::iter::once(heads).chain(cells).collect(),
         charts: vec![cpu(row), rates(row), dots(row), spectrum(row)],
     }
@@ -244,5 +304,18 @@ fn spectrum(row: &Row) -> Chart {
     Chart::Spectrum {
         title: "Latency, the middle run of each".into(),
         lines: lines.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_that_differ_in_connections_only_are_one() {
+        let same = |load| besides_connections(load) == "echo --size 64";
+        assert!(same("echo --size 64 -c 2k") && same("echo  -c 8k --size 64 --processes 2"));
+        assert!(same("echo --connections=5 --size 64") && same("echo --size 64"));
+        assert!(!same("echo --size 64 --pipeline 64 -c 10"));
     }
 }

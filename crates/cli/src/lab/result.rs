@@ -169,6 +169,27 @@ impl Row {
     }
 }
 
+impl Row {
+    /// What spoils runs, and how many of which server.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let mut kinds: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for column in &self.servers {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for doubt in column.runs.iter().flat_map(|run| &run.reasons) {
+                *counts.entry(&doubt.kind).or_default() += 1;
+            }
+            let (name, all) = (column.label(), column.runs.len());
+            for (kind, runs) in counts {
+                let of = kinds.entry(kind).or_default();
+                of.push(format!("{name} in {runs} of {all} runs"));
+            }
+        }
+        let shown =
+            |(kind, servers): (&str, Vec<String>)| format!("{kind}: {}", servers.join(", "));
+        kinds.into_iter().map(shown).collect()
+    }
+}
+
 impl Column {
     pub(super) fn comparison(&self, metric: &str) -> Option<&MetricComparison> {
         self.comparisons
@@ -179,17 +200,6 @@ impl Column {
     /// What may be said of it beside the base.
     pub(super) fn sentence(&self, base: &str) -> Option<String> {
         self.comparison(CPU)?.needs(base, &self.name)
-    }
-
-    /// What spoils runs of it, and how many.
-    pub(super) fn doubts(&self) -> Vec<String> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for doubt in self.runs.iter().flat_map(|run| &run.reasons) {
-            *counts.entry(&doubt.kind).or_default() += 1;
-        }
-        let (name, all) = (self.label(), self.runs.len());
-        let shown = |(kind, runs): (&str, usize)| format!("{name}: {kind} ({runs} of {all} runs)");
-        counts.into_iter().map(shown).collect()
     }
 
     /// The mean of all runs: for what the kernel samples in ticks, which is nothing in many a run.
@@ -215,10 +225,7 @@ impl Column {
     /// The cells of a table.
     pub(super) fn cells(&self) -> [String; 6] {
         let dash = || "-".to_owned();
-        let us = |metric| {
-            self.median(metric)
-                .map_or_else(dash, |ns| format!("{:.2}", ns / 1e3))
-        };
+        let us = |metric| self.median(metric).map_or_else(dash, |ns| figure(ns / 1e3));
         let cpu = self.comparison(CPU).and_then(|compared| compared.ratio);
         [
             self.label(),
@@ -230,6 +237,18 @@ impl Column {
             us("latency_p99_ns"),
         ]
     }
+}
+
+/// A figure to three digits, or to its whole.
+pub(super) fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        0.1.. => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
 }
 
 /// The heads of such a table.
@@ -266,7 +285,7 @@ impl fmt::Display for Matrix {
                 }
                 writeln!(f)?;
             }
-            for doubt in row.servers.iter().flat_map(Column::doubts) {
+            for doubt in row.doubts() {
                 writeln!(f, "note: {doubt}")?;
             }
         }

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{curve, escape, heat};
+use super::{curve, escape, grid, heat};
 
 /// Width of every chart.
 pub(super) const WIDTH: f64 = 420.0;
@@ -52,6 +52,15 @@ pub struct Column {
     pub at: f64,
     /// Quantile and latency in ns, ascending.
     pub spectrum: Vec<(f64, f64)>,
+}
+
+/// A cell of a grid.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
+    /// How many times as bad it is as what it is held against, below 1 better: its tint.
+    pub worse: Option<f64>,
 }
 
 /// A chart. Values that are no numbers are left out.
@@ -105,6 +114,17 @@ pub enum Chart {
         lines: Vec<Line>,
         /// Places across that have a name.
         marks: Vec<(String, f64)>,
+    },
+    /// Figures in rows and columns, tinted by how they compare.
+    Grid {
+        /// What it shows.
+        title: String,
+        /// Of the figures, and what the tint means.
+        unit: String,
+        /// Names of the columns.
+        columns: Vec<String>,
+        /// Each with its name and a cell for each column, if there is anything in it.
+        rows: Vec<(String, Vec<Option<Cell>>)>,
     },
     /// How latencies (up, logarithmic, in ns) are spread at each of several measurements.
     Heat {
@@ -164,6 +184,12 @@ impl fmt::Display for Chart {
                 let unit = format!("latency, over {across}");
                 figure(f, title, &unit, "", &key, &curve::svg_of(lines, marks))
             }
+            Chart::Grid {
+                title,
+                unit,
+                columns,
+                rows,
+            } => grid::figure(f, title, unit, columns, rows),
             Chart::Heat {
                 title,
                 across,

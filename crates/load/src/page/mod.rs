@@ -6,12 +6,16 @@
 
 mod chart;
 mod curve;
+mod grid;
 mod heat;
 mod style;
 
 use std::fmt::{self, Write as _};
 
-pub use chart::{Bar, Chart, Column, Dots, Line};
+pub use chart::{Bar, Cell, Chart, Column, Dots, Line};
+
+/// A cell of a table with more bytes than this has words, which may be broken.
+const WORDS: usize = 24;
 
 /// A text in HTML: in content and in attributes.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +132,9 @@ fn section(f: &mut fmt::Formatter<'_>, section: &Section) -> fmt::Result {
             for (column, cell) in row.iter().enumerate() {
                 match column {
                     0 => write!(f, "<th scope=\"row\">{}</th>", escape(cell))?,
+                    _ if cell.len() > WORDS => {
+                        write!(f, "<td class=\"words\">{}</td>", escape(cell))?;
+                    }
                     _ => write!(f, "<td>{}</td>", escape(cell))?,
                 }
             }
@@ -203,6 +210,21 @@ mod tests {
                             label: HOSTILE.into(),
                             values: vec![1.0, 2.0],
                         }],
+                    },
+                    Chart::Grid {
+                        title: HOSTILE.into(),
+                        unit: HOSTILE.into(),
+                        columns: vec![HOSTILE.into()],
+                        rows: vec![(
+                            HOSTILE.into(),
+                            vec![
+                                Some(Cell {
+                                    text: HOSTILE.into(),
+                                    worse: Some(f64::NAN),
+                                }),
+                                None,
+                            ],
+                        )],
                     },
                     Chart::Dots {
                         title: HOSTILE.into(),

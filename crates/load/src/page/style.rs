@@ -19,6 +19,8 @@ p{margin:.4rem 0;overflow-wrap:anywhere}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92rem}
 th,td{padding:.25rem .9rem .25rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
 th:first-child{text-align:left}thead th{color:var(--soft);font-weight:500}tbody th{font-weight:600}
+td.words{white-space:normal;text-align:left;min-width:15rem}
+.full{grid-column:1/-1}.grid td{padding:.3rem .6rem;border-left:2px solid var(--card)}.grid thead th{padding:.25rem .6rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem}
 figure{margin:0;background:var(--card);border-radius:.5rem;padding:.8rem .8rem .4rem;min-width:0}
 figcaption{font-weight:600;font-size:.95rem;overflow-wrap:anywhere}
