@@ -72,6 +72,11 @@ impl Ceiling {
     }
 }
 
+/// Whether there can be such a server for a load; if not, why.
+pub(super) fn check(workload: &Workload) -> Result<(), Failure> {
+    null(workload).map(drop)
+}
+
 /// The server, and the load that it understands.
 fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
     let refused = |why: &str| Err(Failure::usage(format!("--ceiling: {why}")));

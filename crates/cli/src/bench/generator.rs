@@ -76,6 +76,8 @@ pub(crate) struct GeneratorArgs {
     null: bool,
 }
 
+/// Most connections: what is kept of each place is there before the first one is.
+const CONNECTIONS_MAX: u32 = 10_000_000;
 /// Most processes of one load.
 const PROCESSES_MAX: u32 = 1_000;
 
@@ -186,6 +188,11 @@ impl GeneratorArgs {
         }
         if self.sources.is_some_and(|n| n > SOURCES_MAX) {
             return Err(Failure::usage(format!("--sources: at most {SOURCES_MAX}")));
+        }
+        if self.connections > CONNECTIONS_MAX {
+            return Err(Failure::usage(format!(
+                "--connections: at most {CONNECTIONS_MAX}"
+            )));
         }
         if self.processes > PROCESSES_MAX.min(self.connections) {
             return Err(Failure::usage(format!(

@@ -7,7 +7,7 @@ use tidewire_load::workload::{
     Extent, KeyChoice, KvLoad, Mix, Template, ValueSizes, Wire, Workload,
 };
 
-use super::load::{First, Load, LoadArgs};
+use super::load::{First, Load, LoadArgs, bounded};
 use super::output::grouped;
 use crate::count;
 use crate::exit::Failure;
@@ -22,6 +22,8 @@ const LENGTHS_MAX: usize = 64;
 const SCRIPT_MAX: u64 = 1 << 20;
 /// Keys if nobody says.
 const KEYS: u64 = 1_000_000;
+/// Bytes of a command beside its words, at most, where it has few.
+const FRAMING: usize = 64;
 /// What a script is called with if nobody says.
 const CALL: &str = "EVALSHA {sha} 1 {key}";
 
@@ -296,6 +298,13 @@ impl KvArgs {
         if !(0.0..=100.0).contains(&self.reads) {
             return Err(Failure::usage("--reads must be from 0 to 100"));
         }
+        let longest = self.command.iter().map(|of| of.command.len()).max();
+        // A place in a command is filled with a key or a value, and has at least three letters.
+        let places = longest.unwrap_or(6) / 3 + 1;
+        bounded(
+            places.saturating_mul(most.max(self.key_size.into())) + FRAMING,
+            self.pipeline,
+        )?;
         let command = self.mix(script)?;
         if command.is_none() && (!self.reply.is_empty() || self.fill_command.is_some()) {
             return Err(Failure::usage(

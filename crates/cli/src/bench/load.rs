@@ -62,6 +62,16 @@ impl Load {
         }
     }
 
+    /// How many rounds it has on each connection.
+    pub(crate) fn rounds(&self) -> u64 {
+        match self.workload {
+            Workload::Ack(AckLoad {
+                rounds: Some(of), ..
+            }) => of.rounds,
+            _ => 0,
+        }
+    }
+
     /// The same load without rounds of its own, for runs of a given length.
     pub(crate) fn endless(mut self) -> Load {
         if let Workload::Ack(load) = &mut self.workload {

@@ -27,6 +27,8 @@ use crate::span::Span;
 
 /// How long a run is if nobody says.
 const DURATION: Duration = Duration::from_secs(3);
+/// Most rounds of a run.
+const ROUNDS_MAX: u64 = 500_000;
 /// Load before the measured time, where that is given by time.
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -281,6 +283,7 @@ pub(super) struct Ran<'a> {
 impl<L: LoadArgs> Args<L> {
     fn generator(&self, load: &Load) -> Result<workload::Generator, Failure> {
         if self.ceiling {
+            ceiling::check(&load.workload)?;
             self.generator.in_one_process("--ceiling")?;
             if self.generator.is_tls() {
                 return Err(Failure::usage("--ceiling goes without TLS"));
@@ -328,6 +331,14 @@ impl<L: LoadArgs> Args<L> {
             return Ok((load.endless(), Extent::Count(count)));
         }
         if let (None, Some(extent)) = (self.duration, load.own_extent()) {
+            let rounds = load
+                .rounds()
+                .saturating_mul(self.generator.connections() as u64);
+            if rounds > ROUNDS_MAX {
+                return Err(Failure::usage(format!(
+                    "--rounds: at most {ROUNDS_MAX} on all connections together, for each is kept"
+                )));
+            }
             return Ok((load, extent));
         }
         let extent = Extent::Time {

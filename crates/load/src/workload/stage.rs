@@ -407,11 +407,11 @@ impl Desk {
         }
     }
 
-    /// One message was due and is not sent; it has waited for so long.
-    pub(super) fn unsent(&mut self, waited: Duration) {
+    /// So many messages were due and are not sent; they have waited for so long.
+    pub(super) fn unsent(&mut self, waited: Duration, messages: u64) {
         if let Some(scheduled) = &mut self.taken.scheduled {
-            scheduled.latencies.record(nanos(waited));
-            scheduled.unsent += 1;
+            scheduled.latencies.record_many(nanos(waited), messages);
+            scheduled.unsent = scheduled.unsent.saturating_add(messages);
         }
     }
 }
