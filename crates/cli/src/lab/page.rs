@@ -129,9 +129,12 @@ fn cell(value: f64, times: f64, more_is_better: bool) -> Cell {
         1000.0.. => grouped(value),
         value => figure(value),
     };
+    // Where the base had nothing, nothing is to be said of it.
+    let times = Some(times).filter(|times| times.is_finite() && *times > 0.0);
+    let beside = times.map_or_else(String::new, |times| format!(" ({times:.2}x)"));
     Cell {
-        text: format!("{shown} ({times:.2}x)"),
-        worse: Some(if more_is_better { 1.0 / times } else { times }),
+        text: shown + &beside,
+        worse: times.map(|times| if more_is_better { 1.0 / times } else { times }),
     }
 }
 
@@ -310,6 +313,16 @@ fn spectrum(row: &Row) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_say_nothing_beside_nothing() {
+        let text = |value, times| cell(value, times, true).text;
+        assert_eq!(text(1234.4, 0.5), "1,234 (0.50x)");
+        assert_eq!(text(0.0, f64::NAN), "0");
+        assert_eq!(text(5.0, f64::INFINITY), "5.00");
+        assert_eq!(cell(2.0, 4.0, true).worse, Some(0.25));
+        assert_eq!(cell(2.0, 4.0, false).worse, Some(4.0));
+    }
 
     #[test]
     fn loads_that_differ_in_connections_only_are_one() {

@@ -172,20 +172,27 @@ impl Row {
 impl Row {
     /// What spoils runs, and how many of which server.
     pub(super) fn doubts(&self) -> Vec<String> {
-        let mut kinds: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut kinds: BTreeMap<&str, Vec<(String, usize)>> = BTreeMap::new();
         for column in &self.servers {
             let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
             for doubt in column.runs.iter().flat_map(|run| &run.reasons) {
                 *counts.entry(&doubt.kind).or_default() += 1;
             }
-            let (name, all) = (column.label(), column.runs.len());
             for (kind, runs) in counts {
-                let of = kinds.entry(kind).or_default();
-                of.push(format!("{name} in {runs} of {all} runs"));
+                kinds.entry(kind).or_default().push((column.label(), runs));
             }
         }
-        let shown =
-            |(kind, servers): (&str, Vec<String>)| format!("{kind}: {}", servers.join(", "));
+        let shown = |(kind, of): (&str, Vec<(String, usize)>)| {
+            let all = of.iter().all(|(_, runs)| *runs == self.rounds);
+            match all && of.len() == self.servers.len() {
+                true => format!("{kind}: every run"),
+                false => {
+                    let each = of.iter().map(|(name, runs)| format!("{name} {runs}"));
+                    let each: Vec<String> = each.collect();
+                    format!("{kind}: {} of {} runs", each.join(", "), self.rounds)
+                }
+            }
+        };
         kinds.into_iter().map(shown).collect()
     }
 }
@@ -245,6 +252,7 @@ pub(super) fn figure(value: f64) -> String {
         100.0.. => 0,
         10.0.. => 1,
         1.0.. => 2,
+        0.0 => 0,
         0.1.. => 3,
         _ => 4,
     };
