@@ -273,6 +273,23 @@ impl Reply {
         }
     }
 
+    /// Makes one array of the `n` replies that were written behind the first `from` bytes.
+    pub fn enclose(&mut self, from: usize, n: usize) {
+        self.close(from, |reply| reply.array(n));
+    }
+
+    /// As [`enclose`](Reply::enclose), a map of `n` pairs.
+    pub fn enclose_map(&mut self, from: usize, n: usize) {
+        self.close(from, |reply| reply.map(n));
+    }
+
+    fn close(&mut self, from: usize, head: impl FnOnce(&mut Reply)) {
+        let end = self.buf.len();
+        head(self);
+        let more = self.buf.len() - end;
+        self.buf[from..].rotate_right(more);
+    }
+
     #[inline]
     fn line_end(&mut self) {
         self.buf.extend_from_slice(b"\r\n");

@@ -214,18 +214,15 @@ fn scan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             matching = pattern(value)?;
         } else if is(name, "type") {
             let known = Kind::ALL.into_iter().find(|kind| is(value, kind.name()));
-            // A type of Redis that no key has here.
-            if known.is_none() && !is(value, "stream") {
-                return Err(Error::quoting("ERR unknown type name '", value, "'"));
-            }
-            kind = Some(known);
+            let unknown = || Error::quoting("ERR unknown type name '", value, "'");
+            kind = Some(known.ok_or_else(unknown)?);
         } else {
             return Err(Error::SYNTAX);
         }
     }
     let mut found = Vec::new();
     let next = ctx.db.scan(cursor, count as usize, &mut |key, value| {
-        let is_kind = kind.is_none_or(|kind| kind == Some(value.kind()));
+        let is_kind = kind.is_none_or(|kind| kind == value.kind());
         if is_kind && matching.as_ref().is_none_or(|glob| glob.matches(key)) {
             found.push(key.to_vec());
         }
@@ -322,6 +319,7 @@ fn encoding(value: ValueRef<'_>) -> &'static str {
         ValueRef::Hash(x) => x.encoding(),
         ValueRef::Set(x) => x.encoding(),
         ValueRef::ZSet(x) => x.encoding(),
+        ValueRef::Stream(_) => "stream",
     }
 }
 

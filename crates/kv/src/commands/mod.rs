@@ -44,6 +44,7 @@ mod scan;
 mod sets;
 mod sort;
 mod spec;
+pub(crate) mod streams;
 mod strings;
 pub(crate) mod subcommands;
 mod zsets;
@@ -65,6 +66,9 @@ pub struct Ctx<'a, 's> {
     pub reply: &'a mut Reply,
     /// Milliseconds since 1970; the same for all of a batch.
     pub now_ms: u64,
+    /// The same where a time is kept, as that at which an entry was given to somebody. What is replayed was
+    /// run at another time than now.
+    pub at_ms: u64,
     /// Chance.
     pub rng: &'a mut fastrand::Rng,
     /// The command's name in lower case, for error texts.
@@ -124,7 +128,7 @@ impl Ctx<'_, '_> {
     }
 }
 
-const GROUPS: [&[Spec]; 9] = [
+const GROUPS: [&[Spec]; 10] = [
     strings::SPECS,
     bits::SPECS,
     keys::SPECS,
@@ -133,6 +137,7 @@ const GROUPS: [&[Spec]; 9] = [
     lists::SPECS,
     sets::SPECS,
     sort::SPECS,
+    streams::SPECS,
     zsets::SPECS,
 ];
 

@@ -53,6 +53,8 @@ pub(super) fn wait(
         kind,
         timeout: timeout(seconds)?,
         nothing,
+        group: None,
+        instead: None,
     };
     ctx.block(blocked);
     Ok(())

@@ -126,7 +126,7 @@ fn elements(ctx: &mut Ctx<'_, '_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         Some(ValueRef::List(list)) => Ok(list.iter_from(0).map(<[u8]>::to_vec).collect()),
         Some(ValueRef::Set(set)) => Ok(set.members()),
         Some(ValueRef::ZSet(set)) => Ok(set.iter().map(|scored| scored.member.to_vec()).collect()),
-        Some(ValueRef::Str(_) | ValueRef::Hash(_)) => Err(Error::WRONG_TYPE),
+        Some(ValueRef::Str(_) | ValueRef::Hash(_) | ValueRef::Stream(_)) => Err(Error::WRONG_TYPE),
     }
 }
 

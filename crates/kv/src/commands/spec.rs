@@ -49,6 +49,8 @@ pub enum Keys {
     /// The first argument and the one behind STORE; any key if others are named by patterns, as SORT
     /// does it.
     Sort,
+    /// The first half of those behind STREAMS, as XREAD has them.
+    Streams,
     /// From one argument to another, in steps.
     Range {
         /// The first key.
@@ -107,6 +109,7 @@ impl Keys {
             Keys::Walk => {}
             Keys::All => return false,
             Keys::Sort => return each_of_sort(args, key),
+            Keys::Streams => streams(args).iter().for_each(|arg| key(arg)),
             Keys::Range { first, last, step } => {
                 let first = usize::from(first);
                 let last = if last < 0 {
@@ -133,6 +136,23 @@ impl Keys {
         }
         true
     }
+}
+
+/// The keys of XREAD and XREADGROUP; none if it is wrong, which is an error before any is used.
+fn streams<'a, 'x>(args: &'a [&'x [u8]]) -> &'a [&'x [u8]] {
+    let mut rest = args.get(1..).unwrap_or_default();
+    while let [option, behind @ ..] = rest {
+        let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+        let arguments = match () {
+            () if is("streams") && behind.len() % 2 == 0 => return &behind[..behind.len() / 2],
+            () if is("noack") => 0,
+            () if is("block") || is("count") => 1,
+            () if is("group") => 2,
+            () => break,
+        };
+        rest = behind.get(arguments..).unwrap_or_default();
+    }
+    &[]
 }
 
 /// The keys of SORT; false if its patterns may name any.

@@ -42,6 +42,8 @@ pub(super) struct Stretch {
 struct Unit {
     /// Of its last record.
     position: u64,
+    /// When it was run first: milliseconds since 1970.
+    first_ms: u64,
     /// Those that its commands need.
     shards: u64,
     bytes: Bytes,
@@ -69,6 +71,7 @@ type Known = Option<&'static Spec>;
 /// A command of a unit.
 struct Command<'a> {
     position: u64,
+    first_ms: u64,
     db: u16,
     spec: &'static Spec,
     args: Vec<&'a [u8]>,
@@ -97,7 +100,7 @@ impl<'s> Player<'s> {
         let (mut units, mut known) = (Vec::new(), None);
         for (number, run) in read.runs.iter().enumerate() {
             let (mut rest, mut position) = (&run.bytes[..], run.first);
-            while let Some((payload, behind)) = split_frame(rest) {
+            while let Some((first_ms, payload, behind)) = split_frame(rest) {
                 replayed.bytes += payload.len() as u64;
                 replayed.records += 1;
                 replayed.unclosed += 1;
@@ -105,7 +108,7 @@ impl<'s> Player<'s> {
                 if let Some(bytes) = reader.record(payload).map_err(malformed)? {
                     replayed.units += 1;
                     replayed.unclosed = 0;
-                    let shards = self.shards(&bytes, position, &mut known)?;
+                    let shards = self.shards(&bytes, (position, first_ms), &mut known)?;
                     let end = run.bytes.len() - behind.len();
                     let bytes = match bytes {
                         Cow::Borrowed(bytes) => Bytes::Of(number, end - bytes.len()..end),
@@ -113,6 +116,7 @@ impl<'s> Player<'s> {
                     };
                     units.push(Unit {
                         position,
+                        first_ms,
                         shards,
                         bytes,
                     });
@@ -127,13 +131,18 @@ impl<'s> Player<'s> {
         })
     }
 
-    fn shards(&self, unit: &[u8], position: u64, known: &mut Known) -> Result<u64, ReplayError> {
+    fn shards(
+        &self,
+        unit: &[u8],
+        at: (u64, u64),
+        known: &mut Known,
+    ) -> Result<u64, ReplayError> {
         let all = self.store.mask_of_all();
         if all == 1 {
             return Ok(all);
         }
         let mut commands = Vec::with_capacity(1);
-        self.commands(unit, position, known, &mut commands)?;
+        self.commands(unit, at, known, &mut commands)?;
         let mask = |command: &Command<'_>| match self.store.mask(command.spec, &command.args) {
             0 => all,
             mask => mask,
@@ -143,14 +152,15 @@ impl<'s> Player<'s> {
             .fold(0, |shards, command| shards | mask(command)))
     }
 
-    /// What a unit is as commands.
+    /// What a unit is as commands; `at` is its position, and when it was run first.
     fn commands<'a>(
         &self,
         unit: &'a [u8],
-        position: u64,
+        at: (u64, u64),
         known: &mut Known,
         to: &mut Vec<Command<'a>>,
     ) -> Result<(), ReplayError> {
+        let (position, first_ms) = at;
         for effect in EffectsOf(unit) {
             let (db, effect) = effect.map_err(|what| ReplayError::Malformed { position, what })?;
             let args = match effect {
@@ -167,6 +177,7 @@ impl<'s> Player<'s> {
             }
             to.push(Command {
                 position,
+                first_ms,
                 db,
                 spec,
                 args,
@@ -230,7 +241,7 @@ impl<'s> Player<'s> {
             commands.clear();
             self.commands(
                 stretch.bytes(first),
-                first.position,
+                (first.position, first.first_ms),
                 &mut known,
                 &mut commands,
             )?;
@@ -240,7 +251,7 @@ impl<'s> Player<'s> {
             {
                 self.commands(
                     stretch.bytes(unit),
-                    unit.position,
+                    (unit.position, unit.first_ms),
                     &mut known,
                     &mut commands,
                 )?;
@@ -253,12 +264,14 @@ impl<'s> Player<'s> {
             runner.prefetch(commands.first().map_or(0, |command| command.db), each);
             for Command {
                 position,
+                first_ms,
                 db,
                 spec,
                 args,
             } in &commands
             {
                 reply.clear();
+                runner.first_ms = Some(*first_ms);
                 let ran = runner.run(spec, *db, args, &mut reply);
                 let answer = reply.bytes();
                 if !matches!(ran, Ran::Done) || answer.first() == Some(&b'-') {
@@ -327,6 +340,7 @@ mod tests {
                 .iter()
                 .map(|shards| Unit {
                     position: 0,
+                    first_ms: 0,
                     shards: *shards,
                     bytes: Bytes::Joined(Vec::new()),
                 })

@@ -13,6 +13,8 @@ enum Find {
     Range(u8, i64, u8),
     /// At an argument that says how many follow.
     Number(u8),
+    /// Behind a word that stands at an argument or later, half of the rest.
+    Word(&'static str, u8),
     /// By what the arguments say, for a reason that is told.
     Unknown(&'static str),
 }
@@ -44,6 +46,8 @@ pub(super) fn write(reply: &mut Reply, entry: &Entry) {
             vec![Find::Range(1, 0, 1), by_pattern, into]
         }
         Keys::Sort => vec![Find::Range(1, 0, 1), by_pattern],
+        Keys::Streams if entry.is_write() => vec![Find::Word("STREAMS", 4)],
+        Keys::Streams => vec![Find::Word("STREAMS", 1)],
     };
     // Of several only the destination is written to: the first, or what is named at last.
     let reads_some = matches!(keys, Keys::Counted { first: true, .. } | Keys::Sort);
@@ -51,7 +55,10 @@ pub(super) fn write(reply: &mut Reply, entry: &Entry) {
     reply.set(n);
     for (at, find) in found.into_iter().enumerate() {
         let destination = if keys == Keys::Sort { 2 } else { 0 };
-        let writes = entry.is_write() && (!reads_some || at == destination);
+        // What a group reads changes the group alone.
+        let writes = entry.is_write()
+            && (!reads_some || at == destination)
+            && !matches!(keys, Keys::Streams);
         one(reply, &find, writes);
     }
 }
@@ -87,16 +94,34 @@ fn one(reply: &mut Reply, find: &Find, writes: bool) {
                 &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)],
             ),
         ),
+        Find::Word(_, from) => (
+            &[("startfrom", from.into())],
+            (
+                "range",
+                &[("lastkey", -1), ("keystep", 1), ("limit", 2)],
+            ),
+        ),
         Find::Unknown(_) => (&[], ("unknown", &[])),
     };
-    let kind = if begin.is_empty() { "unknown" } else { "index" };
+    let kind = match find {
+        Find::Word(..) => "keyword",
+        Find::Unknown(_) => "unknown",
+        Find::Range(..) | Find::Number(_) => "index",
+    };
     for (name, (kind, fields)) in [("begin_search", (kind, begin)), ("find_keys", rest)] {
         reply.bulk(name.as_bytes());
         reply.map(2);
         reply.bulk(b"type");
         reply.bulk(kind.as_bytes());
         reply.bulk(b"spec");
-        reply.map(fields.len());
+        match find {
+            Find::Word(word, _) if kind == "keyword" => {
+                reply.map(fields.len() + 1);
+                reply.bulk(b"keyword");
+                reply.bulk(word.as_bytes());
+            }
+            _ => reply.map(fields.len()),
+        }
         for (field, value) in fields {
             reply.bulk(field.as_bytes());
             reply.integer(*value);

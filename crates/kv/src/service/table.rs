@@ -181,7 +181,7 @@ impl Entry {
             .filter(|(bit, _)| spec.flags & bit != 0)
             .map(|(_, name)| *name)
             .collect();
-        if matches!(spec.keys, Keys::Counted { .. } | Keys::Sort) {
+        if matches!(spec.keys, Keys::Counted { .. } | Keys::Sort | Keys::Streams) {
             flags.push("movablekeys");
         }
         flags
@@ -209,6 +209,7 @@ impl Entry {
             }
             "set" | "setex" | "setnx" | "setrange" | "strlen" | "substr" => "string",
             _ if name.starts_with("bit") => "bitmap",
+            _ if name.starts_with('x') => "stream",
             _ if name.starts_with('z') || name.starts_with("bz") => "sorted-set",
             _ if name.starts_with('h') => "hash",
             _ if name.starts_with('s') => "set",
@@ -342,6 +343,8 @@ impl Table {
                     What::Session(spec) => spec.subcommands,
                     What::Data(Spec { name: "object", .. }) => commands::keys::OBJECT,
                     What::Data(Spec { name: "memory", .. }) => commands::keys::MEMORY_COMMANDS,
+                    What::Data(Spec { name: "xgroup", .. }) => commands::streams::XGROUP,
+                    What::Data(Spec { name: "xinfo", .. }) => commands::streams::XINFO,
                     What::Data(_) => &[],
                 },
                 what,

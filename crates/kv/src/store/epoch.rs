@@ -235,6 +235,7 @@ pub(super) fn is_large(entry: &Entry) -> bool {
         ValueRef::Hash(x) => x.is_spread() && (x.len() > MANY || x.bytes() > BULKY),
         ValueRef::Set(x) => x.is_spread() && (x.len() > MANY || x.bytes() > BULKY),
         ValueRef::ZSet(x) => x.is_spread() && (x.len() > MANY || x.bytes() > BULKY),
+        ValueRef::Stream(x) => x.entries.blocks() > BLOCKS || x.bytes() > BULKY,
     }
 }
 

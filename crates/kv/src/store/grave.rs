@@ -79,6 +79,7 @@ impl Value {
             Value::Hash(x) => x.len() > LARGE,
             Value::Set(x) => x.len() > LARGE,
             Value::ZSet(x) => x.len() > LARGE,
+            Value::Stream(x) => x.allocations() > LARGE,
         }
     }
 
@@ -89,6 +90,7 @@ impl Value {
             Value::Hash(x) => x.free_some(most),
             Value::Set(x) => x.free_some(most),
             Value::ZSet(x) => x.free_some(most),
+            Value::Stream(x) => x.free_some(most),
         }
     }
 }

@@ -15,6 +15,7 @@ const LIST_BLOCK: u8 = 4;
 const SET: u8 = 5;
 const HASH: u8 = 6;
 const ZSET: u8 = 7;
+const STREAM: u8 = 8;
 
 /// Whose value it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +71,13 @@ pub(crate) fn put_value(head: Head<'_>, value: ValueRef<'_>, to: &mut Vec<u8>) {
                 put_text(to, &scored.member);
             }
         }
+        ValueRef::Stream(stream) => {
+            let mut parts = Vec::new();
+            let count = stream.put_parts(&mut parts);
+            head.put(STREAM, to);
+            put_number(to, count);
+            to.extend_from_slice(&parts);
+        }
     }
 }
 
@@ -100,6 +108,7 @@ pub(crate) fn put_piece(
         Kind::Set => SET,
         Kind::Hash => HASH,
         Kind::ZSet => ZSET,
+        Kind::Stream => STREAM,
         Kind::Str => unreachable!("a string has no elements"),
     };
     head.put(item, to);
@@ -136,6 +145,8 @@ pub(crate) enum Part<'a> {
     Hash(Vec<&'a [u8]>),
     /// Members with their scores, perhaps not all.
     ZSet(Vec<(f64, &'a [u8])>),
+    /// Parts of a stream, perhaps not all.
+    Stream(Vec<&'a [u8]>),
 }
 
 /// Shows the items that `bytes` are.
@@ -206,6 +217,7 @@ fn part<'a>(kind: u8, bytes: &mut &'a [u8]) -> Result<Part<'a>, Malformed> {
             }
             Part::ZSet(members)
         }
+        STREAM => Part::Stream(texts(bytes, 1)?),
         _ => return Err(Malformed("an item of an unknown kind")),
     })
 }

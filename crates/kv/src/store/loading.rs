@@ -13,7 +13,7 @@ use super::memory::Entry;
 use super::shard::Place;
 use super::unit::Malformed;
 use super::value::{Collection, Value};
-use crate::types::{End, Hash, List, Set, ZSet};
+use crate::types::{End, Hash, List, Set, Stream, ZSet};
 
 /// A load that is under way.
 pub(crate) struct Loading<'s> {
@@ -87,6 +87,9 @@ impl<'s> Loading<'s> {
                 let mut members = members.iter();
                 members.all(|(score, member)| zset.insert(member, *score).is_none())
             }),
+            Part::Stream(parts) => self.add(head, parts.len(), |stream: &mut Stream| {
+                parts.iter().all(|part| stream.put_part(part))
+            }),
         }
     }
 
@@ -142,7 +145,7 @@ impl<'s> Loading<'s> {
         if are_new {
             Ok(())
         } else {
-            Err(Malformed("an element that is there already"))
+            Err(Malformed("an element that is there already, or is none"))
         }
     }
 

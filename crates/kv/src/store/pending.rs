@@ -325,6 +325,8 @@ fn names_database(spec: &Spec) -> bool {
     matches!(spec.name, "move" | "copy")
 }
 
+/// Bytes that an id and what was trimmed take in the place of what was asked for.
+const CHOSEN: usize = 96;
 /// Bytes that the result of a sum of numbers with fractions may have.
 const SUM: usize = 6 << 10;
 
@@ -345,6 +347,8 @@ impl Store {
         });
         if spec.name.ends_with("byfloat") {
             bytes += SUM;
+        } else if spec.name == "xadd" {
+            bytes += CHOSEN;
         }
         Units::bound(count, bytes)
     }

@@ -1,5 +1,6 @@
 //! Runs the commands of a connection, one or a batch, with the locks they need.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,6 +9,7 @@ use super::clock;
 use super::effect::NoRoom;
 use super::guards::Guards;
 use super::ready::Ready;
+use super::value::Kind;
 use super::view::View;
 use super::waiter::{Blocked, Waiter};
 use super::watch::Watch;
@@ -48,6 +50,8 @@ pub struct Runner<'s> {
     pub no_touch: bool,
     /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
     pub patient: bool,
+    /// When what is run was run first, if it is run again: milliseconds since 1970.
+    pub(crate) first_ms: Option<u64>,
     ready: Ready,
     /// Bytes that are to be freed for what its commands have brought, see `free_for`.
     owed: i64,
@@ -92,6 +96,7 @@ impl<'s> Runner<'s> {
             in_transaction: false,
             no_touch: false,
             patient: false,
+            first_ms: None,
             ready: Ready::default(),
             owed: 0,
             ahead: Vec::new(),
@@ -337,6 +342,7 @@ impl<'s> Runner<'s> {
             },
             reply,
             now_ms: self.now_ms,
+            at_ms: self.first_ms.unwrap_or(self.now_ms),
             rng: &mut self.rng,
             name: spec.name,
             serving,
@@ -510,6 +516,36 @@ impl<'s> Runner<'s> {
                     break;
                 }
             }
+            self.serve_readers(db, &key);
+        }
+    }
+
+    /// Runs the commands that read a stream, each: one that finds nothing says nothing of the others, but of
+    /// those of its group. Those of groups also if it is no stream any more.
+    fn serve_readers(&mut self, db: u16, key: &[u8]) {
+        let store = self.guards.store();
+        let hash = store.hash(key);
+        self.guards.hold(1 << store.shard_of(hash));
+        let shard = self.guards.shard(store.shard_of(hash));
+        let entry = shard.table(db).find(hash, key);
+        let is_stream = entry.is_some_and(|entry| entry.value().kind() == Kind::Stream);
+        let Some(queue) = shard.waiters.get(&(db, Box::from(key))) else {
+            return;
+        };
+        let concerned = |waiter: &&Arc<Waiter>| {
+            let blocked = &waiter.blocked;
+            blocked.kind == Kind::Stream && (is_stream || blocked.group.is_some())
+        };
+        let readers: Vec<Arc<Waiter>> = queue.iter().filter(concerned).cloned().collect();
+        let mut idle: HashSet<&[u8]> = HashSet::new();
+        for reader in &readers {
+            let group = reader.blocked.group.as_deref();
+            if !reader.is_over()
+                && group.is_none_or(|group| !idle.contains(group))
+                && !self.serve_one(reader, key)
+            {
+                idle.extend(group);
+            }
         }
     }
 
@@ -523,7 +559,7 @@ impl<'s> Runner<'s> {
         let queue = shard.waiters.get(&(db, Box::from(key)))?;
         queue
             .iter()
-            .find(|waiter| waiter.blocked.kind == kind)
+            .find(|waiter| waiter.blocked.kind == kind && kind != Kind::Stream)
             .cloned()
     }
 

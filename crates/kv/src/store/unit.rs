@@ -192,7 +192,7 @@ impl Units {
     /// Never: what was put in can be read.
     pub fn each(&self, mut unit: impl FnMut(&[(u16, Effect<'_>)])) {
         let (mut reader, mut rest) = (Reader::default(), self.frames());
-        while let Some((payload, behind)) = split_frame(rest) {
+        while let Some((_, payload, behind)) = split_frame(rest) {
             rest = behind;
             if let Some(whole) = reader.record(payload).expect("was put together here") {
                 unit(&effects(&whole).expect("was put together here"));
@@ -201,11 +201,13 @@ impl Units {
     }
 }
 
-/// The payload of the first of `frames`, and the frames behind it; `None` at their end.
-pub(crate) fn split_frame(frames: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The id of the first of `frames`, its payload, and the frames behind it; `None` at their end.
+pub(crate) fn split_frame(frames: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let (head, rest) = frames.split_at_checked(FRAME)?;
+    let id = u64::from_le_bytes(*head.first_chunk()?);
     let size = u32::from_le_bytes(head[8..].try_into().ok()?) as usize;
-    rest.split_at_checked(size)
+    let (payload, rest) = rest.split_at_checked(size)?;
+    Some((id, payload, rest))
 }
 
 /// Puts units together again from the payloads of records.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::allocator::block;
-use crate::types::{Hash, List, Piece, Set, Spread, ZSet};
+use crate::types::{Hash, List, Piece, Set, Spread, Stream, ZSet};
 
 /// The value of a key, owned. Collections are boxed: an entry of the table holds one pointer.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub enum Value {
     Set(Box<Set>),
     /// Members ordered by score.
     ZSet(Box<ZSet>),
+    /// Entries ordered by id, and groups that read them.
+    Stream(Box<Stream>),
 }
 
 /// The value of a key, lent by the table.
@@ -36,6 +38,8 @@ pub enum ValueRef<'a> {
     Set(&'a Set),
     /// Members ordered by score.
     ZSet(&'a ZSet),
+    /// Entries ordered by id, and groups that read them.
+    Stream(&'a Stream),
 }
 
 /// The types of values.
@@ -51,11 +55,20 @@ pub enum Kind {
     Set,
     /// Members ordered by score.
     ZSet,
+    /// Entries ordered by id, and groups that read them.
+    Stream,
 }
 
 impl Kind {
     /// All there are.
-    pub const ALL: [Kind; 5] = [Kind::Str, Kind::List, Kind::Hash, Kind::Set, Kind::ZSet];
+    pub const ALL: [Kind; 6] = [
+        Kind::Str,
+        Kind::List,
+        Kind::Hash,
+        Kind::Set,
+        Kind::ZSet,
+        Kind::Stream,
+    ];
 
     /// The name that TYPE answers.
     #[must_use]
@@ -66,6 +79,7 @@ impl Kind {
             Kind::Hash => "hash",
             Kind::Set => "set",
             Kind::ZSet => "zset",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -81,6 +95,7 @@ impl Value {
             Value::Hash(x) => ValueRef::Hash(x),
             Value::Set(x) => ValueRef::Set(x),
             Value::ZSet(x) => ValueRef::ZSet(x),
+            Value::Stream(x) => ValueRef::Stream(x),
         }
     }
 
@@ -95,14 +110,15 @@ impl Value {
             Value::Hash(x) => x.bytes(),
             Value::Set(x) => x.bytes(),
             Value::ZSet(x) => x.bytes(),
+            Value::Stream(x) => x.bytes(),
         }
     }
 
-    /// Whether it is a collection without elements, which no key may hold.
+    /// Whether it is a collection without elements, which no key may hold; a stream may have none.
     #[must_use]
     pub fn is_void(&self) -> bool {
         match self {
-            Value::Str(_) | Value::Shared(_) => false,
+            Value::Str(_) | Value::Shared(_) | Value::Stream(_) => false,
             Value::List(x) => x.is_empty(),
             Value::Hash(x) => x.is_empty(),
             Value::Set(x) => x.is_empty(),
@@ -133,6 +149,7 @@ impl Value {
             Value::Hash(x) => x.freeze(id, queued),
             Value::Set(x) => x.freeze(id, queued),
             Value::ZSet(x) => x.freeze(id, queued),
+            Value::Stream(x) => x.freeze(id, queued),
         }
         (self.as_ref().kind(), blocks)
     }
@@ -145,6 +162,7 @@ impl Value {
             Value::Hash(x) => x.frozen_id(),
             Value::Set(x) => x.frozen_id(),
             Value::ZSet(x) => x.frozen_id(),
+            Value::Stream(x) => x.frozen_id(),
         }
     }
 
@@ -156,6 +174,7 @@ impl Value {
             Value::Hash(x) => x.thaw(most, to),
             Value::Set(x) => x.thaw(most, to),
             Value::ZSet(x) => x.thaw(most, to),
+            Value::Stream(x) => x.thaw(most, to),
         }
     }
 
@@ -183,6 +202,7 @@ impl ValueRef<'_> {
             ValueRef::Hash(_) => Kind::Hash,
             ValueRef::Set(_) => Kind::Set,
             ValueRef::ZSet(_) => Kind::ZSet,
+            ValueRef::Stream(_) => Kind::Stream,
         }
     }
 
@@ -195,6 +215,7 @@ impl ValueRef<'_> {
             ValueRef::Hash(x) => Value::Hash(Box::new(x.clone())),
             ValueRef::Set(x) => Value::Set(Box::new(x.clone())),
             ValueRef::ZSet(x) => Value::ZSet(Box::new(x.clone())),
+            ValueRef::Stream(x) => Value::Stream(Box::new(x.clone())),
         }
     }
 }
@@ -234,4 +255,4 @@ macro_rules! collection {
     )*};
 }
 
-collection!(List Hash Set ZSet);
+collection!(List Hash Set ZSet Stream);

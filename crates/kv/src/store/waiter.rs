@@ -28,6 +28,11 @@ pub struct Blocked {
     /// What is answered where nothing may wait, as in a transaction. When the time of a wait is over
     /// the answer is [`Nothing::Array`] for all commands: Redis makes this difference too.
     pub nothing: Nothing,
+    /// Of which group it reads a stream. It is told when that or the stream has gone, and while one of a group
+    /// finds nothing, the others do not either.
+    pub group: Option<Vec<u8>>,
+    /// The arguments that it goes on with, if they are others.
+    pub instead: Option<Vec<Vec<u8>>>,
 }
 
 /// The reply of a command that found nothing.
@@ -79,18 +84,19 @@ impl Waiter {
     /// For the command `args`, run in database `db`, that came back blocked.
     #[must_use]
     pub fn new(
-        blocked: Blocked,
+        mut blocked: Blocked,
         spec: &'static Spec,
         db: u16,
         args: &[&[u8]],
         proto: Proto,
         to: Box<dyn Deliver>,
     ) -> Waiter {
+        let instead = blocked.instead.take();
         Waiter {
+            args: instead.unwrap_or_else(|| args.iter().map(|arg| arg.to_vec()).collect()),
             blocked,
             spec,
             db,
-            args: args.iter().map(|arg| arg.to_vec()).collect(),
             proto,
             reply_max: usize::MAX,
             to,

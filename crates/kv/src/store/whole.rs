@@ -140,6 +140,9 @@ impl View<'_, '_> {
             let shard = self.guards.shard(at);
             shard.note_change_of_db(db, true, |key| store.hash(key));
             shard.clear(db);
+            // Who reads for a group is told.
+            let waited = shard.waiters.keys().filter(|(of, _)| *of == db);
+            waited.for_each(|place| self.ready.add(place.clone()));
         }
         self.guards.touch_all();
         self.changes += 1;

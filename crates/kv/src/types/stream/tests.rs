@@ -1,0 +1,1 @@
+//! Streams against a plain map, and written down while they change.
