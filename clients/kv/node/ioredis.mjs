@@ -9,6 +9,7 @@ await types();
 await pipeline();
 await transaction();
 await pubsub();
+await streams();
 await r.set("before", "restart");
 await restarted();
 await eventually(() => r.ping());
@@ -16,6 +17,25 @@ assert.equal(await r.set("after", "1"), "OK");
 assert.equal(await r.get("after"), "1");
 console.log("ok ioredis");
 process.exit(0);
+
+/** Two consumers of a group share the entries, one of which waits for the first. */
+async function streams() {
+  await r.del("jobs");
+  await r.xgroup("CREATE", "jobs", "workers", "$", "MKSTREAM");
+  const waiting = r.duplicate();
+  const first = waiting.xreadgroup("GROUP", "workers", "a", "BLOCK", 5000, "STREAMS", "jobs", ">");
+  await eventually(async () => assert.match(await r.client("LIST"), /cmd=xreadgroup/));
+  const ids = [];
+  for (let n = 0; n < 5; n++) ids.push(await r.xadd("jobs", "MAXLEN", "~", 1000, "*", "n", n));
+  assert.deepEqual(await first, [["jobs", [[ids[0], ["n", "0"]]]]]);
+  const [[, rest]] = await waiting.xreadgroup("GROUP", "workers", "b", "STREAMS", "jobs", ">");
+  assert.deepEqual(rest.map(([id]) => id), ids.slice(1));
+  assert.equal(await r.xack("jobs", "workers", ...ids.slice(1)), 4);
+  assert.deepEqual(await r.xpending("jobs", "workers"), [1, ids[0], ids[0], [["a", "1"]]]);
+  const [, claimed] = await r.xautoclaim("jobs", "workers", "b", 0, "0");
+  assert.deepEqual(claimed, [[ids[0], ["n", "0"]]]);
+  waiting.disconnect();
+}
 
 async function types() {
   await r.flushall();

@@ -18,6 +18,7 @@ def main() -> None:
         pipeline(r)
         transaction(r)
         pubsub(r)
+        streams(r)
     default = redis.Redis(**at, decode_responses=True)
     default.set("before", "restart")
     print("restart", flush=True)
@@ -49,6 +50,40 @@ def types(r: redis.Redis) -> None:
     else:
         raise AssertionError("a wrong type was not refused")
     assert r.info()["loading"] == 0
+
+
+def streams(r: redis.Redis) -> None:
+    """Two consumers of a group share the work; one of them dies, and the other takes over what it had."""
+    r.delete("jobs")
+    r.xgroup_create("jobs", "workers", id="$", mkstream=True)
+    added = [r.xadd("jobs", {"n": i, "what": "count"}) for i in range(20)]
+    assert added == sorted(added, key=lambda id: [int(part) for part in id.split("-")])
+    assert r.xlen("jobs") == 20 and r.type("jobs") == "stream"
+    seen: dict[str, str] = {}
+
+    def read(consumer: str, count: int, id: str = ">") -> list:
+        got = r.xreadgroup("workers", consumer, {"jobs": id}, count=count, block=1000)
+        if isinstance(got, dict):
+            got = [[key, [entry for part in parts for entry in part]] for key, parts in got.items()]
+        return got[0][1] if got else []
+
+    for consumer, count in (("a", 8), ("b", 12)):
+        for id, fields in read(consumer, count):
+            assert id not in seen and fields["what"] == "count"
+            seen[id] = fields["n"]
+    assert [seen[id] for id in added] == [str(i) for i in range(20)]
+    assert r.xack("jobs", "workers", *added[:5], *added[8:]) == 17
+    pending = r.xpending("jobs", "workers")
+    assert pending["pending"] == 3 and pending["min"] == added[5] and pending["max"] == added[7]
+    assert [id for id, _ in read("a", 10, "0")] == added[5:8]
+    cursor, claimed, gone = r.xautoclaim("jobs", "workers", "b", 0)
+    assert cursor == "0-0" and [id for id, _ in claimed] == added[5:8] and gone == []
+    assert {row["times_delivered"] for row in r.xpending_range("jobs", "workers", "-", "+", 10)} == {3}
+    assert r.xack("jobs", "workers", *added) == 3
+    assert r.xtrim("jobs", maxlen=10, approximate=False) == 10
+    info = r.xinfo_stream("jobs")
+    assert info["length"] == 10 and info["entries-added"] == 20 and info["first-entry"][0] == added[10]
+    assert r.xinfo_groups("jobs")[0]["lag"] == 0
 
 
 def pipeline(r: redis.Redis) -> None:

@@ -1,7 +1,7 @@
 //! Reading a file, a key at a time.
 
 use crate::packed::{intset, listpack, lzf, ziplist};
-use crate::{Value, crc};
+use crate::{Value, crc, stream};
 
 /// Newest version that is read.
 const VERSION: u32 = 12;
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
         Ok(self.take(1)?[0])
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
@@ -175,12 +175,12 @@ impl<'a> Cursor<'a> {
         Ok(Ok(length))
     }
 
-    fn length(&mut self) -> Result<usize, Fault> {
+    pub(crate) fn length(&mut self) -> Result<usize, Fault> {
         self.length_or_special()?
             .map_err(|_| Fault::Bad("a string where a length should be"))
     }
 
-    fn string(&mut self) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn string(&mut self) -> Result<Vec<u8>, Fault> {
         let bounded = |length: usize| {
             let too_long = Fault::Bad("a string of more than 512 MiB");
             Some(length).filter(|&n| n <= STRING_MAX).ok_or(too_long)
@@ -214,7 +214,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The elements of a string that is a packed collection, which `read` takes apart.
-    fn packed(&mut self, read: Packed) -> Result<Vec<Vec<u8>>, Fault> {
+    pub(crate) fn packed(&mut self, read: Packed) -> Result<Vec<Vec<u8>>, Fault> {
         let before = self.left;
         let packed = self.string()?;
         let all = read(&packed, self.left)?;
@@ -487,7 +487,7 @@ fn value(kind: u8, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<Value, Fault> 
         20 => Value::Set(cursor.packed(listpack)?),
         6 | 7 => return unsupported("of a module"),
         9 => return unsupported("a hash in the form of Redis before 2.6"),
-        15 | 19 | 21 => return unsupported("a stream"),
+        kind if stream::is_stream(kind) => stream::take(kind, cursor)?,
         22..=25 => return unsupported(EXPIRING_FIELDS),
         _ => return Err(Fault::Bad("a value of an unknown type")),
     })

@@ -1,6 +1,6 @@
 //! Writing a file.
 
-use crate::{Value, crc};
+use crate::{Value, crc, stream};
 
 const STRING: u8 = 0;
 const LIST: u8 = 1;
@@ -62,6 +62,7 @@ impl Encoder {
                 Value::Set(_) => SET,
                 Value::Hash(_) => HASH,
                 Value::ZSet(_) => ZSET,
+                Value::Stream(_) => stream::KIND,
             });
             string(to, key);
             put_value(to, value);
@@ -96,10 +97,11 @@ fn put_value(to: &mut Vec<u8>, value: &Value) {
                 to.extend_from_slice(&score.to_le_bytes());
             }
         }
+        Value::Stream(stream) => stream::put(to, stream),
     }
 }
 
-fn length(to: &mut Vec<u8>, n: usize) {
+pub(crate) fn length(to: &mut Vec<u8>, n: usize) {
     match n {
         0..0x40 => to.push(n as u8),
         0x40..0x4000 => to.extend_from_slice(&[0x40 | (n >> 8) as u8, n as u8]),
@@ -114,7 +116,7 @@ fn length(to: &mut Vec<u8>, n: usize) {
     }
 }
 
-fn string(to: &mut Vec<u8>, s: &[u8]) {
+pub(crate) fn string(to: &mut Vec<u8>, s: &[u8]) {
     length(to, s.len());
     to.extend_from_slice(s);
 }

@@ -2,8 +2,8 @@
 //! keys out, and back.
 //!
 //! [`Decoder`] reads files of the versions 1 to 12, and 80 of Valkey, in every encoding of strings, lists, sets,
-//! hashes and sorted sets; what it cannot give, such as streams, it refuses by name. [`Encoder`] writes version 9,
-//! which everything since Redis 5 reads.
+//! hashes, sorted sets and streams; what it cannot give, such as data of modules, it refuses by name. [`Encoder`]
+//! writes version 9, which everything since Redis 5 reads; streams in the form of Redis 7, which older ones refuse.
 //!
 //! ```
 //! use tidewire_rdb::{Decoder, Encoder, Item, Value};
@@ -34,9 +34,11 @@ mod crc;
 mod decode;
 mod encode;
 mod packed;
+mod stream;
 
 pub use decode::{Decoder, Error, Item, Key};
 pub use encode::Encoder;
+pub use stream::{Consumer, Group, Id, Stream};
 
 /// What a key holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,4 +53,6 @@ pub enum Value {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     /// Members with their scores.
     ZSet(Vec<(Vec<u8>, f64)>),
+    /// Entries, and groups that read them.
+    Stream(Box<Stream>),
 }

@@ -56,6 +56,64 @@ pub(crate) fn listpack(bytes: &[u8], left: usize) -> Result<Elements, Fault> {
     cursor.end(all)
 }
 
+/// A listpack in the making.
+#[derive(Default)]
+pub(crate) struct ListpackWriter {
+    bytes: Vec<u8>,
+    elements: usize,
+}
+
+impl ListpackWriter {
+    /// Adds an element of a head and what follows it, and how long that is, to be read from behind.
+    fn element(&mut self, head: &[u8], rest: &[u8]) {
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(rest);
+        let size = head.len() + rest.len();
+        // Seven bits a byte, the highest first; the highest bit says that more stand in front.
+        let bytes = match size {
+            0..0x80 => 1,
+            0x80..0x4000 => 2,
+            0x4000..0x20_0000 => 3,
+            0x20_0000..0x1000_0000 => 4,
+            _ => 5,
+        };
+        for at in (0..bytes).rev() {
+            let more = if at + 1 < bytes { 0x80 } else { 0 };
+            self.bytes.push((size >> (7 * at)) as u8 & 0x7f | more);
+        }
+        self.elements += 1;
+    }
+
+    pub(crate) fn number(&mut self, n: i64) {
+        match n {
+            0..0x80 => self.element(&[n as u8], &[]),
+            _ if i16::try_from(n).is_ok() => self.element(&[0xf1], &(n as i16).to_le_bytes()),
+            _ if i32::try_from(n).is_ok() => self.element(&[0xf3], &(n as i32).to_le_bytes()),
+            _ => self.element(&[0xf4], &n.to_le_bytes()),
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        let n = text.len();
+        match n {
+            0..0x40 => self.element(&[0x80 | n as u8], text),
+            0x40..0x1000 => self.element(&[0xe0 | (n >> 8) as u8, n as u8], text),
+            _ => {
+                let size = (n as u32).to_le_bytes();
+                self.element(&[0xf0, size[0], size[1], size[2], size[3]], text);
+            }
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn end(self) -> Vec<u8> {
+        let size = (self.bytes.len() + 7) as u32;
+        let elements = self.elements.min(0xffff) as u16;
+        let head = [&size.to_le_bytes()[..], &elements.to_le_bytes()];
+        [&head.concat()[..], &self.bytes, &[0xff]].concat()
+    }
+}
+
 /// The elements of a ziplist.
 pub(crate) fn ziplist(bytes: &[u8], left: usize) -> Result<Elements, Fault> {
     let mut cursor = Cursor::of_all(bytes, left);

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tidewire_kv::store::ValueRef;
+use tidewire_kv::types::StreamId;
 use tidewire_rdb::{Encoder, Value};
 
 use crate::exit::Failure;
@@ -16,7 +17,7 @@ Examples:
   tidewire log backup --data /var/lib/tidewire/kv /backup/kv    # of a server that runs
   tidewire kv export --data /backup/kv dump.rdb
 
-The dump is of version 9, which Redis since 5 and Valkey load. Keys that are past their time are left out.";
+The dump is of version 9, which Redis since 5 and Valkey load; with streams in it Redis since 7. Keys that are past their time are left out.";
 
 /// What to write where.
 #[derive(Debug, clap::Args)]
@@ -123,10 +124,47 @@ fn owned(value: ValueRef<'_>) -> Value {
                 .map(|(field, value)| (field.to_vec(), value.to_vec()))
                 .collect(),
         ),
+        ValueRef::Stream(x) => Value::Stream(Box::new(stream(x))),
         ValueRef::ZSet(x) => Value::ZSet(
             x.iter()
                 .map(|scored| (scored.member.to_vec(), scored.score))
                 .collect(),
         ),
+    }
+}
+
+fn stream(stream: &tidewire_kv::types::Stream) -> tidewire_rdb::Stream {
+    let pair = |id: StreamId| (id.ms, id.seq);
+    let entries = &stream.entries;
+    let groups = stream.groups().map(|(name, group)| tidewire_rdb::Group {
+        name: name.to_vec(),
+        last: pair(group.last()),
+        read: group.read(),
+        consumers: group
+            .consumers()
+            .map(|consumer| tidewire_rdb::Consumer {
+                name: consumer.name().to_vec(),
+                seen_ms: consumer.seen_ms(),
+                active_ms: consumer.active_ms(),
+                pending: consumer
+                    .pending_from(StreamId::MIN)
+                    .filter_map(|id| group.pending_of(id))
+                    .map(|pending| (pair(pending.id), pending.delivered_ms, pending.count))
+                    .collect(),
+            })
+            .collect(),
+    });
+    tidewire_rdb::Stream {
+        entries: entries
+            .range(StreamId::MIN, StreamId::MAX)
+            .map(|item| {
+                let texts = item.pairs().flat_map(|(field, value)| [field, value]);
+                (pair(item.id), texts.map(<[u8]>::to_vec).collect())
+            })
+            .collect(),
+        last: pair(entries.last_id()),
+        max_deleted: pair(entries.max_deleted()),
+        added: entries.added(),
+        groups: groups.collect(),
     }
 }

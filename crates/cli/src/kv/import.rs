@@ -166,6 +166,13 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
     let name = &key.key[..];
     let database = key.database;
     let deadline = key.deadline_ms.map(|at| at.to_string());
+    if let Value::Stream(stream) = &key.value {
+        put_stream(key, stream, target)?;
+        return match &deadline {
+            Some(at) => target.command(database, &[b"PEXPIREAT", name, at.as_bytes()]),
+            None => Ok(()),
+        };
+    }
     if let Value::String(s) = &key.value {
         return match &deadline {
             None => target.command(database, &[b"SET", name, s]),
@@ -174,7 +181,7 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
     }
     let scores: Vec<String>;
     let (command, each, elements): (&[u8], usize, Vec<&[u8]>) = match &key.value {
-        Value::String(_) => return Ok(()),
+        Value::String(_) | Value::Stream(_) => return Ok(()),
         Value::List(all) => (b"RPUSH", 1, all.iter().map(|x| &x[..]).collect()),
         Value::Set(all) => (b"SADD", 1, all.iter().map(|x| &x[..]).collect()),
         Value::Hash(all) => {
@@ -204,6 +211,77 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
         Some(at) => target.command(database, &[b"PEXPIREAT", name, at.as_bytes()]),
         None => Ok(()),
     }
+}
+
+/// Puts a stream by what its entries and groups came about. Of what was given to a consumer and deleted since
+/// nothing can be put, and consumers count as seen now.
+fn put_stream(
+    key: &Key,
+    stream: &tidewire_rdb::Stream,
+    target: &mut impl Target,
+) -> Result<(), Failure> {
+    let name = &key.key[..];
+    let text = |(ms, seq): tidewire_rdb::Id| format!("{ms}-{seq}");
+    let mut run = |args: &[&[u8]]| target.command(key.database, args);
+    for (id, pairs) in &stream.entries {
+        let id = text(*id);
+        let mut args = vec![&b"XADD"[..], name, id.as_bytes()];
+        args.extend(pairs.iter().map(|text| &text[..]));
+        run(&args)?;
+    }
+    if stream.entries.is_empty() {
+        // There is no other way to one without entries and without groups.
+        run(&[b"XADD", name, b"0-1", b"a", b"b"])?;
+        run(&[b"XTRIM", name, b"MAXLEN", b"0"])?;
+    }
+    let (last, deleted, added) = (
+        text(stream.last),
+        text(stream.max_deleted),
+        stream.added.to_string(),
+    );
+    run(&[
+        b"XSETID",
+        name,
+        last.as_bytes(),
+        b"ENTRIESADDED",
+        added.as_bytes(),
+        b"MAXDELETEDID",
+        deleted.as_bytes(),
+    ])?;
+    for group in &stream.groups {
+        let (of, last) = (&group.name[..], text(group.last));
+        let read = group.read.map_or("-1".to_owned(), |read| read.to_string());
+        run(&[
+            b"XGROUP",
+            b"CREATE",
+            name,
+            of,
+            last.as_bytes(),
+            b"ENTRIESREAD",
+            read.as_bytes(),
+        ])?;
+        for consumer in &group.consumers {
+            run(&[b"XGROUP", b"CREATECONSUMER", name, of, &consumer.name])?;
+            for (id, ms, count) in &consumer.pending {
+                let (id, ms, count) = (text(*id), ms.to_string(), count.to_string());
+                run(&[
+                    b"XCLAIM",
+                    name,
+                    of,
+                    &consumer.name,
+                    b"0",
+                    id.as_bytes(),
+                    b"TIME",
+                    ms.as_bytes(),
+                    b"RETRYCOUNT",
+                    count.as_bytes(),
+                    b"FORCE",
+                    b"JUSTID",
+                ])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A store that no server has.
@@ -325,7 +403,18 @@ impl Server {
         self.owed += 1;
     }
 
-    /// A line of a reply; all that is asked for here answers with one.
+    /// The first line of a reply. What is asked for here answers with one, with an id, or with a few.
+    fn answer(&mut self) -> Result<String, Failure> {
+        let first = self.line()?;
+        let mut more = lines_behind(&first);
+        while more > 0 {
+            let line = self.line()?;
+            more += lines_behind(&line) - 1;
+        }
+        Ok(first)
+    }
+
+    /// A line of a reply.
     fn line(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         let read = self.socket.read_line(&mut line);
@@ -342,7 +431,7 @@ impl Server {
         sent.map_err(|e| Failure::wrong(format!("the server takes no more: {e}")))?;
         self.requests.clear();
         for _ in 0..std::mem::take(&mut self.owed) {
-            let line = self.line()?;
+            let line = self.answer()?;
             if let Some(why) = line.strip_prefix('-') {
                 return Err(Failure::wrong(format!("the server has refused: {why}")));
             }
@@ -379,14 +468,28 @@ impl Server {
     }
 }
 
+/// How many lines follow one of a reply: texts have one, as ids have no line ends.
+fn lines_behind(line: &str) -> usize {
+    match (line.as_bytes().first(), line.get(1..)) {
+        (Some(b'*'), Some(n)) => n.parse().unwrap_or(0),
+        (Some(b'$'), Some(n)) => usize::from(!n.starts_with('-')),
+        _ => 0,
+    }
+}
+
 impl Target for Server {
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure> {
         if self.database != Some(database) {
             self.select(database)?;
         }
-        if self.replace && self.last != args[1] {
-            self.last = args[1].to_vec();
-            self.queue(&[b"DEL", args[1]]);
+        let key = if args[0] == b"XGROUP" {
+            args[2]
+        } else {
+            args[1]
+        };
+        if self.replace && self.last != key {
+            self.last = key.to_vec();
+            self.queue(&[b"DEL", key]);
         }
         self.queue(args);
         if self.owed >= OWED || self.requests.len() >= WAITING {

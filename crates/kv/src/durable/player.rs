@@ -131,12 +131,7 @@ impl<'s> Player<'s> {
         })
     }
 
-    fn shards(
-        &self,
-        unit: &[u8],
-        at: (u64, u64),
-        known: &mut Known,
-    ) -> Result<u64, ReplayError> {
+    fn shards(&self, unit: &[u8], at: (u64, u64), known: &mut Known) -> Result<u64, ReplayError> {
         let all = self.store.mask_of_all();
         if all == 1 {
             return Ok(all);

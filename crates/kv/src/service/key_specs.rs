@@ -96,10 +96,7 @@ fn one(reply: &mut Reply, find: &Find, writes: bool) {
         ),
         Find::Word(_, from) => (
             &[("startfrom", from.into())],
-            (
-                "range",
-                &[("lastkey", -1), ("keystep", 1), ("limit", 2)],
-            ),
+            ("range", &[("lastkey", -1), ("keystep", 1), ("limit", 2)]),
         ),
         Find::Unknown(_) => (&[], ("unknown", &[])),
     };

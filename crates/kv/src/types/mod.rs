@@ -22,9 +22,7 @@ pub use hash::Hash;
 pub use list::{End, List};
 pub use set::Set;
 pub(crate) use spread::Spread;
-pub use stream::{
-    Consumer, Entries, Group, IdText, Item, Pending, Stream, StreamId, Trim,
-};
+pub use stream::{Consumer, Entries, Group, IdText, Item, Pending, Stream, StreamId, Trim};
 pub use zset::{Scored, ZSet, above, below};
 
 /// Gives memory back where a vector has lost most of what it held.

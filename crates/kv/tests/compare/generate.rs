@@ -25,11 +25,14 @@ pub(crate) fn command(rng: &mut Rng, is_7_2: bool) -> Args {
 }
 
 /// Redis 7.0 looks for the keys of these before it looks at their arguments; 7.2 and ours do not.
-const UNSPOILT: [&[u8]; 6] = [
+const UNSPOILT: [&[u8]; 8] = [
     b"BITCOUNT",
     b"BITPOS",
     b"GETEX",
     b"SCAN",
+    // These have other words for it.
+    b"XREAD",
+    b"XREADGROUP",
     b"ZRANK",
     b"ZREVRANK",
 ];
@@ -119,7 +122,7 @@ fn any(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
 fn key(of: u8, rng: &mut Rng) -> Vec<u8> {
     let others: &[u8] = match of {
         // No sorted set with other scores, and nothing without an order.
-        b'o' | b'q' => b"hlt",
+        b'o' | b'q' | b'j' => b"hlt",
         _ => b"hlszt",
     };
     let of = if rng.u8(..) < 8 {
@@ -248,6 +251,75 @@ fn long_float(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
+/// The id of an entry that is added; those at the end are usually above all others.
+fn added_id(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &[
+        "5",
+        "0-0",
+        "0-*",
+        "x",
+        "-",
+        "+",
+        "*-1",
+        "1-",
+        "007-1",
+        "1-*x",
+        "0-1",
+        "40",
+        "18446744073709551615-*",
+        "18446744073709551615-18446744073709551615",
+    ];
+    match rng.u8(..24) {
+        0 => any(rng, ODD),
+        1..8 => format!("{}-{}", rng.u8(1..30), rng.u8(..4)).into_bytes(),
+        _ => format!("{}-*", rng.u8(28..31)).into_bytes(),
+    }
+}
+
+/// An id that may be there.
+fn id(rng: &mut Rng) -> Vec<u8> {
+    const ODD: &[&str] = &["0", "x", "-", "1-x", "18446744073709551616", "-1", "$", ">"];
+    match rng.u8(..40) {
+        0 => any(rng, ODD),
+        1..8 => rng.u8(..32).to_string().into_bytes(),
+        8 => format!("30-{}", rng.u8(..)).into_bytes(),
+        9..25 => format!("{}-{}", rng.u8(28..31), rng.u8(..4)).into_bytes(),
+        _ => format!("{}-{}", rng.u8(..31), rng.u8(..3)).into_bytes(),
+    }
+}
+
+/// An end of a range of ids.
+fn bound(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..12) {
+        0..3 => b"-".to_vec(),
+        3..6 => b"+".to_vec(),
+        6 => [b"(".to_vec(), id(rng)].concat(),
+        7 => any(
+            rng,
+            &[
+                "(",
+                "((1",
+                "(0-0",
+                "(18446744073709551615-18446744073709551615",
+                "(-",
+            ],
+        ),
+        _ => id(rng),
+    }
+}
+
+/// Entries that fill blocks of a stream.
+pub(crate) fn burst(rng: &mut Rng) -> impl Iterator<Item = Args> {
+    let key = key(b'j', rng);
+    let n = rng.usize(50..250);
+    (0..n).map(move |at| {
+        let name = if at % 70 == 69 { "b" } else { "a" };
+        let value = at.to_string();
+        let words: [&[u8]; 5] = [b"XADD", &key, b"30-*", name.as_bytes(), value.as_bytes()];
+        words.map(<[u8]>::to_vec).to_vec()
+    })
+}
+
 fn integer(rng: &mut Rng) -> Vec<u8> {
     const ODD: &[&str] = &[
         "9223372036854775807",
@@ -282,8 +354,14 @@ fn counted(of: u8, rng: &mut Rng, args: &mut Args) {
 
 fn word(class: u8, rng: &mut Rng, args: &mut Args) {
     let word = match class {
-        b'h' | b'l' | b's' | b'z' | b't' | b'o' | b'q' => key(class, rng),
-        b'k' => key(*rng.choice(b"hlszt").unwrap(), rng),
+        b'h' | b'l' | b's' | b'z' | b't' | b'o' | b'q' | b'j' => key(class, rng),
+        b'k' => key(*rng.choice(b"hlsztj").unwrap(), rng),
+        b'I' => added_id(rng),
+        b'N' => id(rng),
+        b'B' => bound(rng),
+        b'W' => any(rng, &["$", "0", ">", "0-0", "5", "20"]),
+        b'G' => any(rng, &["g1", "g1", "g2"]),
+        b'C' => any(rng, &["c1", "c1", "c2", "c3"]),
         b'K' => return counted(*rng.choice(b"sz").unwrap(), rng, args),
         b'L' | b'S' | b'Z' => return counted(class.to_ascii_lowercase(), rng, args),
         b'm' => member(rng),

@@ -37,9 +37,14 @@ fn number(name: &str, usual: u64) -> u64 {
 /// The sequence of a seed.
 fn sequence(seed: u64, is_7_2: bool) -> Vec<Args> {
     let mut rng = Rng::with_seed(seed);
-    (0..LENGTH)
-        .map(|_| generate::command(&mut rng, is_7_2))
-        .collect()
+    let mut all = Vec::new();
+    for _ in 0..LENGTH {
+        all.push(generate::command(&mut rng, is_7_2));
+        if rng.usize(..LENGTH) == 0 {
+            all.extend(generate::burst(&mut rng));
+        }
+    }
+    all
 }
 
 fn compare(name: &str, proto: Proto) {

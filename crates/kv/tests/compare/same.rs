@@ -62,7 +62,8 @@ fn differ(args: &Args, left: &Value, right: &Value) -> Result<(), String> {
 }
 
 fn ask(args: &Args, name: &str, peer: &mut Peer) -> Value {
-    if name.starts_with('B') && !name.starts_with("BIT") {
+    let blocks = args.iter().any(|arg| arg.eq_ignore_ascii_case(b"BLOCK"));
+    if name.starts_with('B') && !name.starts_with("BIT") || name.starts_with("XREAD") && blocks {
         peer.run_without_waiting(args)
     } else {
         peer.run(args)
@@ -77,6 +78,7 @@ fn normalise(name: &str, value: &mut Value, is_7_2: bool) {
         value.reformat(|text| !is_7_2 || text.len() > 19 || text.windows(2).any(|e| e == b"e+"));
     }
     match name {
+        "XPENDING" | "XINFO" => without_times(value),
         "KEYS" | "SMEMBERS" | "SINTER" | "SUNION" | "SDIFF" | "HKEYS" | "HVALS" => value.sort(1),
         "HGETALL" => value.sort(2),
         // Of a string only its bytes are kept, not how they came about: the rest follows from them.
@@ -111,6 +113,46 @@ fn normalise(name: &str, value: &mut Value, is_7_2: bool) {
         }
         _ => {}
     }
+}
+
+/// Takes out what depends on the clock, and on the tree in which Redis has the blocks of a stream.
+fn without_times(value: &mut Value) {
+    const TIMES: [&[u8]; 5] = [
+        b"idle",
+        b"inactive",
+        b"seen-time",
+        b"active-time",
+        b"radix-tree-nodes",
+    ];
+    fn forget(value: &mut Value) {
+        if let Value::Plain(b':', Some(text)) = value
+            && !text.starts_with(b"-")
+        {
+            // What is long ago stays long ago.
+            let ms = String::from_utf8_lossy(text).parse().unwrap_or(0);
+            let long_ago: bool = (150_000u64..1_000_000_000).contains(&ms);
+            *text = format!("{}", u8::from(long_ago)).into_bytes();
+        }
+    }
+    let Value::Parts(_, parts) = value else {
+        return;
+    };
+    let is_number = |value: &Value| matches!(value, Value::Plain(b':', _));
+    // An entry that somebody was given: id, consumer, time, count; or without the consumer.
+    match parts.len() {
+        4 if is_number(&parts[2]) && is_number(&parts[3]) => forget(&mut parts[2]),
+        3 if is_number(&parts[1]) && is_number(&parts[2]) => forget(&mut parts[1]),
+        _ => {}
+    }
+    for at in 1..parts.len() {
+        if parts[at - 1]
+            .text()
+            .is_some_and(|name| TIMES.contains(&name))
+        {
+            forget(&mut parts[at]);
+        }
+    }
+    parts.iter_mut().for_each(without_times);
 }
 
 /// Pops from ours, looks whether the peer had those members, and removes them there.
@@ -233,6 +275,18 @@ pub(crate) fn dump(mut ask: impl FnMut(&Args) -> Value, is_7_2: bool) -> Vec<Vec
             b"hash" => ("HGETALL", "HGETALL"),
             b"set" => ("SMEMBERS", "SMEMBERS"),
             b"zset" => ("ZRANGE 0 -1 WITHSCORES", "ZRANGE"),
+            b"stream" => {
+                let (words, at) = match is_7_2 {
+                    true => ("XINFO STREAM FULL COUNT 0", 2),
+                    false => ("XINFO STREAM", 2),
+                };
+                let mut line = self::words(words);
+                line.insert(at, name.to_vec());
+                let mut value = ask(&line);
+                normalise("XINFO", &mut value, is_7_2);
+                row.push(value);
+                ("XRANGE - +", "XRANGE")
+            }
             other => panic!("a type: {}", other.escape_ascii()),
         };
         let mut value = ask(&with_key(line, name));

@@ -41,7 +41,7 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "COPY $k $k [DB (0|1|16|x)] [REPLACE]",
     "COPY $k $k [REPLACE]",
     "KEYS $g",
-    "SCAN 0 COUNT 100000 [MATCH $g] [TYPE (string|list|set|zset|hash)]",
+    "SCAN 0 COUNT 100000 [MATCH $g] [TYPE (string|list|set|zset|hash|stream)]",
     "OBJECT ENCODING $k",
     "PEXPIREAT $k $e [(NX|XX|GT|LT)]",
     "EXPIREAT $k $E [(NX|XX|GT|LT)]",
@@ -152,6 +152,39 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "ZSCAN $z 0 COUNT 100000 [MATCH $g]",
     "(BZPOPMIN|BZPOPMAX) {$z} $c",
     "BZMPOP $c $Z (MIN|MAX) [COUNT $n]",
+    // Streams. Trimming by whole blocks needs more entries than these give; see `sequence`.
+    "XADD $j $I {$m $v}",
+    "XADD $j $I {$m $v}",
+    "XADD $j $I (a 1|a 2 b 3|a 4 b 5)",
+    "XADD $j [NOMKSTREAM] [(MAXLEN|MINID) [(~|=)] $N [LIMIT $n]] $I a $v",
+    "XADD $j [MAXLEN (~|=) $n] [NOMKSTREAM] $I {a $v}",
+    "XTRIM $j (MAXLEN|MINID) [(~|=)] $N [LIMIT (0|1|100|150|1000)]",
+    "XTRIM $j MAXLEN ~ ($n|50|120) [LIMIT (0|1|100|150|1000)]",
+    "XLEN $j",
+    "(XRANGE|XREVRANGE) $j $B $B [COUNT $i]",
+    "(XRANGE $j - +|XREVRANGE $j + -) [COUNT $n]",
+    "XDEL $j {$N}",
+    "XSETID $j $N [ENTRIESADDED $i] [MAXDELETEDID $N]",
+    "XREAD [COUNT $n] [BLOCK (0|1|-1|x)] STREAMS $j $N",
+    "XREAD [COUNT $n] STREAMS $j $j $N $W",
+    "XGROUP CREATE $j $G $W [MKSTREAM] [ENTRIESREAD $i]",
+    "XGROUP CREATE $j $G (0|$W) MKSTREAM",
+    "XGROUP SETID $j $G ($B|$W) [ENTRIESREAD $i]",
+    "XGROUP DESTROY $j $G",
+    "XGROUP (CREATECONSUMER|DELCONSUMER) $j $G $C",
+    "XREADGROUP GROUP $G $C [COUNT $n] [NOACK] STREAMS $j ($W|$N)",
+    "XREADGROUP GROUP $G $C [COUNT $n] [BLOCK (0|1|-1|x)] [NOACK] STREAMS $j >",
+    "XREADGROUP GROUP $G $C COUNT $n STREAMS $j $j > ($W|>)",
+    "XACK $j $G {$N}",
+    "XPENDING $j $G",
+    "XPENDING $j $G [IDLE (0|150000|x)] $B $B ($n|10) [$C]",
+    "XCLAIM $j $G $C ($n|150000|x) {$N} [(IDLE (0|200000|x)|TIME (1|5000000000000))] [RETRYCOUNT $i] \
+     [FORCE] [JUSTID] [LASTID $N]",
+    "XCLAIM $j $G $C 0 {$N} [FORCE] [JUSTID] [IDLE 200000]",
+    "XAUTOCLAIM $j $G $C (0|150000|-1|x) $B [COUNT $n] [JUSTID]",
+    "XINFO GROUPS $j",
+    "XINFO STREAM $j",
+    "(XINFO|XGROUP) (foo|STREAM $j FOO)",
 ];
 
 /// What Redis does as ours, and Valkey does not: it reads scores with another reader.
@@ -167,6 +200,9 @@ pub(crate) const ONLY_REDIS: &[&str] = &[
 /// Commands and options that Redis 7.2 added, or does otherwise: 7.0 counts keys that SET gave a time
 /// long past, and sorts an empty text as a number.
 pub(crate) const SINCE_7_2: &[&str] = &[
+    "XINFO STREAM $j FULL [COUNT $i]",
+    "XINFO CONSUMERS $j $G",
+    "(XINFO|XGROUP) HELP",
     "(ZRANK|ZREVRANK) $z $m WITHSCORE",
     "BITCOUNT $t $d",
     "SCAN 0 COUNT 100000 TYPE (foo|STRING|stream|x)",

@@ -156,6 +156,18 @@ pub(crate) fn dump(store: &Store, now_ms: u64) -> Vec<String> {
     all
 }
 
+/// Takes out when consumers asked last: what was answered with nothing is not kept.
+fn without_seen(value: &mut Value) {
+    if let Value::Array(parts) = value {
+        for at in 1..parts.len() {
+            if parts[at - 1] == Value::Bulk("seen-time".into()) {
+                parts[at] = Value::Null;
+            }
+        }
+        parts.iter_mut().for_each(without_seen);
+    }
+}
+
 fn dump_key(store: &Store, now_ms: u64, db: u16, key: &[u8]) -> String {
     let ask = |args: &[&[u8]]| reply(store, now_ms, db, args);
     let kind = ask(&[b"TYPE", key]);
@@ -164,6 +176,13 @@ fn dump_key(store: &Store, now_ms: u64, db: u16, key: &[u8]) -> String {
         b"+list\r\n" => ask(&[b"LRANGE", key, b"0", b"-1"]),
         b"+set\r\n" => ask(&[b"SMEMBERS", key]),
         b"+zset\r\n" => ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
+        b"+stream\r\n" => {
+            let all: [&[u8]; 6] = [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"];
+            let mut all = Value::parse(&ask(&all)).expect("a reply").0;
+            without_seen(&mut all);
+            let text = format!("{all:?}");
+            format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+        }
         _ => ask(&[b"HGETALL", key]),
     };
     let mut parts: Vec<(&[u8], &[u8])> = match &kind[..] {

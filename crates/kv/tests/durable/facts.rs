@@ -1,10 +1,11 @@
 //! What clients were told, and what must be so after a crash because of that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidewire_kv::store::Store;
 
 use crate::disk::line;
+use crate::wire::Value;
 
 /// Lists that only grow, counters, and pairs of lists that transactions keep the same.
 pub(crate) const LISTS: [&str; 3] = ["l0", "l1", "told"];
@@ -24,6 +25,13 @@ pub(crate) struct Facts {
     pub(crate) unanswered: usize,
     /// Elements that a pair was seen to have.
     pub(crate) paired: BTreeSet<String>,
+    /// Entries of the stream `e` that were acknowledged or seen, by id.
+    pub(crate) entries: BTreeMap<String, String>,
+    /// Ids that its group has given to somebody, those that somebody wanted to acknowledge, and those of which
+    /// it was said that this is done.
+    pub(crate) given: BTreeSet<String>,
+    pub(crate) acking: BTreeSet<String>,
+    pub(crate) acked: BTreeSet<String>,
 }
 
 impl Facts {
@@ -67,6 +75,42 @@ impl Facts {
         if sum != 0 {
             return Err(format!("a transfer is torn: {sum}"));
         }
+        self.check_stream(store, now_ms)
+    }
+
+    fn check_stream(&self, store: &Store, now_ms: u64) -> Result<(), String> {
+        let there: BTreeMap<String, String> = line(store, now_ms, "XRANGE e - +")
+            .array()
+            .into_iter()
+            .map(entry)
+            .collect();
+        for (id, value) in &self.entries {
+            if there.get(id) != Some(value) {
+                return Err(format!("e: {id} {value} was seen and is lost"));
+            }
+        }
+        if self.given.is_empty() {
+            return Ok(());
+        }
+        let pending: BTreeSet<String> = line(store, now_ms, "XPENDING e g - + 1000000")
+            .array()
+            .into_iter()
+            .map(|row| row.array().swap_remove(0).text())
+            .collect();
+        if let Some(id) = self.acked.iter().find(|id| pending.contains(*id)) {
+            return Err(format!("e: {id} was acknowledged and is pending again"));
+        }
+        let known = |id: &&String| pending.contains(*id) || self.acking.contains(*id);
+        if let Some(id) = self.given.iter().find(|id| !known(id)) {
+            return Err(format!("e: {id} was given to somebody and nobody has it"));
+        }
         Ok(())
     }
+}
+
+/// The id of an entry, and the value of its one field.
+pub(crate) fn entry(entry: Value) -> (String, String) {
+    let mut entry = entry.array();
+    let value = entry.swap_remove(1).array().swap_remove(1);
+    (entry.swap_remove(0).text(), value.text())
 }

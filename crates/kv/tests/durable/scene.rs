@@ -15,7 +15,7 @@ use tidewire_log::Writer;
 use tidewire_log::disk::sim::{Faults, SimDisk};
 
 use crate::disk::{now, open, settings, step};
-use crate::facts::{COUNTERS, Facts, LISTS};
+use crate::facts::{COUNTERS, Facts, LISTS, entry};
 use crate::served::SHAPES;
 use crate::wire::{Value, command};
 
@@ -32,6 +32,12 @@ enum Ask {
     Pairs,
     /// As a pair, of a script that fails behind it.
     Failing(String),
+    /// An entry of the stream.
+    Entry(String),
+    Entries,
+    /// Entries that the group gives.
+    Given,
+    Ack(String),
 }
 
 struct Client {
@@ -102,6 +108,8 @@ impl Life {
             log,
         };
         life.send(4, &["SUBSCRIBE ch".to_owned()]);
+        life.send(0, &["XGROUP CREATE e g 0 MKSTREAM".to_owned()]);
+        life.clients[0].asked.push_back(Ask::Any);
         Ok(life)
     }
 
@@ -111,14 +119,28 @@ impl Life {
     }
 
     /// Has a client ask for something. `id` is of nothing else.
-    fn ask(&mut self, who: usize, id: &str, rng: &mut Rng) {
+    fn ask(&mut self, who: usize, id: &str, facts: &mut Facts, rng: &mut Rng) {
         use Ask::*;
         let list = rng.usize(..2);
         let key = LISTS[list];
         let counter = rng.usize(..COUNTERS);
         let id = id.to_owned();
         let one = |line: String, ask| (vec![line], vec![ask]);
-        let (lines, asks) = match rng.u8(..15) {
+        let (lines, asks) = match rng.u8(..20) {
+            14 | 15 => one(format!("XADD e * f {id}"), Entry(id)),
+            16 => one("XRANGE e - +".to_owned(), Entries),
+            17 | 18 => {
+                let wait = ["", "BLOCK 30 "][rng.usize(..2)];
+                let count = rng.u8(1..4);
+                let read = format!("XREADGROUP GROUP g c{who} COUNT {count} {wait}STREAMS e >");
+                one(read, Given)
+            }
+            19 if !facts.given.is_empty() => {
+                let at = rng.usize(..facts.given.len());
+                let given = facts.given.iter().nth(at).cloned().unwrap_or_default();
+                facts.acking.insert(given.clone());
+                one(format!("XACK e g {given}"), Ack(given))
+            }
             0 | 1 => one(format!("RPUSH {key} {id}"), Push(list, id)),
             2 => one(format!("LRANGE {key} 0 -1"), Read(list)),
             3 => one(format!("INCR c{counter}"), Count(counter)),
@@ -221,7 +243,27 @@ impl Life {
                     (Ask::Pairs, Value::Array(elements)) => {
                         facts.paired.extend(elements.into_iter().map(Value::text));
                     }
-                    (Ask::Any, _) | (Ask::Take, Value::Null) => {}
+                    (Ask::Entry(text), Value::Bulk(id)) => drop(facts.entries.insert(id, text)),
+                    (Ask::Entries, Value::Array(all)) => {
+                        facts.entries.extend(all.into_iter().map(entry));
+                    }
+                    (Ask::Given, Value::Array(mut streams)) => {
+                        let entries = streams.swap_remove(0).array().swap_remove(1);
+                        for (id, text) in entries.array().into_iter().map(entry) {
+                            if !facts.given.insert(id.clone()) {
+                                return Err(format!("e: {id} was given twice"));
+                            }
+                            facts.entries.insert(id, text);
+                        }
+                    }
+                    (Ask::Ack(id), Value::Int(_)) => drop(facts.acked.insert(id)),
+                    // It may come before the group is made.
+                    (Ask::Given, Value::Error(text)) if text.starts_with("NOGROUP") => {
+                        if !facts.given.is_empty() {
+                            return Err("the group is lost".to_owned());
+                        }
+                    }
+                    (Ask::Any, _) | (Ask::Take | Ask::Given, Value::Null) => {}
                     // The log has failed or was busy for long.
                     (_, Value::Error(text)) if text.contains("MISCONF the log") => {}
                     (_, reply) => return Err(format!("an odd reply: {reply:?}")),
@@ -261,7 +303,7 @@ pub(crate) fn lives(seed: u64, mistakes: Mistakes) -> Result<(), String> {
         for n in 0..rng.usize(20..90) {
             let who = rng.usize(..4);
             if life.clients[who].asked.len() < UNDER_WAY {
-                life.ask(who, &format!("{life_number}:{n}"), rng);
+                life.ask(who, &format!("{life_number}:{n}"), &mut facts, rng);
             }
             if rng.bool() {
                 let trip = *life.sim.conditions().latency.end();

@@ -70,13 +70,14 @@ impl Scene {
 }
 
 /// What makes large values, and what changes them.
-const MAKE: [&str; 6] = [
+const MAKE: [&str; 7] = [
     "RPUSH lb",
     "HSET hb",
     "SADD sb",
     "ZADD zb",
     "SETRANGE b",
     "RPUSH lc",
+    "XADD eb",
 ];
 
 fn make(scene: &Scene, now_ms: u64, rng: &mut Rng) {
@@ -85,6 +86,10 @@ fn make(scene: &Scene, now_ms: u64, rng: &mut Rng) {
             continue;
         }
         let n = rng.usize(260..2400);
+        if which == "XADD eb" {
+            make_stream(scene, now_ms, n / 8);
+            continue;
+        }
         let line = match which {
             "SETRANGE b" => format!("{which} {} x", 200_000 + 100 * n),
             "HSET hb" => words(which, n / 4, |i| format!("f{i} {}", i % 7)),
@@ -93,6 +98,22 @@ fn make(scene: &Scene, now_ms: u64, rng: &mut Rng) {
             _ => words(which, n, |i| (i % 1000).to_string()),
         };
         scene.run(now_ms, 0, &line);
+    }
+}
+
+/// A stream of long entries and short ones, of which two groups were given some.
+fn make_stream(scene: &Scene, now_ms: u64, n: usize) {
+    for at in 1..=n {
+        let long = "v".repeat(if at % 5 == 0 { 3 } else { 700 });
+        scene.run(now_ms, 0, &format!("XADD eb {at}-0 f{} {long}", at % 2));
+    }
+    for group in 0..2 {
+        scene.run(now_ms, 0, &format!("XGROUP CREATE eb g{group} 0"));
+        for consumer in 0..2 {
+            let count = n / (2 + group);
+            let read = format!("XREADGROUP GROUP g{group} c{consumer} COUNT {count} STREAMS eb >");
+            scene.run(now_ms, 0, &read);
+        }
     }
 }
 
@@ -108,9 +129,33 @@ fn words(first: &str, n: usize, word: impl Fn(usize) -> String) -> String {
 /// A command about something large, or about anything.
 fn any_large(rng: &mut Rng) -> String {
     let n = rng.usize(..700);
-    let to = ["x", "lb", "lc", "hb", "zb", "k1"][rng.usize(..6)];
-    let of = ["lb", "hb", "sb", "zb", "b", "lc", "x"][rng.usize(..7)];
-    match rng.u8(..34) {
+    let to = ["x", "lb", "lc", "hb", "zb", "eb", "k1"][rng.usize(..7)];
+    let of = ["lb", "hb", "sb", "zb", "b", "lc", "eb", "x"][rng.usize(..8)];
+    let (group, consumer) = (rng.u8(..3), rng.u8(..3));
+    match rng.u8(..44) {
+        33 | 34 => format!("XADD eb * f tail{n}"),
+        35 => format!("XADD eb MAXLEN {} * f0 tail{n}", n / 2),
+        36 => words("XDEL eb", 20, |i| format!("{}-0", n / 2 + i)),
+        37 => format!("XTRIM eb MINID {}", n / 3),
+        38 => format!(
+            "XREADGROUP GROUP g{group} c{consumer} COUNT {} STREAMS eb >",
+            1 + n % 90
+        ),
+        39 => format!(
+            "XREADGROUP GROUP g{group} c{consumer} COUNT {} STREAMS eb {}",
+            1 + n % 20,
+            n / 4
+        ),
+        40 => words(&format!("XACK eb g{group}"), 30, |i| {
+            format!("{}-0", n / 3 + i)
+        }),
+        41 => format!(
+            "XAUTOCLAIM eb g{group} c{consumer} 0 {} COUNT {}",
+            n / 3,
+            1 + n % 30
+        ),
+        42 => format!("XGROUP CREATE eb g{group} {n} MKSTREAM"),
+        43 if n < 300 => format!("XGROUP DESTROY eb g{group}"),
         0 => format!("LPUSH lb a{n} b{n}"),
         1 => format!("RPUSH lb a{n}"),
         2 => format!("LPOP lb {}", 1 + n % 200),

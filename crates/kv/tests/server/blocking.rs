@@ -128,3 +128,115 @@ fn nothing_is_spent_on_those_who_have_gone() {
         world.check(&mut other, "LLEN a", ":1|");
     });
 }
+
+#[test]
+fn everybody_who_reads_a_stream_is_served_by_one_entry() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let (mut first, mut second) = (world.client(), world.client_of(1));
+        let (mut late, mut adder) = (world.client_of(1), world.client());
+        world.check(&mut adder, "XADD s 1-1 a b", "$3|1-1|");
+        world.check(&mut first, "XREAD BLOCK 0 STREAMS other s $ $", "");
+        world.check(
+            &mut second,
+            "XREAD BLOCK 0 COUNT 1 STREAMS s 1",
+            "*1|*2|$1|s|*1|*2|$3|1-1|*2|$1|a|$1|b|",
+        );
+        world.check(&mut second, "XREAD BLOCK 0 STREAMS s $", "");
+        world.check(&mut late, "XREAD BLOCK 0 STREAMS s 7-0", "");
+        world.check(&mut adder, "XADD s 2-1 c d", "$3|2-1|");
+        let entry = "*1|*2|$1|s|*1|*2|$3|2-1|*2|$1|c|$1|d|";
+        assert_eq!(world.answer(&mut first), entry);
+        assert_eq!(world.answer(&mut second), entry);
+        assert_eq!(
+            world.answer(&mut late),
+            "",
+            "it waits for what comes behind 7-0"
+        );
+        world.check(&mut adder, "XADD s 7-1 e f", "$3|7-1|");
+        assert_eq!(
+            world.answer(&mut late),
+            "*1|*2|$1|s|*1|*2|$3|7-1|*2|$1|e|$1|f|"
+        );
+        // One that became a stream of another kind is of no interest.
+        world.check(&mut first, "XREAD BLOCK 0 STREAMS s $", "");
+        world.check(&mut adder, "DEL s", ":1|");
+        world.check(&mut adder, "RPUSH s x", ":1|");
+        assert_eq!(world.answer(&mut first), "");
+        world.check(&mut adder, "DEL s", ":1|");
+        world.check(&mut adder, "XADD s 9-1 g h", "$3|9-1|");
+        assert_eq!(
+            world.answer(&mut first),
+            "*1|*2|$1|s|*1|*2|$3|9-1|*2|$1|g|$1|h|"
+        );
+    });
+}
+
+#[test]
+fn an_entry_goes_to_one_consumer_of_each_group() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut adder = world.client();
+        world.check(&mut adder, "XGROUP CREATE s g $ MKSTREAM", "+OK|");
+        world.check(&mut adder, "XGROUP CREATE s h $", "+OK|");
+        let mut readers = [world.client(), world.client_of(1), world.client_of(1)];
+        for (at, of) in ["g a", "g b", "h a"].iter().enumerate() {
+            let read = format!("XREADGROUP GROUP {of} BLOCK 0 STREAMS s >");
+            world.check(&mut readers[at], &read, "");
+        }
+        world.check(&mut adder, "XADD s 1-1 x y", "$3|1-1|");
+        let entry = |id: &str| format!("*1|*2|$1|s|*1|*2|$3|{id}|*2|$1|x|$1|y|");
+        assert_eq!(world.answer(&mut readers[0]), entry("1-1"));
+        assert_eq!(world.answer(&mut readers[1]), "");
+        assert_eq!(world.answer(&mut readers[2]), entry("1-1"));
+        world.check(&mut adder, "XADD s 2-1 x y", "$3|2-1|");
+        assert_eq!(world.answer(&mut readers[1]), entry("2-1"));
+        let pending = "*4|:2|$3|1-1|$3|2-1|*2|*2|$1|a|$1|1|*2|$1|b|$1|1|";
+        world.check(&mut adder, "XPENDING s g", pending);
+    });
+}
+
+#[test]
+fn readers_of_a_group_are_told_that_it_has_gone() {
+    on_every_shape(|| {
+        let gone =
+            "-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option|";
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
+        for (line, answer, told) in [
+            ("XGROUP DESTROY s g", ":1|", gone),
+            ("DEL s", ":1|", gone),
+            ("RENAME s t", "+OK|", gone),
+            ("SET s x", "+OK|", wrong),
+            ("FLUSHALL", "+OK|", gone),
+        ] {
+            let mut world = World::new();
+            let (mut reader, mut other) = (world.client(), world.client_of(1));
+            world.check(&mut other, "XGROUP CREATE s g $ MKSTREAM", "+OK|");
+            world.check(&mut reader, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "");
+            world.check(&mut other, line, answer);
+            assert_eq!(world.answer(&mut reader), told, "{line}");
+        }
+    });
+}
+
+#[test]
+fn what_reads_streams_never_waits_in_a_transaction_or_script() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut c = world.client();
+        world.check(&mut c, "XGROUP CREATE s g $ MKSTREAM", "+OK|");
+        world.check(&mut c, "MULTI", "+OK|");
+        world.check(&mut c, "XREAD BLOCK 0 STREAMS s $", "+QUEUED|");
+        world.check(
+            &mut c,
+            "XREADGROUP GROUP g c BLOCK 0 STREAMS s >",
+            "+QUEUED|",
+        );
+        world.check(&mut c, "EXEC", "*2|*-1|*-1|");
+        let script = "return{redis.call('xread','block',0,'streams','s','$')}";
+        world.check(&mut c, &format!("EVAL {script} 1 s"), "*1|$-1|");
+        world.check(&mut c, "XREAD BLOCK 100 STREAMS s $", "");
+        world.sim.run_for(Duration::from_millis(200));
+        assert_eq!(world.answer(&mut c), "*-1|");
+    });
+}

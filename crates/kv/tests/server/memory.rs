@@ -27,6 +27,15 @@ fn words(store: &Store, line: &str) -> String {
 /// `elements` at `key`.
 fn fill(store: &Store, command: &str, key: &str, elements: usize) {
     let all: Vec<String> = (0..elements).map(|n| format!("element:{n:06}")).collect();
+    if command == "xadd" {
+        for element in &all {
+            words(
+                store,
+                &format!("XADD {key} * a {element} b {element}{element}"),
+            );
+        }
+        return;
+    }
     for some in all.chunks(1000) {
         let mut args: Vec<&[u8]> = vec![command.as_bytes(), key.as_bytes()];
         for element in some {
@@ -66,7 +75,7 @@ fn whatever_removes_a_large_value_buries_it() {
         ("FLUSHALL", |s| drop(words(s, "FLUSHALL"))),
     ];
     for (what, act) in acts {
-        for command in ["sadd", "hset", "zadd"] {
+        for command in ["sadd", "hset", "zadd", "xadd"] {
             let store = Store::new(Settings {
                 shards: 1,
                 ..Settings::default()
@@ -327,6 +336,15 @@ fn containers_shrink() {
             "{command}: {left} of {full}"
         );
     }
+    let store = Store::new(Settings::default());
+    fill(&store, "xadd", "stream", 50_000);
+    words(&store, "XGROUP CREATE stream g 0");
+    words(&store, "XREADGROUP GROUP g c COUNT 40000 STREAMS stream >");
+    let full = store.used_memory();
+    words(&store, "XTRIM stream MAXLEN 10");
+    words(&store, "XAUTOCLAIM stream g c 0 0 COUNT 100000");
+    let left = store.used_memory();
+    assert!(left * 20 < full, "stream: {left} of {full}");
     let store = Store::new(Settings::default());
     fill(&store, "rpush", "list", 50_000);
     let full = store.used_memory();

@@ -1,7 +1,7 @@
 //! Arguments of stream commands: ids, ranges of them, and what is added and trimmed.
 
-use super::super::parse::{integer, is};
 use super::super::Error;
+use super::super::parse::{integer, is};
 use crate::number;
 use crate::types::{StreamId, Trim};
 
@@ -153,9 +153,7 @@ impl Options {
             self.whole = next == at + 3 && rest[0] == b"~";
             self.what = Some(if is_maxlen {
                 let n = u64::try_from(integer(value)?);
-                Trim::MaxLen(
-                    n.map_err(|_| Error::new("ERR The MAXLEN argument must be >= 0."))?,
-                )
+                Trim::MaxLen(n.map_err(|_| Error::new("ERR The MAXLEN argument must be >= 0."))?)
             } else {
                 Trim::MinId(id(value, 0)?)
             });

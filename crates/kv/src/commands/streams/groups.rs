@@ -45,7 +45,11 @@ pub(super) fn write_help(ctx: &mut Ctx<'_, '_>, lines: &[&str]) {
 
 #[cold]
 pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Error {
-    let Error(text) = Error::quoting("NOGROUP No such consumer group '", group, "' for key name '");
+    let Error(text) = Error::quoting(
+        "NOGROUP No such consumer group '",
+        group,
+        "' for key name '",
+    );
     let Error(rest) = Error::quoting("", key, "'");
     Error([&*text, &*rest].concat().into())
 }

@@ -9,12 +9,8 @@ use crate::reply::Reply;
 use crate::types::{Consumer, Entries, Group, Stream, StreamId};
 
 /// The subcommands of XINFO.
-pub(crate) const SUBCOMMANDS: Subcommands = &[
-    ("consumers", 4),
-    ("groups", 3),
-    ("help", 2),
-    ("stream", -3),
-];
+pub(crate) const SUBCOMMANDS: Subcommands =
+    &[("consumers", 4), ("groups", 3), ("help", 2), ("stream", -3)];
 
 const HELP: &[&str] = &[
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

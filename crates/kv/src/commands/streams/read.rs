@@ -117,8 +117,8 @@ impl<'a, 'x> Asked<'a, 'x> {
 
 /// How long to wait; 0 for ever.
 fn milliseconds(arg: &[u8]) -> Result<i64, Error> {
-    let ms = integer(arg)
-        .map_err(|_| Error::new("ERR timeout is not an integer or out of range"))?;
+    let ms =
+        integer(arg).map_err(|_| Error::new("ERR timeout is not an integer or out of range"))?;
     if ms < 0 {
         return Err(Error::new("ERR timeout is negative"));
     }
@@ -295,7 +295,7 @@ fn give<'e>(
         }
         given += 1;
     }
-    of.note(number, now_ms, given > 0);
+    of.note(number, now_ms, keeps && given > 0);
     (given > 0, given)
 }
 

@@ -270,10 +270,7 @@ impl Block {
 
     /// Reads what [`write`](Block::write) has written; `None` if it is no block.
     pub(super) fn read(from: &mut &[u8]) -> Option<Block> {
-        let (first, last) = (
-            super::number::take_id(from)?,
-            super::number::take_id(from)?,
-        );
+        let (first, last) = (super::number::take_id(from)?, super::number::take_id(from)?);
         let removed = u32::try_from(take(from)?).ok()?;
         let names = u32::try_from(take(from)?).ok()?;
         let (text, entries) = (take_text(from)?, take_text(from)?);
@@ -357,7 +354,10 @@ mod tests {
         assert!(block.remove(id(1, 50)) && !block.remove(id(1, 50)));
         assert!(block.remove(id(1, 0)) && block.remove(id(1, 99)));
         assert!(!block.remove(id(1, 99)) && !block.remove(id(3, 0)));
-        assert!(!push(&mut block, id(2, 0), &[b"f", b"v"]), "removed ones count");
+        assert!(
+            !push(&mut block, id(2, 0), &[b"f", b"v"]),
+            "removed ones count"
+        );
         assert_eq!((block.live, block.removed), (ENTRIES - 3, 3));
         let mut written = Vec::new();
         block.write(&mut written);

@@ -41,8 +41,10 @@ pub struct Entries {
 /// A copy is another stream, which nobody writes down.
 impl Clone for Entries {
     fn clone(&self) -> Entries {
+        let blocks = self.blocks.clone();
         Entries {
-            blocks: self.blocks.clone(),
+            heap: blocks.iter().map(Block::heap).sum(),
+            blocks,
             numbered: None,
             ..*self
         }
@@ -193,7 +195,9 @@ impl Entries {
     pub fn get(&self, id: StreamId) -> Option<Item<'_>> {
         let block = &self.blocks[self.block_of(id)?];
         let mut entries = block.entries().map(|(_, item)| item);
-        entries.find(|item| item.id >= id).filter(|item| item.id == id)
+        entries
+            .find(|item| item.id >= id)
+            .filter(|item| item.id == id)
     }
 
     /// Entries from one id to another, both included.
@@ -335,9 +339,14 @@ impl Entries {
 
     /// Puts in a block of a snapshot; false if it does not fit between those that are there.
     pub(super) fn put_block(&mut self, block: Block) -> bool {
-        let at = self.blocks.partition_point(|other| other.first <= block.first);
+        let at = self
+            .blocks
+            .partition_point(|other| other.first <= block.first);
         let above = at == 0 || self.blocks[at - 1].last < block.first;
-        let below = self.blocks.get(at).is_none_or(|next| block.last < next.first);
+        let below = self
+            .blocks
+            .get(at)
+            .is_none_or(|next| block.last < next.first);
         if !above || !below {
             return false;
         }

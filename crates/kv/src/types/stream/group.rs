@@ -72,7 +72,7 @@ impl Consumer {
 }
 
 /// A group of consumers.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Group {
     /// The last entry that was given to anybody.
     pub(super) last: StreamId,
@@ -85,6 +85,22 @@ pub struct Group {
     free: Vec<u32>,
     /// Bytes of memory of the consumers, the vector not included.
     heap: usize,
+}
+
+/// A copy has no room to spare, so it takes less.
+impl Clone for Group {
+    fn clone(&self) -> Group {
+        let consumers = self.consumers.clone();
+        Group {
+            last: self.last,
+            read: self.read,
+            pending: self.pending.clone(),
+            names: self.names.clone(),
+            heap: consumers.iter().flatten().map(heap_of).sum(),
+            consumers,
+            free: self.free.clone(),
+        }
+    }
 }
 
 /// Bytes of memory of a tree of so many pairs of this size, about.

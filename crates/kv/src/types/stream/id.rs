@@ -32,10 +32,10 @@ impl StreamId {
     pub fn before(self) -> Option<StreamId> {
         match self.seq.checked_sub(1) {
             Some(seq) => Some(StreamId { seq, ..self }),
-            None => self.ms.checked_sub(1).map(|ms| StreamId {
-                ms,
-                seq: u64::MAX,
-            }),
+            None => self
+                .ms
+                .checked_sub(1)
+                .map(|ms| StreamId { ms, seq: u64::MAX }),
         }
     }
 

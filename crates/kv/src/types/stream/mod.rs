@@ -41,17 +41,19 @@ pub struct Stream {
 impl Clone for Stream {
     fn clone(&self) -> Stream {
         // Nor does it share its groups: what is counted for both is there twice.
-        let own = |groups: &Arc<Groups>| {
-            let each = groups.iter();
-            Arc::new(
-                each.map(|(name, group)| (name.clone(), Arc::new(Group::clone(group))))
-                    .collect(),
-            )
-        };
+        let mut groups_heap = 0;
+        let groups = self.groups.as_ref().map(|groups| {
+            let own = groups.iter().map(|(name, group)| {
+                let group = Group::clone(group);
+                groups_heap += block(name.len()) + group.heap();
+                (name.clone(), Arc::new(group))
+            });
+            Arc::new(own.collect())
+        });
         Stream {
             entries: self.entries.clone(),
-            groups: self.groups.as_ref().map(own),
-            groups_heap: self.groups_heap,
+            groups,
+            groups_heap,
             telling: None,
         }
     }
@@ -114,8 +116,9 @@ impl Stream {
         change: impl FnOnce(&Entries, &mut Group) -> R,
     ) -> Option<R> {
         let group = Arc::make_mut(self.groups.as_mut()?).get_mut(name)?;
-        let group = Arc::make_mut(group);
+        // A copy, if it is one, takes less.
         let before = group.heap();
+        let group = Arc::make_mut(group);
         let result = change(&self.entries, group);
         self.groups_heap = self.groups_heap + group.heap() - before;
         Some(result)

@@ -20,13 +20,28 @@ impl Keyed for StreamId {
 }
 
 /// Elements in the order of their ids, each once.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Ordered<T> {
     /// None of them is empty.
     chunks: VecDeque<Vec<T>>,
     len: usize,
     /// Bytes of memory of all chunks.
     heap: usize,
+}
+
+/// A copy has no room to spare, so it takes less.
+impl<T: Clone> Clone for Ordered<T> {
+    fn clone(&self) -> Ordered<T> {
+        let chunks = self.chunks.clone();
+        Ordered {
+            heap: chunks
+                .iter()
+                .map(|chunk| block_of::<T>(chunk.capacity()))
+                .sum(),
+            len: self.len,
+            chunks,
+        }
+    }
 }
 
 impl<T> Default for Ordered<T> {
@@ -163,7 +178,10 @@ impl<T: Keyed> Ordered<T> {
             Some((number, Ok(at) | Err(at))) => (number, at),
             None => (0, 0),
         };
-        let first = self.chunks.get(number).map_or(&[][..], |chunk| &chunk[at..]);
+        let first = self
+            .chunks
+            .get(number)
+            .map_or(&[][..], |chunk| &chunk[at..]);
         let rest = self.chunks.iter().skip(number + 1);
         first.iter().chain(rest.flatten())
     }
