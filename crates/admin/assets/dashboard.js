@@ -107,6 +107,8 @@
   // ---- Charts ----
 
   const charts = [];
+  const lonely = (all) => [...all.keys()].filter((n) => all[n] != null && all[n - 1] == null && all[n + 1] == null);
+
   class Chart {
     constructor(title, kind, values, { note = "", shown = () => true } = {}) {
       Object.assign(this, { kind, values, shown, names: [], times: [], data: new Map(), plot: null, hover: null });
@@ -176,7 +178,9 @@
             values: (_, all) => all.map((v) => show(this.kind, v)) },
         ],
         series: [{}, ...names.map((name, n) => ({
-          label: name, stroke: colour(n), width: 1.6, points: { show: false }, spanGaps: false,
+          label: name, stroke: colour(n), width: 1.6, spanGaps: false,
+          // A value without a neighbour, the first of all for one, is no line: it is a dot.
+          points: { show: true, size: 4, fill: colour(n), filter: (plot, at) => lonely(plot.data[at]) },
           fill: names.length === 1 ? `${colour(n)}22` : undefined,
         }))],
         hooks: { setCursor: [(plot) => { this.hover = plot.cursor.idx; this.tell(); }] },
@@ -312,7 +316,7 @@
       tile("Disk of the log", "bytes", free, `free; it takes ${show("bytes", sum(page, "tidewire_log_used_bytes"))}`, share < 0.02 ? "bad" : share < 0.1 ? "warn" : "");
     }
     if (has(page, "tidewire_kv_commands_total")) {
-      tile("Commands", "rate", rate("tidewire_kv_commands_total", {}, CALM), `${show("count", sum(page, "tidewire_kv_keys"))} keys`);
+      tile("Commands", "rate", rate("tidewire_kv_commands_total", {}, CALM), `${show("count", sum(page, "tidewire_kv_keys"))} ${sum(page, "tidewire_kv_keys") === 1 ? "key" : "keys"}`);
       tile("Hit rate", "percent", hitRate(10), `${show("bytes", sum(page, "tidewire_kv_used_memory_bytes"))} of data`);
     }
     const stalls = sum(page, "tidewire_loop_stalls_total");
