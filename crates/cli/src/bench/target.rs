@@ -189,6 +189,10 @@ fn own(
     let mut all = vec![
         "serve", &service, "--listen", &listen, "--idle", "0", "--log", log, "--admin", "off",
     ];
+    // Nor has it a successor, and the usual control socket is somebody else's.
+    if !args.iter().any(|arg| arg.starts_with("--control")) {
+        all.extend(["--control", "off"]);
+    }
     if let Workload::Ack(load) = workload
         && load.level != Level::None
     {

@@ -451,6 +451,7 @@ impl Run<'_, '_> {
             let first = (number + 1).saturating_sub(DIALLING_MAX);
             self.await_opened(first, deadline)?;
             let dial: Dial = self.route().dial(self.part.connection(number));
+            let dial = dial.timeout(self.generator.connect_within);
             running.dial(service, dial).map_err(|e| Failure::Connect {
                 error: e.to_string(),
             })?;
