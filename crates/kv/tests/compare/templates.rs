@@ -171,7 +171,6 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "XGROUP CREATE $j $G (0|$W) MKSTREAM",
     "XGROUP SETID $j $G ($B|$W) [ENTRIESREAD $i]",
     "XGROUP DESTROY $j $G",
-    "XGROUP (CREATECONSUMER|DELCONSUMER) $j $G $C",
     "XREADGROUP GROUP $G $C [COUNT $n] [NOACK] STREAMS $j ($W|$N)",
     "XREADGROUP GROUP $G $C [COUNT $n] [BLOCK (0|1|-1|x)] [NOACK] STREAMS $j >",
     "XREADGROUP GROUP $G $C COUNT $n STREAMS $j $j > ($W|>)",
@@ -182,7 +181,6 @@ pub(crate) const TEMPLATES: &[&str] = &[
      [FORCE] [JUSTID] [LASTID $N]",
     "XCLAIM $j $G $C 0 {$N} [FORCE] [JUSTID] [IDLE 200000]",
     "XAUTOCLAIM $j $G $C (0|150000|-1|x) $B [COUNT $n] [JUSTID]",
-    "XINFO GROUPS $j",
     "XINFO STREAM $j",
     "(XINFO|XGROUP) (foo|STREAM $j FOO)",
 ];
@@ -201,7 +199,10 @@ pub(crate) const ONLY_REDIS: &[&str] = &[
 /// long past, and sorts an empty text as a number.
 pub(crate) const SINCE_7_2: &[&str] = &[
     "XINFO STREAM $j FULL [COUNT $i]",
+    // In 7.0 who asks in vain becomes no consumer.
     "XINFO CONSUMERS $j $G",
+    "XINFO GROUPS $j",
+    "XGROUP (CREATECONSUMER|DELCONSUMER) $j $G $C",
     "(XINFO|XGROUP) HELP",
     "(ZRANK|ZREVRANK) $z $m WITHSCORE",
     "BITCOUNT $t $d",

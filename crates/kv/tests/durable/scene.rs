@@ -257,12 +257,8 @@ impl Life {
                         }
                     }
                     (Ask::Ack(id), Value::Int(_)) => drop(facts.acked.insert(id)),
-                    // It may come before the group is made.
-                    (Ask::Given, Value::Error(text)) if text.starts_with("NOGROUP") => {
-                        if !facts.given.is_empty() {
-                            return Err("the group is lost".to_owned());
-                        }
-                    }
+                    // It may have come before the group was made.
+                    (Ask::Given, Value::Error(text)) if text.starts_with("NOGROUP") => {}
                     (Ask::Any, _) | (Ask::Take | Ask::Given, Value::Null) => {}
                     // The log has failed or was busy for long.
                     (_, Value::Error(text)) if text.contains("MISCONF the log") => {}

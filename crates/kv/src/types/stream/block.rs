@@ -204,6 +204,44 @@ impl Block {
         Some((item, end))
     }
 
+    /// The offset of the first entry whose id is at least this one, or behind all. Reads nothing else of those
+    /// in front: who reads on goes over half a block each time.
+    fn seek(&self, from: StreamId) -> usize {
+        let mut at = self.start as usize;
+        if from <= self.first {
+            return at;
+        }
+        // In the terms of what is written.
+        let ms_from = from.ms.saturating_sub(self.first.ms);
+        let seq_from = |ms: u64| match ms {
+            0 => from.seq.saturating_sub(self.first.seq),
+            _ => from.seq,
+        };
+        while let Some(mut rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let before = rest.len();
+            let Some(size) = take(&mut rest) else { break };
+            let next = at + (before - rest.len()) + size as usize;
+            let (Some(ms), Some(seq)) = (take(&mut rest), take(&mut rest)) else {
+                break;
+            };
+            if ms > ms_from || ms == ms_from && seq >= seq_from(ms) {
+                break;
+            }
+            at = next;
+        }
+        at
+    }
+
+    /// The entries from this id on.
+    pub(super) fn entries_from(&self, from: StreamId) -> impl Iterator<Item = Item<'_>> {
+        let mut at = self.seek(from);
+        std::iter::from_fn(move || {
+            let (item, next) = self.entry(at)?;
+            at = next;
+            Some(item)
+        })
+    }
+
     /// All entries with their offsets.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Item<'_>)> {
         let mut at = self.start as usize;
@@ -229,11 +267,10 @@ impl Block {
 
     /// Removes an entry; whether it was there.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
-        let found = self.entries().find(|(_, item)| item.id >= id);
-        let Some((at, item)) = found.filter(|(_, item)| item.id == id) else {
+        let at = self.seek(id);
+        if self.at(at).is_none_or(|item| item.id != id) {
             return false;
-        };
-        debug_assert_eq!(item.id, id);
+        }
         if at == self.start as usize {
             self.pop_front();
             return true;

@@ -194,10 +194,7 @@ impl Entries {
     #[must_use]
     pub fn get(&self, id: StreamId) -> Option<Item<'_>> {
         let block = &self.blocks[self.block_of(id)?];
-        let mut entries = block.entries().map(|(_, item)| item);
-        entries
-            .find(|item| item.id >= id)
-            .filter(|item| item.id == id)
+        block.entries_from(id).next().filter(|item| item.id == id)
     }
 
     /// Entries from one id to another, both included.
@@ -209,8 +206,7 @@ impl Entries {
         };
         self.blocks
             .range(start..)
-            .flat_map(|block| block.entries().map(|(_, item)| item))
-            .skip_while(move |item| item.id < from)
+            .flat_map(move |block| block.entries_from(from))
             .take_while(move |item| item.id <= to)
     }
 
@@ -321,6 +317,9 @@ impl Entries {
         }
         if self.len == 0 && id <= self.last_id {
             return Some(self.added);
+        }
+        if id != StreamId::MIN && id < self.max_deleted {
+            return None;
         }
         if id >= self.last_id {
             return (id == self.last_id).then_some(self.added);

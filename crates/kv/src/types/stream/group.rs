@@ -157,15 +157,22 @@ impl Group {
         self.last = self.last.max(last);
     }
 
+    /// How many entries were read, if that goes on by one with each.
+    fn counted(&self, entries: &Entries) -> Option<u64> {
+        self.read.filter(|_| !entries.has_gaps_from(self.last))
+    }
+
     /// The entry of this id was given to somebody.
     pub fn advance(&mut self, entries: &Entries, id: StreamId) {
         if id <= self.last {
             return;
         }
-        match self.read {
-            Some(read) if !entries.has_gaps_from(id) => self.read = Some(read.saturating_add(1)),
-            _ if entries.added() > 0 => self.read = entries.added_up_to(id),
-            _ => {}
+        // What was said of a group in front of all entries need not be so.
+        let counted = self.counted(entries);
+        if let Some(read) = counted.filter(|_| self.last >= entries.first_id()) {
+            self.read = Some(read.saturating_add(1));
+        } else if entries.added() > 0 {
+            self.read = entries.added_up_to(id);
         }
         self.last = id;
     }
@@ -176,9 +183,9 @@ impl Group {
         if entries.added() == 0 {
             return Some(0);
         }
-        let read = match self.read {
-            Some(read) if !entries.has_gaps_from(self.last) => read,
-            _ => entries.added_up_to(self.last)?,
+        let read = match self.counted(entries) {
+            Some(read) => read,
+            None => entries.added_up_to(self.last)?,
         };
         Some((entries.added() as i64).wrapping_sub(read as i64))
     }

@@ -25,7 +25,7 @@ pub(super) fn put_id(bytes: &mut Vec<u8>, id: StreamId) {
 }
 
 /// Takes a number from the front; `None` if there is none.
-#[inline]
+#[inline(always)]
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
