@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod classic;
+mod collections;
 mod echo;
 mod http;
 mod journal;
@@ -16,6 +17,7 @@ mod rdb;
 mod tls;
 
 pub use classic::{classic_codec, classic_service};
+pub use collections::kv_collections;
 pub use echo::echo;
 pub use http::{http_chunked, http_service};
 pub use journal::journal_export;

@@ -102,6 +102,29 @@ pub(crate) fn block(size: usize) -> usize {
     current().block(size, 1)
 }
 
+/// The most bytes that take no more memory than `size` do.
+#[inline]
+pub(crate) fn fitting(size: usize) -> usize {
+    match current() {
+        _ if size == 0 => 0,
+        // Eight bytes of a block are the library's.
+        Allocator::Glibc => block(size) - 8,
+        // Longer ones are whole pages, with what is the allocator's.
+        Allocator::Mimalloc if size > MIMALLOC_CLASSED => size,
+        Allocator::Mimalloc => block(size),
+    }
+}
+
+/// As [`fitting`], for what may grow again: with a few more where sizes are so close to each other that
+/// growing a byte at a time would copy everything nearly each time.
+#[inline]
+pub(crate) fn growing(size: usize) -> usize {
+    match current() {
+        Allocator::Glibc => fitting(size + size / 16),
+        Allocator::Mimalloc => fitting(size),
+    }
+}
+
 /// Bytes of memory of a block of `n` elements from the process's allocator.
 #[inline]
 pub(crate) fn block_of<T>(n: usize) -> usize {
@@ -125,6 +148,14 @@ mod tests {
         ];
         assert_eq!(sizes.map(|n| Allocator::Glibc.block(n, 1)), glibc);
         assert_eq!(sizes.map(|n| Allocator::Mimalloc.block(n, 1)), mimalloc);
+    }
+
+    #[test]
+    fn what_fits_takes_no_more() {
+        for size in (0..5000).chain([1 << 19, 1 << 20, 12_345_678]) {
+            let most = fitting(size);
+            assert!(most >= size && block(most) == block(size), "{size}");
+        }
     }
 
     #[test]

@@ -117,13 +117,13 @@ fn write(store: &tidewire_kv::store::Store, mut file: File) -> io::Result<(u64, 
 fn owned(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Str(s) => Value::String(s.to_vec()),
-        ValueRef::List(x) => Value::List(x.iter_from(0).map(<[u8]>::to_vec).collect()),
+        ValueRef::List(x) => Value::List(x.iter_from(0).map(|element| element.to_vec()).collect()),
         ValueRef::Set(x) => Value::Set(x.members()),
-        ValueRef::Hash(x) => Value::Hash(
-            x.iter()
-                .map(|(field, value)| (field.to_vec(), value.to_vec()))
-                .collect(),
-        ),
+        ValueRef::Hash(x) => {
+            let mut pairs = Vec::with_capacity(x.len());
+            x.each(|field, value| pairs.push((field.to_vec(), value.to_vec())));
+            Value::Hash(pairs)
+        }
         ValueRef::Stream(x) => Value::Stream(Box::new(stream(x))),
         ValueRef::ZSet(x) => Value::ZSet(
             x.iter()

@@ -35,9 +35,11 @@ fn hset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Error::arity(ctx.name));
     }
+    let fit = ctx.db.limits().hash();
     let new = ctx.db.upsert(args[1], |hash: &mut Hash| {
+        hash.reserve(&args[2..], fit);
         let pairs = args[2..].chunks_exact(2);
-        let new = pairs.filter(|pair| hash.set(pair[0], pair[1])).count();
+        let new = pairs.filter(|pair| hash.set(pair[0], pair[1], fit)).count();
         (true, new)
     })?;
     if ctx.name == "hmset" {
@@ -49,10 +51,11 @@ fn hset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn hsetnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let fit = ctx.db.limits().hash();
     let new = ctx.db.upsert(args[1], |hash: &mut Hash| {
         let new = hash.get(args[2]).is_none();
         if new {
-            hash.set(args[2], args[3]);
+            hash.set(args[2], args[3], fit);
         }
         (new, new)
     })?;
@@ -62,8 +65,8 @@ fn hsetnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 
 fn hget(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let hash = ctx.db.get::<Hash>(args[1])?;
-    ctx.reply
-        .bulk_or_null(hash.and_then(|hash| hash.get(args[2])));
+    let value = hash.and_then(|hash| hash.get(args[2]));
+    ctx.reply.bulk_or_null(value.as_deref());
     Ok(())
 }
 
@@ -71,8 +74,8 @@ fn hmget(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let hash = ctx.db.get::<Hash>(args[1])?;
     ctx.reply.array(args.len() - 2);
     for field in &args[2..] {
-        ctx.reply
-            .bulk_or_null(hash.and_then(|hash| hash.get(field)));
+        let value = hash.and_then(|hash| hash.get(field));
+        ctx.reply.bulk_or_null(value.as_deref());
     }
     Ok(())
 }
@@ -83,10 +86,10 @@ fn hgetall(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Ok(());
     };
     ctx.reply.map(hash.len());
-    for (field, value) in hash.iter() {
+    hash.each(|field, value| {
         ctx.reply.bulk(field);
         ctx.reply.bulk(value);
-    }
+    });
     Ok(())
 }
 
@@ -96,7 +99,7 @@ fn hkeys(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Ok(());
     };
     ctx.reply.array(hash.len());
-    hash.iter().for_each(|(field, _)| ctx.reply.bulk(field));
+    hash.each(|field, _| ctx.reply.bulk(field));
     Ok(())
 }
 
@@ -106,14 +109,14 @@ fn hvals(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Ok(());
     };
     ctx.reply.array(hash.len());
-    hash.iter().for_each(|(_, value)| ctx.reply.bulk(value));
+    hash.each(|_, value| ctx.reply.bulk(value));
     Ok(())
 }
 
 fn hdel(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let removed = ctx.db.update(args[1], |hash: &mut Hash| {
         let fields = args[2..].iter();
-        let n = fields.filter(|field| hash.remove(field).is_some()).count();
+        let n = fields.filter(|field| hash.remove(field)).count();
         (n > 0, n)
     })?;
     ctx.reply.integer(removed.unwrap_or(0) as i64);
@@ -137,22 +140,23 @@ fn hstrlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let hash = ctx.db.get::<Hash>(args[1])?;
     let len = hash
         .and_then(|hash| hash.get(args[2]))
-        .map_or(0, <[u8]>::len);
+        .map_or(0, |value| value.len());
     ctx.reply.integer(len as i64);
     Ok(())
 }
 
 fn hincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let by = integer(args[3])?;
+    let fit = ctx.db.limits().hash();
     let sum = ctx.db.upsert(args[1], |hash: &mut Hash| {
         let sum = hash
             .get(args[2])
             .map_or(Ok(0), |old| {
-                integer(old).map_err(|_| Error::new("ERR hash value is not an integer"))
+                integer(&old).map_err(|_| Error::new("ERR hash value is not an integer"))
             })
             .and_then(|old| old.checked_add(by).ok_or(Error::OVERFLOW));
         if let Ok(sum) = sum {
-            hash.set(args[2], sum.to_string().as_bytes());
+            hash.set(args[2], sum.to_string().as_bytes(), fit);
         }
         (sum.is_ok(), sum)
     })??;
@@ -165,14 +169,15 @@ fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if by == Read::Infinity {
         return Err(Error::new("ERR value is NaN or Infinity"));
     }
+    let fit = ctx.db.limits().hash();
     let sum = ctx.db.upsert(args[1], |hash: &mut Hash| {
         let old = match hash.get(args[2]) {
             None => Ok(Read::Number(Extended::ZERO)),
-            Some(old) => Extended::parse(old).ok_or(Error::new("ERR hash value is not a float")),
+            Some(old) => Extended::parse(&old).ok_or(Error::new("ERR hash value is not a float")),
         };
         let sum = old.and_then(|old| super::strings::sum(old, by));
         if let Ok(sum) = &sum {
-            hash.set(args[2], sum.as_bytes());
+            hash.set(args[2], sum.as_bytes(), fit);
         }
         (sum.is_ok(), sum)
     })??;
@@ -194,7 +199,7 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let Some(wanted) = wanted else {
         let chosen = hash.map_or_else(Vec::new, |hash| hash.sample(1, ctx.rng));
         ctx.reply
-            .bulk_or_null(chosen.first().map(|(field, _)| *field));
+            .bulk_or_null(chosen.first().map(|(field, _)| &**field));
         return Ok(());
     };
     if with_values && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
@@ -213,9 +218,9 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             if pairs {
                 ctx.reply.array(2);
             }
-            ctx.reply.bulk(field);
+            ctx.reply.bulk(&field);
             if with_values {
-                ctx.reply.bulk(value);
+                ctx.reply.bulk(&value);
             }
         }
         if ctx.reply.is_over() {

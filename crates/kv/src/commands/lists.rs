@@ -4,7 +4,7 @@ use super::parse::{either_way, integer, is, range, timeout};
 use super::popping::{candidates, several, wait};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::{Kind, Nothing};
-use crate::types::{End, List};
+use crate::types::{End, List, Text};
 
 const COUNTED: Keys = Keys::Counted {
     at: 1,
@@ -57,8 +57,9 @@ fn end(arg: &[u8]) -> Result<End, Error> {
 }
 
 fn push(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let end = end_of(ctx.name);
+    let (end, fit) = (end_of(ctx.name), ctx.db.limits().list());
     let len = ctx.db.upsert(args[1], |list: &mut List| {
+        list.expect(&args[2..], fit);
         args[2..].iter().for_each(|x| list.push(end, x));
         (true, list.len())
     })?;
@@ -67,8 +68,9 @@ fn push(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn pushx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let end = end_of(ctx.name);
+    let (end, fit) = (end_of(ctx.name), ctx.db.limits().list());
     let len = ctx.db.update(args[1], |list: &mut List| {
+        list.expect(&args[2..], fit);
         args[2..].iter().for_each(|x| list.push(end, x));
         (true, list.len())
     })?;
@@ -82,10 +84,8 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Err(Error::arity(ctx.name));
     }
     let Some(&wanted) = args.get(2) else {
-        let element = ctx
-            .db
-            .update(args[1], |list: &mut List| (true, list.pop(end)))?;
-        ctx.reply.bulk_or_null(element.flatten().as_deref());
+        let element = take_one(ctx, args[1], end)?;
+        ctx.reply.bulk_or_null(element.as_deref());
         return Ok(());
     };
     let wanted = integer(wanted)
@@ -99,6 +99,17 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
+/// Takes the element at an end, if there is such a list.
+fn take_one(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8>>, Error> {
+    let fit = ctx.db.limits().list();
+    let element = ctx.db.update(key, |list: &mut List| {
+        let element = list.pop(end);
+        list.settle(fit);
+        (true, element)
+    })?;
+    Ok(element.flatten())
+}
+
 /// Takes up to `most` elements; `None` if there is no such list.
 fn take(
     ctx: &mut Ctx<'_, '_>,
@@ -106,9 +117,15 @@ fn take(
     end: End,
     most: usize,
 ) -> Result<Option<Vec<Vec<u8>>>, Error> {
+    let fit = ctx.db.limits().list();
     ctx.db.update(key, |list: &mut List| {
         let n = most.min(list.len());
-        let taken: Vec<Vec<u8>> = (0..n).filter_map(|_| list.pop(end)).collect();
+        let taken: Vec<Vec<u8>> = match end {
+            End::Left => list.iter_from(0).take(n).map(|x| x.to_vec()).collect(),
+            End::Right => list.iter_back().take(n).map(|x| x.to_vec()).collect(),
+        };
+        list.shorten(end, n);
+        list.settle(fit);
         (n > 0, taken)
     })
 }
@@ -137,7 +154,7 @@ fn lrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             ctx.reply.array(n);
             list.iter_from(first)
                 .take(n)
-                .for_each(|element| ctx.reply.bulk(element));
+                .for_each(|element| ctx.reply.bulk(&element));
         }
     }
     Ok(())
@@ -156,7 +173,7 @@ fn lindex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let index = integer(args[2])?;
     let element = place(index, list.len()).and_then(|at| list.get(at));
-    ctx.reply.bulk_or_null(element);
+    ctx.reply.bulk_or_null(element.as_deref());
     Ok(())
 }
 
@@ -165,9 +182,12 @@ fn lset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Err(Error::NO_KEY);
     }
     let index = integer(args[2])?;
+    let fit = ctx.db.limits().list();
     let set = ctx.db.update(args[1], |list: &mut List| {
         let at = place(index, list.len());
+        list.expect(&args[3..4], fit);
         let set = at.is_some_and(|at| list.set(at, args[3]));
+        list.settle(fit);
         (set, set)
     })?;
     if set != Some(true) {
@@ -183,8 +203,11 @@ fn linsert(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         () if is(args[2], "after") => 1,
         () => return Err(Error::SYNTAX),
     };
+    let fit = ctx.db.limits().list();
     let len = ctx.db.update(args[1], |list: &mut List| {
-        let found = list.iter_from(0).position(|element| element == args[3]);
+        // Redis expects it, too, before it has looked where to put it.
+        list.expect(&args[4..5], fit);
+        let found = list.iter_from(0).position(|element| element == *args[3]);
         let Some(at) = found else { return (false, -1) };
         list.insert(at + behind, args[4]);
         (true, list.len() as i64)
@@ -197,15 +220,16 @@ fn lrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let wanted = either_way(args[2])?;
     let most = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
     let most = if most == 0 { usize::MAX } else { most };
+    let fit = ctx.db.limits().list();
     let removed = ctx.db.update(args[1], |list: &mut List| {
         let last = list.len().saturating_sub(1);
         let mut found: Vec<usize> = if wanted < 0 {
             let all = list.iter_back().enumerate();
-            let these = all.filter(|(_, element)| *element == args[3]);
+            let these = all.filter(|(_, element)| *element == *args[3]);
             these.take(most).map(|(at, _)| last - at).collect()
         } else {
             let all = list.iter_from(0).enumerate();
-            let these = all.filter(|(_, element)| *element == args[3]);
+            let these = all.filter(|(_, element)| *element == *args[3]);
             these.take(most).map(|(at, _)| at).collect()
         };
         // From the back, so that the places of the others stay what they are.
@@ -213,6 +237,7 @@ fn lrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         for &at in &found {
             list.remove(at);
         }
+        list.settle(fit);
         (!found.is_empty(), found.len())
     })?;
     ctx.reply.integer(removed.unwrap_or(0) as i64);
@@ -221,11 +246,13 @@ fn lrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 
 fn ltrim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (start, stop) = (integer(args[2])?, integer(args[3])?);
+    let fit = ctx.db.limits().list();
     ctx.db.update(args[1], |list: &mut List| {
         match range(start, stop, list.len()) {
             Some((first, last)) => list.keep(first, last),
-            None => *list = List::default(),
+            None => list.shorten(End::Right, list.len()),
         }
+        list.settle(fit);
         (true, ())
     })?;
     ctx.reply.ok();
@@ -266,7 +293,7 @@ fn lpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let most = if most == 0 { usize::MAX } else { most };
     let list = ctx.db.get::<List>(args[1])?;
     let found: Vec<usize> = list.map_or_else(Vec::new, |list| {
-        let is_it = |(_, element): &(usize, &[u8])| *element == args[2];
+        let is_it = |(_, element): &(usize, Text<'_>)| *element == *args[2];
         if rank > 0 {
             let all = list.iter_from(0).enumerate().take(most).filter(is_it);
             all.skip(skip).take(take).map(|(at, _)| at).collect()
@@ -298,11 +325,16 @@ fn shift(
     if ctx.db.get::<List>(from)?.is_none() {
         return Ok(false);
     }
+    let fit = ctx.db.limits().list();
     if from == to {
         // In one step: a list of one is not gone in between, nor is its deadline.
         let turned = ctx.db.update(from, |list: &mut List| {
             let element = list.pop(out);
-            element.iter().for_each(|element| list.push(into, element));
+            if let Some(element) = &element {
+                list.expect(&[element], fit);
+                list.push(into, element);
+            }
+            list.settle(fit);
             (true, element)
         })?;
         ctx.reply.bulk(&turned.flatten().unwrap_or_default());
@@ -310,13 +342,11 @@ fn shift(
     }
     // Before anything is taken: both keys have to be lists.
     ctx.db.peek::<List>(to)?;
-    let taken = ctx
-        .db
-        .update(from, |list: &mut List| (true, list.pop(out)))?;
-    let Some(element) = taken.flatten() else {
+    let Some(element) = take_one(ctx, from, out)? else {
         return Ok(false);
     };
     ctx.db.upsert(to, |list: &mut List| {
+        list.expect(&[&element], fit);
         list.push(into, &element);
         (true, ())
     })?;
@@ -368,10 +398,7 @@ fn bpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     timeout(seconds)?;
     let end = end_of(ctx.name);
     for key in candidates(ctx.serving, keys) {
-        let element = ctx
-            .db
-            .update(key, |list: &mut List| (true, list.pop(end)))?;
-        if let Some(element) = element.flatten() {
+        if let Some(element) = take_one(ctx, key, end)? {
             ctx.reply.array(2);
             ctx.reply.bulk(key);
             ctx.reply.bulk(&element);

@@ -32,8 +32,11 @@ pub(crate) const SPECS: &[Spec] = &[
 ];
 
 fn sadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let fit = ctx.db.limits().set();
     let new = ctx.db.upsert(args[1], |set: &mut Set| {
-        let n = args[2..].iter().filter(|member| set.insert(member)).count();
+        set.reserve(&args[2..], fit);
+        let members = args[2..].iter();
+        let n = members.filter(|member| set.insert(member, fit)).count();
         (n > 0, n)
     })?;
     ctx.reply.integer(new as i64);
@@ -50,8 +53,11 @@ fn srem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn smembers(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let members = ctx.db.get::<Set>(args[1])?.map(Set::members);
-    answer(ctx, &members.unwrap_or_default());
+    let set = ctx.db.get::<Set>(args[1])?;
+    ctx.reply.set(set.map_or(0, Set::len));
+    if let Some(set) = set {
+        set.each(|member| ctx.reply.bulk(member));
+    }
     Ok(())
 }
 
@@ -163,10 +169,11 @@ fn smove(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Ok(());
     }
     if from != to {
+        let fit = ctx.db.limits().set();
         ctx.db
             .update(from, |set: &mut Set| (set.remove(member), ()))?;
         ctx.db
-            .upsert(to, |set: &mut Set| (set.insert(member), ()))?;
+            .upsert(to, |set: &mut Set| (set.insert(member, fit), ()))?;
     }
     ctx.reply.integer(1);
     Ok(())
@@ -194,12 +201,13 @@ fn finish(ctx: &mut Ctx<'_, '_>, result: Vec<Vec<u8>>, into: Option<&[u8]>) -> D
         answer(ctx, &result);
         return Ok(());
     };
+    let fit = ctx.db.limits().set();
     let mut set = Set::default();
     for member in &result {
-        set.insert(member);
+        set.insert(member, fit);
     }
     ctx.reply.integer(set.len() as i64);
-    ctx.db.set(into, Value::Set(Box::new(set)));
+    ctx.db.set(into, Value::Set(set));
     Ok(())
 }
 
@@ -256,11 +264,12 @@ fn sdiff(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 fn sunion(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (keys, into) = operands(ctx, args);
     count_uses(ctx, &keys)?;
+    let fit = ctx.db.limits().set();
     let mut union = Set::default();
     for key in &keys {
         if let Some(set) = ctx.db.peek::<Set>(key)? {
             set.each(|member| {
-                union.insert(member);
+                union.insert(member, fit);
             });
         }
     }

@@ -87,7 +87,7 @@ fn look_up(ctx: &mut Ctx<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Vec<
     let key = [&pattern[..star], element, tail].concat();
     match (ctx.db.value(&key)?, arrow) {
         (ValueRef::Str(text), None) => Some(text.to_vec()),
-        (ValueRef::Hash(hash), Some(at)) => hash.get(&behind[at + 2..]).map(<[u8]>::to_vec),
+        (ValueRef::Hash(hash), Some(at)) => hash.get(&behind[at + 2..]).map(|value| value.to_vec()),
         _ => None,
     }
 }
@@ -123,7 +123,7 @@ impl Weight {
 fn elements(ctx: &mut Ctx<'_, '_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     match ctx.db.value(key) {
         None => Ok(Vec::new()),
-        Some(ValueRef::List(list)) => Ok(list.iter_from(0).map(<[u8]>::to_vec).collect()),
+        Some(ValueRef::List(list)) => Ok(list.iter_from(0).map(|x| x.to_vec()).collect()),
         Some(ValueRef::Set(set)) => Ok(set.members()),
         Some(ValueRef::ZSet(set)) => Ok(set.iter().map(|scored| scored.member.to_vec()).collect()),
         Some(ValueRef::Str(_) | ValueRef::Hash(_) | ValueRef::Stream(_)) => Err(Error::WRONG_TYPE),
@@ -175,24 +175,28 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
         return Ok(());
     };
-    let mut list = List::default();
+    let mut stored = Vec::with_capacity(chosen.len() * get.len());
     for element in chosen {
         for pattern in get {
-            list.push(
-                End::Right,
-                &look_up(ctx, pattern, element).unwrap_or_default(),
-            );
+            stored.push(look_up(ctx, pattern, element).unwrap_or_default());
         }
     }
-    ctx.reserve(list.len() + 4, list.bytes() + 2 * into.len())?;
+    let stored: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+    let mut list = List::default();
+    list.expect(&stored, ctx.db.limits().list());
+    for element in &stored {
+        list.push(End::Right, element);
+    }
+    let bytes: usize = stored.iter().map(|element| element.len()).sum();
+    ctx.reserve(list.len() + 4, bytes + 2 * into.len())?;
     ctx.reply.integer(list.len() as i64);
     if ctx.has_effects() {
         ctx.rewrite(&[b"del", into]);
         if !list.is_empty() {
             let push = [b"rpush".as_slice(), into].into_iter();
-            ctx.rewrite(&push.chain(list.iter_from(0)).collect::<Vec<_>>());
+            ctx.rewrite(&push.chain(stored).collect::<Vec<_>>());
         }
     }
-    ctx.db.set(into, Value::List(Box::new(list)));
+    ctx.db.set(into, Value::List(list));
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::parse::{float, is, sample_parts, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::{Proto, Reply};
-use crate::types::{Scored, ZSet, score};
+use crate::types::{Fit, Scored, ZSet, score};
 
 const COUNTED: Keys = Keys::Counted {
     at: 1,
@@ -146,8 +146,12 @@ fn zadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     for pair in pairs.chunks_exact(2) {
         scored.push((float(pair[0])?, pair[1]));
     }
+    let fit = ctx.db.limits().zset();
     let (added, changed, last) = ctx.db.upsert(args[1], |set: &mut ZSet| {
-        let done = add(set, &options, &scored);
+        if !options.present {
+            set.reserve(&scored, fit);
+        }
+        let done = add(set, &options, &scored, fit);
         (
             done.as_ref()
                 .is_ok_and(|(added, changed, _)| added + changed > 0),
@@ -168,13 +172,14 @@ fn add(
     set: &mut ZSet,
     options: &Options,
     scored: &[(f64, &[u8])],
+    fit: Fit,
 ) -> Result<(usize, usize, Option<f64>), Error> {
     let (mut added, mut changed, mut last) = (0, 0, None);
     for &(given, member) in scored {
         let old = set.score(member);
         last = options.outcome(old, given)?;
         if let Some(new) = last {
-            set.insert(member, new);
+            set.insert(member, new, fit);
             match old {
                 None => added += 1,
                 Some(old) if old != new => changed += 1,
@@ -191,8 +196,9 @@ fn zincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         incr: true,
         ..Options::default()
     };
+    let fit = ctx.db.limits().zset();
     let last = ctx.db.upsert(args[1], |set: &mut ZSet| {
-        let done = add(set, &options, &[(by, args[3])]);
+        let done = add(set, &options, &[(by, args[3])], fit);
         (done.is_ok(), done.map(|(_, _, last)| last))
     })??;
     ctx.reply.double(last.unwrap_or(by));
@@ -306,12 +312,15 @@ fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Members in order, with their scores in pairs (RESP3) or in turn (RESP2).
-fn answer(ctx: &mut Ctx<'_, '_>, members: &[Scored], with_scores: bool) {
-    head(ctx.reply, members.len(), with_scores);
-    for scored in members {
-        one(ctx.reply, scored, with_scores);
-    }
+/// `n` members in order, with their scores in pairs (RESP3) or in turn (RESP2).
+fn answer<'a>(
+    reply: &mut Reply,
+    n: usize,
+    members: impl Iterator<Item = Scored<'a>>,
+    with_scores: bool,
+) {
+    head(reply, n, with_scores);
+    members.for_each(|scored| one(reply, scored, with_scores));
 }
 
 /// What is before so many members.
@@ -320,7 +329,7 @@ fn head(reply: &mut Reply, n: usize, with_scores: bool) {
     reply.array(if flat { 2 * n } else { n });
 }
 
-fn one(reply: &mut Reply, scored: &Scored, with_scores: bool) {
+fn one(reply: &mut Reply, scored: Scored<'_>, with_scores: bool) {
     if with_scores && reply.proto == Proto::Resp3 {
         reply.array(2);
     }

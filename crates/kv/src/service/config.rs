@@ -9,6 +9,7 @@ use tidewire_log::Policy as Commits;
 
 use super::call::{Call, Flow};
 use super::shared::Shared;
+use super::thresholds::{self, Threshold};
 use super::tuning::{self, Tuning};
 use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
@@ -311,7 +312,8 @@ fn get(call: &mut Call<'_, '_>, patterns: &[&[u8]]) {
         .iter()
         .map(|live| (live.name, (live.read)(&call.shared)));
     let kept = call.shared.config.tuning.all();
-    let all = fixed.chain(live).chain(kept);
+    let thresholds = thresholds::all(call.shared.store.limits());
+    let all = fixed.chain(live).chain(kept).chain(thresholds);
     let mut found: Vec<_> = all.filter(|(name, _)| wanted(name)).collect();
     found.sort();
     call.reply.map(found.len());
@@ -325,6 +327,7 @@ fn get(call: &mut Call<'_, '_>, patterns: &[&[u8]]) {
 enum Change {
     Live(Write, String),
     Kept(&'static Tuning, String),
+    Threshold(&'static Threshold, i64),
 }
 
 fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
@@ -339,7 +342,8 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
         let live = LIVE.iter().find(|live| live.name == given);
         let kept = tuning::find(given);
         let is_fixed = FIXED.iter().any(|(name, _)| *name == given);
-        let known = live.is_some() || kept.is_some() || is_fixed;
+        let threshold = thresholds::find(given);
+        let known = live.is_some() || kept.is_some() || threshold.is_some() || is_fixed;
         let (true, Some(value)) = (known, pair.get(1)) else {
             let what = "ERR Unknown option or number of arguments for CONFIG SET - '";
             return call.reply.error(Error::quoting(what, pair[0], "'").0);
@@ -349,14 +353,18 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
         if FIXED.contains(&(given, value.as_str())) || live.filter(stays).is_some() {
             continue;
         }
-        let checked = match (kept, live.and_then(|live| Some((live.name, live.write?)))) {
-            (Some(kept), _) => kept
+        let live = live.and_then(|live| Some((live.name, live.write?)));
+        let checked = match (kept, threshold, live) {
+            (Some(kept), ..) => kept
                 .check(&value)
                 .map(|value| (kept.name, Change::Kept(kept, value))),
-            (None, Some((name, write))) => {
+            (None, Some(threshold), _) => threshold
+                .check(&value)
+                .map(|n| (threshold.name, Change::Threshold(threshold, n))),
+            (None, None, Some((name, write))) => {
                 write(&call.shared, &value, false).map(|()| (name, Change::Live(write, value)))
             }
-            (None, None) => Err("can't set immutable config".to_string()),
+            (None, None, None) => Err("can't set immutable config".to_string()),
         };
         match checked {
             Err(why) => return call.reply.error(failed(&why)),
@@ -370,6 +378,7 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
         match change {
             // Checked above.
             Change::Live(write, value) => drop(write(&call.shared, &value, true)),
+            Change::Threshold(threshold, n) => threshold.set(call.shared.store.limits(), n),
             Change::Kept(tuning, value) => {
                 if tuning.name == "notify-keyspace-events" && !value.is_empty() {
                     tracing::warn!(

@@ -34,6 +34,7 @@ mod shared;
 mod slowlog;
 mod stats;
 mod table;
+mod thresholds;
 mod tuning;
 
 pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService};

@@ -18,28 +18,12 @@ enum Takes {
 /// A setting that is only kept.
 pub(super) struct Tuning {
     pub(super) name: &'static str,
-    /// The name that it had before, which Redis still takes.
-    before: Option<&'static str>,
     usual: &'static str,
     takes: Takes,
 }
 
 const fn of(name: &'static str, usual: &'static str, takes: Takes) -> Tuning {
-    Tuning {
-        name,
-        before: None,
-        usual,
-        takes,
-    }
-}
-
-const fn renamed(name: &'static str, before: &'static str, usual: &'static str) -> Tuning {
-    Tuning {
-        name,
-        before: Some(before),
-        usual,
-        takes: COUNT,
-    }
+    Tuning { name, usual, takes }
 }
 
 const COUNT: Takes = Takes::Number(0, i64::MAX);
@@ -52,12 +36,6 @@ const ALL: &[Tuning] = &[
     of("activedefrag", "no", Takes::YesOrNo),
     of("activerehashing", "yes", Takes::YesOrNo),
     of("dynamic-hz", "yes", Takes::YesOrNo),
-    renamed(
-        "hash-max-listpack-entries",
-        "hash-max-ziplist-entries",
-        "128",
-    ),
-    renamed("hash-max-listpack-value", "hash-max-ziplist-value", "64"),
     of("hll-sparse-max-bytes", "3000", Takes::Bytes),
     of("hz", "10", Takes::Number(1, 500)),
     of("latency-monitor-threshold", "0", COUNT),
@@ -70,34 +48,18 @@ const ALL: &[Tuning] = &[
     of("lfu-decay-time", "1", COUNT),
     of("lfu-log-factor", "10", COUNT),
     of("list-compress-depth", "0", COUNT),
-    Tuning {
-        name: "list-max-listpack-size",
-        before: Some("list-max-ziplist-size"),
-        usual: "-2",
-        takes: Takes::Number(i32::MIN as i64, i32::MAX as i64),
-    },
     of("maxmemory-clients", "0", Takes::Bytes),
     of("maxmemory-eviction-tenacity", "10", Takes::Number(0, 100)),
     of("notify-keyspace-events", "", Takes::Events),
-    of("set-max-intset-entries", "512", COUNT),
-    of("set-max-listpack-entries", "128", COUNT),
-    of("set-max-listpack-value", "64", COUNT),
     of("stop-writes-on-bgsave-error", "yes", Takes::YesOrNo),
     of("stream-node-max-bytes", "4096", Takes::Bytes),
     of("stream-node-max-entries", "100", COUNT),
     of("tracking-table-max-keys", "1000000", COUNT),
-    renamed(
-        "zset-max-listpack-entries",
-        "zset-max-ziplist-entries",
-        "128",
-    ),
-    renamed("zset-max-listpack-value", "zset-max-ziplist-value", "64"),
 ];
 
 /// The setting of this name, in lower case.
 pub(super) fn find(name: &str) -> Option<&'static Tuning> {
-    ALL.iter()
-        .find(|t| t.name == name || t.before == Some(name))
+    ALL.iter().find(|t| t.name == name)
 }
 
 impl Tuning {
@@ -139,16 +101,12 @@ impl Kept {
         kept.insert(tuning.name, value);
     }
 
-    /// All settings with their values, former names included.
+    /// All settings with their values.
     pub(super) fn all(&self) -> Vec<(&'static str, String)> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = Vec::new();
-        for tuning in ALL {
-            let value = kept.get(tuning.name).map_or(tuning.usual, String::as_str);
-            for name in [Some(tuning.name), tuning.before].into_iter().flatten() {
-                all.push((name, value.to_string()));
-            }
-        }
-        all
+        let value = |tuning: &Tuning| kept.get(tuning.name).map_or(tuning.usual, String::as_str);
+        let all = ALL.iter();
+        all.map(|tuning| (tuning.name, value(tuning).to_string()))
+            .collect()
     }
 }

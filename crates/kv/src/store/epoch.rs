@@ -231,7 +231,7 @@ impl Epochs {
 pub(super) fn is_large(entry: &Entry) -> bool {
     match entry.value() {
         ValueRef::Str(s) => s.len() > LONG,
-        ValueRef::List(x) => x.blocks() > BLOCKS || x.bytes() > BULKY,
+        ValueRef::List(x) => x.block_count() > BLOCKS || x.bytes() > BULKY,
         ValueRef::Hash(x) => x.is_spread() && (x.len() > MANY || x.bytes() > BULKY),
         ValueRef::Set(x) => x.is_spread() && (x.len() > MANY || x.bytes() > BULKY),
         ValueRef::ZSet(x) => x.is_spread() && (x.len() > MANY || x.bytes() > BULKY),

@@ -14,8 +14,9 @@ use super::Store;
 use super::memory::Entry;
 use super::table::Table;
 use super::value::Value;
+use crate::types::Spread;
 
-/// Allocations above which a value is large.
+/// Allocations, or elements of a table, above which a value is large.
 const LARGE: usize = 64;
 /// Bytes of a string that count as one allocation: what it costs to hand them back.
 const PIECE: usize = 16 << 10;
@@ -76,9 +77,9 @@ impl Value {
             Value::Str(s) => s.capacity() / PIECE > LARGE,
             Value::Shared(s) => s.capacity() / PIECE > LARGE,
             Value::List(x) => x.len() > LARGE && x.bytes() / PIECE > LARGE,
-            Value::Hash(x) => x.len() > LARGE,
-            Value::Set(x) => x.len() > LARGE,
-            Value::ZSet(x) => x.len() > LARGE,
+            Value::Hash(x) => x.is_spread() && x.len() > LARGE,
+            Value::Set(x) => x.is_spread() && x.len() > LARGE,
+            Value::ZSet(x) => x.is_spread() && x.len() > LARGE,
             Value::Stream(x) => x.allocations() > LARGE,
         }
     }

@@ -48,7 +48,7 @@ pub(crate) fn put_value(head: Head<'_>, value: ValueRef<'_>, to: &mut Vec<u8>) {
         ValueRef::List(list) => {
             head.put(LIST, to);
             put_number(to, list.len());
-            list.iter_from(0).for_each(|element| put_text(to, element));
+            list.iter_from(0).for_each(|element| put_text(to, &element));
         }
         ValueRef::Set(set) => {
             head.put(SET, to);
@@ -58,10 +58,10 @@ pub(crate) fn put_value(head: Head<'_>, value: ValueRef<'_>, to: &mut Vec<u8>) {
         ValueRef::Hash(hash) => {
             head.put(HASH, to);
             put_number(to, hash.len());
-            for (field, value) in hash.iter() {
+            hash.each(|field, value| {
                 put_text(to, field);
                 put_text(to, value);
-            }
+            });
         }
         ValueRef::ZSet(zset) => {
             head.put(ZSET, to);
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(bytes, b"\x01\x03\x02\x01k\x01v");
         bytes.clear();
         let mut zset = crate::types::ZSet::default();
-        zset.insert(b"m", 1.5);
+        zset.insert(b"m", 1.5, crate::types::Fit::ZSET);
         let head = Head {
             deadline_ms: None,
             ..HEAD

@@ -63,7 +63,7 @@ impl<'s> Loading<'s> {
                 apart.parts.insert(offset, bytes.to_vec()).is_none()
             }),
             Part::List(elements) => {
-                let list = list(&elements);
+                let list = self.list(&elements);
                 if list.is_empty() {
                     return Err(Malformed("an empty list"));
                 }
@@ -74,18 +74,23 @@ impl<'s> Loading<'s> {
                 number,
                 elements,
             } => self.apart(head, blocks, true, |apart| {
-                apart.blocks.insert(number, list(&elements)).is_none()
+                apart.blocks.insert(number, self.list(&elements)).is_none()
             }),
             Part::Set(members) => self.add(head, members.len(), |set: &mut Set| {
-                members.iter().all(|member| set.insert(member))
+                members
+                    .iter()
+                    .all(|member| set.insert(member, self.store.limits.set()))
             }),
             Part::Hash(pairs) => self.add(head, pairs.len(), |hash: &mut Hash| {
                 let mut pairs = pairs.chunks_exact(2);
-                pairs.all(|pair| hash.set(pair[0], pair[1]))
+                pairs.all(|pair| hash.set(pair[0], pair[1], self.store.limits.hash()))
             }),
             Part::ZSet(members) => self.add(head, members.len(), |zset: &mut ZSet| {
                 let mut members = members.iter();
-                members.all(|(score, member)| zset.insert(member, *score).is_none())
+                members.all(|(score, member)| {
+                    let fit = self.store.limits.zset();
+                    zset.insert(member, *score, fit).is_none()
+                })
             }),
             Part::Stream(parts) => self.add(head, parts.len(), |stream: &mut Stream| {
                 parts.iter().all(|part| stream.put_part(part))
@@ -186,7 +191,7 @@ impl<'s> Loading<'s> {
                 key: &key,
             };
             let value = if apart.is_list {
-                joined_list(apart)?.into_value()
+                self.joined_list(apart)?.into_value()
             } else {
                 Value::Str(joined_string(apart)?)
             };
@@ -194,30 +199,32 @@ impl<'s> Loading<'s> {
         }
         Ok(())
     }
-}
 
-fn list(elements: &[&[u8]]) -> List {
-    let mut list = List::default();
-    for element in elements {
-        list.push(End::Right, element);
+    fn list(&self, elements: &[&[u8]]) -> List {
+        let mut list = List::default();
+        list.expect(elements, self.store.limits.list());
+        for element in elements {
+            list.push(End::Right, element);
+        }
+        list
     }
-    list
+
+    fn joined_list(&self, apart: Apart) -> Result<List, Malformed> {
+        if apart.blocks.len() != apart.whole {
+            return Err(MISSING);
+        }
+        let mut whole = List::default();
+        for block in apart.blocks.into_values() {
+            for element in block.iter_from(0) {
+                whole.expect(&[&element], self.store.limits.list());
+                whole.push(End::Right, &element);
+            }
+        }
+        Ok(whole)
+    }
 }
 
 const MISSING: Malformed = Malformed("a value of which a part is missing");
-
-fn joined_list(apart: Apart) -> Result<List, Malformed> {
-    if apart.blocks.len() != apart.whole {
-        return Err(MISSING);
-    }
-    let mut whole = List::default();
-    for block in apart.blocks.into_values() {
-        block
-            .iter_from(0)
-            .for_each(|element| whole.push(End::Right, element));
-    }
-    Ok(whole)
-}
 
 fn joined_string(apart: Apart) -> Result<Vec<u8>, Malformed> {
     let mut whole = Vec::new();

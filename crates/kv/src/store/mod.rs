@@ -26,6 +26,7 @@ mod expiry;
 mod grave;
 mod guards;
 mod image;
+mod limits;
 mod loading;
 mod memory;
 mod pending;
@@ -52,6 +53,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use effect::Mistakes;
 pub use effect::{Effect, Effects, Gone, NoRoom};
 pub use expiry::Swept;
+pub use limits::Limits;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
@@ -117,6 +119,7 @@ pub struct Store {
     effects: Option<Arc<dyn Effects>>,
     maxmemory: AtomicU64,
     policy: AtomicU8,
+    limits: Limits,
     eviction_samples: AtomicUsize,
     active_expire: AtomicBool,
     /// The shard where active expiry goes on.
@@ -172,6 +175,7 @@ impl Store {
             effects: settings.effects,
             maxmemory: AtomicU64::new(settings.maxmemory),
             policy: AtomicU8::new(settings.policy as u8),
+            limits: Limits::default(),
             eviction_samples: AtomicUsize::new(evict::SAMPLE),
             active_expire: AtomicBool::new(true),
             expiry_next: AtomicUsize::new(0),
@@ -204,6 +208,12 @@ impl Store {
     #[must_use]
     pub fn databases(&self) -> u16 {
         self.databases
+    }
+
+    /// How large collections may be in their small forms.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The limit of memory for data in bytes; 0 for none.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::allocator::block;
 use crate::types::{Hash, List, Piece, Set, Spread, Stream, ZSet};
 
-/// The value of a key, owned. Collections are boxed: an entry of the table holds one pointer.
+/// The value of a key, owned. Large collections are boxed, so that this stays small.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Any bytes.
@@ -14,13 +14,13 @@ pub enum Value {
     /// Any bytes, which a snapshot is writing down too.
     Shared(Arc<Vec<u8>>),
     /// Elements in order.
-    List(Box<List>),
+    List(List),
     /// Fields and their values.
-    Hash(Box<Hash>),
+    Hash(Hash),
     /// Members without order.
-    Set(Box<Set>),
+    Set(Set),
     /// Members ordered by score.
-    ZSet(Box<ZSet>),
+    ZSet(ZSet),
     /// Entries ordered by id, and groups that read them.
     Stream(Box<Stream>),
 }
@@ -143,7 +143,7 @@ impl Value {
         match self {
             Value::Str(_) | Value::Shared(_) => {}
             Value::List(x) => {
-                blocks = x.blocks();
+                blocks = x.block_count();
                 x.freeze(id, queued);
             }
             Value::Hash(x) => x.freeze(id, queued),
@@ -211,10 +211,10 @@ impl ValueRef<'_> {
     pub fn to_value(&self) -> Value {
         match *self {
             ValueRef::Str(s) => Value::Str(s.to_vec()),
-            ValueRef::List(x) => Value::List(Box::new(x.clone())),
-            ValueRef::Hash(x) => Value::Hash(Box::new(x.clone())),
-            ValueRef::Set(x) => Value::Set(Box::new(x.clone())),
-            ValueRef::ZSet(x) => Value::ZSet(Box::new(x.clone())),
+            ValueRef::List(x) => Value::List(x.clone()),
+            ValueRef::Hash(x) => Value::Hash(x.clone()),
+            ValueRef::Set(x) => Value::Set(x.clone()),
+            ValueRef::ZSet(x) => Value::ZSet(x.clone()),
             ValueRef::Stream(x) => Value::Stream(Box::new(x.clone())),
         }
     }
@@ -249,7 +249,7 @@ macro_rules! collection {
                 }
             }
             fn into_value(self) -> Value {
-                Value::$type(Box::new(self))
+                Value::$type(self)
             }
         }
     )*};

@@ -4,6 +4,7 @@ use std::mem;
 
 use super::effect::Gone;
 use super::guards::Guards;
+use super::limits::Limits;
 use super::memory::Entry;
 use super::ready::Ready;
 use super::shard::Shard;
@@ -42,7 +43,13 @@ pub struct View<'a, 's> {
     pub(crate) in_transaction: bool,
 }
 
-impl View<'_, '_> {
+impl<'s> View<'_, 's> {
+    /// How large collections may be in their small forms.
+    #[must_use]
+    pub fn limits(&self) -> &'s Limits {
+        self.guards.store().limits()
+    }
+
     /// The database.
     #[must_use]
     pub fn db(&self) -> u16 {

@@ -1,50 +1,22 @@
 //! Hashes: fields and their values. Small ones are packed, others a table.
 
-use super::packed::Packed;
+use super::fit::{BYTES_MAX, Fit};
+use super::packed::{Code, ELEMENTS_MAX, Packed};
 use super::sample::indices;
-use super::spread::Spread;
-use super::table::{Keyed, Table};
+use super::spread::{Freeze, Spread};
+use super::table::{Shape, Table};
+use super::text::Text;
 use crate::allocator::block;
 use crate::number::put_text;
 
-/// Most fields of a packed hash.
-const FIELDS: usize = 128;
-/// Longest field or value in one.
-const LENGTH: usize = 64;
+/// A field, and its value.
+#[derive(Debug)]
+struct Pairs;
 
-/// A field with its value in one allocation.
-#[derive(Clone, Debug)]
-pub(crate) struct Pair {
-    bytes: Box<[u8]>,
-    field: u32,
-}
-
-impl Pair {
-    fn new(field: &[u8], value: &[u8]) -> Pair {
-        Pair {
-            bytes: [field, value].concat().into(),
-            field: field.len() as u32,
-        }
-    }
-
-    fn split(&self) -> (&[u8], &[u8]) {
-        self.bytes.split_at(self.field as usize)
-    }
-}
-
-impl Keyed for Pair {
-    fn key(&self) -> &[u8] {
-        self.split().0
-    }
-
-    fn heap(&self) -> usize {
-        block(self.bytes.len())
-    }
-
-    fn put(&self, to: &mut Vec<u8>) {
-        let (field, value) = self.split();
-        put_text(to, field);
-        put_text(to, value);
+impl Shape<2> for Pairs {
+    fn put(table: &Table<Pairs, 2>, at: usize, to: &mut Vec<u8>) {
+        put_text(to, &table.text(at, 0));
+        put_text(to, &table.text(at, 1));
     }
 }
 
@@ -52,7 +24,7 @@ impl Keyed for Pair {
 enum Form {
     /// Fields and values in turn.
     Packed(Packed),
-    Table(Box<Table<Pair>>),
+    Table(Box<Table<Pairs, 2>>),
 }
 
 /// Fields and their values.
@@ -70,19 +42,17 @@ impl Default for Hash {
 }
 
 impl Spread for Hash {
-    type Entry = Pair;
-
-    fn table(&self) -> Option<&Table<Pair>> {
+    fn table(&self) -> Option<&dyn Freeze> {
         match &self.form {
-            Form::Table(table) => Some(table),
-            _ => None,
+            Form::Table(table) => Some(&**table),
+            Form::Packed(_) => None,
         }
     }
 
-    fn table_mut(&mut self) -> Option<&mut Table<Pair>> {
+    fn table_mut(&mut self) -> Option<&mut dyn Freeze> {
         match &mut self.form {
-            Form::Table(table) => Some(table),
-            _ => None,
+            Form::Table(table) => Some(&mut **table),
+            Form::Packed(_) => None,
         }
     }
 }
@@ -112,17 +82,16 @@ impl Hash {
         }
     }
 
-    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let form = match &self.form {
+        match &self.form {
             Form::Packed(packed) => packed.heap(),
-            Form::Table(table) => block(size_of::<Table<Pair>>()) + table.heap(),
-        };
-        block(size_of::<Hash>()) + form
+            Form::Table(table) => block(size_of::<Table<Pairs, 2>>()) + table.heap(),
+        }
     }
 
-    /// Frees up to `most` fields of a hash that nobody will look into any more; how many.
+    /// Frees up to about `most` fields of a hash that nobody will look into any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Packed(_) => 0,
@@ -132,111 +101,126 @@ impl Hash {
 
     /// The value of a field.
     #[must_use]
-    pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
+    pub fn get(&self, field: &[u8]) -> Option<Text<'_>> {
         match &self.form {
-            Form::Packed(packed) => find(packed, field).map(|at| packed.get(at + 1)),
-            Form::Table(table) => table.get(field).map(|pair| pair.split().1),
+            Form::Packed(packed) => {
+                let at = packed.find(&Code::of(field), 0, 2)?;
+                Some(packed.get(at + 1))
+            }
+            Form::Table(table) => Some(table.text(table.position(field)?, 1)),
+        }
+    }
+
+    /// Makes room for fields and values that are about to be set, if there are none yet.
+    pub fn reserve(&mut self, texts: &[&[u8]], fit: Fit) {
+        if let Form::Packed(packed) = &mut self.form
+            && packed.len() == 0
+            && (3..=2 * fit.entries).contains(&texts.len())
+        {
+            let sizes = texts.iter().map(|text| Packed::size_of(&Code::of(text)));
+            packed.reserve(sizes.sum::<usize>().min(BYTES_MAX));
         }
     }
 
     /// Gives a field a value; whether it is new. A field that is there keeps its place among the
     /// others of a small hash.
-    pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+    pub fn set(&mut self, field: &[u8], value: &[u8], fit: Fit) -> bool {
+        let codes = [Code::of(field), Code::of(value)];
         if let Form::Packed(packed) = &mut self.form {
-            let at = find(packed, field);
-            let fits = value.len() <= LENGTH;
-            match at {
+            let entries = fit.entries.min(ELEMENTS_MAX / 2);
+            let fits = field.len().max(value.len()) <= fit.length
+                && packed.len() / 2 <= entries
+                && packed.size() + codes.iter().map(Packed::size_of).sum::<usize>() <= BYTES_MAX;
+            match packed.find(&codes[0], 0, 2) {
                 Some(at) if fits => {
-                    packed.replace(at + 1, value);
+                    packed.replace(at + 1, codes[1]);
                     return false;
                 }
-                None if fits && packed.len() / 2 < FIELDS && field.len() <= LENGTH => {
-                    packed.insert(packed.len(), field);
-                    packed.insert(packed.len(), value);
+                None if fits && packed.len() / 2 < entries => {
+                    packed.insert(packed.len(), &codes);
                     return true;
                 }
                 _ => self.spread(),
             }
         }
-        let mut old = None;
-        if let Form::Table(table) = &mut self.form {
-            old = table.insert(Pair::new(field, value));
+        let Form::Table(table) = &mut self.form else {
+            unreachable!("it was spread if it was not a table");
+        };
+        let added = table.add(codes, [field, value]);
+        if let Err(at) = added {
+            table.set(at, 1, codes[1], value);
         }
-        old.is_none()
+        added.is_ok()
     }
 
     fn spread(&mut self) {
         let mut table = Table::default();
-        self.iter().for_each(|(field, value)| {
-            table.insert(Pair::new(field, value));
+        self.each(|field, value| {
+            let codes = [Code::of(field), Code::of(value)];
+            // The fields of a hash are different ones.
+            let _ = table.add(codes, [field, value]);
         });
         self.form = Form::Table(Box::new(table));
     }
 
-    /// Takes a field out; its value.
-    pub fn remove(&mut self, field: &[u8]) -> Option<Vec<u8>> {
+    /// Takes a field out; whether it was there.
+    pub fn remove(&mut self, field: &[u8]) -> bool {
         match &mut self.form {
             Form::Packed(packed) => {
-                let at = find(packed, field)?;
-                packed.remove(at);
-                Some(packed.remove(at))
+                let at = packed.find(&Code::of(field), 0, 2);
+                at.map(|at| packed.remove(at, 2)).is_some()
             }
-            Form::Table(table) => Some(table.remove(field)?.split().1.to_vec()),
+            Form::Table(table) => {
+                let at = table.position(field);
+                at.map(|at| table.remove(at)).is_some()
+            }
         }
     }
 
-    /// All fields with their values.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = (&[u8], &[u8])> + '_> {
+    /// Shows every field with its value.
+    pub fn each(&self, mut show: impl FnMut(&[u8], &[u8])) {
         match &self.form {
             Form::Packed(packed) => {
-                let pairs = (0..packed.len()).step_by(2);
-                Box::new(pairs.map(|at| (packed.get(at), packed.get(at + 1))))
+                let mut texts = packed.iter();
+                while let (Some(field), Some(value)) = (texts.next(), texts.next()) {
+                    show(&field, &value);
+                }
             }
-            Form::Table(table) => Box::new(table.iter().map(Pair::split)),
+            Form::Table(table) => {
+                (0..table.len()).for_each(|at| show(&table.text(at, 0), &table.text(at, 1)));
+            }
         }
     }
 
     /// The field at an index below the length with its value, in an order of its own that changes
     /// with the hash.
-    fn nth(&self, index: usize) -> (&[u8], &[u8]) {
+    fn nth(&self, index: usize) -> (Text<'_>, Text<'_>) {
         match &self.form {
             Form::Packed(packed) => (packed.get(2 * index), packed.get(2 * index + 1)),
-            Form::Table(table) => table.at(index).split(),
+            Form::Table(table) => (table.text(index, 0), table.text(index, 1)),
         }
     }
 
     /// Fields at random with their values: `wanted` different ones, or that many with repetitions if
     /// it is negative. Takes the time of as many, whatever the length.
-    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<(&[u8], &[u8])> {
+    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<(Text<'_>, Text<'_>)> {
         let chosen = indices(self.len(), wanted, rng);
         chosen.into_iter().map(|at| self.nth(at)).collect()
     }
 
     /// Shows about `count` fields from a cursor on, all of a small hash; the next cursor, 0 at the
     /// end.
-    pub fn scan<'a>(
-        &'a self,
-        cursor: u64,
-        count: usize,
-        mut show: impl FnMut(&'a [u8], &'a [u8]),
-    ) -> u64 {
+    pub fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(&[u8], &[u8])) -> u64 {
         match &self.form {
             Form::Packed(_) => {
-                self.iter().for_each(|(field, value)| show(field, value));
+                self.each(show);
                 0
             }
-            Form::Table(table) => table.scan(cursor, count, |pair| {
-                let (field, value) = pair.split();
-                show(field, value);
+            Form::Table(table) => table.scan(cursor, count, |at| {
+                show(&table.text(at, 0), &table.text(at, 1));
             }),
         }
     }
-}
-
-fn find(packed: &Packed, field: &[u8]) -> Option<usize> {
-    (0..packed.len())
-        .step_by(2)
-        .find(|&at| packed.get(at) == field)
 }
 
 #[cfg(test)]
@@ -249,35 +233,82 @@ mod tests {
     fn fields_of_a_small_hash_keep_their_order() {
         let mut hash = Hash::default();
         for field in [b"a", b"b", b"c"] {
-            assert!(hash.set(field, b"1"));
+            assert!(hash.set(field, b"1", Fit::HASH));
         }
-        assert!(!hash.set(b"a", b"longer"));
-        assert!(!hash.set(b"b", b""));
-        let all: Vec<_> = hash.iter().collect();
-        assert_eq!(
-            all,
-            [(&b"a"[..], &b"longer"[..]), (b"b", b""), (b"c", b"1")]
-        );
-        assert!(!hash.set(b"b", &[b'x'; 65]));
+        assert!(!hash.set(b"a", b"longer", Fit::HASH));
+        assert!(!hash.set(b"b", b"", Fit::HASH));
+        let mut all = Vec::new();
+        hash.each(|field, value| all.push([field, value].concat()));
+        assert_eq!(all, [&b"alonger"[..], b"b", b"c1"]);
+        assert!(!hash.set(b"b", &[b'x'; 65], Fit::HASH));
         assert_eq!((hash.encoding(), hash.len()), ("hashtable", 3));
+    }
+
+    #[test]
+    fn the_limits_are_those_it_is_given() {
+        let fit = Fit {
+            entries: 3,
+            length: 5,
+        };
+        let encoding = |pairs: &[(&str, &str)]| {
+            let mut hash = Hash::default();
+            for (field, value) in pairs {
+                hash.set(field.as_bytes(), value.as_bytes(), fit);
+            }
+            hash.encoding()
+        };
+        let three = [("a", "1"), ("b", "12345"), ("12345", "3")];
+        assert_eq!(encoding(&three), "listpack");
+        assert_eq!(encoding(&[&three[..], &[("a", "2")]].concat()), "listpack");
+        assert_eq!(encoding(&[&three[..], &[("c", "2")]].concat()), "hashtable");
+        assert_eq!(encoding(&[("a", "123456")]), "hashtable");
+        assert_eq!(encoding(&[("123456", "1")]), "hashtable");
+        // One that was lowered holds from the next change on.
+        let mut hash = Hash::default();
+        for field in ["a", "b", "c"] {
+            hash.set(field.as_bytes(), b"1", fit);
+        }
+        hash.set(b"a", b"2", Fit { entries: 2, ..fit });
+        assert_eq!((hash.encoding(), hash.len()), ("hashtable", 3));
+        // None holds more than a bound of our own.
+        let any = Fit {
+            entries: usize::MAX,
+            length: usize::MAX,
+        };
+        let mut hash = Hash::default();
+        assert!(hash.set(b"a", &[b'x'; BYTES_MAX - 100], any));
+        assert_eq!(hash.encoding(), "listpack");
+        assert!(hash.set(b"b", &[b'x'; 100], any));
+        assert_eq!(hash.encoding(), "hashtable");
     }
 
     proptest! {
         #[test]
         fn does_what_a_plain_map_does(
             acts in proptest::collection::vec((0u8..4, 0u16..200, 0usize..80), 1..600),
+            entries in 0usize..200,
         ) {
+            let fit = Fit { entries, length: 70 };
             let (mut hash, mut model) = (Hash::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
             for (act, field, len) in acts {
-                let (field, value) = (field.to_string().into_bytes(), vec![b'v'; len]);
+                let field = match field % 10 {
+                    0 => vec![b'f'; usize::from(field) * 2],
+                    _ => field.to_string().into_bytes(),
+                };
+                let value = match len {
+                    ..20 => (len * 12_345).to_string().into_bytes(),
+                    75.. => vec![b'v'; len * 4],
+                    _ => vec![b'v'; len],
+                };
                 match act {
-                    0 => prop_assert_eq!(hash.remove(&field), model.remove(&field)),
-                    1 => prop_assert_eq!(hash.get(&field), model.get(&field).map(Vec::as_slice)),
-                    _ => prop_assert_eq!(hash.set(&field, &value), model.insert(field, value).is_none()),
+                    0 => prop_assert_eq!(hash.remove(&field), model.remove(&field).is_some()),
+                    1 => prop_assert_eq!(hash.get(&field).map(|v| v.to_vec()), model.get(&field).cloned()),
+                    _ => prop_assert_eq!(hash.set(&field, &value, fit), model.insert(field, value).is_none()),
                 }
                 prop_assert_eq!(hash.len(), model.len());
             }
-            let all: BTreeMap<_, _> = hash.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect();
+            let mut all = BTreeMap::new();
+            hash.each(|f, v| { all.insert(f.to_vec(), v.to_vec()); });
             prop_assert_eq!(&all, &model);
             let mut scanned = BTreeMap::new();
             let mut cursor = 0;

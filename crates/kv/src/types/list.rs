@@ -1,27 +1,17 @@
-//! Lists: a deque of blocks, each with its elements packed one after the other.
+//! Lists: short ones are packed, others a deque of packed blocks.
 //!
 //! The one idea: both ends are cheap because only the block at that end is touched, and an element
 //! in the middle is found by counting blocks, not elements.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use super::frozen::{Frozen, Piece};
-use super::packed::Packed;
-use crate::allocator::{block, block_of};
-use crate::number::put_text;
-
-/// Most bytes of elements in a block, unless one element alone has more.
-const BLOCK_BYTES: usize = 4096;
-/// Most elements in a block.
-const BLOCK_ELEMENTS: usize = 128;
-/// A list with more bytes than this calls itself a quicklist, as Redis does.
-const LISTPACK_BYTES: usize = 8192;
-
-fn has_room(block: &Packed, element: &[u8]) -> bool {
-    block.len() < BLOCK_ELEMENTS && block.bytes() + element.len() <= BLOCK_BYTES
-}
+use super::blocks::Blocks;
+use super::fit::ListFit;
+use super::frozen::Piece;
+use super::packed::{Code, Packed};
+use super::text::Text;
+use crate::allocator::block;
 
 /// One end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,336 +22,246 @@ pub enum End {
     Right,
 }
 
-/// Elements in order.
-#[derive(Debug, Default)]
-pub struct List {
-    blocks: VecDeque<Packed>,
-    /// It is being written down as it was.
-    frozen: Option<Box<Numbered>>,
-    len: u32,
-    /// Of all elements.
-    bytes: usize,
-    /// Bytes of memory of all blocks.
-    heap: usize,
-    /// It has been long, and is not yet short again.
-    long: bool,
+#[derive(Clone, Debug)]
+enum Form {
+    /// Of at most the size of a block.
+    Packed(Packed),
+    Blocks(Box<Blocks>),
 }
 
-/// A copy is another list, which nobody writes down.
-impl Clone for List {
-    fn clone(&self) -> List {
+/// Elements in order.
+///
+/// Whoever changes one says how: [`expect`](List::expect) what is to be added, and
+/// [`settle`](List::settle) what was taken out. What the list calls itself depends on that, as it does
+/// in Redis.
+#[derive(Clone, Debug)]
+pub struct List {
+    form: Form,
+}
+
+impl Default for List {
+    fn default() -> List {
         List {
-            blocks: self.blocks.clone(),
-            frozen: None,
-            ..*self
+            form: Form::Packed(Packed::default()),
         }
     }
 }
-
-/// A list that is being written down: the number of each block, as they stood when it began.
-#[derive(Debug)]
-struct Numbered {
-    frozen: Frozen,
-    /// Of the blocks there are now; [`NEW`] for those that came later.
-    numbers: VecDeque<u32>,
-}
-
-/// No number.
-const NEW: u32 = u32::MAX;
 
 impl List {
     /// How many elements there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len as usize
+        match &self.form {
+            Form::Packed(packed) => packed.len(),
+            Form::Blocks(blocks) => blocks.len(),
+        }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The name of its encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
-        if self.long { "quicklist" } else { "listpack" }
+        match &self.form {
+            Form::Blocks(blocks) if blocks.is_long => "quicklist",
+            _ => "listpack",
+        }
     }
 
-    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let blocks = block_of::<Packed>(self.blocks.capacity());
-        block(size_of::<List>()) + self.heap + blocks
+        match &self.form {
+            Form::Packed(packed) => packed.heap(),
+            Form::Blocks(blocks) => block(size_of::<Blocks>()) + blocks.heap(),
+        }
     }
 
     /// Frees up to about `most` elements of a list that nobody will look into any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
-        let mut freed = 0;
-        while freed < most
-            && let Some(block) = self.blocks.pop_back()
-        {
-            self.heap -= block.heap();
-            self.len -= block.len() as u32;
-            freed += block.len();
-        }
-        freed
-    }
-
-    /// Changes a block that there is, and keeps count of memory.
-    fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Packed) -> R) -> R {
-        self.put_aside(number);
-        let block = &mut self.blocks[number];
-        self.heap -= block.heap();
-        let result = change(block);
-        self.heap += block.heap();
-        result
-    }
-
-    /// Adds a block of one element in front of block `number`.
-    fn add_block(&mut self, number: usize, element: &[u8]) {
-        let mut block = Packed::default();
-        block.insert(0, element);
-        self.put_block(number, block);
-    }
-
-    fn put_block(&mut self, number: usize, block: Packed) {
-        self.heap += block.heap();
-        self.blocks.insert(number, block);
-        if let Some(numbered) = &mut self.frozen {
-            numbered.numbers.insert(number, NEW);
+        match &mut self.form {
+            Form::Packed(_) => 0,
+            Form::Blocks(blocks) => blocks.free_some(most),
         }
     }
 
-    /// Takes a block out.
-    fn drop_block(&mut self, number: usize) {
-        self.put_aside(number);
-        if let Some(numbered) = &mut self.frozen {
-            numbered.numbers.remove(number);
+    /// These are about to be added.
+    pub fn expect(&mut self, elements: &[&[u8]], fit: ListFit) {
+        let more: usize = elements.iter().map(|element| element.len()).sum();
+        let len = self.len() + elements.len();
+        match &mut self.form {
+            Form::Blocks(blocks) => {
+                blocks.is_long |= !fit.holds(len, blocks.listed() + more);
+            }
+            // No element takes more than that in a listpack, besides what it takes here.
+            Form::Packed(packed) if fit.holds(len, packed.size() + 10 * len + more) => {
+                if packed.len() == 0 && elements.len() > 1 {
+                    let sizes = elements
+                        .iter()
+                        .map(|element| Packed::size_of(&Code::of(element)));
+                    packed.reserve(sizes.sum::<usize>().min(super::blocks::BLOCK_BYTES));
+                }
+            }
+            Form::Packed(packed) if fit.holds(len, super::blocks::listed(packed) + more) => {}
+            Form::Packed(_) => self.blocks().is_long = true,
         }
-        if let Some(block) = self.blocks.remove(number) {
-            self.heap -= block.heap();
+    }
+
+    /// Elements were taken out, or replaced.
+    pub fn settle(&mut self, fit: ListFit) {
+        if let Form::Blocks(blocks) = &mut self.form {
+            if blocks.is_long && fit.holds_twice(blocks.len(), blocks.listed()) {
+                blocks.is_long = false;
+            }
+            if let Some(packed) = blocks.take_only() {
+                self.form = Form::Packed(packed);
+            }
         }
-        // Few blocks are not worth an allocation.
-        if self.blocks.capacity() > 16 && self.blocks.len() < self.blocks.capacity() / 4 {
-            self.blocks.shrink_to(self.blocks.len() * 2);
+    }
+
+    /// As blocks, which it becomes if it is one.
+    fn blocks(&mut self) -> &mut Blocks {
+        if let Form::Packed(packed) = &mut self.form {
+            let blocks = Blocks::new(std::mem::take(packed));
+            self.form = Form::Blocks(Box::new(blocks));
+        }
+        match &mut self.form {
+            Form::Blocks(blocks) => blocks,
+            Form::Packed(_) => unreachable!("it was made blocks if it was packed"),
         }
     }
 
     /// Adds an element at an end.
     pub fn push(&mut self, end: End, element: &[u8]) {
-        let number = match end {
-            End::Left => 0,
-            End::Right => self.blocks.len().saturating_sub(1),
-        };
-        match self.blocks.get(number) {
-            Some(block) if has_room(block, element) => {
-                let at = if end == End::Left { 0 } else { block.len() };
-                self.change(number, |block| block.insert(at, element));
-            }
-            _ if end == End::Left => self.add_block(0, element),
-            _ => self.add_block(self.blocks.len(), element),
-        }
-        self.grown(element);
+        let at = if end == End::Left { 0 } else { self.len() };
+        self.insert(at, element);
     }
 
     /// Takes the element at an end.
     pub fn pop(&mut self, end: End) -> Option<Vec<u8>> {
         let last = self.len().checked_sub(1)?;
         let at = if end == End::Left { 0 } else { last };
-        self.remove(at)
+        let element = self.get(at)?.to_vec();
+        self.remove(at);
+        Some(element)
     }
 
     /// The element at an index from 0.
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let (block, at) = self.find(index)?;
-        Some(self.blocks[block].get(at))
+    pub fn get(&self, index: usize) -> Option<Text<'_>> {
+        match &self.form {
+            Form::Packed(packed) => (index < packed.len()).then(|| packed.get(index)),
+            Form::Blocks(blocks) => blocks.get(index),
+        }
     }
 
     /// Puts another element in the place of one; whether there was one.
     pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
-        if self.remove(index).is_none() {
-            return false;
+        let there = self.remove(index);
+        if there {
+            self.insert(index, element);
         }
-        self.insert(index, element);
-        true
+        there
     }
 
     /// Adds an element in front of the one at `index`, which is at most the length.
     pub fn insert(&mut self, index: usize, element: &[u8]) {
-        let Some((number, at)) = self.find(index) else {
-            return self.push(End::Right, element);
-        };
-        if !has_room(&self.blocks[number], element) && at > 0 {
-            let behind = self.change(number, |block| block.split(at));
-            self.put_block(number + 1, behind);
+        let code = Code::of(element);
+        match &mut self.form {
+            Form::Packed(packed) if super::blocks::has_room(packed, &code) => {
+                packed.insert(index, &[code]);
+            }
+            _ => self.blocks().insert(index, code),
         }
-        if has_room(&self.blocks[number], element) {
-            self.change(number, |block| block.insert(at, element));
-        } else {
-            self.add_block(number + usize::from(at > 0), element);
-        }
-        self.grown(element);
     }
 
-    /// Takes out the element at an index.
-    pub fn remove(&mut self, index: usize) -> Option<Vec<u8>> {
-        let (number, at) = self.find(index)?;
-        let element = self.change(number, |block| block.remove(at));
-        if self.blocks[number].len() == 0 {
-            self.drop_block(number);
+    /// Takes out the element at an index; whether there was one.
+    pub fn remove(&mut self, index: usize) -> bool {
+        let there = index < self.len();
+        if there {
+            match &mut self.form {
+                Form::Packed(packed) => packed.remove(index, 1),
+                Form::Blocks(blocks) => blocks.remove(index),
+            }
         }
-        self.len -= 1;
-        self.bytes -= element.len();
-        if self.bytes + self.len() < LISTPACK_BYTES / 2 {
-            self.long = false;
-        }
-        Some(element)
+        there
     }
 
     /// Keeps the elements from `first` to `last`, both included.
     pub fn keep(&mut self, first: usize, last: usize) {
-        while self.len() > last + 1 {
-            self.drop_end(End::Right, self.len() - last - 1);
-        }
-        let mut front = first.min(self.len());
-        while front > 0 {
-            front -= self.drop_end(End::Left, front);
+        self.shorten(
+            End::Right,
+            self.len().saturating_sub(last.saturating_add(1)),
+        );
+        self.shorten(End::Left, first);
+    }
+
+    /// Takes `n` elements out at an end, or all there are.
+    pub fn shorten(&mut self, end: End, n: usize) {
+        let n = n.min(self.len());
+        match (&mut self.form, end) {
+            (Form::Packed(packed), End::Left) => packed.remove(0, n),
+            (Form::Packed(packed), End::Right) => packed.remove(packed.len() - n, n),
+            (Form::Blocks(blocks), End::Left) => blocks.drop_front(n),
+            (Form::Blocks(blocks), End::Right) => blocks.drop_back(n),
         }
     }
 
-    /// Removes up to `most` elements of the block at an end; how many.
-    fn drop_end(&mut self, end: End, most: usize) -> usize {
-        let number = match end {
-            End::Left => 0,
-            End::Right => self.blocks.len().saturating_sub(1),
+    /// Its blocks in order.
+    fn parts(&self) -> impl DoubleEndedIterator<Item = &Packed> {
+        let (one, more) = match &self.form {
+            Form::Packed(packed) => (Some(packed), None),
+            Form::Blocks(blocks) => (None, Some(blocks.iter())),
         };
-        let Some(block) = self.blocks.get(number) else {
-            return 0;
-        };
-        if block.len() > most {
-            self.pop(end);
-            return 1;
-        }
-        let (len, bytes) = (block.len(), block.bytes());
-        self.drop_block(number);
-        self.len -= len as u32;
-        self.bytes -= bytes;
-        if self.bytes + self.len() < LISTPACK_BYTES / 2 {
-            self.long = false;
-        }
-        len
+        one.into_iter().chain(more.into_iter().flatten())
     }
 
     /// The elements from an index on.
-    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &[u8]> {
-        let (number, at) = self.find(index).unwrap_or((self.blocks.len(), 0));
-        let first = self.blocks.get(number).into_iter();
-        let rest = self.blocks.iter().skip(number + 1);
-        first
-            .flat_map(move |block| (at..block.len()).map(|at| block.get(at)))
-            .chain(rest.flat_map(|block| (0..block.len()).map(|at| block.get(at))))
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = Text<'_>> {
+        let mut left = index;
+        self.parts().flat_map(move |block| {
+            let at = left.min(block.len());
+            left -= at;
+            block.iter_from(at)
+        })
     }
 
     /// All elements, the last first.
-    pub fn iter_back(&self) -> impl Iterator<Item = &[u8]> {
-        let blocks = self.blocks.iter().rev();
-        blocks.flat_map(|block| (0..block.len()).rev().map(|at| block.get(at)))
+    pub fn iter_back(&self) -> impl Iterator<Item = Text<'_>> {
+        self.parts().rev().flat_map(|block| block.iter().rev())
     }
 
     /// How many blocks it has: the numbers of [`Piece`]s are below that when it is frozen.
-    pub(crate) fn blocks(&self) -> usize {
-        self.blocks.len()
+    pub(crate) fn block_count(&self) -> usize {
+        match &self.form {
+            Form::Packed(_) => 1,
+            Form::Blocks(blocks) => blocks.count(),
+        }
     }
 
     /// Has it written down as it is now, whatever becomes of it. Takes a step for each block.
     pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
-        let blocks = self.blocks.len();
-        self.frozen = Some(Box::new(Numbered {
-            frozen: Frozen::new(id, blocks, queued.clone()),
-            numbers: (0..blocks as u32).collect(),
-        }));
+        self.blocks().freeze(id, queued);
     }
 
     pub(crate) fn frozen_id(&self) -> Option<u64> {
-        self.frozen.as_ref().map(|numbered| numbered.frozen.id)
-    }
-
-    /// Puts a block aside that is about to change, if it is still to be written down.
-    #[inline]
-    fn put_aside(&mut self, at: usize) {
-        if let Some(Numbered { frozen, numbers }) = self.frozen.as_deref_mut()
-            && let number = numbers[at]
-            && number != NEW
-            && frozen.is_owed(number as usize)
-        {
-            frozen.put_aside(number as usize, vec![piece(number, &self.blocks[at])]);
-            numbers[at] = NEW;
+        match &self.form {
+            Form::Packed(_) => None,
+            Form::Blocks(blocks) => blocks.frozen_id(),
         }
     }
 
     /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
     pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
-        let Some(Numbered { frozen, numbers }) = self.frozen.as_deref_mut() else {
-            return true;
-        };
-        let mut bytes = frozen.take(to);
-        for (&number, block) in numbers.iter().zip(&self.blocks) {
-            if bytes >= most {
-                return false;
-            }
-            if number != NEW && frozen.is_owed(number as usize) {
-                let piece = piece(number, block);
-                bytes += piece.bytes.len() + 1;
-                to.push(piece);
-                // Those that stay have kept their order.
-                frozen.next = number as usize + 1;
-            }
+        match &mut self.form {
+            Form::Packed(_) => true,
+            Form::Blocks(blocks) => blocks.thaw(most, to),
         }
-        self.frozen = None;
-        true
     }
-
-    fn find(&self, index: usize) -> Option<(usize, usize)> {
-        if index >= self.len() {
-            return None;
-        }
-        if index * 2 < self.len() {
-            let mut left = index;
-            for (number, block) in self.blocks.iter().enumerate() {
-                if left < block.len() {
-                    return Some((number, left));
-                }
-                left -= block.len();
-            }
-        } else {
-            let mut left = self.len() - 1 - index;
-            for (number, block) in self.blocks.iter().enumerate().rev() {
-                if left < block.len() {
-                    return Some((number, block.len() - 1 - left));
-                }
-                left -= block.len();
-            }
-        }
-        unreachable!("the blocks hold as many elements as the list")
-    }
-
-    fn grown(&mut self, element: &[u8]) {
-        assert!(self.len < u32::MAX, "as many elements as a list can hold");
-        self.len += 1;
-        self.bytes += element.len();
-        self.long |= self.bytes + self.len() > LISTPACK_BYTES;
-    }
-}
-
-fn piece(number: u32, block: &Packed) -> Piece {
-    let mut piece = Piece::new(number);
-    block
-        .iter()
-        .for_each(|element| put_text(&mut piece.bytes, element));
-    piece.count = block.len();
-    piece
 }
 
 #[cfg(test)]
@@ -377,7 +277,10 @@ mod tests {
         ) {
             let (mut list, mut model) = (List::default(), Vec::<Vec<u8>>::new());
             for (n, (act, place, len)) in acts.into_iter().enumerate() {
-                let element = vec![n as u8; len * scale];
+                let element = match len {
+                    ..5 => (n * n).to_string().into_bytes(),
+                    _ => vec![n as u8; len * scale],
+                };
                 let at = usize::from(place) % (model.len() + 1);
                 match act {
                     0 | 1 => { list.push(End::Right, &element); model.push(element); }
@@ -396,26 +299,75 @@ mod tests {
                         model.truncate(last + 1);
                         model.drain(..(at / 3).min(model.len()));
                     }
-                    _ => prop_assert_eq!(list.get(at), model.get(at).map(Vec::as_slice)),
+                    _ => prop_assert_eq!(list.get(at).map(|x| x.to_vec()), model.get(at).cloned()),
+                }
+                if n % 5 == 0 {
+                    list.settle(ListFit::USUAL);
                 }
                 prop_assert_eq!(list.len(), model.len());
             }
             let from = model.len() / 3;
-            prop_assert!(list.iter_from(from).eq(model[from..].iter().map(Vec::as_slice)));
-            prop_assert!(list.iter_back().eq(model.iter().rev().map(Vec::as_slice)));
-            prop_assert_eq!(list.bytes, model.iter().map(Vec::len).sum::<usize>());
-            prop_assert_eq!(list.heap, list.blocks.iter().map(Packed::heap).sum::<usize>());
+            prop_assert!(list.iter_from(from).map(|x| x.to_vec()).eq(model[from..].iter().cloned()));
+            prop_assert!(list.iter_back().map(|x| x.to_vec()).eq(model.iter().rev().cloned()));
+            if let Form::Blocks(blocks) = &list.form {
+                blocks.check();
+            }
         }
     }
 
+    /// What Redis does, found out by asking it.
     #[test]
     fn the_encoding_follows_the_size() {
+        let of = |fit: i32, elements: &[&[u8]], at_once: bool| {
+            let mut list = List::default();
+            if at_once {
+                list.expect(elements, ListFit(fit));
+            }
+            for element in elements {
+                if !at_once {
+                    list.expect(&[element], ListFit(fit));
+                }
+                list.push(End::Right, element);
+            }
+            list.encoding()
+        };
+        let ten = [b'x'; 10];
+        assert_eq!(of(-2, &[&ten[..]; 682], false), "listpack");
+        assert_eq!(of(-2, &[&ten[..]; 683], false), "quicklist");
+        assert_eq!(of(-2, &[&ten[..]; 780], true), "listpack");
+        let (long, longer, longest) = ([b'x'; 5000], [b'x'; 9000], [b'x'; 70_000]);
+        let named = |fit| {
+            [
+                &[&b"a"[..], b"b"][..],
+                &[b"a"],
+                &[&long],
+                &[&longer],
+                &[&longest],
+            ]
+            .map(|elements| of(fit, elements, true) == "listpack")
+        };
+        assert_eq!(named(1), [false, true, true, false, false]);
+        assert_eq!(named(0), named(1));
+        assert_eq!(named(2), [true, true, true, false, false]);
+        assert_eq!(named(-1), [true, true, false, false, false]);
+        assert_eq!(named(-5), [true, true, true, true, false]);
+        assert_eq!(named(-100), named(-5));
+    }
+
+    #[test]
+    fn one_that_is_short_again_says_so() {
         let mut list = List::default();
         for _ in 0..100 {
+            list.expect(&[&[7; 100]], ListFit::USUAL);
             list.push(End::Right, &[7; 100]);
         }
         assert_eq!(list.encoding(), "quicklist");
+        list.keep(0, 50);
+        list.settle(ListFit::USUAL);
+        assert_eq!(list.encoding(), "quicklist");
         list.keep(0, 10);
+        list.settle(ListFit::USUAL);
         assert_eq!(list.encoding(), "listpack");
+        assert!(matches!(list.form, Form::Packed(_)));
     }
 }

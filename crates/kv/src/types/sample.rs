@@ -45,7 +45,7 @@ fn distinct(len: usize, count: usize, rng: &mut fastrand::Rng) -> Vec<usize> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::{Hash, Set, ZSet};
+    use super::super::{Fit, Hash, Set, SetFit, ZSet};
     use super::*;
 
     /// How far counts are from all alike: the chi-squared statistic per degree of freedom, about 1
@@ -92,9 +92,9 @@ mod tests {
             let (mut set, mut hash, mut zset) = (Set::default(), Hash::default(), ZSet::default());
             let name = |n: usize| format!("{prefix}{n}").into_bytes();
             for n in 0..len {
-                set.insert(&name(n));
-                hash.set(&name(n), b"value");
-                zset.insert(&name(n), n as f64);
+                set.insert(&name(n), SetFit::USUAL);
+                hash.set(&name(n), b"value", Fit::ZSET);
+                zset.insert(&name(n), n as f64, Fit::ZSET);
             }
             let gone = |n: &usize| len == 700 && n % 5 != 2;
             for n in (0..len).filter(gone) {
@@ -103,6 +103,7 @@ mod tests {
                 zset.remove(&name(n));
             }
             assert_eq!(set.encoding(), encoding);
+            assert_eq!(hash.encoding() == "hashtable", len > 128);
             let names: Vec<Vec<u8>> = (0..len).filter(|n| !gone(n)).map(name).collect();
             for wanted in [1, 5, names.len() as i64 - 2, -1, -7] {
                 let of_set = unevenness_of(&names, || set.sample(wanted, &mut rng));

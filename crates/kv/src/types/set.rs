@@ -1,25 +1,29 @@
 //! Sets: of integers sorted, small ones packed, others a table.
 
-use super::packed::Packed;
+use super::fit::{BYTES_MAX, SetFit};
+use super::integers::Integers;
+use super::packed::{Code, ELEMENTS_MAX, Packed};
 use super::sample::indices;
-use super::spread::Spread;
-use super::table::Table;
-use crate::allocator::{block, block_of};
-use crate::number::parse_integer;
+use super::spread::{Freeze, Spread};
+use super::table::{Shape, Table};
+use super::text::Text;
+use crate::allocator::block;
+use crate::number::{parse_integer, put_text};
 
-/// Most members of a sorted set of integers.
-const INTEGERS: usize = 512;
-/// Most members of a packed set.
-const MEMBERS: usize = 128;
-/// Longest member in one.
-const LENGTH: usize = 64;
+#[derive(Debug)]
+struct Members;
+
+impl Shape<1> for Members {
+    fn put(table: &Table<Members, 1>, at: usize, to: &mut Vec<u8>) {
+        put_text(to, &table.text(at, 0));
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Sorted.
-    Integers(Vec<i64>),
+    Integers(Integers),
     Packed(Packed),
-    Table(Box<Table<Box<[u8]>>>),
+    Table(Box<Table<Members, 1>>),
 }
 
 /// Members without order.
@@ -31,24 +35,22 @@ pub struct Set {
 impl Default for Set {
     fn default() -> Set {
         Set {
-            form: Form::Integers(Vec::new()),
+            form: Form::Integers(Integers::default()),
         }
     }
 }
 
 impl Spread for Set {
-    type Entry = Box<[u8]>;
-
-    fn table(&self) -> Option<&Table<Box<[u8]>>> {
+    fn table(&self) -> Option<&dyn Freeze> {
         match &self.form {
-            Form::Table(table) => Some(table),
+            Form::Table(table) => Some(&**table),
             _ => None,
         }
     }
 
-    fn table_mut(&mut self) -> Option<&mut Table<Box<[u8]>>> {
+    fn table_mut(&mut self) -> Option<&mut dyn Freeze> {
         match &mut self.form {
-            Form::Table(table) => Some(table),
+            Form::Table(table) => Some(&mut **table),
             _ => None,
         }
     }
@@ -59,7 +61,7 @@ impl Set {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
-            Form::Integers(sorted) => sorted.len(),
+            Form::Integers(integers) => integers.len(),
             Form::Packed(packed) => packed.len(),
             Form::Table(table) => table.len(),
         }
@@ -81,18 +83,17 @@ impl Set {
         }
     }
 
-    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let form = match &self.form {
-            Form::Integers(sorted) => block_of::<i64>(sorted.capacity()),
+        match &self.form {
+            Form::Integers(integers) => integers.heap(),
             Form::Packed(packed) => packed.heap(),
-            Form::Table(table) => block(size_of::<Table<Box<[u8]>>>()) + table.heap(),
-        };
-        block(size_of::<Set>()) + form
+            Form::Table(table) => block(size_of::<Table<Members, 1>>()) + table.heap(),
+        }
     }
 
-    /// Frees up to `most` members of a set that nobody will look into any more; how many.
+    /// Frees up to about `most` members of a set that nobody will look into any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Table(table) => table.free_some(most),
@@ -104,62 +105,92 @@ impl Set {
     #[must_use]
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.form {
-            Form::Integers(sorted) => {
-                parse_integer(member).is_some_and(|n| sorted.binary_search(&n).is_ok())
+            Form::Integers(integers) => parse_integer(member).is_some_and(|n| integers.contains(n)),
+            Form::Packed(packed) => packed.find(&Code::of(member), 0, 1).is_some(),
+            Form::Table(table) => table.position(member).is_some(),
+        }
+    }
+
+    /// Makes room for members that are about to be added, if there are none yet.
+    pub fn reserve(&mut self, members: &[&[u8]], fit: SetFit) {
+        let Form::Integers(integers) = &mut self.form else {
+            return;
+        };
+        if members.len() < 2 || integers.len() > 0 {
+            return;
+        }
+        if members.iter().all(|member| parse_integer(member).is_some()) {
+            if members.len() <= fit.integers {
+                // So wide are all of them if the widest is the first.
+                let numbers = members.iter().filter_map(|member| parse_integer(member));
+                integers.reserve_for(numbers);
             }
-            Form::Packed(packed) => packed.iter().any(|m| m == member),
-            Form::Table(table) => table.get(member).is_some(),
+        } else if members.len() <= fit.packed.entries {
+            let sizes = members
+                .iter()
+                .map(|member| Packed::size_of(&Code::of(member)));
+            let mut packed = Packed::default();
+            packed.reserve(sizes.sum::<usize>().min(BYTES_MAX));
+            self.form = Form::Packed(packed);
         }
     }
 
     /// Adds a member; whether it is new.
-    pub fn insert(&mut self, member: &[u8]) -> bool {
-        if let Form::Integers(sorted) = &mut self.form {
+    pub fn insert(&mut self, member: &[u8], fit: SetFit) -> bool {
+        if let Form::Integers(integers) = &mut self.form {
             match parse_integer(member) {
-                Some(n) if sorted.len() < INTEGERS => {
-                    let place = sorted.binary_search(&n);
-                    if let Err(at) = place {
-                        sorted.insert(at, n);
-                    }
-                    return place.is_err();
+                Some(n) if integers.len() < fit.integers.min(ELEMENTS_MAX) => {
+                    return integers.insert(n);
                 }
-                _ if self.contains(member) => return false,
-                _ => self.unsort(member),
+                Some(n) if integers.contains(n) => return false,
+                // Too many integers are a table at once, whatever may be packed.
+                Some(_) if integers.len() > 0 => self.spread(),
+                _ => self.unsort(member, fit),
             }
         }
+        let code = Code::of(member);
         if let Form::Packed(packed) = &mut self.form {
-            if packed.iter().any(|m| m == member) {
+            if packed.find(&code, 0, 1).is_some() {
                 return false;
             }
-            if packed.len() < MEMBERS && member.len() <= LENGTH {
-                packed.insert(packed.len(), member);
+            if packed.len() < fit.packed.entries.min(ELEMENTS_MAX)
+                && member.len() <= fit.packed.length
+                && packed.size() + Packed::size_of(&code) <= BYTES_MAX
+            {
+                packed.insert(packed.len(), &[code]);
                 return true;
             }
             self.spread();
         }
         match &mut self.form {
-            Form::Table(table) => table.add(member),
+            Form::Table(table) => table.add([code], [member]).is_ok(),
             _ => unreachable!("it was spread if it was not a table"),
         }
     }
 
-    /// Makes the members strings, with room for one more.
-    fn unsort(&mut self, more: &[u8]) {
-        let members = self.members();
-        let mut packed = Packed::default();
-        members
-            .iter()
-            .for_each(|member| packed.insert(packed.len(), member));
-        self.form = Form::Packed(packed);
-        if members.len() >= MEMBERS || more.len() > LENGTH {
-            self.spread();
+    /// Makes integers strings, if that many of them may be packed with one more.
+    fn unsort(&mut self, more: &[u8], fit: SetFit) {
+        let entries = fit.packed.entries.min(ELEMENTS_MAX);
+        if self.len() >= entries || more.len() > fit.packed.length {
+            return self.spread();
         }
+        let mut packed = Packed::default();
+        let mut longest = 0;
+        self.each(|member| {
+            longest = longest.max(member.len());
+            packed.insert(packed.len(), &[Code::of(member)]);
+        });
+        if longest > fit.packed.length {
+            return self.spread();
+        }
+        self.form = Form::Packed(packed);
     }
 
     fn spread(&mut self) {
         let mut table = Table::default();
         self.each(|member| {
-            table.add(member);
+            // The members of a set are different ones.
+            let _ = table.add([Code::of(member)], [member]);
         });
         self.form = Form::Table(Box::new(table));
     }
@@ -167,26 +198,24 @@ impl Set {
     /// Takes a member out; whether it was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match &mut self.form {
-            Form::Integers(sorted) => {
-                let at = parse_integer(member).and_then(|n| sorted.binary_search(&n).ok());
-                let removed = at.map(|at| sorted.remove(at)).is_some();
-                super::spare(sorted);
-                removed
-            }
+            Form::Integers(integers) => parse_integer(member).is_some_and(|n| integers.remove(n)),
             Form::Packed(packed) => {
-                let at = packed.iter().position(|m| m == member);
-                at.map(|at| packed.remove(at)).is_some()
+                let at = packed.find(&Code::of(member), 0, 1);
+                at.map(|at| packed.remove(at, 1)).is_some()
             }
-            Form::Table(table) => table.remove(member).is_some(),
+            Form::Table(table) => {
+                let at = table.position(member);
+                at.map(|at| table.remove(at)).is_some()
+            }
         }
     }
 
     /// Shows every member.
     pub fn each(&self, mut show: impl FnMut(&[u8])) {
         match &self.form {
-            Form::Integers(sorted) => sorted.iter().for_each(|n| show(n.to_string().as_bytes())),
-            Form::Packed(packed) => packed.iter().for_each(show),
-            Form::Table(table) => table.iter().for_each(|member| show(member)),
+            Form::Integers(integers) => integers.iter().for_each(|n| show(&Text::number(n))),
+            Form::Packed(packed) => packed.iter().for_each(|member| show(&member)),
+            Form::Table(table) => (0..table.len()).for_each(|at| show(&table.text(at, 0))),
         }
     }
 
@@ -199,15 +228,11 @@ impl Set {
     }
 
     /// The member at an index below the length, in an order of its own that changes with the set.
-    ///
-    /// # Panics
-    /// When there is none.
-    #[must_use]
-    pub fn nth(&self, index: usize) -> Vec<u8> {
+    fn nth(&self, index: usize) -> Text<'_> {
         match &self.form {
-            Form::Integers(sorted) => sorted[index].to_string().into_bytes(),
-            Form::Packed(packed) => packed.get(index).to_vec(),
-            Form::Table(table) => table.at(index).to_vec(),
+            Form::Integers(integers) => Text::number(integers.get(index)),
+            Form::Packed(packed) => packed.get(index),
+            Form::Table(table) => table.text(index, 0),
         }
     }
 
@@ -215,14 +240,14 @@ impl Set {
     /// Takes the time of as many, whatever the length.
     pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<Vec<u8>> {
         let chosen = indices(self.len(), wanted, rng);
-        chosen.into_iter().map(|at| self.nth(at)).collect()
+        chosen.into_iter().map(|at| self.nth(at).to_vec()).collect()
     }
 
     /// Shows about `count` members from a cursor on, all of a small set; the next cursor, 0 at the
     /// end.
     pub fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(&[u8])) -> u64 {
         match &self.form {
-            Form::Table(table) => table.scan(cursor, count, |member| show(member)),
+            Form::Table(table) => table.scan(cursor, count, |at| show(&table.text(at, 0))),
             _ => {
                 self.each(show);
                 0
@@ -251,7 +276,7 @@ mod tests {
                 };
                 match act {
                     0 => prop_assert_eq!(set.remove(&member), model.remove(&member)),
-                    _ => prop_assert_eq!(set.insert(&member), model.insert(member.clone())),
+                    _ => prop_assert_eq!(set.insert(&member, SetFit::USUAL), model.insert(member.clone())),
                 }
                 prop_assert_eq!(set.contains(&member), model.contains(&member));
                 prop_assert_eq!(set.len(), model.len());
@@ -263,11 +288,11 @@ mod tests {
     #[test]
     fn encodings() {
         let mut set = Set::default();
-        (0..20).for_each(|n| assert!(set.insert(n.to_string().as_bytes())));
+        (0..20).for_each(|n| assert!(set.insert(n.to_string().as_bytes(), SetFit::USUAL)));
         assert_eq!(set.encoding(), "intset");
-        set.insert(b"word");
+        set.insert(b"word", SetFit::USUAL);
         assert_eq!(set.encoding(), "listpack");
-        set.insert(&[b'x'; 65]);
+        set.insert(&[b'x'; 65], SetFit::USUAL);
         assert_eq!(set.encoding(), "hashtable");
         assert_eq!(set.len(), 22);
     }

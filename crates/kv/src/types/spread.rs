@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::frozen::Piece;
-use super::table::{Keyed, Table};
 
 /// One of them. In its small form it is no table, and is written down at once.
 pub(crate) trait Spread {
-    /// What its table has.
-    type Entry: Keyed;
+    /// What it is as a table.
+    fn table(&self) -> Option<&dyn Freeze>;
+    fn table_mut(&mut self) -> Option<&mut dyn Freeze>;
 
-    fn table(&self) -> Option<&Table<Self::Entry>>;
-    fn table_mut(&mut self) -> Option<&mut Table<Self::Entry>>;
-
-    /// Whether it is kept in a form that can be [frozen](Table::freeze).
+    /// Whether it is kept in a form that can be [frozen](Freeze::freeze).
     fn is_spread(&self) -> bool {
         self.table().is_some()
     }
@@ -34,4 +31,13 @@ pub(crate) trait Spread {
     fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         self.table_mut().is_none_or(|table| table.thaw(most, to))
     }
+}
+
+/// A table, whatever its elements are.
+pub(crate) trait Freeze {
+    /// Has it written down as it is now, whatever becomes of it: [`thaw`](Freeze::thaw) hands that out.
+    fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>);
+    fn frozen_id(&self) -> Option<u64>;
+    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool;
 }

@@ -1,59 +1,44 @@
 //! A hash table of byte strings for one big collection.
 //!
-//! Two ideas. The elements lie in a row, in no order, and each knows the next one of its bucket: so
+//! Two ideas. The elements lie in [rows](super::rows), in no order, and each knows the next one of its bucket: so
 //! one at random is one at a random index, exactly as likely as any other whatever the buckets look
-//! like; there is no allocation for a bucket; and what is taken out is filled from the end, so that
-//! memory shrinks with what it holds.
+//! like; there is no allocation for a bucket, nor for an element; and what is taken out is filled from the
+//! end, so that memory shrinks with what it holds.
 //!
 //! And linear hashing, as in the table of keys. One bucket is split or merged at a time, so
 //! that no command pays for all elements, and a scan counts buckets with their bits reversed, so that
 //! a cursor keeps its meaning when the table grows or shrinks between two calls: whatever was there
 //! all the time is returned at least once.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::frozen::{Frozen, Piece, pieces};
+use super::packed::Code;
 use super::row::Row;
-use crate::allocator::block;
+use super::rows::{BLOCK, Rows};
+use super::spread::Freeze;
+use super::text::Text;
 use crate::hash::of_member;
-use crate::number::put_text;
 
-/// What is found by a key.
-pub(crate) trait Keyed {
-    fn key(&self) -> &[u8];
-
-    /// Bytes of memory that it owns.
-    fn heap(&self) -> usize;
-
-    /// Writes it in the form that it has in an image.
-    fn put(&self, to: &mut Vec<u8>);
-}
-
-impl Keyed for Box<[u8]> {
-    fn key(&self) -> &[u8] {
-        self
-    }
-
-    fn heap(&self) -> usize {
-        block(self.len())
-    }
-
-    fn put(&self, to: &mut Vec<u8>) {
-        put_text(to, self);
-    }
+/// What elements are: their first column is what they are found by.
+pub(crate) trait Shape<const COLUMNS: usize> {
+    /// Writes an element in the form that it has in an image.
+    fn put(table: &Table<Self, COLUMNS>, at: usize, to: &mut Vec<u8>)
+    where
+        Self: Sized;
 }
 
 /// Buckets of the smallest table, a power of two.
 const SMALLEST: usize = 8;
-/// Elements that are put aside together when one of them changes, see [`Frozen`].
-const GROUP: usize = 16;
+/// Elements that are put aside together when one of them changes, see [`Frozen`]: those of a block.
+const GROUP: usize = BLOCK;
 /// No element.
 const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Debug)]
-struct Node<E> {
-    element: E,
+#[derive(Clone, Copy, Debug)]
+struct Node {
     /// Of its key: most comparisons and all splits need no more, and touch no key.
     hash: u32,
     /// The next of its bucket.
@@ -62,35 +47,38 @@ struct Node<E> {
 
 /// Buckets of elements; as many buckets as elements, about. At most 2^32 - 2 elements.
 #[derive(Debug)]
-pub(crate) struct Table<E> {
+pub(crate) struct Table<S, const COLUMNS: usize> {
     /// The first element of each bucket.
     heads: Row<u32>,
-    nodes: Row<Node<E>>,
-    /// Bytes of memory that the elements own.
-    owned: usize,
+    /// Of each element.
+    nodes: Row<Node>,
+    rows: Rows<COLUMNS>,
     /// It is being written down as it was.
     frozen: Option<Box<Frozen>>,
+    shape: PhantomData<S>,
 }
 
 /// A copy is another collection, which nobody writes down.
-impl<E: Clone> Clone for Table<E> {
-    fn clone(&self) -> Table<E> {
+impl<S, const COLUMNS: usize> Clone for Table<S, COLUMNS> {
+    fn clone(&self) -> Self {
         Table {
             heads: self.heads.clone(),
             nodes: self.nodes.clone(),
-            owned: self.owned,
+            rows: self.rows.clone(),
             frozen: None,
+            shape: PhantomData,
         }
     }
 }
 
-impl<E> Default for Table<E> {
-    fn default() -> Table<E> {
+impl<S, const COLUMNS: usize> Default for Table<S, COLUMNS> {
+    fn default() -> Self {
         Table {
             heads: Row::default(),
             nodes: Row::default(),
-            owned: 0,
+            rows: Rows::default(),
             frozen: None,
+            shape: PhantomData,
         }
     }
 }
@@ -99,14 +87,14 @@ fn hash(key: &[u8]) -> u32 {
     of_member(key) as u32
 }
 
-impl<E: Keyed> Table<E> {
+impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
     pub(super) fn len(&self) -> usize {
-        self.nodes.len()
+        self.rows.len()
     }
 
-    /// Bytes of memory, those that elements own included.
+    /// Bytes of memory, those of its own fields excluded.
     pub(super) fn heap(&self) -> usize {
-        self.heads.heap() + self.nodes.heap() + self.owned
+        self.heads.heap() + self.nodes.heap() + self.rows.heap()
     }
 
     /// The bucket of a hash, or of a cursor, and how many of the lower bits made it, as a mask.
@@ -126,7 +114,7 @@ impl<E: Keyed> Table<E> {
         self.locate(hash as usize).0
     }
 
-    fn node(&self, at: u32) -> &Node<E> {
+    fn node(&self, at: u32) -> &Node {
         self.nodes.get(at as usize)
     }
 
@@ -143,7 +131,7 @@ impl<E: Keyed> Table<E> {
     fn walk(
         &self,
         bucket: usize,
-        mut wanted: impl FnMut(u32, &Node<E>) -> bool,
+        mut wanted: impl FnMut(u32, &Node) -> bool,
     ) -> Option<(u32, u32)> {
         let (mut before, mut at) = (NONE, *self.heads.get(bucket));
         while at != NONE {
@@ -156,35 +144,41 @@ impl<E: Keyed> Table<E> {
         None
     }
 
-    fn find(&self, hash: u32, key: &[u8]) -> Option<(u32, u32)> {
+    fn find(&self, hash: u32, key: &[u8], code: &Code<'_>) -> Option<(u32, u32)> {
         if self.len() == 0 {
             return None;
         }
-        self.walk(self.bucket(hash), |_, node| {
-            node.hash == hash && node.element.key() == key
+        self.walk(self.bucket(hash), |at, node| {
+            node.hash == hash && self.rows.is(at as usize, 0, key, code)
         })
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<&E> {
-        let (_, at) = self.find(hash(key), key)?;
-        Some(&self.node(at).element)
+    /// The index of the element with this key.
+    pub(super) fn position(&self, key: &[u8]) -> Option<usize> {
+        let (_, at) = self.find(hash(key), key, &Code::of(key))?;
+        Some(at as usize)
     }
 
-    /// Puts an element in; the one with the same key that it replaces.
-    pub(super) fn insert(&mut self, element: E) -> Option<E> {
-        let hash = hash(element.key());
-        let Some((_, at)) = self.find(hash, element.key()) else {
-            self.push(hash, element);
-            return None;
-        };
-        self.keep(at);
-        self.owned += element.heap();
-        let old = std::mem::replace(&mut self.nodes.get_mut(at as usize).element, element);
-        self.owned -= old.heap();
-        Some(old)
+    /// A text of the element at an index below [`len`](Table::len): one at a random index is one at random.
+    pub(super) fn text(&self, at: usize, column: usize) -> Text<'_> {
+        self.rows.get(at, column)
     }
 
-    fn push(&mut self, hash: u32, element: E) {
+    pub(super) fn score(&self, at: usize, column: usize) -> f64 {
+        self.rows.score(at, column)
+    }
+
+    /// Adds an element whose key is in none; its index. Gives back the index of the one that has the
+    /// key.
+    pub(super) fn add(
+        &mut self,
+        codes: [Code<'_>; COLUMNS],
+        texts: [&[u8]; COLUMNS],
+    ) -> Result<usize, usize> {
+        let hash = hash(texts[0]);
+        if let Some((_, at)) = self.find(hash, texts[0], &codes[0]) {
+            return Err(at as usize);
+        }
         if self.heads.len() == 0 {
             (0..SMALLEST).for_each(|_| self.heads.push(NONE));
         } else if self.len() >= self.heads.len() {
@@ -195,41 +189,44 @@ impl<E: Keyed> Table<E> {
         // It may join a group that is not full.
         self.keep(at);
         let bucket = self.bucket(hash);
-        self.owned += element.heap();
         let next = *self.heads.get(bucket);
-        self.nodes.push(Node {
-            element,
-            hash,
-            next,
-        });
+        self.nodes.push(Node { hash, next });
+        self.rows.push(codes, texts);
         *self.heads.get_mut(bucket) = at;
+        Ok(at as usize)
     }
 
-    pub(super) fn remove(&mut self, key: &[u8]) -> Option<E> {
-        let hash = hash(key);
-        let (before, at) = self.find(hash, key)?;
+    /// Puts another text in the place of one that is not the key.
+    pub(super) fn set(&mut self, at: usize, column: usize, code: Code<'_>, text: &[u8]) {
+        self.keep(at as u32);
+        self.rows.set(at, column, code, text);
+    }
+
+    /// Takes the element at an index out. The last one takes its place.
+    pub(super) fn remove(&mut self, at: usize) {
+        let (at, last) = (at as u32, self.len() as u32 - 1);
         self.keep(at);
-        self.keep(self.len() as u32 - 1);
-        let next = self.node(at).next;
-        self.link(self.bucket(hash), before, next);
-        // The last of the row takes its place, and whoever leads there is told.
-        let last = self.len() as u32 - 1;
-        if at != last {
-            let bucket = self.bucket(self.node(last).hash);
-            let (before, _) = self
-                .walk(bucket, |n, _| n == last)
+        self.keep(last);
+        let unlink = |table: &mut Self, wanted: u32, to: u32| {
+            let bucket = table.bucket(table.node(wanted).hash);
+            let (before, _) = table
+                .walk(bucket, |n, _| n == wanted)
                 .expect("every element is in its chain");
-            self.link(bucket, before, at);
+            table.link(bucket, before, to);
+        };
+        unlink(self, at, self.node(at).next);
+        // Whoever leads to the last of the row is told of its new place.
+        if at != last {
+            unlink(self, last, at);
         }
-        let element = self.nodes.swap_remove(at as usize)?.element;
-        self.owned -= element.heap();
+        self.nodes.swap_remove(at as usize);
+        self.rows.swap_remove(at as usize);
         // Each element less allows four buckets less.
         for _ in 0..4 {
             if self.heads.len() > SMALLEST && self.len() * 4 < self.heads.len() {
                 self.merge();
             }
         }
-        Some(element)
     }
 
     /// Adds a bucket, which takes its share of the one that it was a part of.
@@ -259,32 +256,17 @@ impl<E: Keyed> Table<E> {
         }
     }
 
-    /// All, in the order of their indices.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &E> {
-        self.nodes.iter().map(|node| &node.element)
-    }
-
-    /// The element at an index below [`len`](Table::len): one at a random index is one at random.
-    pub(super) fn at(&self, index: usize) -> &E {
-        &self.nodes.get(index).element
-    }
-
-    /// Frees up to `most` elements of a table that nobody will look into any more; how many.
+    /// Frees up to about `most` elements of a table that nobody will look into any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
-        let freed = most.min(self.len());
+        let freed = self.rows.free_some(most);
         for _ in 0..freed {
-            self.owned -= self.nodes.pop().map_or(0, |node| node.element.heap());
+            self.nodes.pop();
         }
         freed
     }
 
-    /// Shows about `count` elements from a cursor on; the next cursor, 0 at the end.
-    pub(super) fn scan<'a>(
-        &'a self,
-        cursor: u64,
-        count: usize,
-        mut show: impl FnMut(&'a E),
-    ) -> u64 {
+    /// Shows the indices of about `count` elements from a cursor on; the next cursor, 0 at the end.
+    pub(super) fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(usize)) -> u64 {
         if self.heads.len() == 0 {
             return 0;
         }
@@ -294,7 +276,7 @@ impl<E: Keyed> Table<E> {
             let mut at = *self.heads.get(bucket);
             while at != NONE {
                 let node = self.node(at);
-                show(&node.element);
+                show(at as usize);
                 shown += 1;
                 at = node.next;
             }
@@ -308,16 +290,6 @@ impl<E: Keyed> Table<E> {
             }
         }
         cursor
-    }
-
-    /// Has it written down as it is now, whatever becomes of it: [`thaw`](Table::thaw) hands that out.
-    pub(super) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
-        let groups = self.len().div_ceil(GROUP);
-        self.frozen = Some(Box::new(Frozen::new(id, groups, queued.clone())));
-    }
-
-    pub(super) fn frozen_id(&self) -> Option<u64> {
-        self.frozen.as_ref().map(|frozen| frozen.id)
     }
 
     /// Puts an element aside that is about to change, if it is still to be written down.
@@ -341,12 +313,35 @@ impl<E: Keyed> Table<E> {
     /// A group of which no element has changed, and to which none was added.
     fn group(&self, group: usize) -> Vec<Piece> {
         let last = self.len().min((group + 1) * GROUP);
-        let elements = (group * GROUP..last).map(|at| self.at(at));
-        pieces(0, elements, |element, to| element.put(to))
+        pieces(0, group * GROUP..last, |at, to| S::put(self, at, to))
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
-    pub(super) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
+    /// How many elements each bucket has.
+    #[cfg(test)]
+    fn lengths(&self) -> Vec<usize> {
+        let length = |bucket| {
+            let mut length = 0;
+            self.walk(bucket, |_, _| {
+                length += 1;
+                false
+            });
+            length
+        };
+        (0..self.heads.len()).map(length).collect()
+    }
+}
+
+impl<S: Shape<COLUMNS>, const COLUMNS: usize> Freeze for Table<S, COLUMNS> {
+    fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
+        let groups = self.len().div_ceil(GROUP);
+        self.frozen = Some(Box::new(Frozen::new(id, groups, queued.clone())));
+    }
+
+    fn frozen_id(&self) -> Option<u64> {
+        self.frozen.as_ref().map(|frozen| frozen.id)
+    }
+
+    fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         let Some(mut frozen) = self.frozen.take() else {
             return true;
         };
@@ -368,32 +363,6 @@ impl<E: Keyed> Table<E> {
         }
         is_all
     }
-
-    /// How many elements each bucket has.
-    #[cfg(test)]
-    fn lengths(&self) -> Vec<usize> {
-        let length = |bucket| {
-            let mut length = 0;
-            self.walk(bucket, |_, _| {
-                length += 1;
-                false
-            });
-            length
-        };
-        (0..self.heads.len()).map(length).collect()
-    }
-}
-
-impl Table<Box<[u8]>> {
-    /// Puts a key in unless it is there; whether it was not.
-    pub(super) fn add(&mut self, key: &[u8]) -> bool {
-        let hash = hash(key);
-        let new = self.find(hash, key).is_none();
-        if new {
-            self.push(hash, key.into());
-        }
-        new
-    }
 }
 
 /// The bucket that bucket `n` is split from.
@@ -407,36 +376,55 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn name(n: u16) -> Box<[u8]> {
-        n.to_string().into_bytes().into()
+    struct Keys;
+
+    impl Shape<1> for Keys {
+        fn put(table: &Table<Keys, 1>, at: usize, to: &mut Vec<u8>) {
+            crate::number::put_text(to, &table.text(at, 0));
+        }
+    }
+
+    impl Table<Keys, 1> {
+        fn put(&mut self, key: &[u8]) -> bool {
+            self.add([Code::of(key)], [key]).is_ok()
+        }
+
+        fn take(&mut self, key: &[u8]) -> bool {
+            let at = self.position(key);
+            at.map(|at| self.remove(at)).is_some()
+        }
+    }
+
+    fn name(n: u16) -> Vec<u8> {
+        n.to_string().into_bytes()
     }
 
     #[test]
     fn it_grows_and_shrinks_with_what_it_holds() {
-        let mut table = Table::default();
+        let mut table = Table::<Keys, 1>::default();
         for n in 0..20_000 {
-            assert!(table.insert(name(n)).is_none());
+            assert!(table.put(&name(n)) && !table.put(&name(n)));
             assert!(table.heads.len() >= table.len() && table.heads.len() <= table.len() + 8);
         }
         let full = table.heap();
-        assert!(full < 20_000 * 62, "{full} bytes");
+        assert!(full < 20_000 * 20, "{full} bytes");
         for n in (0..20_000).filter(|n| n % 50 != 0) {
-            assert_eq!(table.remove(&name(n)), Some(name(n)));
+            assert!(table.take(&name(n)) && !table.take(&name(n)));
         }
-        assert_eq!((table.len(), table.iter().count()), (400, 400));
+        assert_eq!(table.len(), 400);
         assert!(table.heads.len() <= 1600, "{}", table.heads.len());
         assert!(table.heap() < full / 20, "{} of {full} bytes", table.heap());
         for n in 0..20_000 {
-            assert_eq!(table.get(&name(n)).is_some(), n % 50 == 0);
+            assert_eq!(table.position(&name(n)).is_some(), n % 50 == 0);
         }
     }
 
     #[test]
     fn keys_made_to_collide_do_not() {
         for (family, keys) in crate::hash::tests::families() {
-            let mut table = Table::default();
+            let mut table = Table::<Keys, 1>::default();
             for key in keys {
-                table.insert(Box::from(&key[..]));
+                table.put(&key);
             }
             let longest = table.lengths().into_iter().max();
             // About one element to a bucket: by chance once in ten thousand million runs.
@@ -446,14 +434,16 @@ mod tests {
 
     #[test]
     fn every_index_is_as_likely_after_deletions() {
-        let mut table = Table::default();
+        let mut table = Table::<Keys, 1>::default();
         for n in 0..5_000 {
-            table.insert(name(n));
+            table.put(&name(n));
         }
         for n in (0..5_000).filter(|n| n % 7 != 3) {
-            table.remove(&name(n));
+            table.take(&name(n));
         }
-        let left: HashSet<_> = (0..table.len()).map(|at| table.at(at).clone()).collect();
+        let left: HashSet<_> = (0..table.len())
+            .map(|at| table.text(at, 0).to_vec())
+            .collect();
         assert_eq!(left.len(), (0..5_000).filter(|n| n % 7 == 3).count());
     }
 
@@ -464,17 +454,17 @@ mod tests {
             churn in proptest::collection::vec((500u16..2000, any::<bool>(), 1u16..200), 0..40),
             count in 1usize..20,
         ) {
-            let mut table = Table::default();
-            kept.iter().for_each(|&n| { table.insert(name(n)); });
+            let mut table = Table::<Keys, 1>::default();
+            kept.iter().for_each(|&n| { table.put(&name(n)); });
             let (mut seen, mut cursor, mut churn) = (HashSet::new(), 0, churn.into_iter());
             loop {
-                cursor = table.scan(cursor, count, |e| { seen.insert(e.clone()); });
+                cursor = table.scan(cursor, count, |at| { seen.insert(table.text(at, 0).to_vec()); });
                 if cursor == 0 {
                     break;
                 }
                 if let Some((from, add, n)) = churn.next() {
                     for n in from..from + n {
-                        if add { table.insert(name(n)); } else { table.remove(&name(n)); }
+                        if add { table.put(&name(n)); } else { table.take(&name(n)); }
                     }
                 }
             }

@@ -1,84 +1,71 @@
-//! Sorted sets: members ordered by score, then by their bytes.
-//!
-//! The one idea: the order is a row of sorted blocks of a bounded size, so an insertion moves one
-//! block's worth, and a rank is counted over blocks. Scores by member are in a table beside it, which
-//! small sets do without.
+//! Sorted sets: members ordered by score, then by their bytes. Small ones are packed in that order, others a
+//! table with an order beside it.
 
-use std::cmp::Ordering;
 use std::ops::Bound;
-use std::sync::Arc;
 
+use super::fit::{BYTES_MAX, Fit};
+use super::order::compare;
+use super::packed::{Code, ELEMENTS_MAX, Iter, Packed, Raw};
 use super::sample::indices;
-use super::spread::Spread;
-use super::table::{Keyed, Table};
-use crate::allocator::{block, block_of};
-use crate::number::put_text;
-
-/// Most members of a block: what fits 4 KiB, a size that every allocator has without a rest.
-const BLOCK: usize = 4096 / size_of::<Scored>();
-/// Most members of a set without a table.
-const MEMBERS: usize = 128;
-/// Longest member in one.
-const LENGTH: usize = 64;
+use super::sorted::Sorted;
+use super::spread::{Freeze, Spread};
+use super::text::Text;
+use crate::allocator::block;
 
 /// A member with its score.
-#[derive(Clone, Debug)]
-pub struct Scored {
+#[derive(Clone, Copy, Debug)]
+pub struct Scored<'a> {
     /// Its score; not a NaN.
     pub score: f64,
     /// The member.
-    pub member: Arc<[u8]>,
+    pub member: Text<'a>,
 }
 
-impl Keyed for Scored {
-    fn key(&self) -> &[u8] {
-        &self.member
-    }
-
-    /// Nothing: the set counts its members once.
-    fn heap(&self) -> usize {
-        0
-    }
-
-    fn put(&self, to: &mut Vec<u8>) {
-        to.extend_from_slice(&self.score.to_le_bytes());
-        put_text(to, &self.member);
+impl<'a> Scored<'a> {
+    /// A member that is in no set.
+    #[must_use]
+    pub fn new(score: f64, member: &'a [u8]) -> Scored<'a> {
+        Scored {
+            score,
+            member: Text::bytes(member),
+        }
     }
 }
 
-impl Scored {
-    /// Bytes of memory of the member with its two reference counts.
-    fn member_heap(&self) -> usize {
-        block((2 * size_of::<usize>() + self.member.len()).next_multiple_of(size_of::<usize>()))
-    }
-
-    fn order(&self, score: f64, member: &[u8]) -> Ordering {
-        let by_score = self.score.partial_cmp(&score).unwrap_or(Ordering::Equal);
-        by_score.then_with(|| (*self.member).cmp(member))
-    }
+#[derive(Clone, Debug)]
+enum Form {
+    /// Scores and members in turn.
+    Packed(Packed),
+    Sorted(Box<Sorted>),
 }
 
 /// Members ordered by score.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ZSet {
-    /// None is empty.
-    blocks: Vec<Vec<Scored>>,
-    /// `None` while the set is small.
-    scores: Option<Box<Table<Scored>>>,
-    len: usize,
-    /// Bytes of memory of all blocks and members.
-    heap: usize,
+    form: Form,
+}
+
+impl Default for ZSet {
+    fn default() -> ZSet {
+        ZSet {
+            form: Form::Packed(Packed::default()),
+        }
+    }
 }
 
 impl Spread for ZSet {
-    type Entry = Scored;
-
-    fn table(&self) -> Option<&Table<Scored>> {
-        self.scores.as_deref()
+    fn table(&self) -> Option<&dyn Freeze> {
+        match &self.form {
+            Form::Sorted(sorted) => Some(&sorted.table),
+            Form::Packed(_) => None,
+        }
     }
 
-    fn table_mut(&mut self) -> Option<&mut Table<Scored>> {
-        self.scores.as_deref_mut()
+    fn table_mut(&mut self) -> Option<&mut dyn Freeze> {
+        match &mut self.form {
+            Form::Sorted(sorted) => Some(&mut sorted.table),
+            Form::Packed(_) => None,
+        }
     }
 }
 
@@ -86,251 +73,267 @@ impl ZSet {
     /// How many members there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        match &self.form {
+            Form::Packed(packed) => packed.len() / 2,
+            Form::Sorted(sorted) => sorted.table.len(),
+        }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The name of its encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
-        if self.scores.is_some() {
-            "skiplist"
-        } else {
-            "listpack"
+        match self.form {
+            Form::Packed(_) => "listpack",
+            Form::Sorted(_) => "skiplist",
         }
     }
 
-    /// Bytes of memory, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let table = self.scores.as_ref();
-        let table = table.map_or(0, |table| block(size_of::<Table<Scored>>()) + table.heap());
-        let blocks = block_of::<Vec<Scored>>(self.blocks.capacity());
-        block(size_of::<ZSet>()) + self.heap + blocks + table
+        match &self.form {
+            Form::Packed(packed) => packed.heap(),
+            Form::Sorted(sorted) => block(size_of::<Sorted>()) + sorted.heap(),
+        }
     }
 
     /// Frees up to about `most` members of a set that nobody will look into any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
-        // Where there is a table each member is freed with the second of its two places.
-        let from_table = self
-            .scores
-            .as_mut()
-            .map_or(0, |table| table.free_some(most));
-        let mut freed = from_table;
-        while freed < most
-            && let Some(block) = self.blocks.pop()
-        {
-            self.heap -= block_heap(&block);
-            for scored in &block {
-                self.heap -= scored.member_heap();
-            }
-            self.len -= block.len();
-            freed += block.len();
+        match &mut self.form {
+            Form::Packed(_) => 0,
+            Form::Sorted(sorted) => sorted.free_some(most),
         }
-        freed
     }
 
     /// The score of a member.
     #[must_use]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
-        match &self.scores {
-            Some(table) => table.get(member).map(|scored| scored.score),
-            None => self
-                .iter()
-                .find(|scored| &*scored.member == member)
-                .map(|scored| scored.score),
+        match &self.form {
+            Form::Packed(packed) => {
+                let at = packed.find(&Code::of(member), 1, 2)?;
+                Some(packed.score(at - 1))
+            }
+            Form::Sorted(sorted) => sorted.score(member),
+        }
+    }
+
+    /// Makes room for members that are about to be added, if there are none yet.
+    pub fn reserve(&mut self, scored: &[(f64, &[u8])], fit: Fit) {
+        if let Form::Packed(packed) = &mut self.form
+            && packed.len() == 0
+            && (2..=fit.entries).contains(&scored.len())
+        {
+            let sizes = scored.iter().map(|(score, member)| {
+                let mut raw = [0; 8];
+                let score = Code::score(score + 0.0, &mut raw);
+                Packed::size_of(&score) + Packed::size_of(&Code::of(member))
+            });
+            packed.reserve(sizes.sum::<usize>().min(BYTES_MAX));
         }
     }
 
     /// Gives a member a score, which is not a NaN; the score that it had.
-    pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+    pub fn insert(&mut self, member: &[u8], score: f64, fit: Fit) -> Option<f64> {
         // The one zero: a minus in front of it tells nobody anything.
         let score = score + 0.0;
-        let old = self.score(member);
+        let Form::Packed(packed) = &mut self.form else {
+            return self.spread().insert(member, score);
+        };
+        let mut raw = [0; 8];
+        let codes = [Code::score(score, &mut raw), Code::of(member)];
+        let there = packed.find(&codes[1], 1, 2);
+        let old = there.map(|at| packed.score(at - 1));
         if old.is_some_and(|old| old.to_bits() == score.to_bits()) {
             return old;
         }
-        if old.is_some() {
-            self.remove(member);
+        let entries = fit.entries.min(ELEMENTS_MAX / 2);
+        let fits = old.is_some() || packed.len() / 2 < entries && member.len() <= fit.length;
+        let size = packed.size() + codes.iter().map(Packed::size_of).sum::<usize>();
+        if !fits || size > BYTES_MAX {
+            return self.spread().insert(member, score);
         }
-        if self.scores.is_none() && (self.len >= MEMBERS || member.len() > LENGTH) {
-            let mut table = Table::default();
-            self.iter().for_each(|scored| {
-                table.insert(scored.clone());
-            });
-            self.scores = Some(Box::new(table));
+        if let Some(at) = there {
+            packed.remove(at - 1, 2);
         }
-        let scored = Scored {
-            score,
-            member: member.into(),
-        };
-        if let Some(table) = &mut self.scores {
-            table.insert(scored.clone());
-        }
-        self.heap += scored.member_heap();
-        self.place(scored);
-        self.len += 1;
+        packed.insert(place(packed, score, member), &codes);
         old
     }
 
-    fn place(&mut self, scored: Scored) {
-        let last = self.blocks.len().saturating_sub(1);
-        let number = self.block_of(scored.score, &scored.member).min(last);
-        let Some(block) = self.blocks.get_mut(number) else {
-            let block = vec![scored];
-            self.heap += block_heap(&block);
-            return self.blocks.push(block);
-        };
-        self.heap -= block_heap(block);
-        let at = block.partition_point(|s| s.order(scored.score, &scored.member).is_lt());
-        let mut behind = None;
-        if block.len() == BLOCK {
-            // What comes in order fills the blocks; elsewhere both halves get room. All of it at once:
-            // blocks that grew and were split again would leave holes of other sizes.
-            let last = number + 1 == self.blocks.len();
-            let half = if last && at == BLOCK {
-                BLOCK
-            } else {
-                BLOCK / 2
-            };
-            let block = &mut self.blocks[number];
-            let mut tail = Vec::with_capacity(BLOCK);
-            tail.extend(block.drain(half..));
-            if at > half || half == BLOCK {
-                tail.insert(at - half, scored);
-            } else {
-                block.insert(at, scored);
-            }
-            behind = Some(tail);
-        } else {
-            if block.len() == block.capacity() {
-                block.reserve_exact(block.len().min(BLOCK - block.len()));
-            }
-            block.insert(at, scored);
+    /// As a table, which it becomes if it is none.
+    fn spread(&mut self) -> &mut Sorted {
+        if let Form::Packed(_) = self.form {
+            let mut sorted = Sorted::default();
+            self.iter().for_each(|scored| {
+                sorted.insert(&scored.member, scored.score);
+            });
+            self.form = Form::Sorted(Box::new(sorted));
         }
-        self.heap += block_heap(&self.blocks[number]);
-        if let Some(tail) = behind {
-            self.heap += block_heap(&tail);
-            self.blocks.insert(number + 1, tail);
+        match &mut self.form {
+            Form::Sorted(sorted) => sorted,
+            Form::Packed(_) => unreachable!("it was spread if it was packed"),
         }
-    }
-
-    /// The first block whose last member is not below; as many as there are if none is.
-    fn block_of(&self, score: f64, member: &[u8]) -> usize {
-        self.blocks
-            .partition_point(|block| block.last().is_some_and(|s| s.order(score, member).is_lt()))
     }
 
     /// Takes a member out; its score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        let score = self.score(member)?;
-        if let Some(table) = &mut self.scores {
-            table.remove(member);
+        match &mut self.form {
+            Form::Packed(packed) => {
+                let at = packed.find(&Code::of(member), 1, 2)? - 1;
+                let score = packed.score(at);
+                packed.remove(at, 2);
+                Some(score)
+            }
+            Form::Sorted(sorted) => sorted.remove(member),
         }
-        let number = self.block_of(score, member);
-        let block = &mut self.blocks[number];
-        self.heap -= block_heap(block);
-        let at = block.partition_point(|s| s.order(score, member).is_lt());
-        self.heap -= block.remove(at).member_heap();
-        super::spare(block);
-        self.heap += block_heap(block);
-        if block.is_empty() {
-            self.heap -= block_heap(block);
-            self.blocks.remove(number);
-            super::spare(&mut self.blocks);
-        }
-        self.len -= 1;
-        Some(score)
     }
 
     /// The member at a rank from 0.
     #[must_use]
-    pub fn at(&self, rank: usize) -> Option<&Scored> {
+    pub fn at(&self, rank: usize) -> Option<Scored<'_>> {
         self.iter_from(rank).next()
     }
 
     /// How many members are below a member.
     #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<usize> {
-        let score = self.score(member)?;
-        Some(self.count_while(|s| s.order(score, member).is_lt()))
+        match &self.form {
+            Form::Packed(packed) => Some(packed.find(&Code::of(member), 1, 2)? / 2),
+            Form::Sorted(sorted) => sorted.rank(member),
+        }
     }
 
-    /// How many members `below` holds for: all up to some place in the order, none after it.
-    pub fn count_while(&self, below: impl Fn(&Scored) -> bool) -> usize {
-        let number = self
-            .blocks
-            .partition_point(|block| block.last().is_some_and(&below));
-        let before: usize = self.blocks[..number].iter().map(Vec::len).sum();
-        let within = self.blocks.get(number);
-        before + within.map_or(0, |block| block.partition_point(&below))
+    /// How many members have a score that `below` holds for: all up to some place in the order, none
+    /// after it.
+    pub fn count_scores(&self, below: impl Fn(f64) -> bool) -> usize {
+        match &self.form {
+            Form::Packed(packed) => {
+                let holds = |(score, _): &(Raw<'_>, Raw<'_>)| below(score.score());
+                Pairs(packed.iter()).take_while(holds).count()
+            }
+            Form::Sorted(sorted) => sorted.count_scores(below),
+        }
+    }
+
+    /// As [`count_scores`](ZSet::count_scores), of members.
+    pub fn count_members(&self, below: impl Fn(&[u8]) -> bool) -> usize {
+        match &self.form {
+            Form::Packed(packed) => {
+                let holds = |(_, member): &(Raw<'_>, Raw<'_>)| below(&member.text());
+                Pairs(packed.iter()).take_while(holds).count()
+            }
+            Form::Sorted(sorted) => sorted.count_members(below),
+        }
     }
 
     /// All members in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Scored> {
-        self.blocks.iter().flatten()
+    pub fn iter(&self) -> impl Iterator<Item = Scored<'_>> {
+        self.iter_from(0)
     }
 
     /// The members from a rank on.
-    pub fn iter_from(&self, rank: usize) -> impl Iterator<Item = &Scored> {
-        let mut left = rank;
-        let mut number = 0;
-        while let Some(block) = self.blocks.get(number).filter(|block| left >= block.len()) {
-            left -= block.len();
-            number += 1;
-        }
-        self.blocks[number..].iter().flatten().skip(left)
+    pub fn iter_from(&self, rank: usize) -> impl Iterator<Item = Scored<'_>> {
+        let (packed, sorted) = match &self.form {
+            Form::Packed(packed) => {
+                let from = packed.len().min(rank.saturating_mul(2));
+                (Some(Pairs(packed.iter_from(from)).map(scored)), None)
+            }
+            Form::Sorted(sorted) => (None, Some(sorted.iter_from(rank))),
+        };
+        let sorted = sorted.into_iter().flatten();
+        packed.into_iter().flatten().chain(sorted)
     }
 
     /// The members from a rank on downwards.
-    pub fn iter_down(&self, rank: usize) -> impl Iterator<Item = &Scored> {
-        // As many as there are behind it are left out.
-        let mut left = self.len.saturating_sub(rank + 1);
-        let mut end = self.blocks.len();
-        while end > 0 && left >= self.blocks[end - 1].len() {
-            left -= self.blocks[end - 1].len();
-            end -= 1;
-        }
-        self.blocks[..end].iter().flatten().rev().skip(left)
+    pub fn iter_down(&self, rank: usize) -> impl Iterator<Item = Scored<'_>> {
+        let (packed, sorted) = match &self.form {
+            Form::Packed(packed) => {
+                let above = (packed.len() / 2).saturating_sub(rank.saturating_add(1));
+                let all = Pairs(packed.iter()).rev();
+                (Some(all.skip(above).map(scored)), None)
+            }
+            Form::Sorted(sorted) => (None, Some(sorted.iter_down(rank))),
+        };
+        let sorted = sorted.into_iter().flatten();
+        packed.into_iter().flatten().chain(sorted)
     }
 
     /// The member at an index below the length, in an order of its own: a rank would have to be
     /// counted.
-    fn nth(&self, index: usize) -> Option<&Scored> {
-        match &self.scores {
-            Some(table) => Some(table.at(index)),
-            None => self.at(index),
+    fn nth(&self, index: usize) -> Scored<'_> {
+        match &self.form {
+            Form::Packed(packed) => Scored {
+                score: packed.score(2 * index),
+                member: packed.get(2 * index + 1),
+            },
+            Form::Sorted(sorted) => sorted.nth(index),
         }
     }
 
     /// Members at random: `wanted` different ones, or that many with repetitions if it is negative.
     /// Takes the time of as many, whatever the length.
-    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<&Scored> {
-        let chosen = indices(self.len, wanted, rng);
-        chosen.into_iter().filter_map(|at| self.nth(at)).collect()
+    pub fn sample(&self, wanted: i64, rng: &mut fastrand::Rng) -> Vec<Scored<'_>> {
+        let chosen = indices(self.len(), wanted, rng);
+        chosen.into_iter().map(|at| self.nth(at)).collect()
     }
 
     /// Shows about `count` members from a cursor on, all of a small set; the next cursor, 0 at the
     /// end.
-    pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(&'a Scored)) -> u64 {
-        match &self.scores {
-            Some(table) => table.scan(cursor, count, show),
-            None => {
-                self.iter().for_each(&mut show);
+    pub fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(Scored<'_>)) -> u64 {
+        match &self.form {
+            Form::Packed(_) => {
+                self.iter().for_each(show);
                 0
+            }
+            Form::Sorted(sorted) => {
+                let table = &sorted.table;
+                table.scan(cursor, count, |at| show(sorted.nth(at)))
             }
         }
     }
 }
 
-/// Bytes of memory of a block without its members.
-fn block_heap(scored: &Vec<Scored>) -> usize {
-    block_of::<Scored>(scored.capacity())
+/// Where a member that is not there belongs.
+fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
+    let comes_first =
+        |(s, m): &(Raw<'_>, Raw<'_>)| compare(s.score(), score, || (*m.text()).cmp(member)).is_lt();
+    // Often what is new is the highest.
+    let mut from_end = Pairs(packed.iter());
+    if from_end.next_back().as_ref().is_none_or(comes_first) {
+        return packed.len();
+    }
+    2 * Pairs(packed.iter()).take_while(comes_first).count()
+}
+
+/// Scores and members in turn, as pairs.
+struct Pairs<'a>(Iter<'a>);
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (Raw<'a>, Raw<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.advance()?, self.0.advance()?))
+    }
+}
+
+impl DoubleEndedIterator for Pairs<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let member = self.0.retreat()?;
+        Some((self.0.retreat()?, member))
+    }
+}
+
+fn scored<'a>((score, member): (Raw<'a>, Raw<'a>)) -> Scored<'a> {
+    Scored {
+        score: score.score(),
+        member: member.text(),
+    }
 }
 
 /// Whether a score is inside the lower bound of a range.
@@ -363,34 +366,87 @@ mod tests {
         #[test]
         fn does_what_a_sorted_vector_does(
             acts in proptest::collection::vec((0u8..4, 0u16..700, -20i32..20), 1..900),
+            entries in 0usize..300,
         ) {
+            let fit = Fit { entries, length: 10 };
             let (mut set, mut model) = (ZSet::default(), BTreeMap::<Vec<u8>, f64>::new());
             for (act, member, score) in acts {
-                let (member, score) = (member.to_string().into_bytes(), f64::from(score));
+                let member = match member % 8 {
+                    0 => format!("m{member}").into_bytes(),
+                    _ => member.to_string().into_bytes(),
+                };
+                let score = match score {
+                    -20 => f64::NEG_INFINITY,
+                    15.. => f64::from(score) / 7.0,
+                    10.. => f64::from(score) / 100.0,
+                    _ => f64::from(score * 50),
+                };
                 match act {
                     0 => prop_assert_eq!(set.remove(&member), model.remove(&member)),
-                    _ => prop_assert_eq!(set.insert(&member, score), model.insert(member, score)),
+                    _ => prop_assert_eq!(set.insert(&member, score, fit), model.insert(member, score)),
                 }
                 prop_assert_eq!(set.len(), model.len());
             }
             let mut sorted: Vec<(f64, Vec<u8>)> = model.iter().map(|(m, &s)| (s, m.clone())).collect();
             sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
-            let all: Vec<(f64, Vec<u8>)> = set.iter().map(|s| (s.score, s.member.to_vec())).collect();
-            prop_assert_eq!(&all, &sorted);
+            let owned = |s: Scored<'_>| (s.score, s.member.to_vec());
+            prop_assert_eq!(&set.iter().map(owned).collect::<Vec<_>>(), &sorted);
             for (rank, (score, member)) in sorted.iter().enumerate() {
                 prop_assert_eq!(set.rank(member), Some(rank));
                 prop_assert_eq!(set.score(member), Some(*score));
                 prop_assert_eq!(&*set.at(rank).unwrap().member, &member[..]);
             }
-            let blocks: usize = set.blocks.iter().map(block_heap).sum();
-            prop_assert_eq!(set.heap, blocks + set.iter().map(Scored::member_heap).sum::<usize>());
-            let half = sorted.len() / 2;
-            let up: Vec<&[u8]> = set.iter_from(half).map(|s| &*s.member).collect();
-            prop_assert!(up.into_iter().eq(sorted[half..].iter().map(|(_, m)| &m[..])));
-            if half < sorted.len() {
-                let down: Vec<&[u8]> = set.iter_down(half).map(|s| &*s.member).collect();
-                prop_assert!(down.into_iter().eq(sorted[..=half].iter().rev().map(|(_, m)| &m[..])));
+            for score in [f64::NEG_INFINITY, -1.0, 0.11, 2.0, f64::INFINITY] {
+                let below = sorted.iter().filter(|(s, _)| *s < score).count();
+                prop_assert_eq!(set.count_scores(|s| s < score), below);
             }
+            let half = sorted.len() / 2;
+            prop_assert!(set.iter_from(half).map(owned).eq(sorted[half..].iter().cloned()));
+            if half < sorted.len() {
+                prop_assert!(set.iter_down(half).map(owned).eq(sorted[..=half].iter().rev().cloned()));
+            }
+            let mut scanned = Vec::new();
+            let mut cursor = 0;
+            loop {
+                cursor = set.scan(cursor, 7, |scored| scanned.push(owned(scored)));
+                if cursor == 0 { break; }
+            }
+            scanned.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            prop_assert_eq!(scanned, sorted);
         }
+    }
+
+    #[test]
+    fn members_of_one_score_are_in_order_in_every_form() {
+        for entries in [0, 1000] {
+            let fit = Fit {
+                entries,
+                length: 64,
+            };
+            let mut set = ZSet::default();
+            for n in (0..500).rev() {
+                set.insert(format!("{n:03}").as_bytes(), 0.0, fit);
+            }
+            assert_eq!(set.count_members(|member| member < &b"123"[..]), 123);
+            assert!(set.iter().map(|s| s.member.to_vec()).is_sorted());
+        }
+    }
+
+    #[test]
+    fn the_limits_are_those_it_is_given() {
+        let fit = Fit {
+            entries: 2,
+            length: 3,
+        };
+        let encoding = |members: &[&str]| {
+            let mut set = ZSet::default();
+            for member in members {
+                set.insert(member.as_bytes(), 1.0, fit);
+            }
+            set.encoding()
+        };
+        assert_eq!(encoding(&["a", "abc", "a"]), "listpack");
+        assert_eq!(encoding(&["a", "b", "c"]), "skiplist");
+        assert_eq!(encoding(&["abcd"]), "skiplist");
     }
 }

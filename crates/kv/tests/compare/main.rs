@@ -59,10 +59,11 @@ fn compare(name: &str, proto: Proto) {
     let mut failures: Vec<String> = Vec::new();
     for seed in first..first + number("TIDEWIRE_COMPARE_CASES", 100) {
         let commands = sequence(seed, peer.is_7_2);
-        let Err(why) = same::run(&commands, proto, &mut peer) else {
+        let few = seed % 2 == 0;
+        let Err(why) = same::run(&commands, proto, few, &mut peer) else {
             continue;
         };
-        let (commands, why) = shorter(commands, why, proto, &mut peer);
+        let (commands, why) = shorter(commands, why, proto, few, &mut peer);
         let lines: Vec<String> = commands.iter().map(|args| show(args)).collect();
         failures.push(format!("seed {seed}:\n{}\n{why}\n", lines.join("\n")));
         if failures.len() == FAILURES_MAX {
@@ -81,6 +82,7 @@ fn shorter(
     mut commands: Vec<Args>,
     mut why: String,
     proto: Proto,
+    few: bool,
     peer: &mut Peer,
 ) -> (Vec<Args>, String) {
     let mut piece = commands.len() / 2;
@@ -89,7 +91,7 @@ fn shorter(
         while at < commands.len() {
             let mut fewer = commands.clone();
             fewer.drain(at..(at + piece).min(fewer.len()));
-            match same::run(&fewer, proto, peer) {
+            match same::run(&fewer, proto, few, peer) {
                 Err(again) => (commands, why) = (fewer, again),
                 Ok(()) => at += piece,
             }

@@ -5,8 +5,16 @@ use std::sync::{Arc, Mutex};
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Effect, Effects, Ran, Settings, Store, Units};
+use tidewire_kv::types::{Fit, SetFit};
 
 use crate::value::Value;
+
+/// Limits that short sequences cross again and again.
+pub(crate) const LENGTH: usize = 40;
+pub(crate) const HASH: usize = 7;
+pub(crate) const ZSET: usize = 6;
+pub(crate) const SET: usize = 8;
+pub(crate) const INTEGERS: usize = 12;
 
 /// The time, which stands still: milliseconds since 1970.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
@@ -39,6 +47,25 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
+    /// With collections that leave their small forms soon, if `few`.
+    pub(crate) fn with_limits(proto: Proto, seed: u64, few: bool) -> Ours {
+        let ours = Ours::new(proto, seed);
+        if few {
+            let limits = ours.store.limits();
+            let fit = |entries| Fit {
+                entries,
+                length: LENGTH,
+            };
+            limits.set_hash(fit(HASH));
+            limits.set_zset(fit(ZSET));
+            limits.set_set(SetFit {
+                integers: INTEGERS,
+                packed: fit(SET),
+            });
+        }
+        ours
+    }
+
     pub(crate) fn new(proto: Proto, seed: u64) -> Ours {
         let log = Arc::new(Log::default());
         let store = Store::new(Settings {

@@ -47,8 +47,7 @@ impl Peer {
         let child = Command::new(&program)
             .args(["--port", "0", "--save", "", "--appendonly", "no"])
             .args(["--enable-debug-command", "local"])
-            // The usual limit is another one in Valkey 9.
-            .args(["--hash-max-listpack-entries", "128", "--dir"])
+            .arg("--dir")
             .arg(&directory)
             .env("LC_ALL", "C")
             .arg("--unixsocket")

@@ -4,7 +4,7 @@
 use tidewire_kv::reply::Proto;
 
 use crate::generate::Args;
-use crate::ours::Ours;
+use crate::ours::{self, Ours};
 use crate::peer::Peer;
 use crate::value::{Value, show};
 
@@ -18,10 +18,17 @@ fn with_key(line: &str, key: &[u8]) -> Args {
     args
 }
 
-/// Runs the commands on both, then compares all keys; what differs.
-pub(crate) fn run(commands: &[Args], proto: Proto, peer: &mut Peer) -> Result<(), String> {
+/// Runs the commands on both, then compares all keys; what differs. With `few`, limits of small forms are
+/// lower than usual.
+pub(crate) fn run(
+    commands: &[Args],
+    proto: Proto,
+    few: bool,
+    peer: &mut Peer,
+) -> Result<(), String> {
     peer.say("FLUSHALL");
-    let mut ours = Ours::new(proto, 1);
+    limit(few, peer);
+    let mut ours = Ours::with_limits(proto, 1, few);
     for args in commands {
         let name = String::from_utf8_lossy(&args[0]).to_uppercase();
         match &*name {
@@ -51,6 +58,23 @@ pub(crate) fn run(commands: &[Args], proto: Proto, peer: &mut Peer) -> Result<()
         }
     }
     Ok(())
+}
+
+fn limit(few: bool, peer: &mut Peer) {
+    let settings = [
+        ("hash-max-listpack-value", ours::LENGTH, 64),
+        ("hash-max-listpack-entries", ours::HASH, 512),
+        ("zset-max-listpack-value", ours::LENGTH, 64),
+        ("zset-max-listpack-entries", ours::ZSET, 128),
+        ("set-max-intset-entries", ours::INTEGERS, 512),
+        // Redis 7.0 does not know these.
+        ("set-max-listpack-value", ours::LENGTH, 64),
+        ("set-max-listpack-entries", ours::SET, 128),
+    ];
+    for (name, low, usual) in settings {
+        let value = if few { low } else { usual };
+        peer.say(&format!("CONFIG SET {name} {value}"));
+    }
 }
 
 fn differ(args: &Args, left: &Value, right: &Value) -> Result<(), String> {

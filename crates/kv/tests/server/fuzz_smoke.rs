@@ -2,6 +2,10 @@
 //! well-formed and not.
 
 #[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
+#[path = "../../../../fuzz/src/collections.rs"]
+mod collections;
+
+#[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
 #[path = "../../../../fuzz/src/kv.rs"]
 mod kv;
 
@@ -295,7 +299,17 @@ fn execute() {
 }
 
 #[test]
+fn packed_collections() {
+    // Few kinds of elements, so that they meet again.
+    let act = (0u8..12, 0u8..16, 0u8..20, any::<u8>());
+    let acts = proptest::collection::vec(act, 0..900);
+    let acts = acts.prop_map(|acts| acts.into_iter().flat_map(<[u8; 4]>::from).collect());
+    run(150, with_settings::<4>(acts), collections::kv_collections);
+}
+
+#[test]
 fn corpora() {
+    replay::replay("kv_collections", collections::kv_collections);
     replay::replay("resp_codec", kv::resp_codec);
     replay::replay("kv_binary", kv::kv_binary);
     replay::replay("kv_execute", kv::kv_execute);

@@ -85,7 +85,7 @@ fn whatever_removes_a_large_value_buries_it() {
             let before = store.used_memory();
             fill(&store, command, "big", 20_000);
             let full = store.used_memory();
-            assert!(full - before > 20_000 * 40, "{command}: {full}");
+            assert!(full - before > 20_000 * 20, "{command}: {full}");
             act(&store);
             // Gone, but not freed: that would have been done under the lock of its shard.
             assert!(store.lazyfree_pending() > 0, "{what}, {command}");
@@ -152,7 +152,7 @@ fn evicting_a_large_value_makes_room_without_evicting_all() {
         policy: Policy::AllKeysLru,
         ..Settings::default()
     });
-    fill(&store, "sadd", "big", 40_000);
+    fill(&store, "sadd", "big", 100_000);
     assert!(store.used_memory() > 2 << 20);
     // The large one is the oldest.
     for n in 0..40_000 {

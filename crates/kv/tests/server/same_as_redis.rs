@@ -358,6 +358,67 @@ fn bits_are_counted_from_a_start_on() {
 }
 
 #[test]
+fn limits_of_small_forms_are_settings() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut c = world.client();
+        for (setting, lines, encoding) in [
+            (
+                "hash-max-listpack-entries 2",
+                &["HSET k a 1 b 2"][..],
+                "listpack",
+            ),
+            (
+                "hash-max-listpack-entries 2",
+                &["HSET k a 1 b 2 c 3"],
+                "hashtable",
+            ),
+            ("hash-max-listpack-value 3", &["HSET k a 1234"], "hashtable"),
+            ("list-max-listpack-size 2", &["RPUSH k a b"], "listpack"),
+            (
+                "list-max-listpack-size 2",
+                &["RPUSH k a", "LPUSH k b c"],
+                "quicklist",
+            ),
+            (
+                "list-max-listpack-size 2",
+                &["RPUSH k a b c", "LTRIM k 0 0"],
+                "listpack",
+            ),
+            ("set-max-intset-entries 2", &["SADD k 1 2"], "intset"),
+            (
+                "set-max-intset-entries 2",
+                &["SADD k 1", "SADD k 2", "SADD k 3"],
+                "hashtable",
+            ),
+            ("set-max-listpack-entries 2", &["SADD k 1 a"], "listpack"),
+            ("set-max-listpack-entries 2", &["SADD k 1 a b"], "hashtable"),
+            ("set-max-listpack-value 3", &["SADD k abcd"], "hashtable"),
+            (
+                "zset-max-listpack-entries 2",
+                &["ZADD k 1 a 2 b"],
+                "listpack",
+            ),
+            (
+                "zset-max-listpack-entries 2",
+                &["ZADD k 1 a 2 b 3 c"],
+                "skiplist",
+            ),
+            ("zset-max-ziplist-value 3", &["ZADD k 1 abcd"], "skiplist"),
+        ] {
+            world.check(&mut c, &format!("CONFIG SET {setting}"), "+OK|");
+            for line in lines {
+                world.ask(&mut c, line);
+            }
+            let expected = format!("${}|{encoding}|", encoding.len());
+            world.check(&mut c, "OBJECT ENCODING k", &expected);
+            world.check(&mut c, "DEL k", ":1|");
+            world.check(&mut c, "CONFIG SET set-max-intset-entries 512", "+OK|");
+        }
+    });
+}
+
+#[test]
 fn tuning_names_are_taken_and_told() {
     on_every_shape(|| {
         let mut world = World::new();

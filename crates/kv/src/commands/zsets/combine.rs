@@ -3,7 +3,7 @@
 use super::super::parse::{float, integer, is, limit};
 use super::super::{Ctx, Done, Error};
 use crate::store::{Value, ValueRef};
-use crate::types::{Scored, ZSet};
+use crate::types::{Fit, ZSet};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Aggregate {
@@ -28,13 +28,14 @@ impl Aggregate {
 
 /// The members of a key with their scores, none if there is no such key.
 fn members(ctx: &mut Ctx<'_, '_>, key: &[u8]) -> Result<ZSet, Error> {
+    let fit = ctx.db.limits().zset();
     match ctx.db.value(key) {
         None => Ok(ZSet::default()),
         Some(ValueRef::ZSet(set)) => Ok(set.clone()),
         Some(ValueRef::Set(plain)) => {
             let mut set = ZSet::default();
             plain.each(|member| {
-                set.insert(member, 1.0);
+                set.insert(member, 1.0, fit);
             });
             Ok(set)
         }
@@ -102,17 +103,17 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         // order in which Redis adds up, which matters to what is lost in rounding.
         sets.sort_by_key(|(set, _)| set.len());
     }
+    let fit = ctx.db.limits().zset();
     let result = match kind {
-        "zunion" => union(&sets, aggregate),
-        "zinter" => inter(&sets, aggregate),
-        _ => diff(&sets),
+        "zunion" => union(&sets, aggregate, fit),
+        "zinter" => inter(&sets, aggregate, fit),
+        _ => diff(&sets, fit),
     };
     if let Some(into) = into {
         ctx.reply.integer(result.len() as i64);
-        ctx.db.set(into, Value::ZSet(Box::new(result)));
+        ctx.db.set(into, Value::ZSet(result));
     } else {
-        let all: Vec<Scored> = result.iter().cloned().collect();
-        super::answer(ctx, &all, with_scores);
+        super::answer(ctx.reply, result.len(), result.iter(), with_scores);
     }
     Ok(())
 }
@@ -123,20 +124,20 @@ fn weighted(score: f64, weight: f64) -> f64 {
     if product.is_nan() { 0.0 } else { product }
 }
 
-fn union(sets: &[(ZSet, f64)], aggregate: Aggregate) -> ZSet {
+fn union(sets: &[(ZSet, f64)], aggregate: Aggregate, fit: Fit) -> ZSet {
     let mut result = ZSet::default();
     for (set, weight) in sets {
         for scored in set.iter() {
             let score = weighted(scored.score, *weight);
             let old = result.score(&scored.member);
             let score = old.map_or(score, |old| aggregate.of(old, score));
-            result.insert(&scored.member, score);
+            result.insert(&scored.member, score, fit);
         }
     }
     result
 }
 
-fn inter(sets: &[(ZSet, f64)], aggregate: Aggregate) -> ZSet {
+fn inter(sets: &[(ZSet, f64)], aggregate: Aggregate, fit: Fit) -> ZSet {
     let mut result = ZSet::default();
     let (first, weight) = &sets[0];
     for scored in first.iter() {
@@ -148,20 +149,20 @@ fn inter(sets: &[(ZSet, f64)], aggregate: Aggregate) -> ZSet {
                 .is_some()
         });
         if in_all {
-            result.insert(&scored.member, score);
+            result.insert(&scored.member, score, fit);
         }
     }
     result
 }
 
-fn diff(sets: &[(ZSet, f64)]) -> ZSet {
+fn diff(sets: &[(ZSet, f64)], fit: Fit) -> ZSet {
     let mut result = ZSet::default();
     for scored in sets[0].0.iter() {
         if sets[1..]
             .iter()
             .all(|(set, _)| set.score(&scored.member).is_none())
         {
-            result.insert(&scored.member, scored.score);
+            result.insert(&scored.member, scored.score, fit);
         }
     }
     result
@@ -175,7 +176,7 @@ pub(super) fn zintercard(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let limit = limit(options)?;
     sets.sort_by_key(|(set, _)| set.len());
-    let n = inter(&sets, Aggregate::Sum).len();
+    let n = inter(&sets, Aggregate::Sum, ctx.db.limits().zset()).len();
     ctx.reply.integer(n.min(limit) as i64);
     Ok(())
 }

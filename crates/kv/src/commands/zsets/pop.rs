@@ -6,23 +6,27 @@ use super::super::{Ctx, Done, Error};
 use crate::store::{Kind, Nothing};
 use crate::types::{Scored, ZSet};
 
+/// Members that are in their set no more, with their scores.
+type Taken = Vec<(f64, Vec<u8>)>;
+
 /// Takes up to `most` members; `None` if there is no such set.
 fn take(
     ctx: &mut Ctx<'_, '_>,
     key: &[u8],
     highest: bool,
     most: usize,
-) -> Result<Option<Vec<Scored>>, Error> {
+) -> Result<Option<Taken>, Error> {
     ctx.db.update(key, |set: &mut ZSet| {
         let n = most.min(set.len());
-        let taken: Vec<Scored> = if highest {
+        let owned = |scored: Scored<'_>| (scored.score, scored.member.to_vec());
+        let taken: Taken = if highest {
             let top = set.len().saturating_sub(1);
-            set.iter_down(top).take(n).cloned().collect()
+            set.iter_down(top).take(n).map(owned).collect()
         } else {
-            set.iter_from(0).take(n).cloned().collect()
+            set.iter_from(0).take(n).map(owned).collect()
         };
-        for scored in &taken {
-            set.remove(&scored.member);
+        for (_, member) in &taken {
+            set.remove(member);
         }
         (n > 0, taken)
     })
@@ -42,7 +46,12 @@ pub(super) fn zpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let highest = ctx.name == "zpopmax";
     let taken = take(ctx, args[1], highest, most.unwrap_or(1))?.unwrap_or_default();
     match most {
-        Some(_) => super::answer(ctx, &taken, true),
+        Some(_) => {
+            let members = taken
+                .iter()
+                .map(|(score, member)| Scored::new(*score, member));
+            super::answer(ctx.reply, taken.len(), members, true);
+        }
         // Without a count there is at most one, and never a pair.
         None => {
             ctx.reply.array(2 * taken.len());
@@ -52,9 +61,9 @@ pub(super) fn zpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-fn one(ctx: &mut Ctx<'_, '_>, scored: &Scored) {
-    ctx.reply.bulk(&scored.member);
-    ctx.reply.double(scored.score);
+fn one(ctx: &mut Ctx<'_, '_>, (score, member): &(f64, Vec<u8>)) {
+    ctx.reply.bulk(member);
+    ctx.reply.double(*score);
 }
 
 /// Whether MAX is said rather than MIN.

@@ -69,30 +69,15 @@ impl Span<'_> {
                 }
             }
             Span::Scores(low, high) => (
-                set.count_while(|s| !above(s.score, low)),
-                set.count_while(|s| below(s.score, high)),
+                set.count_scores(|score| !above(score, low)),
+                set.count_scores(|score| below(score, high)),
             ),
             Span::Lex(low, high) => (
-                set.count_while(|s| !low.above(&s.member)),
-                set.count_while(|s| high.below(&s.member)),
+                set.count_members(|member| !low.above(member)),
+                set.count_members(|member| high.below(member)),
             ),
         };
         (first, end.saturating_sub(first))
-    }
-
-    /// The members, from the top if `down`, without the first `skip`, at most `most`.
-    fn members(&self, set: &ZSet, down: bool, skip: usize, most: usize) -> Vec<Scored> {
-        let (first, n) = self.ranks(set, down);
-        let take = n.saturating_sub(skip).min(most);
-        if take == 0 {
-            return Vec::new();
-        }
-        if down {
-            let top = first + n - 1 - skip;
-            set.iter_down(top).take(take).cloned().collect()
-        } else {
-            set.iter_from(first + skip).take(take).cloned().collect()
-        }
     }
 }
 
@@ -184,29 +169,44 @@ impl<'a> Asked<'a> {
         })
     }
 
-    fn members(&self, set: Option<&ZSet>) -> Vec<Scored> {
-        set.map_or_else(Vec::new, |set| {
-            self.span.members(set, self.down, self.skip, self.most)
-        })
+    /// How many members there are, and those.
+    fn members<'s>(&self, set: &'s ZSet) -> (usize, impl Iterator<Item = Scored<'s>>) {
+        let (first, n) = self.span.ranks(set, self.down);
+        let take = n.saturating_sub(self.skip).min(self.most);
+        let (down, up) = match take {
+            0 => (None, None),
+            _ if self.down => (Some(set.iter_down(first + n - 1 - self.skip)), None),
+            _ => (None, Some(set.iter_from(first + self.skip))),
+        };
+        let down = down.into_iter().flatten();
+        let up = up.into_iter().flatten();
+        (take, down.chain(up).take(take))
     }
 }
 
 pub(super) fn zrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let asked = Asked::parse(ctx.name, [args[2], args[3]], &args[4..])?;
-    let members = asked.members(ctx.db.get::<ZSet>(args[1])?);
-    answer(ctx, &members, asked.with_scores);
+    match ctx.db.get::<ZSet>(args[1])? {
+        None => ctx.reply.array(0),
+        Some(set) => {
+            let (n, members) = asked.members(set);
+            answer(ctx.reply, n, members, asked.with_scores);
+        }
+    }
     Ok(())
 }
 
 pub(super) fn zrangestore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let asked = Asked::parse(ctx.name, [args[3], args[4]], &args[5..])?;
-    let members = asked.members(ctx.db.get::<ZSet>(args[2])?);
+    let fit = ctx.db.limits().zset();
     let mut set = ZSet::default();
-    for scored in &members {
-        set.insert(&scored.member, scored.score);
+    if let Some(from) = ctx.db.get::<ZSet>(args[2])? {
+        for scored in asked.members(from).1 {
+            set.insert(&scored.member, scored.score, fit);
+        }
     }
     ctx.reply.integer(set.len() as i64);
-    ctx.db.set(args[1], Value::ZSet(Box::new(set)));
+    ctx.db.set(args[1], Value::ZSet(set));
     Ok(())
 }
 
@@ -217,9 +217,11 @@ pub(super) fn zremrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         _ => lex(args[2], args[3])?,
     };
     let removed = ctx.db.update(args[1], |set: &mut ZSet| {
-        let members = span.members(set, false, 0, usize::MAX);
-        for scored in &members {
-            set.remove(&scored.member);
+        let (first, n) = span.ranks(set, false);
+        let members = set.iter_from(first).take(n);
+        let members: Vec<Vec<u8>> = members.map(|scored| scored.member.to_vec()).collect();
+        for member in &members {
+            set.remove(member);
         }
         (!members.is_empty(), members.len())
     })?;

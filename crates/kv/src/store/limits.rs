@@ -1,0 +1,106 @@
+//! How large collections may be in their small forms: settings that every writing command reads.
+
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+
+use crate::types::{Fit, ListFit, SetFit};
+
+/// Most entries and the longest of a packed collection.
+#[derive(Debug)]
+struct Pair {
+    entries: AtomicUsize,
+    length: AtomicUsize,
+}
+
+impl Pair {
+    fn new(fit: Fit) -> Pair {
+        Pair {
+            entries: fit.entries.into(),
+            length: fit.length.into(),
+        }
+    }
+
+    fn read(&self) -> Fit {
+        Fit {
+            entries: self.entries.load(Relaxed),
+            length: self.length.load(Relaxed),
+        }
+    }
+
+    fn write(&self, fit: Fit) {
+        self.entries.store(fit.entries, Relaxed);
+        self.length.store(fit.length, Relaxed);
+    }
+}
+
+/// The thresholds of a store. A change holds for what is written from then on: a collection that is
+/// there is converted when it is written to.
+#[derive(Debug)]
+pub struct Limits {
+    hash: Pair,
+    zset: Pair,
+    set: Pair,
+    integers: AtomicUsize,
+    list: AtomicI32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            hash: Pair::new(Fit::HASH),
+            zset: Pair::new(Fit::ZSET),
+            set: Pair::new(SetFit::USUAL.packed),
+            integers: SetFit::USUAL.integers.into(),
+            list: ListFit::USUAL.0.into(),
+        }
+    }
+}
+
+impl Limits {
+    /// Of hashes: fields.
+    #[must_use]
+    pub fn hash(&self) -> Fit {
+        self.hash.read()
+    }
+
+    /// Of sorted sets.
+    #[must_use]
+    pub fn zset(&self) -> Fit {
+        self.zset.read()
+    }
+
+    /// Of sets.
+    #[must_use]
+    pub fn set(&self) -> SetFit {
+        SetFit {
+            integers: self.integers.load(Relaxed),
+            packed: self.set.read(),
+        }
+    }
+
+    /// Of lists.
+    #[must_use]
+    pub fn list(&self) -> ListFit {
+        ListFit(self.list.load(Relaxed))
+    }
+
+    /// Changes that of hashes.
+    pub fn set_hash(&self, fit: Fit) {
+        self.hash.write(fit);
+    }
+
+    /// Changes that of sorted sets.
+    pub fn set_zset(&self, fit: Fit) {
+        self.zset.write(fit);
+    }
+
+    /// Changes that of sets.
+    pub fn set_set(&self, fit: SetFit) {
+        self.set.write(fit.packed);
+        self.integers.store(fit.integers, Relaxed);
+    }
+
+    /// Changes that of lists.
+    pub fn set_list(&self, fit: ListFit) {
+        self.list.store(fit.0, Relaxed);
+    }
+}
