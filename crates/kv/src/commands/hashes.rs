@@ -40,6 +40,7 @@ fn hset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         hash.reserve(&args[2..], fit);
         let pairs = args[2..].chunks_exact(2);
         let new = pairs.filter(|pair| hash.set(pair[0], pair[1], fit)).count();
+        hash.trim();
         (true, new)
     })?;
     if ctx.name == "hmset" {

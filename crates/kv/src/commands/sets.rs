@@ -37,6 +37,7 @@ fn sadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         set.reserve(&args[2..], fit);
         let members = args[2..].iter();
         let n = members.filter(|member| set.insert(member, fit)).count();
+        set.trim();
         (n > 0, n)
     })?;
     ctx.reply.integer(new as i64);

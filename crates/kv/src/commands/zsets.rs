@@ -152,6 +152,7 @@ fn zadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             set.reserve(&scored, fit);
         }
         let done = add(set, &options, &scored, fit);
+        set.trim();
         (
             done.as_ref()
                 .is_ok_and(|(added, changed, _)| added + changed > 0),

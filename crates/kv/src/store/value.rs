@@ -249,10 +249,20 @@ macro_rules! collection {
                 }
             }
             fn into_value(self) -> Value {
-                Value::$type(self)
+                Value::$type(self.into())
             }
         }
     )*};
 }
 
 collection!(List Hash Set ZSet Stream);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_collection_needs_no_second_box() {
+        assert_eq!(size_of::<Value>(), 32);
+    }
+}

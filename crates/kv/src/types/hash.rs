@@ -122,6 +122,13 @@ impl Hash {
         }
     }
 
+    /// Gives back what was [reserved](Hash::reserve) for fields that came twice.
+    pub fn trim(&mut self) {
+        if let Form::Packed(packed) = &mut self.form {
+            packed.trim();
+        }
+    }
+
     /// Gives a field a value; whether it is new. A field that is there keeps its place among the
     /// others of a small hash.
     pub fn set(&mut self, field: &[u8], value: &[u8], fit: Fit) -> bool {

@@ -101,11 +101,16 @@ impl Integers {
         self.room
             .copy_within((at + 1) * width..len * width, at * width);
         self.count -= 1;
-        let size = self.len() * width;
+        self.trim();
+        true
+    }
+
+    /// Gives memory back where more than half is free.
+    pub(super) fn trim(&mut self) {
+        let size = self.len() * usize::from(self.width);
         if size < self.room.len() / 2 {
             self.set_room(growing(size));
         }
-        true
     }
 
     /// Makes room for numbers that are about to be added, before there is one.

@@ -161,6 +161,14 @@ impl List {
 
     /// Puts another element in the place of one; whether there was one.
     pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
+        let code = Code::of(element);
+        if let Form::Packed(packed) = &mut self.form
+            && index < packed.len()
+            && super::blocks::has_room(packed, &code)
+        {
+            packed.replace(index, code);
+            return true;
+        }
         let there = self.remove(index);
         if there {
             self.insert(index, element);

@@ -116,22 +116,30 @@ impl Set {
         let Form::Integers(integers) = &mut self.form else {
             return;
         };
-        if members.len() < 2 || integers.len() > 0 {
-            return;
-        }
-        if members.iter().all(|member| parse_integer(member).is_some()) {
-            if members.len() <= fit.integers {
-                // So wide are all of them if the widest is the first.
-                let numbers = members.iter().filter_map(|member| parse_integer(member));
-                integers.reserve_for(numbers);
-            }
-        } else if members.len() <= fit.packed.entries {
+        let numbers = || members.iter().map_while(|member| parse_integer(member));
+        let count = match members {
+            [_, _, ..] if integers.len() == 0 => numbers().count(),
+            _ => return,
+        };
+        if count == members.len() && count <= fit.integers {
+            integers.reserve_for(numbers());
+        } else if count == 0 && members.len() <= fit.packed.entries {
+            // One that begins with an integer is sorted first.
             let sizes = members
                 .iter()
                 .map(|member| Packed::size_of(&Code::of(member)));
             let mut packed = Packed::default();
             packed.reserve(sizes.sum::<usize>().min(BYTES_MAX));
             self.form = Form::Packed(packed);
+        }
+    }
+
+    /// Gives back what was [reserved](Set::reserve) for members that came twice.
+    pub fn trim(&mut self) {
+        match &mut self.form {
+            Form::Integers(integers) => integers.trim(),
+            Form::Packed(packed) => packed.trim(),
+            Form::Table(_) => {}
         }
     }
 
@@ -282,6 +290,37 @@ mod tests {
                 prop_assert_eq!(set.len(), model.len());
             }
             prop_assert_eq!(set.members().into_iter().collect::<BTreeSet<_>>(), model);
+        }
+    }
+
+    #[test]
+    fn what_began_as_integers_is_in_their_order() {
+        let of = |members: &[&[u8]]| {
+            let mut set = Set::default();
+            set.reserve(members, SetFit::USUAL);
+            for member in members {
+                set.insert(member, SetFit::USUAL);
+            }
+            set.trim();
+            set.members().concat()
+        };
+        assert_eq!(of(&[b"5", b"3", b"a", b"1"]), b"35a1");
+        assert_eq!(of(&[b"5", b"3", b"1"]), b"135");
+        assert_eq!(of(&[b"a", b"3", b"1"]), b"a31");
+    }
+
+    #[test]
+    fn what_comes_twice_takes_no_room() {
+        let members = [&b"member"[..]; 100];
+        let numbers = [&b"12345"[..]; 100];
+        for members in [members, numbers] {
+            let mut set = Set::default();
+            set.reserve(&members, SetFit::USUAL);
+            for member in members {
+                set.insert(member, SetFit::USUAL);
+            }
+            set.trim();
+            assert!(set.bytes() <= 32, "{}", set.bytes());
         }
     }
 

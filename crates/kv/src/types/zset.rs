@@ -138,6 +138,13 @@ impl ZSet {
         }
     }
 
+    /// Gives back what was [reserved](ZSet::reserve) for members that came twice.
+    pub fn trim(&mut self) {
+        if let Form::Packed(packed) = &mut self.form {
+            packed.trim();
+        }
+    }
+
     /// Gives a member a score, which is not a NaN; the score that it had.
     pub fn insert(&mut self, member: &[u8], score: f64, fit: Fit) -> Option<f64> {
         // The one zero: a minus in front of it tells nobody anything.

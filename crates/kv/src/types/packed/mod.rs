@@ -196,6 +196,14 @@ impl Packed {
         }
         self.payload = payload as u32;
         self.count = count as u16;
+        // What was reserved is not given back before it was used.
+        if new < end - start || codes.len() < n {
+            self.trim();
+        }
+    }
+
+    /// Gives memory back where more than half is free.
+    pub(super) fn trim(&mut self) {
         if self.size() < self.room.len() / 2 {
             self.set_room(growing(self.size()));
         }
