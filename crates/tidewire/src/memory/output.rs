@@ -64,6 +64,12 @@ impl Segment {
         Ok(())
     }
 
+    /// The same of what is seldom small.
+    #[inline(never)]
+    fn let_go_apart(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
+        self.let_go(blocks)
+    }
+
     /// Memory beside its bytes that it ties up once others stand behind it.
     fn waste(&self) -> usize {
         match self {
@@ -258,7 +264,11 @@ impl Output {
         if n == self.len && self.rest.capacity() == 0 && self.holds.is_none() {
             (self.len, self.sent, self.waste) = (0, 0, 0);
             return match self.first.take() {
-                Some(first) => first.let_go(blocks),
+                Some(Segment::Block(block)) => {
+                    blocks.give(block);
+                    Ok(())
+                }
+                Some(other) => other.let_go_apart(blocks),
                 None => Ok(()),
             };
         }

@@ -104,12 +104,11 @@ impl Env {
         }
         state.last_progress = self.now;
         state.deadlines.took();
-        let taken = state.out.advance(n, &mut self.blocks);
-        self.touch(state);
-        match taken {
-            Ok(()) => state.out.sendable(),
-            Err(OwnerPanicked) => self.owner_panicked(state),
+        if let Err(OwnerPanicked) = state.out.advance(n, &mut self.blocks) {
+            return self.owner_panicked(state);
         }
+        self.touch(state);
+        state.out.sendable()
     }
 
     /// Who owned bytes that this connection has sent has panicked: the end of it. Nothing more is sent.
