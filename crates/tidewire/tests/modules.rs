@@ -161,7 +161,7 @@ fn defined(all: &Modules, within: &Name, path: &Name, steps: usize) -> Option<Na
         }
     };
     for (i, part) in path.iter().enumerate() {
-        let inner = [&at[..], &[part.clone()]].concat();
+        let inner = [&at[..], std::slice::from_ref(part)].concat();
         match part.as_str() {
             "crate" | "self" => {}
             "super" => drop(at.pop()),
