@@ -11,7 +11,7 @@ fn stream(n: usize, rng: &mut fastrand::Rng) -> Stream {
     let entry = |rng: &mut fastrand::Rng| {
         match rng.u8(..4) {
             0 => (ms, seq) = (ms + rng.u64(1..1 << 33), rng.u64(..1 << 60)),
-            _ => seq = seq.checked_add(1).unwrap_or(u64::MAX),
+            _ => seq = seq.saturating_add(1),
         }
         let long = rng.u8(..8) == 0;
         let fields = ["a", "temperature", "b"];

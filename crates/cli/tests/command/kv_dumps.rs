@@ -98,6 +98,32 @@ fn fill(client: &mut Client) {
         lines.push(format!("HSET bighash f{n} v{n}"));
         lines.push(format!("ZADD bigzset {n}.25 m{n}"));
     }
+    for n in 1..=250 {
+        lines.push(format!(
+            "XADD stream {n}-{n} f{} v{n} number {}",
+            n % 2,
+            n * 1000
+        ));
+    }
+    let of_streams = [
+        "XADD stream 251-9 long",
+        "XDEL stream 3-3 250-250",
+        "XGROUP CREATE stream g 0",
+        "XREADGROUP GROUP g c COUNT 20 STREAMS stream >",
+        "XREADGROUP GROUP g d COUNT 5 STREAMS stream >",
+        "XACK stream g 1-1 23-23",
+        "XGROUP CREATE stream h 10-10",
+        "XGROUP CREATECONSUMER stream h idle",
+        "XGROUP CREATE empty e 5-5 MKSTREAM",
+        "XADD gone 9-9 a b",
+        "XDEL gone 9-9",
+        "XADD plain 1-1 a b",
+        "XADD plain 1-2 a b",
+        "XGROUP CREATE plain g 0",
+        "XREADGROUP GROUP g c COUNT 1 STREAMS plain >",
+        "PEXPIREAT plain 4000000000002",
+    ];
+    lines.extend(of_streams.map(|line| line.replace("long", &format!("a {long}"))));
     lines.push("SELECT 3".to_owned());
     lines.push("SET other database".to_owned());
     lines.push("SELECT 0".to_owned());
@@ -126,6 +152,7 @@ fn all(client: &mut Client) -> Vec<String> {
                 "list" => elements(client, &format!("LRANGE {key} 0 -1")),
                 "zset" => elements(client, &format!("ZRANGE {key} 0 -1 WITHSCORES")),
                 "set" => elements(client, &format!("SMEMBERS {key}")),
+                "stream" => stream(client, &key),
                 _ => elements(client, &format!("HGETALL {key}")),
             };
             if kind == "hash" || kind == "set" {
@@ -139,6 +166,15 @@ fn all(client: &mut Client) -> Vec<String> {
     client.ask("SELECT 0").unwrap();
     found.sort();
     found
+}
+
+/// The entries, what is known of those that there were, and the groups.
+fn stream(client: &mut Client, key: &str) -> Vec<Reply> {
+    let mut all = elements(client, &format!("XRANGE {key} - +"));
+    all.extend(elements(client, &format!("XINFO STREAM {key}")).drain(6..14));
+    all.extend(elements(client, &format!("XINFO GROUPS {key}")));
+    all.extend(client.ask(&format!("XPENDING {key} g")));
+    all
 }
 
 /// Says of the first that differs, and not of all.
@@ -299,7 +335,7 @@ fn what_cannot_be_imported_is_refused_by_its_name() {
     let path = file.to_string_lossy().into_owned();
     let data = place.path().join("data").to_string_lossy().into_owned();
     for (bytes, says) in [
-        (&b"REDIS0011\x13\x04feedxxxx"[..], "feed"),
+        (&b"REDIS0011\x07\x04feedxxxx"[..], "feed"),
         (b"no dump at all", "not the beginning"),
         (b"REDIS0011\x00\x01k", "ends too early"),
     ] {

@@ -164,7 +164,6 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "(XRANGE|XREVRANGE) $j $B $B [COUNT $i]",
     "(XRANGE $j - +|XREVRANGE $j + -) [COUNT $n]",
     "XDEL $j {$N}",
-    "XSETID $j $N [ENTRIESADDED $i] [MAXDELETEDID $N]",
     "XREAD [COUNT $n] [BLOCK (0|1|-1|x)] STREAMS $j $N",
     "XREAD [COUNT $n] STREAMS $j $j $N $W",
     "XGROUP CREATE $j $G $W [MKSTREAM] [ENTRIESREAD $i]",
@@ -199,6 +198,7 @@ pub(crate) const ONLY_REDIS: &[&str] = &[
 /// long past, and sorts an empty text as a number.
 pub(crate) const SINCE_7_2: &[&str] = &[
     "XINFO STREAM $j FULL [COUNT $i]",
+    "XSETID $j $N [ENTRIESADDED $i] [MAXDELETEDID $N]",
     // In 7.0 who asks in vain becomes no consumer.
     "XINFO CONSUMERS $j $G",
     "XINFO GROUPS $j",

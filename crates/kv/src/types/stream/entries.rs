@@ -303,10 +303,7 @@ impl Entries {
     /// added.
     #[must_use]
     pub fn has_gaps_from(&self, id: StreamId) -> bool {
-        self.len > 0
-            && self.max_deleted != StreamId::MIN
-            && self.first_id() <= self.max_deleted
-            && id <= self.max_deleted
+        self.len > 0 && self.max_deleted != StreamId::MIN && id <= self.max_deleted
     }
 
     /// How many entries had been added when that of this id was, if it can be told.
