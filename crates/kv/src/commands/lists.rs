@@ -152,9 +152,7 @@ fn lrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Some((list, (first, last))) => {
             let n = last - first + 1;
             ctx.reply.array(n);
-            list.iter_from(first)
-                .take(n)
-                .for_each(|element| ctx.reply.bulk(&element));
+            list.each_from(first, n, |element| ctx.reply.bulk(element));
         }
     }
     Ok(())

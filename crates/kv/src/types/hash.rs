@@ -103,10 +103,7 @@ impl Hash {
     #[must_use]
     pub fn get(&self, field: &[u8]) -> Option<Text<'_>> {
         match &self.form {
-            Form::Packed(packed) => {
-                let at = packed.find(&Code::of(field), 0, 2)?;
-                Some(packed.get(at + 1))
-            }
+            Form::Packed(packed) => packed.find_behind(&Code::of(field)),
             Form::Table(table) => Some(table.text(table.position(field)?, 1)),
         }
     }

@@ -238,6 +238,28 @@ impl List {
         })
     }
 
+    /// Shows at most `n` elements from an index on.
+    pub fn each_from(&self, index: usize, n: usize, mut show: impl FnMut(&[u8])) {
+        let (mut before, mut left) = (index, n);
+        for block in self.parts() {
+            if before >= block.len() {
+                before -= block.len();
+                continue;
+            }
+            let mut elements = block.iter_from(before);
+            before = 0;
+            while left > 0
+                && let Some(element) = elements.advance()
+            {
+                show(&element.text());
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
     /// All elements, the last first.
     pub fn iter_back(&self) -> impl Iterator<Item = Text<'_>> {
         self.parts().rev().flat_map(|block| block.iter().rev())

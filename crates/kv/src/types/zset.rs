@@ -219,10 +219,7 @@ impl ZSet {
     /// after it.
     pub fn count_scores(&self, below: impl Fn(f64) -> bool) -> usize {
         match &self.form {
-            Form::Packed(packed) => {
-                let holds = |(score, _): &(Raw<'_>, Raw<'_>)| below(score.score());
-                Pairs(packed.iter()).take_while(holds).count()
-            }
+            Form::Packed(packed) => packed.count_pairs(|score, _| below(score)),
             Form::Sorted(sorted) => sorted.count_scores(below),
         }
     }
@@ -230,10 +227,7 @@ impl ZSet {
     /// As [`count_scores`](ZSet::count_scores), of members.
     pub fn count_members(&self, below: impl Fn(&[u8]) -> bool) -> usize {
         match &self.form {
-            Form::Packed(packed) => {
-                let holds = |(_, member): &(Raw<'_>, Raw<'_>)| below(&member.text());
-                Pairs(packed.iter()).take_while(holds).count()
-            }
+            Form::Packed(packed) => packed.count_pairs(|_, member| below(&member.text())),
             Form::Sorted(sorted) => sorted.count_members(below),
         }
     }
@@ -254,6 +248,22 @@ impl ZSet {
         };
         let sorted = sorted.into_iter().flatten();
         packed.into_iter().flatten().chain(sorted)
+    }
+
+    /// Shows at most `n` members from a rank on.
+    pub fn each_from(&self, rank: usize, n: usize, mut show: impl FnMut(Scored<'_>)) {
+        match &self.form {
+            Form::Packed(packed) => {
+                let mut all = packed.iter_from(packed.len().min(rank.saturating_mul(2)));
+                for _ in 0..n {
+                    let (Some(score), Some(member)) = (all.advance(), all.advance()) else {
+                        break;
+                    };
+                    show(scored((score, member)));
+                }
+            }
+            Form::Sorted(sorted) => sorted.iter_from(rank).take(n).for_each(show),
+        }
     }
 
     /// The members from a rank on downwards.
@@ -307,14 +317,13 @@ impl ZSet {
 
 /// Where a member that is not there belongs.
 fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
-    let comes_first =
-        |(s, m): &(Raw<'_>, Raw<'_>)| compare(s.score(), score, || (*m.text()).cmp(member)).is_lt();
+    let comes_first = |s: f64, m: Raw<'_>| compare(s, score, || (*m.text()).cmp(member)).is_lt();
     // Often what is new is the highest.
-    let mut from_end = Pairs(packed.iter());
-    if from_end.next_back().as_ref().is_none_or(comes_first) {
+    let last = Pairs(packed.iter()).next_back();
+    if last.is_none_or(|(s, m)| comes_first(s.score(), m)) {
         return packed.len();
     }
-    2 * Pairs(packed.iter()).take_while(comes_first).count()
+    2 * packed.count_pairs(comes_first)
 }
 
 /// Scores and members in turn, as pairs.

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::super::parse::{integer, is, range};
 use super::super::{Ctx, Done, Error};
-use super::{answer, score_bound};
+use super::{answer, head, one, score_bound};
 use crate::store::Value;
 use crate::types::{Scored, ZSet, above, below};
 
@@ -188,6 +188,15 @@ pub(super) fn zrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let asked = Asked::parse(ctx.name, [args[2], args[3]], &args[4..])?;
     match ctx.db.get::<ZSet>(args[1])? {
         None => ctx.reply.array(0),
+        Some(set) if !asked.down => {
+            let (first, n) = asked.span.ranks(set, false);
+            let take = n.saturating_sub(asked.skip).min(asked.most);
+            head(ctx.reply, take, asked.with_scores);
+            if take > 0 {
+                let show = |scored: Scored<'_>| one(ctx.reply, scored, asked.with_scores);
+                set.each_from(first + asked.skip, take, show);
+            }
+        }
         Some(set) => {
             let (n, members) = asked.members(set);
             answer(ctx.reply, n, members, asked.with_scores);

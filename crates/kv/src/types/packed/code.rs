@@ -21,7 +21,7 @@ const SHORT: usize = 191;
 const NUMBER: u8 = 0xc0;
 /// The scale of a number that only its owner understands.
 const REFERENCE: u8 = 7;
-const LONG: u8 = 255;
+pub(super) const LONG: u8 = 255;
 /// Digits and sign of the longest number: 2^55 has 17.
 const DIGITS: usize = 18;
 /// Scores that are no short decimals: the bytes of the number.
@@ -143,8 +143,13 @@ impl<'a> Code<'a> {
     /// Whether this is its payload; of the same size, for the descriptors are the same.
     #[inline]
     pub(super) fn is(&self, payload: &[u8]) -> bool {
+        // What differs nearly always differs in its last byte, if not in its length.
+        if self.front_len == 0 {
+            return payload.last() == self.rest.last() && payload == self.rest;
+        }
         let (front, rest) = payload.split_at(usize::from(self.front_len));
-        front == &self.front[..front.len()] && rest == self.rest
+        let ours = &self.front[..front.len()];
+        front.iter().eq(ours) && (rest.is_empty() || rest == self.rest)
     }
 }
 
@@ -160,7 +165,7 @@ pub(super) fn size(descriptor: u8, bytes: &[u8]) -> usize {
 
 /// Bytes of a payload whose descriptor says them all.
 #[inline]
-fn short_size(descriptor: u8) -> u8 {
+pub(super) fn short_size(descriptor: u8) -> u8 {
     if descriptor < NUMBER {
         descriptor
     } else {
@@ -187,13 +192,22 @@ pub(super) fn sizes(descriptors: &[u8]) -> Option<usize> {
     (!has_long).then_some(all)
 }
 
-fn integer(payload: &[u8]) -> i64 {
-    let Some(&high) = payload.last() else {
-        return 0;
+/// The number whose payload is the first `len` of some bytes, at most seven.
+#[inline]
+fn integer(bytes: &[u8], len: u8) -> i64 {
+    let word = match bytes.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => {
+            let mut word = [0; 8];
+            word[..usize::from(len)].copy_from_slice(&bytes[..usize::from(len)]);
+            u64::from_le_bytes(word)
+        }
     };
-    let mut bytes = [if high & 0x80 == 0 { 0 } else { 0xff }; 8];
-    bytes[..payload.len()].copy_from_slice(payload);
-    i64::from_le_bytes(bytes)
+    if len == 0 {
+        return 0;
+    }
+    let unused = 64 - 8 * u32::from(len);
+    (word << unused) as i64 >> unused
 }
 
 /// The text that an element is; `bytes` begin with its payload.
@@ -204,7 +218,7 @@ pub(super) fn text(descriptor: u8, bytes: &[u8]) -> Text<'_> {
     } else if descriptor == LONG {
         Text::bytes(&bytes[4..size(descriptor, bytes)])
     } else {
-        Text::number(integer(&bytes[..usize::from(descriptor & 7)]))
+        Text::number(integer(bytes, descriptor & 7))
     }
 }
 
@@ -214,7 +228,7 @@ pub(super) fn score(descriptor: u8, bytes: &[u8]) -> f64 {
     if descriptor == DOUBLE {
         f64::from_le_bytes(bytes[..8].try_into().expect("eight"))
     } else {
-        let n = integer(&bytes[..usize::from(descriptor & 7)]) as f64;
+        let n = integer(bytes, descriptor & 7) as f64;
         match descriptor >> 3 & 7 {
             0 => n,
             scale => n / POWERS[usize::from(scale)],
@@ -226,7 +240,7 @@ pub(super) fn score(descriptor: u8, bytes: &[u8]) -> f64 {
 #[inline]
 pub(super) fn reference(descriptor: u8, bytes: &[u8]) -> Option<u32> {
     (descriptor >> 3 == (NUMBER >> 3 | REFERENCE) && descriptor != LONG)
-        .then(|| integer(&bytes[..usize::from(descriptor & 7)]) as u32)
+        .then(|| integer(bytes, descriptor & 7) as u32)
 }
 
 /// Bytes that an element with this payload takes in a listpack of Redis, which names of encodings and the
@@ -236,7 +250,7 @@ pub(super) fn listed(descriptor: u8, payload: &[u8]) -> usize {
     if descriptor == LONG {
         listed_as(None, payload.len() - 4)
     } else if descriptor >= NUMBER {
-        listed_as(Some(integer(payload)), 0)
+        listed_as(Some(integer(payload, descriptor & 7)), 0)
     } else {
         // Some are too long to be numbers here.
         listed_as(parse_integer(payload), payload.len())

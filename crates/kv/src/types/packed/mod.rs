@@ -118,17 +118,56 @@ impl Packed {
 
     /// The first element that is this one, of those at `first`, `first + step`, ...
     pub(super) fn find(&self, wanted: &Code<'_>, first: usize, step: usize) -> Option<usize> {
+        Some(self.find_place(wanted, first, step)?.0)
+    }
+
+    /// As [`find`](Packed::find), with the place of its payload.
+    #[inline]
+    fn find_place(&self, wanted: &Code<'_>, first: usize, step: usize) -> Option<(usize, usize)> {
         let (mut offset, mut next) = (0, first);
         for (at, &descriptor) in self.descriptors().iter().rev().enumerate() {
             if at == next {
                 if descriptor == wanted.descriptor && self.is_at(offset, wanted) {
-                    return Some(at);
+                    return Some((at, offset));
                 }
                 next += step;
             }
-            offset += code::size(descriptor, &self.room[offset..]);
+            offset += if descriptor == code::LONG {
+                code::size(descriptor, &self.room[offset..])
+            } else {
+                usize::from(code::short_size(descriptor))
+            };
         }
         None
+    }
+
+    /// The element behind the first one that is this, of those at 0, 2, ...
+    pub(super) fn find_behind(&self, wanted: &Code<'_>) -> Option<Text<'_>> {
+        let (at, offset) = self.find_place(wanted, 0, 2)?;
+        let payload = &self.room[offset + wanted.size()..self.payload as usize];
+        Some(code::text(self.descriptor(at + 1), payload))
+    }
+
+    /// How many pairs of a score and a text come first, as `comes` says: all up to some place do, and none
+    /// after it.
+    pub(super) fn count_pairs(&self, comes: impl Fn(f64, Raw<'_>) -> bool) -> usize {
+        let (mut offset, mut n) = (0, 0);
+        let (pairs, _) = self.descriptors().as_chunks::<2>();
+        for &[member, score] in pairs.iter().rev() {
+            // Scores and what a text of a pair begins with are within the payloads.
+            let value = code::score(score, &self.room[offset..]);
+            offset += usize::from(code::short_size(score));
+            let raw = Raw {
+                descriptor: member,
+                from: &self.room[offset..],
+            };
+            if !comes(value, raw) {
+                break;
+            }
+            offset += raw.size();
+            n += 1;
+        }
+        n
     }
 
     /// All elements in order.
@@ -275,13 +314,10 @@ impl<'a> Iter<'a> {
         }
         let descriptor = self.packed.descriptor(self.at);
         let from = &self.packed.room[self.offset..];
-        let size = code::size(descriptor, from);
+        let raw = Raw { descriptor, from };
         self.at += 1;
-        self.offset += size;
-        Some(Raw {
-            descriptor,
-            payload: &from[..size],
-        })
+        self.offset += raw.size();
+        Some(raw)
     }
 
     /// As [`advance`](Iter::advance), from the end.
@@ -297,12 +333,9 @@ impl<'a> Iter<'a> {
             || self.packed.offset(self.end),
             |size| self.end_offset - size,
         );
-        let payload = &self.packed.room[start..self.end_offset];
+        let from = &self.packed.room[start..];
         self.end_offset = start;
-        Some(Raw {
-            descriptor,
-            payload,
-        })
+        Some(Raw { descriptor, from })
     }
 }
 
@@ -310,23 +343,33 @@ impl<'a> Iter<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a> {
     descriptor: u8,
-    payload: &'a [u8],
+    /// Its payload, and what is behind it.
+    from: &'a [u8],
 }
 
 impl<'a> Raw<'a> {
     #[inline]
+    fn size(self) -> usize {
+        if self.descriptor == code::LONG {
+            code::size(self.descriptor, self.from)
+        } else {
+            usize::from(code::short_size(self.descriptor))
+        }
+    }
+
+    #[inline]
     pub(super) fn text(self) -> Text<'a> {
-        code::text(self.descriptor, self.payload)
+        code::text(self.descriptor, self.from)
     }
 
     #[inline]
     pub(super) fn score(self) -> f64 {
-        code::score(self.descriptor, self.payload)
+        code::score(self.descriptor, self.from)
     }
 
     /// Bytes that it would take in a listpack.
     pub(super) fn listed(self) -> usize {
-        code::listed(self.descriptor, self.payload)
+        code::listed(self.descriptor, &self.from[..self.size()])
     }
 }
 
