@@ -78,6 +78,22 @@ mistakes! {
         HalfCloseDropped,
         /// What stands in the ring's table and is to be reset is closed in order.
         PlacedNotReset,
+        /// What cannot be handed over, because entering the ring fails, is dropped.
+        OperationDropped,
+        /// A piece that was announced is taken from its completion once more.
+        EarlyTakenTwice,
+        /// What was received and not heard of when a stop asks how much there is to read does not count.
+        InHandNotCounted,
+        /// A descriptor that was made too late for whom it was made is forgotten.
+        InstallForgotten,
+        /// The watch of an alarm that has ended is taken to go on.
+        AlarmNotWatchedAgain,
+        /// What has completed as the alarm was set waits for it.
+        WorkForgottenBeforeWait,
+        /// The end of a connection that nobody reads is not waited for.
+        WatchNotArmed,
+        /// An attempt to connect is closed before the kernel has heard that it is taken back.
+        CancelNotSubmitted,
     }
     Readiness {
         /// An edge that comes while nobody reads is forgotten.
@@ -94,12 +110,26 @@ mistakes! {
         InterruptFails,
         /// What comes with the news that a connection is established is not looked at.
         NewsOfConnectedIgnored,
+        /// A receive that fails is taken for one that finds nothing.
+        FailedReceiveIgnored,
+        /// A send that fails is taken for one that has to wait.
+        FailedSendAwaited,
+        /// What polling has found is forgotten by the wait.
+        PolledNewsForgotten,
+        /// What was received to be announced is not offered.
+        EarlyForgotten,
+        /// Who has got its share of what a turn receives does not queue for the next.
+        ReceiveShareForgotten,
+        /// The descriptor by which a loop is woken stays readable.
+        WakeNotCleared,
     }
     Levels {
         /// A level-triggered poller is not told to wait for room.
         RoomNotAwaited,
         /// What a level-triggered poller has reported for good is reported for ever.
         EndReportedForEver,
+        /// A level-triggered poller goes on to wait for the stop that it was told of.
+        StopReportedForEver,
     }
     Loop {
         /// A wake-up between the last look and the sleep is lost.
@@ -132,6 +162,20 @@ mistakes! {
         SendTurnForgotten,
         /// What a stop finds too late is not cut.
         NotCutAtDeadline,
+        /// An alarm that could not be set is relied on.
+        AlarmTakenForSet,
+        /// A stop does not wait for handshakes under way.
+        LastCallLeftOut,
+        /// A stop does not look into the queues of listeners once more.
+        LastLookLeftOut,
+        /// A stop does not read what has come before it.
+        SweepLeftOut,
+        /// An attempt to connect has no deadline.
+        DialWithoutDeadline,
+        /// A connection lingers for ever.
+        LingerForEver,
+        /// A timer that was moved while its wheel ran is not armed again.
+        TimerNotRearmed,
     }
 }
 

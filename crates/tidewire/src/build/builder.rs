@@ -32,6 +32,7 @@ use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{Hosted, host_of, name_of};
 use crate::reactor::life::{Registered, Registry};
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{self, Fleet, LoopSetup, Spread, Turn};
 use crate::vocabulary::dial::{Dial, NotDialled};
@@ -585,6 +586,7 @@ impl Builder {
             refusals: Arc::default(),
             log_connections: self.log_connections,
             shares: SendShares::default(),
+            received: ReceiveShares::default(),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
             hosts: self.behind_doors(),
             chunk: self.chunk,

@@ -41,12 +41,19 @@ pub(crate) fn start(
     let socket = prepare(to, from, options)?;
     match rustix::net::connect(&socket, &addr) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket.into()),
+        Err(e) => Err(refused(to, e)),
+    }
+}
+
+/// Why an attempt has not even begun.
+pub(crate) fn refused(to: &Endpoint, why: Errno) -> io::Error {
+    match why {
         // A Unix socket is connected at once, or not at all.
-        Err(Errno::AGAIN) if to.is_unix() => Err(io::Error::new(
+        Errno::AGAIN if to.is_unix() => io::Error::new(
             io::ErrorKind::WouldBlock,
             format!("{to} has no room for another connection until it accepts some"),
-        )),
-        Err(e) => Err(e.into()),
+        ),
+        e => e.into(),
     }
 }
 

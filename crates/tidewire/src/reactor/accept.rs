@@ -180,7 +180,7 @@ impl<D: Driver> Reactor<D> {
 
     /// The last look into the queues, and the end of listening.
     pub(super) fn close_listeners(&mut self) {
-        if !self.setup.clock.is_succeeded() {
+        if !self.setup.clock.is_succeeded() && !mistaken(Mistake::LastLookLeftOut) {
             for which in 0..self.accepting.listeners.len() {
                 self.empty_queue(which);
             }

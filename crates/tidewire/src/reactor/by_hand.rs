@@ -14,6 +14,7 @@ use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::{FREE, SendShares};
 use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
@@ -85,6 +86,7 @@ impl ByHand {
             refusals: Arc::default(),
             log_connections: false,
             shares,
+            received: ReceiveShares::default(),
             memory: Arc::default(),
         };
         let waker = Arc::new(Waker::new());

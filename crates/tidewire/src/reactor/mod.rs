@@ -34,6 +34,7 @@ mod lateness;
 pub(crate) mod life;
 mod parting;
 pub(crate) mod random;
+pub(crate) mod receiving;
 pub(crate) mod refusals;
 mod releasing;
 pub(crate) mod sending;

@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::kernel::calls::Sys;
 use crate::vocabulary::time::Instant;
 
@@ -29,7 +31,7 @@ impl<F> Default for Parting<F> {
 impl<F> Parting<F> {
     /// Says something, if the kernel takes it at once, and closes our side.
     pub(super) fn tell<S: Sys<Fd = F>>(&mut self, sys: &S, socket: F, words: &[u8], now: Instant) {
-        let told = sys.send(&socket, words) == Ok(words.len());
+        let told = again(|| sys.send(&socket, words)) == Ok(words.len());
         if !told || sys.shut_write(&socket).is_err() {
             return sys.reset_on_close(&socket);
         }
@@ -74,8 +76,19 @@ impl<F> Parting<F> {
 fn close<S: Sys>(sys: &S, socket: &S::Fd) {
     let mut bytes = [0; 4096];
     for _ in 0..TAKEN / bytes.len() {
-        if !matches!(sys.recv(socket, &mut bytes), Ok(n) if n == bytes.len()) {
+        let taken = again(|| sys.recv(socket, &mut bytes));
+        if !taken.is_ok_and(|n| n == bytes.len()) {
             return;
+        }
+    }
+}
+
+/// What a call comes to that nothing interrupts.
+fn again(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
         }
     }
 }

@@ -118,6 +118,7 @@ impl LoopSetup {
                     refusals: self.plan.refusals.clone(),
                     log_connections: false,
                     shares: self.plan.shares,
+                    received: self.plan.received,
                     memory: self.plan.memory.clone(),
                 };
                 let mut core = Core::new(&plan, waker, counters, clock, rng);

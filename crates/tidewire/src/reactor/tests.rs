@@ -15,6 +15,7 @@ use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{LoopSetup, Spread};
 use crate::vocabulary::next::Next;
@@ -28,6 +29,7 @@ pub(super) fn core() -> Core {
         refusals: Arc::default(),
         log_connections: false,
         shares: SendShares::default(),
+        received: ReceiveShares::default(),
         memory: Arc::default(),
         hosts: Vec::new(),
         chunk: 4 << 10,
@@ -94,6 +96,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
                 refusals: Arc::default(),
                 log_connections: false,
                 shares: SendShares::default(),
+                received: ReceiveShares::default(),
                 memory: Arc::default(),
                 hosts: vec![hosted],
                 chunk: 4 << 10,

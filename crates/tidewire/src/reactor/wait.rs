@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::mistakes::{Mistake, mistaken};
 use crate::reach::waker::Stop;
 use crate::reactor::Reactor;
 use crate::reactor::accepting::PAUSE;
@@ -28,7 +29,7 @@ impl<D: Driver> Reactor<D> {
         }
         // Asked last: to make room for the alarm or the wake-up a full queue may have been handed over,
         // and what that has brought is in hand already.
-        if self.driver.has_work() {
+        if self.driver.has_work() && !mistaken(Mistake::WorkForgottenBeforeWait) {
             ns = 0;
         }
         if ns != 0 && self.busy.is_on() && self.busy_poll() {
@@ -72,7 +73,8 @@ impl<D: Driver> Reactor<D> {
     fn alarm_within(&mut self, ns: u64) -> bool {
         let at = Instant::from_nanos(self.core.env.now.as_nanos().saturating_add(ns));
         if self.alarm.is_none_or(|set| set > at) {
-            self.alarm = self.driver.set_alarm(at).then_some(at);
+            let set = self.driver.set_alarm(at) || mistaken(Mistake::AlarmTakenForSet);
+            self.alarm = set.then_some(at);
         }
         self.alarm.is_some()
     }

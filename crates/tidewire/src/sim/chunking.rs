@@ -42,6 +42,7 @@ use crate::reactor::env::Env;
 use crate::reactor::facts::Phase;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::{FREE, SendShares};
 use crate::reactor::state::State;
 use crate::sim::trace::{Event, Trace, What, files};
@@ -438,6 +439,7 @@ impl Fed {
             refusals: Arc::default(),
             log_connections: false,
             shares: SendShares::default(),
+            received: ReceiveShares::default(),
             memory: Arc::default(),
             hosts: vec![host_of(service, feed.limits.clone())],
             chunk: CHUNK,

@@ -77,7 +77,7 @@ impl Conditions {
 
     /// Drawn from `seed`, of every order of magnitude: single bytes and whole chunks, tiny and
     /// large buffers, steady and wild latencies, and [a kernel](KernelFaults::from_seed) that does what kernels may.
-    /// No resets and no refusals, and nobody is late.
+    /// Loops are late now and then. No resets and no refusals.
     #[must_use]
     pub fn from_seed(seed: u64) -> Conditions {
         let rng = &mut Rng::from_seed(seed ^ 0x00c0_9d17_1095);
@@ -94,7 +94,10 @@ impl Conditions {
             refuse_one_in: 0,
             chunk: log_uniform(rng, 1 << 10, 64 << 10) as usize,
             buffers: log_uniform(rng, 2, 16) as usize,
-            late_one_in: 0,
+            late_one_in: match rng.below(4) {
+                0 => 0,
+                _ => log_uniform(rng, 4, 128),
+            },
             kernel: KernelFaults::from_seed(seed),
         }
     }

@@ -16,11 +16,13 @@ use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{Hosted, host_of};
+use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::net::address;
-use crate::sim::node::{Node, Shape};
+use crate::sim::node::{Held, Node, Shape};
 use crate::sim::threads::Threads;
 use crate::sim::world::{Actor, LoopId, Running, Sim, Team};
 use crate::vocabulary::dial::Dial;
@@ -96,7 +98,7 @@ impl Sim {
 
     /// Adds a loop.
     pub fn add_loop(&mut self) -> LoopId {
-        self.add_spreading(Spread::Here)
+        self.add_spreading(Spread::Here, Arc::default())
     }
 
     /// Adds `n` loops that carry connections together, placed as a [`Builder`](crate::Builder) places them, with a
@@ -126,7 +128,10 @@ impl Sim {
         if n == 1 || self.shape == Shape::Threads {
             return self.add_loop();
         }
-        let mut others: Vec<LoopId> = (0..n).map(|_| self.add_loop()).collect();
+        let stop_clock = Arc::<StopClock>::default();
+        let mut others: Vec<LoopId> = (0..n)
+            .map(|_| self.add_spreading(Spread::Here, stop_clock.clone()))
+            .collect();
         let turn = match placement {
             Placement::Acceptor => Some(Turn::Next),
             Placement::LeastConnections => Some(Turn::LeastConnections),
@@ -137,18 +142,19 @@ impl Sim {
             Some(turn) => {
                 let wakers = others.iter().map(|at| self.running(*at).waker.clone());
                 let loops = wakers.collect();
-                self.add_spreading(Spread::Loops(Fleet { loops, turn }))
+                self.add_spreading(Spread::Loops(Fleet { loops, turn }), stop_clock)
             }
         };
         let has_acceptor = turn.is_some();
         self.running(named).team = Team {
             others,
             has_acceptor,
+            dials: 0,
         };
         named
     }
 
-    fn add_spreading(&mut self, spread: Spread) -> LoopId {
+    fn add_spreading(&mut self, spread: Spread, stop_clock: Arc<StopClock>) -> LoopId {
         let loops = self.actors.iter().filter(|a| matches!(a, Actor::Loop(_)));
         let waker = Arc::new(Waker::of_loop(loops.count() as u32));
         let counters = Arc::new(LoopCounters::default());
@@ -156,12 +162,12 @@ impl Sim {
             refusals: Arc::default(),
             log_connections: false,
             shares: SendShares::default(),
+            received: ReceiveShares::default(),
             memory: self.memory.clone(),
             hosts: Vec::new(),
             chunk: self.conditions.chunk,
             buffers: self.conditions.buffers,
         };
-        let stop_clock = Arc::<StopClock>::default();
         let setup = LoopSetup {
             plan: Arc::new(plan),
             dial_options: Arc::default(),
@@ -187,8 +193,15 @@ impl Sim {
             Clock::Virtual(self.time.clone()),
             Rng::from_seed(self.rng.next()),
         );
+        let life = Life {
+            registry: setup.registry.clone(),
+            counters: counters.clone(),
+            waker: waker.clone(),
+            heir: None,
+        };
         let (kernel, rng) = (&self.kernel, &mut self.rng);
         let node = Node::new(kernel, self.shape, setup, waker.clone(), core, rng);
+        let node = node.holding(Held::Loop { _life: life });
         let actor = self.actors.len();
         self.add(Actor::Loop(Box::new(Running {
             node,
@@ -252,7 +265,7 @@ impl Sim {
     pub(super) fn team(&self, at: LoopId) -> Vec<LoopId> {
         let others = match &self.actors[at.0] {
             Actor::Loop(running) => &running.team.others[..],
-            Actor::Plain(_) => unreachable!("a loop's id names a loop"),
+            Actor::Plain(_) | Actor::Listener(_) => unreachable!("a loop's id names a loop"),
         };
         std::iter::once(at).chain(others.iter().copied()).collect()
     }
@@ -305,7 +318,7 @@ impl Sim {
         self.listen(service)
     }
 
-    /// Makes an outgoing connection of `service`.
+    /// Makes an outgoing connection of `service`; loops that carry connections together take turns.
     ///
     /// # Panics
     /// If more dials wait for a loop than a [`Builder`](crate::Builder) lets them by default.
@@ -314,7 +327,14 @@ impl Sim {
             service: service.index,
             dial,
         };
-        let at = self.first_carrying(service.at);
+        let mut carrying = self.team(service.at);
+        let team = &mut self.running(service.at).team;
+        let turn = team.dials;
+        team.dials += 1;
+        if team.has_acceptor {
+            carrying.remove(0);
+        }
+        let at = carrying[turn % carrying.len()];
         let sent = self.running(at).waker.send(command);
         sent.map_err(Unsent::into_not_dialled)
             .expect("room for a dial");
@@ -357,6 +377,60 @@ impl Sim {
         // Who accepts for others comes first.
         for at in team {
             self.running(at).waker.stop(Stop::Graceful);
+        }
+    }
+
+    /// Ends a loop at once, as [`Stopper::stop_now`](crate::Stopper::stop_now) does: what is open is cut.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let echo = tidewire::on_input(|input, link| link.forward_all(input));
+    /// let echo = sim.service(at, echo, Default::default());
+    /// let addr = sim.listen(echo);
+    /// let peer = sim.plain(addr);
+    /// sim.run_for(Duration::from_secs(1));
+    /// sim.stop(at, Duration::from_secs(60));
+    /// sim.stop_now(at);
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert!(sim.stopped(at) && matches!(sim.state(peer), PlainState::Failed(_)));
+    /// ```
+    pub fn stop_now(&mut self, at: LoopId) {
+        let now = self.now();
+        for at in self.team(at) {
+            let running = self.running(at);
+            running.stop_clock.set_at(now);
+            running.waker.stop(Stop::Now);
+        }
+    }
+
+    /// Gives a loop no processor for so long, and what happens meanwhile it finds all at once; `ZERO` gives it back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let echo = tidewire::on_input(|input, link| link.forward_all(input));
+    /// let echo = sim.service(at, echo, Default::default());
+    /// let addr = sim.listen(echo);
+    /// sim.stall(at, Duration::from_secs(60));
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"hello");
+    /// sim.run_for(Duration::from_secs(59));
+    /// assert!(sim.received(peer).is_empty());
+    /// sim.run_for(Duration::from_secs(2));
+    /// assert_eq!(sim.received(peer), b"hello");
+    /// ```
+    pub fn stall(&mut self, at: LoopId, time: Duration) {
+        let until = (self.now() + time).as_nanos();
+        for at in self.team(at) {
+            let nodes = self.running(at).nodes_mut();
+            nodes.for_each(|node| node.stall(until));
         }
     }
 

@@ -18,16 +18,20 @@ use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::Hosted;
 use crate::reactor::life::{Life, Registered, Registry};
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Fleet, Listener, LoopSetup, Spread, Turn};
 use crate::sim::conditions::Conditions;
 use crate::sim::kernel::sys::SimSys;
 use crate::sim::kernel::{self, Kernel, KernelFaults};
-use crate::sim::net::Net;
+use crate::sim::net::{self, Net, address};
 use crate::sim::node::{Held, Node, Shape};
 use crate::sim::trace::files;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
+
+/// What a look for news costs a loop that polls busily; nanoseconds.
+const LOOK_NS: u64 = 1000;
 
 /// A loop, and its thread as the machine schedules it.
 struct Loop {
@@ -63,6 +67,8 @@ pub(crate) struct Program {
     pub(crate) at: Endpoint,
     pub(crate) inbox: usize,
     pub(crate) shares: SendShares,
+    pub(crate) received: ReceiveShares,
+    pub(crate) busy_poll: Duration,
 }
 
 impl Machine {
@@ -104,8 +110,12 @@ impl Machine {
             refusals: Arc::default(),
             log_connections: false,
             shares: program.shares,
+            received: program.received,
             memory: Arc::default(),
         });
+        if !program.busy_poll.is_zero() {
+            machine.kernel.borrow_mut().looks_take(LOOK_NS);
+        }
         machine.start(program, plan);
         machine
     }
@@ -114,7 +124,7 @@ impl Machine {
         let setup = LoopSetup {
             plan,
             dial_options: Arc::default(),
-            busy_poll: Duration::ZERO,
+            busy_poll: program.busy_poll,
             direct: false,
             clock: self.stop_clock.clone(),
             registry: self.registry.clone(),
@@ -171,6 +181,18 @@ impl Machine {
         let least = kernel.open().len() + 1;
         let most = &mut kernel.faults.descriptors_max;
         *most = least.max(*most);
+    }
+
+    /// A place that is reached and where nobody answers.
+    pub(crate) fn nobody_answers(&self) -> Endpoint {
+        let at = address(0, 2);
+        let listener = net::Listener {
+            actor: 0,
+            number: 0,
+            backlog: 0,
+        };
+        self.kernel.borrow_mut().net.listen(at.clone(), listener);
+        at
     }
 
     fn listeners(&mut self, at: &Endpoint) -> Vec<Listener> {

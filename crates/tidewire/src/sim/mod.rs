@@ -22,6 +22,7 @@ mod conditions;
 #[cfg(test)]
 mod explore;
 pub(crate) mod kernel;
+mod listeners;
 mod loops;
 #[cfg(test)]
 mod machine;
@@ -41,6 +42,7 @@ mod world;
 
 pub use conditions::Conditions;
 pub use kernel::KernelFaults;
+pub use listeners::PlainListener;
 pub use loops::SimService;
 pub use node::Shape;
 pub use pair::Pair;

@@ -5,9 +5,11 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
@@ -15,6 +17,9 @@ use crate::sim::pipe::{Fin, Pipe};
 use crate::sim::trace::{Event, Trace, What};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
+
+/// After which a request to connect that nobody has answered is made again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// One end of a stream. Side 0 is the one that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +51,8 @@ pub(super) struct Owner {
 pub(super) struct Listener {
     pub(super) actor: usize,
     pub(super) number: u32,
+    /// When so many are in the actor's inbox, nobody else is answered.
+    pub(super) backlog: usize,
 }
 
 /// The address of an actor on the simulated network.
@@ -57,7 +64,11 @@ pub(super) fn address(actor: usize, port: u16) -> Endpoint {
 /// Where an actor connects to `to` from.
 pub(super) fn near(to: &Endpoint, actor: usize, port: u16) -> Endpoint {
     match to {
-        Endpoint::Tcp(_) => address(actor, port),
+        Endpoint::Tcp(SocketAddr::V4(_)) => address(actor, port),
+        Endpoint::Tcp(SocketAddr::V6(_)) => {
+            let [_, a, b, c] = (actor as u32 + 1).to_be_bytes().map(u16::from);
+            Endpoint::from(([0xfd00, 0, 0, 0, 0, a, b, c], port))
+        }
         _ => Endpoint::Unnamed,
     }
 }
@@ -111,10 +122,23 @@ pub(super) enum Status {
     Broken(io::ErrorKind),
 }
 
+/// Who is at an endpoint.
+pub(super) enum Place {
+    /// Somebody, with room for another connection.
+    Room,
+    Full,
+    /// `ever` if there has been somebody.
+    Nobody {
+        ever: bool,
+    },
+}
+
 struct Side {
     owner: Option<Owner>,
     /// Closed by its owner.
     gone: bool,
+    /// Has heard that the other side is closed, which Unix sockets tell apart from its end of output.
+    hung_up: bool,
     broken: Option<io::ErrorKind>,
 }
 
@@ -140,6 +164,10 @@ enum Arrival {
     Acceptance {
         stream: u32,
     },
+    /// The last segment of a handshake.
+    Established {
+        stream: u32,
+    },
     Bytes {
         at: End,
         len: usize,
@@ -148,6 +176,10 @@ enum Arrival {
         at: End,
     },
     Reset {
+        at: End,
+    },
+    /// The other side of a Unix socket is closed.
+    HangUp {
         at: End,
     },
     /// The reader at the other end has made room.
@@ -165,10 +197,14 @@ pub(super) struct Net {
     pub(super) trace: Trace,
     /// By actor.
     pub(super) inboxes: Vec<VecDeque<Notice>>,
+    /// Who connects hears of it before the listener does.
+    pub(super) slow_handshakes: bool,
     now: Rc<Cell<u64>>,
     rng: Rng,
     streams: Vec<Stream>,
     listeners: BTreeMap<Endpoint, Listener>,
+    /// Where somebody has ever listened on a Unix socket: its file stays.
+    places: BTreeSet<Endpoint>,
     /// Time, and a number that keeps what falls on the same time in order.
     under_way: BinaryHeap<Reverse<(u64, u64, Arrival)>>,
     departures: u64,
@@ -181,10 +217,12 @@ impl Net {
             conditions,
             trace: Trace::default(),
             inboxes: Vec::new(),
+            slow_handshakes: false,
             now,
             rng,
             streams: Vec::new(),
             listeners: BTreeMap::new(),
+            places: BTreeSet::new(),
             under_way: BinaryHeap::new(),
             departures: 0,
         }
@@ -193,11 +231,32 @@ impl Net {
     // ---- What owners do ----
 
     pub(super) fn listen(&mut self, at: Endpoint, listener: Listener) {
+        if at.is_unix() {
+            self.places.insert(at.clone());
+        }
         self.listeners.insert(at, listener);
     }
 
     pub(super) fn stop_listening_at(&mut self, at: &Endpoint) {
         self.listeners.remove(at);
+    }
+
+    /// Unless another listens there by now.
+    pub(super) fn stop_listening(&mut self, at: &Endpoint, actor: usize) {
+        if self.listeners.get(at).is_some_and(|l| l.actor == actor) {
+            self.stop_listening_at(at);
+        }
+    }
+
+    /// Nobody is answered there any more.
+    pub(super) fn turn_deaf(&mut self, at: &Endpoint) {
+        if let Some(listener) = self.listeners.get_mut(at) {
+            listener.backlog = 0;
+        }
+    }
+
+    fn is_full(&self, listener: Listener) -> bool {
+        self.inboxes[listener.actor].len() >= listener.backlog
     }
 
     /// Starts to connect. News of `Connected` or `Refused` will follow.
@@ -207,6 +266,7 @@ impl Net {
         let side = |owner| Side {
             owner,
             gone: false,
+            hung_up: false,
             broken: None,
         };
         self.trace.stream(&from, &to);
@@ -233,6 +293,9 @@ impl Net {
     pub(super) fn write(&mut self, end: End, slices: &[IoSlice<'_>]) -> Written {
         if let Some(kind) = self.side(end).broken {
             return Written::Broken(kind);
+        }
+        if self.side(end).hung_up {
+            return Written::Broken(io::ErrorKind::BrokenPipe);
         }
         let most = draw(&mut self.rng, self.conditions.accept_max);
         let pipe = &mut self.streams[end.stream as usize].pipes[end.side as usize];
@@ -315,7 +378,11 @@ impl Net {
         if (reset || unread) && !broken {
             self.reset_from(end);
         } else if !broken {
+            let said = self.has_said_all(end);
             self.finish(end);
+            if said {
+                self.hang_up(end);
+            }
         }
         self.note(What::Closed, end, 0);
         let stream = &mut self.streams[end.stream as usize];
@@ -353,6 +420,22 @@ impl Net {
         !pipe.writer_waits && pipe.room() > 0
     }
 
+    /// Whether the other side of a Unix socket is closed, and this end knows.
+    pub(super) fn is_hung_up(&self, end: End) -> bool {
+        self.streams[end.stream as usize].sides[end.side as usize].hung_up
+    }
+
+    /// Who is at an endpoint.
+    pub(super) fn place(&self, at: &Endpoint) -> Place {
+        match self.listeners.get(at) {
+            Some(&listener) if self.is_full(listener) => Place::Full,
+            Some(_) => Place::Room,
+            None => Place::Nobody {
+                ever: self.places.contains(at),
+            },
+        }
+    }
+
     /// How many streams there have been.
     pub(super) fn streams(&self) -> u32 {
         self.streams.len() as u32
@@ -383,6 +466,7 @@ impl Net {
                 self.note(What::Connected, end, 0);
                 self.tell(end, News::Connected);
             }
+            Arrival::Established { stream } => self.established(stream),
             Arrival::Bytes { at, len } => self.bytes_arrive(at, len),
             Arrival::EndOfOutput { at } => {
                 self.written_by(at.other()).fin = Fin::Arrived;
@@ -390,6 +474,10 @@ impl Net {
                 self.tell(at, News::Readable);
             }
             Arrival::Reset { at } => self.reset_arrives(at),
+            Arrival::HangUp { at } => {
+                self.side(at).hung_up = true;
+                self.tell(at, News::Readable);
+            }
             Arrival::Room { at } => {
                 self.written_by(at).room_told = false;
                 self.transmit(at);
@@ -410,11 +498,21 @@ impl Net {
         }
         let at = self.soon();
         let unlucky = one_in(&mut self.rng, self.conditions.refuse_one_in);
-        match self.listeners.get(&to) {
-            Some(&listener) if !unlucky => {
+        match self.listeners.get(&to).copied().filter(|_| !unlucky) {
+            Some(listener) if self.is_full(listener) => {
+                // Nobody answers; TCP asks again.
+                let again = self.now.get() + RETRY.as_nanos() as u64;
+                self.depart(again, Arrival::Request { stream });
+            }
+            Some(listener) => {
                 // What the acceptor sends may not overtake its consent.
                 self.streams[stream as usize].pipes[1].last_arrival = at;
                 self.depart(at, Arrival::Acceptance { stream });
+                if self.slow_handshakes {
+                    let last = at + self.soon() - self.now.get();
+                    self.streams[stream as usize].pipes[1].last_arrival = last;
+                    return self.depart(last, Arrival::Established { stream });
+                }
                 let notice = Notice::Accept {
                     end,
                     listener,
@@ -424,6 +522,22 @@ impl Net {
             }
             _ => self.depart(at, Arrival::Refusal { stream }),
         }
+    }
+
+    /// A handshake is over: who has connected waits to be accepted, if anybody listens still.
+    fn established(&mut self, stream: u32) {
+        let end = End { stream, side: 1 };
+        let s = &self.streams[stream as usize];
+        let Some(&listener) = self.listeners.get(&s.to) else {
+            return self.close(end, true);
+        };
+        let from = s.from.clone();
+        let notice = Notice::Accept {
+            end,
+            listener,
+            from,
+        };
+        self.inboxes[listener.actor].push_back(notice);
     }
 
     fn bytes_arrive(&mut self, at: End, len: usize) {
@@ -492,8 +606,19 @@ impl Net {
             pipe.fin = Fin::InFlight;
             let at = self.arrival_behind(writer);
             self.depart(at, Arrival::EndOfOutput { at: writer.other() });
+            self.hang_up(writer);
         }
         self.tell_of_room(writer);
+    }
+
+    /// Behind the end of its output, a Unix socket that is closed says so.
+    fn hang_up(&mut self, closed: End) {
+        let stream = &self.streams[closed.stream as usize];
+        if stream.to.is_tcp() || !stream.sides[closed.side as usize].gone {
+            return;
+        }
+        let at = self.arrival_behind(closed);
+        self.depart(at, Arrival::HangUp { at: closed.other() });
     }
 
     fn tell_of_room(&mut self, writer: End) {
@@ -512,6 +637,11 @@ impl Net {
 
     fn written_by(&mut self, end: End) -> &mut Pipe {
         &mut self.streams[end.stream as usize].pipes[end.side as usize]
+    }
+
+    /// The end of its output has left.
+    fn has_said_all(&mut self, end: End) -> bool {
+        matches!(self.written_by(end).fin, Fin::InFlight | Fin::Arrived)
     }
 
     fn arrival_behind(&mut self, writer: End) -> u64 {

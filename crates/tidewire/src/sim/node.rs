@@ -1,6 +1,7 @@
 //! A loop of a simulation: a production [`Reactor`] on the [simulated kernel](super::kernel), cut where
 //! a real one might wait, so that others go on meanwhile.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::build::threads::{Carried, Carrier};
@@ -13,7 +14,6 @@ use crate::reactor::Reactor;
 use crate::reactor::core::Core;
 use crate::reactor::driver::Driver;
 use crate::reactor::host::Hosted;
-#[cfg(test)]
 use crate::reactor::life::Life;
 use crate::reactor::random::Rng;
 use crate::reactor::setup::{Listener, LoopSetup};
@@ -57,7 +57,13 @@ trait Turns {
 
 impl<D: Driver + 'static> Turns for Reactor<D> {
     fn before_wait(&mut self) -> Option<Duration> {
-        Reactor::before_wait(self)
+        let timeout = Reactor::before_wait(self);
+        let waits = timeout != Some(Duration::ZERO);
+        assert!(
+            !waits || !self.driver.has_work(),
+            "a loop waits with work in hand"
+        );
+        timeout
     }
 
     fn wait(&mut self, timeout: Option<Duration>) {
@@ -108,10 +114,7 @@ enum Where {
 /// What lives as long as its loop.
 pub(super) enum Held {
     Thread(Carried),
-    #[cfg(test)]
-    Loop {
-        _life: Life,
-    },
+    Loop { _life: Life },
 }
 
 pub(super) struct Node {
@@ -161,7 +164,6 @@ impl Node {
     }
 
     /// With something to be dropped when it has ended.
-    #[cfg(test)]
     pub(super) fn holding(mut self, held: Held) -> Node {
         self.held = Some(held);
         self
@@ -174,7 +176,11 @@ impl Node {
         clock: Clock,
         rng: Rng,
     ) -> Option<Node> {
-        let (reactor, carried) = carrier.begin(SimSys::new(kernel), clock, rng);
+        // A service that panics here ends its thread, and nothing else.
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            carrier.begin(SimSys::new(kernel), clock, rng)
+        }));
+        let (reactor, carried) = begun.ok()?;
         Some(Node {
             reactor: Some(Box::new(reactor.ok()?)),
             at: Where::Between,

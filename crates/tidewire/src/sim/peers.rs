@@ -19,7 +19,18 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 /// assert_eq!(sim.received(peer), b"hello");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlainId(usize);
+pub struct PlainId(pub(super) usize);
+
+/// # Panics
+/// If it is text, and no endpoint.
+pub(super) fn endpoint<E>(of: E) -> Endpoint
+where
+    E: TryInto<Endpoint>,
+    E::Error: Into<EndpointError>,
+{
+    let of = of.try_into().map_err(Into::into);
+    of.unwrap_or_else(|e: EndpointError| panic!("{e}"))
+}
 
 impl Sim {
     /// Connects a plain peer to an endpoint. It reads all that comes.
@@ -31,15 +42,44 @@ impl Sim {
         E: TryInto<Endpoint>,
         E::Error: Into<EndpointError>,
     {
-        let to = to.try_into().map_err(Into::into);
-        let to = to.unwrap_or_else(|e: EndpointError| panic!("{e}"));
+        let to = endpoint(to);
+        let from = near(&to, self.actors.len(), 1024);
+        self.plain_from(from, to)
+    }
+
+    /// The same, from an address of the peer's own.
+    ///
+    /// # Panics
+    /// If text was given that is no endpoint.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let deny = vec!["198.51.100.0/24".parse()?];
+    /// sim.admission(Admission::new(Rules { deny, ..Rules::default() }));
+    /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    /// let peer = sim.plain_from("198.51.100.7:1024", &addr);
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert!(matches!(sim.state(peer), PlainState::Failed(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plain_from<F, E>(&mut self, from: F, to: E) -> PlainId
+    where
+        F: TryInto<Endpoint>,
+        F::Error: Into<EndpointError>,
+        E: TryInto<Endpoint>,
+        E::Error: Into<EndpointError>,
+    {
         let actor = self.actors.len();
         let owner = Owner {
             actor: actor + 1,
             conn: 0,
             generation: 0,
         };
-        let from = near(&to, actor, 1024);
+        let (from, to) = (endpoint(from), endpoint(to));
         let end = self.kernel.borrow_mut().net.connect(owner, from, to);
         self.add(Actor::Plain(Plain::new(end)));
         PlainId(actor)
@@ -104,14 +144,18 @@ impl Sim {
     fn plain_peer(&self, peer: PlainId) -> &Plain {
         match &self.actors[peer.0] {
             Actor::Plain(plain) => plain,
-            Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
+            Actor::Loop(_) | Actor::Listener(_) => {
+                unreachable!("a plain peer's id names a plain peer")
+            }
         }
     }
 
     fn on_plain<R>(&mut self, peer: PlainId, f: impl FnOnce(&mut Plain, &mut Net) -> R) -> R {
         match &mut self.actors[peer.0] {
             Actor::Plain(plain) => f(plain, &mut self.kernel.borrow_mut().net),
-            Actor::Loop(_) => unreachable!("a plain peer's id names a plain peer"),
+            Actor::Loop(_) | Actor::Listener(_) => {
+                unreachable!("a plain peer's id names a plain peer")
+            }
         }
     }
 }

@@ -42,6 +42,9 @@ pub(super) struct Plain {
     pub(super) state: PlainState,
     pub(super) received: Vec<u8>,
     pub(super) reading: bool,
+    /// It has heard that it is connected.
+    #[cfg(test)]
+    pub(super) was_connected: bool,
     to_send: VecDeque<u8>,
     finishing: bool,
 }
@@ -53,8 +56,18 @@ impl Plain {
             state: PlainState::Connecting,
             received: Vec::new(),
             reading: true,
+            #[cfg(test)]
+            was_connected: false,
             to_send: VecDeque::new(),
             finishing: false,
+        }
+    }
+
+    /// One that was accepted.
+    pub(super) fn accepted(end: End) -> Plain {
+        Plain {
+            state: PlainState::Open,
+            ..Plain::new(end)
         }
     }
 
@@ -88,6 +101,10 @@ impl Plain {
             let Notice::End { news, .. } = notice else {
                 unreachable!("plain peers do not listen");
             };
+            #[cfg(test)]
+            {
+                self.was_connected |= news == News::Connected;
+            }
             match news {
                 News::Connected => self.state = PlainState::Open,
                 News::Refused => self.state = PlainState::Failed(io::ErrorKind::ConnectionRefused),

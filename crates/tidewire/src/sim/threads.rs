@@ -62,6 +62,7 @@ impl Threads {
             refusals: self.plan.refusals.clone(),
             log_connections: false,
             shares: SendShares::default(),
+            received: self.plan.received,
             memory: self.plan.memory.clone(),
         });
     }

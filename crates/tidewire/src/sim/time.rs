@@ -141,7 +141,7 @@ impl Sim {
         if let Some(until) = self.late() {
             match self.rng.below(4) {
                 0 => self.nodes_mut().for_each(|node| node.stall(until)),
-                _ => self.stall(chosen, which, until),
+                _ => self.stall_one(chosen, which, until),
             }
             return true;
         }
@@ -162,6 +162,7 @@ impl Sim {
                 let notices = std::mem::take(&mut net.inboxes[chosen + 1]);
                 plain.turn(net, notices);
             }
+            Actor::Listener(_) => unreachable!("it has nothing to do"),
         }
         true
     }
@@ -177,7 +178,7 @@ impl Sim {
     }
 
     /// Has an actor that is a loop wait for its processor.
-    fn stall(&mut self, actor: usize, which: usize, until: u64) {
+    fn stall_one(&mut self, actor: usize, which: usize, until: u64) {
         if let Actor::Loop(running) = &mut self.actors[actor]
             && let Some(node) = running.nodes_mut().nth(which)
         {
@@ -188,7 +189,7 @@ impl Sim {
     fn nodes_mut(&mut self) -> impl Iterator<Item = &mut Node> {
         let running = self.actors.iter_mut().filter_map(|actor| match actor {
             Actor::Loop(running) => Some(running),
-            Actor::Plain(_) => None,
+            Actor::Plain(_) | Actor::Listener(_) => None,
         });
         running.flat_map(|running| running.nodes_mut())
     }
@@ -215,7 +216,7 @@ impl Sim {
                     runnable.extend(on.map(|(which, _)| (i, which)));
                 }
                 Actor::Plain(_) if !kernel.net.inboxes[i + 1].is_empty() => runnable.push((i, 0)),
-                Actor::Plain(_) => {}
+                Actor::Plain(_) | Actor::Listener(_) => {}
             }
         }
         runnable
@@ -250,7 +251,7 @@ impl Sim {
     fn nodes(&self) -> impl Iterator<Item = &Node> {
         let running = self.actors.iter().filter_map(|actor| match actor {
             Actor::Loop(running) => Some(running),
-            Actor::Plain(_) => None,
+            Actor::Plain(_) | Actor::Listener(_) => None,
         });
         running.flat_map(|running| running.nodes())
     }

@@ -21,6 +21,7 @@ use crate::sim::node::{Node, Shape};
 use crate::sim::plain::Plain;
 use crate::sim::threads::Threads;
 use crate::sim::trace::{Event, files};
+use crate::vocabulary::endpoint::Endpoint;
 
 /// Turns and arrivals in one run before it is given up. Default of [`Sim::steps_max`].
 const STEPS_MAX: u64 = 20_000_000;
@@ -40,6 +41,8 @@ pub struct LoopId(pub(super) usize);
 pub(super) enum Actor {
     Loop(Box<Running>),
     Plain(Plain),
+    /// Listens here; who waits to be accepted stands in its inbox.
+    Listener(Endpoint),
 }
 
 /// A loop, and how it is reached.
@@ -60,6 +63,8 @@ pub(super) struct Team {
     pub(super) others: Vec<LoopId>,
     /// The one by whose name they are reached accepts for the others, and carries nothing.
     pub(super) has_acceptor: bool,
+    /// How many they were asked for.
+    pub(super) dials: usize,
 }
 
 impl Running {
@@ -186,6 +191,26 @@ impl Sim {
         self
     }
 
+    /// Has services that are added from now on let in everybody again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::admission::{Admission, Rules};
+    /// use tidewire::sim::{Conditions, PlainState, Sim};
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let nobody = Rules { connections: Some(0), ..Rules::default() };
+    /// sim.admission(Admission::new(nobody)).admit_all();
+    /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
+    /// let peer = sim.plain(addr);
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!(sim.state(peer), PlainState::Open);
+    /// ```
+    pub fn admit_all(&mut self) -> &mut Sim {
+        self.gates.clear();
+        self
+    }
+
     // ---- Faults ----
 
     /// Has the network lose a stream: both ends see a reset. Streams are counted from 0 in the
@@ -240,7 +265,7 @@ impl Sim {
     /// }
     /// ```
     pub fn kernel_faults(&mut self, faults: KernelFaults) -> &mut Sim {
-        self.kernel.borrow_mut().faults = faults.clone();
+        self.kernel.borrow_mut().be(faults.clone());
         self.conditions.kernel = faults;
         self
     }
@@ -259,7 +284,7 @@ impl Sim {
         conditions.check();
         let mut kernel = self.kernel.borrow_mut();
         kernel.net.conditions = conditions.clone();
-        kernel.faults = conditions.kernel.clone();
+        kernel.be(conditions.kernel.clone());
         drop(kernel);
         self.conditions = conditions;
     }
@@ -321,7 +346,7 @@ impl Sim {
     pub(super) fn running(&mut self, at: LoopId) -> &mut Running {
         match &mut self.actors[at.0] {
             Actor::Loop(running) => running,
-            Actor::Plain(_) => unreachable!("a loop's id names a loop"),
+            Actor::Plain(_) | Actor::Listener(_) => unreachable!("a loop's id names a loop"),
         }
     }
 }

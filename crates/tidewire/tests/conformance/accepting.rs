@@ -1,7 +1,7 @@
 //! Taking connections in: refusals, limits, listeners of all kinds, storms.
 
 use std::collections::HashSet;
-use std::net::TcpListener;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
@@ -9,47 +9,46 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tidewire::{
-    Endpoint, Engine, EngineChoice, Input, Listen, Next, Origin, Refusal, StartError, TcpOptions,
+    Endpoint, Engine, EngineChoice, Input, Limits, Listen, Next, Origin, Refusal, StartError,
+    TcpOptions,
 };
 
-use crate::case::{Case, case, real};
-use crate::client::Client;
+use crate::case::{Case, case};
+use crate::client::{Client, PATIENCE, lonely};
 use crate::fixture::Setup;
 use crate::probe::{Context, Probes, Role};
 use crate::process::eventually;
 use crate::record::Record;
 use crate::roles::{Echo, Receives, Rng, echo};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "is about listeners and threads of this machine",
-        vec![
-            case!(
-                acceptor_waits_for_loops_that_are_behind,
-                on = |v| v.placement == tidewire::Placement::Acceptor
-            ),
-            case!(service_refuses),
-            case!(connection_limit_refuses_and_recovers),
-            case!(several_services_and_listeners),
-            case!(ipv6),
-            case!(inherited_listener),
-            case!(peer_that_has_reset_before_it_is_accepted_has_its_address),
-            case!(inherited_listener_that_is_shut_down),
-            case!(port_in_use_is_an_error),
-            case!(tcp_options_are_applied_or_refused),
-            case!(engine_in_use_is_told, on = |v| v.is_plain()),
-            case!(connections_are_spread_over_loops, on = |v| v.loops > 1),
-            case!(loops_can_be_pinned),
-            case!(connect_and_close_storm),
-            case!(busy_polling_serves_and_counts),
-        ],
-    )
+    vec![
+        case!(
+            acceptor_waits_for_loops_that_are_behind,
+            on = |v| v.placement == tidewire::Placement::Acceptor
+        ),
+        case!(service_refuses),
+        case!(connection_limit_refuses_and_recovers),
+        case!(several_services_and_listeners),
+        case!(ipv6),
+        case!(inherited_listener),
+        case!(peer_that_has_reset_before_it_is_accepted_has_its_address),
+        case!(inherited_listener_that_is_shut_down),
+        case!(port_in_use_is_an_error),
+        case!(tcp_options_are_applied_or_refused),
+        case!(engine_in_use_is_told, on = |v| v.is_plain()),
+        case!(connections_are_spread_over_loops, on = |v| v.loops > 1),
+        case!(loops_can_be_pinned),
+        case!(connect_and_close_storm),
+        case!(busy_polling_serves_and_counts),
+    ]
 }
 
 fn service_refuses(v: Variant) {
     let server = Setup::on(v).start_with(|peer| {
-        assert!(peer.endpoint.ip().is_some_and(|ip| ip.is_loopback()));
+        assert!(peer.endpoint.is_tcp() && peer.origin == Origin::Accepted(0));
         Err(Refusal::ByService("closed on Sundays"))
     });
     for _ in 0..5 {
@@ -81,23 +80,61 @@ fn connection_limit_refuses_and_recovers(v: Variant) {
     server.cut();
 }
 
+/// Two services on the same loops, the first of which listens twice.
+struct Both {
+    addrs: Vec<SocketAddr>,
+    stop: Box<dyn FnOnce()>,
+}
+
+fn both(v: Variant, one: Probes, two: Probes) -> Both {
+    if world::is_simulated() {
+        let at = [lonely(), lonely(), lonely()];
+        let loops = world::with(move |sim| {
+            let loops = sim.add_loops(v.loops, v.placement);
+            let one = sim.service(loops, one, Limits::default());
+            let two = sim.service(loops, two, Limits::default());
+            sim.listen_at(one, at[0]);
+            sim.listen_at(two, at[1]);
+            sim.listen_at(one, at[2]);
+            loops
+        });
+        let stop = Box::new(move || {
+            world::with(move |sim| sim.stop(loops, Duration::from_secs(10)));
+            let stopped = world::wait(PATIENCE, move |sim| sim.stopped(loops).then_some(()));
+            assert!(stopped.is_some(), "a stop takes longer than it may");
+        });
+        return Both {
+            addrs: at.to_vec(),
+            stop,
+        };
+    }
+    let mut builder = v.builder();
+    let (one, two) = (builder.service(one), builder.service(two));
+    let any = || Listen::at(([127, 0, 0, 1], 0));
+    assert_eq!(builder.listen(one, any()), 0);
+    assert_eq!(builder.listen(two, any()), 1);
+    assert_eq!(builder.listen(one, any()), 2);
+    let running = builder.start().expect("the server starts");
+    Both {
+        addrs: running.addrs().iter().filter_map(Endpoint::tcp).collect(),
+        stop: Box::new(move || drop(running.stop(Duration::from_secs(10)))),
+    }
+}
+
 fn several_services_and_listeners(v: Variant) {
     let (echo_record, shout_record) = (Arc::new(Record::default()), Arc::new(Record::default()));
-    let mut builder = v.builder();
-    let echo_service = builder.service(Probes::new(echo_record.clone(), || Echo));
-    let shout = builder.service(Probes::new(shout_record.clone(), || {
+    let shouts = || {
         Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
             cx.link.write(&input.bytes().to_ascii_uppercase());
             input.consume(input.len());
             Next::More
         })
-    }));
-    let any = || Listen::at(([127, 0, 0, 1], 0));
-    assert_eq!(builder.listen(echo_service, any()), 0);
-    assert_eq!(builder.listen(shout, any()), 1);
-    assert_eq!(builder.listen(echo_service, any()), 2);
-    let running = builder.start().expect("the server starts");
-    let addrs: Vec<_> = running.addrs().iter().filter_map(Endpoint::tcp).collect();
+    };
+    let Both { addrs, stop } = both(
+        v,
+        Probes::new(echo_record.clone(), || Echo),
+        Probes::new(shout_record.clone(), shouts),
+    );
     assert_eq!(addrs.iter().collect::<HashSet<_>>().len(), 3);
     let mut clients: Vec<Client> = (0..30).map(|i| Client::connect(addrs[i % 3])).collect();
     for round in 0..3 {
@@ -115,7 +152,7 @@ fn several_services_and_listeners(v: Variant) {
     drop(clients);
     echo_record.until("20 ends", |r| r.closed() == 20);
     shout_record.until("10 ends", |r| r.closed() == 10);
-    running.stop(Duration::from_secs(10));
+    stop();
     echo_record.check();
     shout_record.check();
     let by = |record: &Record, listener| {
@@ -134,10 +171,12 @@ fn several_services_and_listeners(v: Variant) {
 }
 
 fn ipv6(v: Variant) {
-    if TcpListener::bind("[::1]:0").is_err() {
-        return eprintln!("no IPv6 here");
-    }
-    let server = Setup::on(v).listen(Listen::at("[::1]:0")).start(|| Echo);
+    let port = match world::is_simulated() {
+        true => world::unused_port(),
+        false if TcpListener::bind("[::1]:0").is_err() => return eprintln!("no IPv6 here"),
+        false => 0,
+    };
+    let server = Setup::on(v).at((Ipv6Addr::LOCALHOST, port)).start(|| Echo);
     assert!(server.addr().is_ipv6());
     let mut client = server.connect();
     client.send(b"six");
@@ -246,13 +285,13 @@ fn engine_in_use_is_told(v: Variant) {
     );
 }
 
-/// Notes which thread runs it.
-struct Located(Arc<Mutex<Vec<ThreadId>>>);
+/// Notes which loop and which thread runs it.
+struct Located(Arc<Mutex<Vec<(u32, ThreadId)>>>);
 
 impl Role for Located {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
         let mut seen = self.0.lock().expect("no panic while it was held");
-        seen.push(std::thread::current().id());
+        seen.push((cx.number(), std::thread::current().id()));
         echo(input, cx)
     }
 }
@@ -266,11 +305,15 @@ fn connections_are_spread_over_loops(v: Variant) {
         client.send(b"x");
         client.expect(b"x");
     }
-    let threads = seen.lock().expect("no panic while it was held").clone();
-    let distinct: HashSet<_> = threads.iter().collect();
-    assert_eq!((threads.len(), distinct.len()), (64, 2));
+    let seen = seen.lock().expect("no panic while it was held").clone();
+    let loops: HashSet<_> = seen.iter().map(|(number, _)| number).collect();
+    assert_eq!((seen.len(), loops.len()), (64, 2));
+    if !world::is_simulated() {
+        let threads: HashSet<_> = seen.iter().map(|(_, thread)| thread).collect();
+        assert_eq!(threads.len(), 2);
+    }
     if v.placement == tidewire::Placement::Acceptor {
-        let first = threads.iter().filter(|t| **t == threads[0]).count();
+        let first = seen.iter().filter(|at| at.0 == seen[0].0).count();
         assert_eq!(first, 32, "in turn");
     }
     drop(clients);
@@ -306,7 +349,7 @@ fn connect_and_close_storm(v: Variant) {
     let addr = server.addr();
     let storm: Vec<_> = (0..4u64)
         .map(|seed| {
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 let mut rng = Rng(seed);
                 for _ in 0..EACH {
                     let mut client = Client::connect(addr);

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,54 +11,33 @@ use socket2::{Domain, Socket, Type};
 use tidewire::admission::{Admission, Rules};
 use tidewire::proxy::Proxy;
 use tidewire::{
-    Counters, Input, Layered, Limits, Listen, LoopHandle, Next, Peer, Placement, Refusal, Service,
+    Counters, Endpoint, Input, Layered, Limits, Listen, LoopHandle, Next, Peer, Placement, Refusal,
+    Service,
 };
 
 use crate::case::{Case, case};
-use crate::client::{Client, PATIENCE};
+use crate::client::Client;
 use crate::fixture::Setup;
+use crate::hosting::host_behind;
 use crate::probe::{Context, Message, OnLoop, Probe, Probes, Role};
 use crate::process::eventually;
 use crate::record::{ON_PURPOSE, Record};
 use crate::roles::{Echo, Receives, echo};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(
-            an_address_and_its_network_have_limits,
-            real = "its clients have addresses of this machine"
-        ),
-        case!(
-            rates_are_kept_in_all_and_for_each_address,
-            real = "its clients have addresses of this machine"
-        ),
-        case!(
-            lists_decide_who_may_come_at_all,
-            real = "its clients have addresses of this machine"
-        ),
-        case!(
-            an_ipv4_client_of_an_ipv6_listener_is_in_ipv4_networks,
-            real = "its clients have addresses of this machine"
-        ),
-        case!(
-            listener_service_and_all_have_rules_of_their_own,
-            real = "its clients have addresses of this machine"
-        ),
+        case!(an_address_and_its_network_have_limits),
+        case!(rates_are_kept_in_all_and_for_each_address),
+        case!(lists_decide_who_may_come_at_all),
+        case!(an_ipv4_client_of_an_ipv6_listener_is_in_ipv4_networks),
+        case!(listener_service_and_all_have_rules_of_their_own),
         case!(who_is_turned_away_hears_it_in_the_services_words),
-        case!(
-            places_come_back_from_connections_that_panicked_or_were_refused,
-            real = "its clients have addresses of this machine"
-        ),
+        case!(places_come_back_from_connections_that_panicked_or_were_refused),
         case!(a_proxys_clients_are_counted_and_the_proxy_is_not),
-        case!(
-            unix_sockets_are_counted_and_listed,
-            real = "listens on Unix sockets of this machine"
-        ),
-        case!(
-            a_flood_that_is_refused_leaves_the_others_alone,
-            real = "its clients have addresses of this machine"
-        ),
+        case!(unix_sockets_are_counted_and_listed),
+        case!(a_flood_that_is_refused_leaves_the_others_alone),
         case!(
             least_connections_fills_up_who_has_fewest,
             on = |v| v.placement == Placement::Acceptor
@@ -76,11 +55,7 @@ fn connect_from(host: [u8; 2], to: SocketAddr) -> Client {
 }
 
 fn try_from(host: [u8; 2], to: SocketAddr) -> io::Result<Client> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let here = SocketAddr::from((from(host), 0));
-    socket.bind(&here.into()).expect("an address of loopback");
-    socket.connect_timeout(&to.into(), PATIENCE)?;
-    Client::adopt(TcpStream::from(socket))
+    Client::try_connect_from((from(host), 0).into(), to)
 }
 
 fn is_served(client: &mut Client) {
@@ -111,11 +86,7 @@ fn rules(set: impl FnOnce(&mut Rules)) -> Admission {
 fn an_address_and_its_network_have_limits(v: Variant) {
     let admission = rules(|r| (r.per_address, r.per_prefix) = (Some(2), Some(3)));
     let theirs = admission.clone();
-    let server = Setup::on(v)
-        .tune(|b| {
-            b.admission(theirs);
-        })
-        .start(|| Echo);
+    let server = Setup::on(v).admission(theirs).start(|| Echo);
     let to = server.addr();
     let mut within: Vec<Client> = (0..2).map(|_| served_from([1, 1], to)).collect();
     refused_from([1, 1], to);
@@ -143,11 +114,7 @@ fn rates_are_kept_in_all_and_for_each_address(v: Variant) {
         r.rate = Some("4/h".parse().expect("a rate"));
         r.rate_per_address = Some("2/h".parse().expect("a rate"));
     });
-    let server = Setup::on(v)
-        .tune(|b| {
-            b.admission(admission);
-        })
-        .start(|| Echo);
+    let server = Setup::on(v).admission(admission).start(|| Echo);
     let to = server.addr();
     // It is the coming that counts: each is gone before the next.
     for _ in 0..2 {
@@ -173,11 +140,7 @@ fn lists_decide_who_may_come_at_all(v: Variant) {
         r.allow = vec![network("127.77.4.0/24"), network("127.77.5.9")];
         r.deny = vec![network("127.77.4.128/25")];
     });
-    let server = Setup::on(v)
-        .tune(|b| {
-            b.admission(admission);
-        })
-        .start(|| Echo);
+    let server = Setup::on(v).admission(admission).start(|| Echo);
     let to = server.addr();
     let _within = [served_from([4, 1], to), served_from([5, 9], to)];
     for host in [[4, 128], [5, 8], [6, 1]] {
@@ -292,12 +255,9 @@ fn who_is_turned_away_hears_it_in_the_services_words(v: Variant) {
         connections: 2,
         ..Limits::default()
     };
-    let mut builder = v.builder();
-    let service = builder.service_with(Polite(probes), limits);
     let denied = rules(|r| r.deny = vec!["127.77.11.0/24".parse().expect("a network")]);
-    builder.listen(service, Listen::at("127.0.0.1:0").admission(denied));
-    let running = builder.start().expect("the server starts");
-    let to = running.addrs()[0].tcp().expect("TCP");
+    let server = host_behind(v, Polite(probes), limits, Some(denied));
+    let to = server.addr();
     // Whom the service itself refuses, which is known on the loop that would carry it.
     let mut inside = connect_from([10, 9], to);
     assert_eq!(inside.rest(), WORDS);
@@ -319,7 +279,7 @@ fn who_is_turned_away_hears_it_in_the_services_words(v: Variant) {
         assert_eq!(client.rest(), WORDS);
     }
     let refused = |c: &Counters, why| c.refused_for(why);
-    let counters = running.stop(Duration::from_secs(10));
+    let counters = server.stop(Duration::from_secs(10));
     assert_eq!(refused(&counters, Refusal::MemoryLimit), 1);
     assert_eq!(refused(&counters, Refusal::ConnectionLimit), 202);
     assert_eq!(refused(&counters, Refusal::Denied), 1);
@@ -331,9 +291,7 @@ fn places_come_back_from_connections_that_panicked_or_were_refused(v: Variant) {
     let theirs = admission.clone();
     let server = Setup::on(v)
         .limits(|l| l.connections = 1)
-        .tune(|b| {
-            b.admission(theirs);
-        })
+        .admission(theirs)
         .start_with(|peer| match peer.endpoint.ip() {
             Some(ip) if ip == from([12, 1]) => Err(Refusal::ByService("closed on Sundays")),
             Some(ip) if ip == from([12, 2]) => panic!("{ON_PURPOSE}"),
@@ -375,14 +333,10 @@ fn a_proxys_clients_are_counted_and_the_proxy_is_not(v: Variant) {
         r.connections = Some(12);
     });
     let proxy = Proxy::from(["127.77.13.0/24".parse().expect("a network")]);
-    let mut builder = v.builder();
     let polite = Polite(Probes::new(record.clone(), || Echo));
-    let service = builder.service(Layered::new(proxy, polite));
-    builder
-        .admission(admission.clone())
-        .listen(service, Listen::at("127.0.0.1:0"));
-    let running = builder.start().expect("the server starts");
-    let to = running.addrs()[0].tcp().expect("TCP");
+    let service = Layered::new(proxy, polite);
+    let server = host_behind(v, service, Limits::default(), Some(admission.clone()));
+    let to = server.addr();
     let through = |client: &str| {
         let mut proxy = connect_from([13, 1], to);
         proxy.send(format!("PROXY TCP4 {client} 192.0.2.1 5 6\r\nx").as_bytes());
@@ -407,7 +361,7 @@ fn a_proxys_clients_are_counted_and_the_proxy_is_not(v: Variant) {
     assert_eq!(connect_from([14, 1], to).rest(), WORDS);
     direct[0].send(b"PROXY TCP4 198.51.100.9 192.0.2.1 5 6\r\n");
     direct[0].expect(b"PROXY TCP4 198.51.100.9 192.0.2.1 5 6\r\n");
-    let counters = || running.counters();
+    let counters = || server.counters();
     eventually("the refusals", || {
         let refused = |why| counters().refused_for(why);
         (refused(Refusal::AddressLimit), refused(Refusal::Denied)) == (2, 1)
@@ -415,23 +369,27 @@ fn a_proxys_clients_are_counted_and_the_proxy_is_not(v: Variant) {
     drop((within, direct));
     eventually("the ends", || counters().open == 0);
     assert_eq!((admission.open(), admission.sources()), (0, 0));
-    running.stop(Duration::from_secs(10));
+    server.stop(Duration::from_secs(10));
     record.check();
 }
 
 fn unix_sockets_are_counted_and_listed(v: Variant) {
     let name = format!("unix:@tidewire-admission-{}-{}", std::process::id(), v.name);
     let server = |admission: Admission| {
-        let listen = Listen::at(name.as_str()).admission(admission);
-        Setup::on(v).listen(listen).start(|| Echo)
+        let at: Endpoint = name.parse().expect("an endpoint");
+        let setup = Setup::on(v);
+        if world::is_simulated() {
+            return setup.at(at).admission(admission).start(|| Echo);
+        }
+        let listen = Listen::at(at).admission(admission);
+        setup.listen(listen).start(|| Echo)
     };
     let served = |server: &crate::fixture::Server| {
-        use std::io::{Read, Write};
-        let to = &server.running().addrs()[0];
-        let mut stream = crate::unix::connect(to);
-        let sent = stream.write_all(b"x").is_ok();
+        let mut client = Client::try_connect_unix(&server.addrs()[0]).ok()?;
         let mut back = [0];
-        (sent && matches!(stream.read(&mut back), Ok(1))).then_some(stream)
+        let answered =
+            client.try_send(b"x") && io::Read::read(&mut client, &mut back).is_ok_and(|n| n == 1);
+        answered.then_some(client)
     };
     let tcp_only = server(rules(|r| {
         r.allow = vec!["0.0.0.0/0".parse().expect("a network")]
@@ -455,7 +413,7 @@ fn a_flood_that_is_refused_leaves_the_others_alone(v: Variant) {
     let mut within: Vec<Client> = (0..4).map(|_| served_from([15, 1], to)).collect();
     let floods: Vec<_> = (0..2u8)
         .map(|i| {
-            std::thread::spawn(move || {
+            world::spawn(move || {
                 for n in 0..300u16 {
                     let [high, low] = n.to_be_bytes();
                     refused_from([16 + i * 4 + high, low], to);

@@ -5,36 +5,37 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tidewire::sim::{Conditions, KernelFaults};
 use tidewire::{
-    Closed, Cx, Handle, Input, LOOK_AHEAD_MAX, Listen, LoopHandle, Next, Peer, Protocol, Refusal,
-    Running, Service,
+    Closed, Cx, Handle, Input, LOOK_AHEAD_MAX, Limits, LoopHandle, Next, Peer, Protocol, Refusal,
+    Service,
 };
 
-use crate::case::{Case, case, real};
+use crate::case::{Case, case};
 use crate::client::{Client, PATIENCE};
+use crate::hosting::{Loops, host};
+use crate::process::eventually;
 use crate::record::ON_PURPOSE;
 use crate::roles::{Rng, noise};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "starts a builder of its own",
-        vec![
-            case!(
-                what_comes_together_is_announced_before_any_of_it,
-                on = |v| v.is_one_loop()
-            ),
-            case!(streams_are_whole_when_they_are_announced),
-            case!(
-                connection_that_goes_after_it_was_announced,
-                on = |v| v.is_one_loop()
-            ),
-            case!(
-                panic_while_looking_ahead_ends_one_connection,
-                on = |v| v.is_one_loop()
-            ),
-        ],
-    )
+    vec![
+        case!(
+            what_comes_together_is_announced_before_any_of_it,
+            on = |v| v.is_one_loop()
+        ),
+        case!(streams_are_whole_when_they_are_announced),
+        case!(
+            connection_that_goes_after_it_was_announced,
+            on = |v| v.is_one_loop()
+        ),
+        case!(
+            panic_while_looking_ahead_ends_one_connection,
+            on = |v| v.is_one_loop()
+        ),
+    ]
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,47 +133,56 @@ impl Protocol for Conn {
     }
 }
 
-fn start(v: Variant) -> (Running, Arc<Shared>) {
+fn start(v: Variant) -> (Loops<Announced>, Arc<Shared>) {
+    if world::is_simulated() {
+        // What has come together is heard of together, and buffers are as plenty as on this machine.
+        world::with(|sim| {
+            let usual = sim.conditions().clone();
+            sim.set_conditions(Conditions {
+                buffers: 64,
+                kernel: KernelFaults::none(),
+                ..usual
+            });
+        });
+    }
     let shared = Arc::new(Shared::default());
-    let mut builder = v.builder();
-    let service = builder.service(Announced(shared.clone()));
-    builder.listen(service, Listen::at(([127, 0, 0, 1], 0)));
-    (builder.start().expect("the server starts"), shared)
-}
-
-fn connect(running: &Running) -> Client {
-    Client::connect(running.addrs()[0].tcp().expect("a TCP listener"))
+    let loops = host(v, Announced(shared.clone()), Limits::default());
+    (loops, shared)
 }
 
 /// Connections of one loop, to all of which something is sent while the loop is busy elsewhere.
-fn crowd(running: &Running, shared: &Shared, say: impl Fn(u8) -> u8) -> Vec<Client> {
+fn crowd(server: &Loops<Announced>, shared: &Shared, say: impl Fn(u8) -> u8) -> Vec<Client> {
     const CROWD: u8 = 8;
-    let mut blocker = connect(running);
+    let mut blocker = server.connect();
     blocker.send(&[100]);
     blocker.expect(&[100]);
     let mut clients: Vec<Client> = (0..CROWD)
         .map(|name| {
-            let mut client = connect(running);
+            let mut client = server.connect();
             client.send(&[name]);
             client.expect(&[name]);
             client
         })
         .collect();
     let busy = shared.handles.lock().expect("handles").remove(&100);
-    assert!(busy.expect("named").try_post(0).is_ok());
-    while !shared.blocked.load(SeqCst) {
-        std::thread::yield_now();
+    let hold = server.hold();
+    if hold.is_none() {
+        assert!(busy.expect("named").try_post(0).is_ok());
+        while !shared.blocked.load(SeqCst) {
+            std::thread::yield_now();
+        }
     }
     for (name, client) in clients.iter_mut().enumerate() {
         client.send(&[say(name as u8)]);
     }
     shared.release.store(true, SeqCst);
+    drop(hold);
     clients
 }
 
 fn what_comes_together_is_announced_before_any_of_it(v: Variant) {
-    let (running, shared) = start(v);
-    let mut clients = crowd(&running, &shared, |name| name);
+    let (server, shared) = start(v);
+    let mut clients = crowd(&server, &shared, |name| name);
     for (name, client) in clients.iter_mut().enumerate() {
         client.expect(&[name as u8]);
     }
@@ -186,16 +196,16 @@ fn what_comes_together_is_announced_before_any_of_it(v: Variant) {
         assert!(count(Seen::Ahead(name)) <= 1, "{seen:?}");
     }
     drop(clients);
-    running.stop(PATIENCE);
+    server.stop(PATIENCE);
 }
 
 /// Many streams at once, in pieces of all sizes, with readers that stop and peers that reset.
 fn streams_are_whole_when_they_are_announced(v: Variant) {
-    let (running, _) = start(v);
-    std::thread::scope(|scope| {
-        for seed in 0..24 {
-            let mut client = connect(&running);
-            scope.spawn(move || {
+    let (server, _) = start(v);
+    let streams: Vec<_> = (0..24)
+        .map(|seed| {
+            let mut client = server.connect();
+            world::spawn(move || {
                 let mut rng = Rng(seed);
                 let sent = noise(seed, rng.between(1, 1 << 20));
                 // Not one of the bytes that mean something.
@@ -205,7 +215,7 @@ fn streams_are_whole_when_they_are_announced(v: Variant) {
                     return client.reset();
                 }
                 let (mut writer, bytes) = (client.second(), sent.clone());
-                let sender = std::thread::spawn(move || {
+                let sender = world::spawn(move || {
                     let mut rest = &bytes[..];
                     while !rest.is_empty() {
                         let n = rng.between(1, 40_000).min(rest.len());
@@ -216,34 +226,35 @@ fn streams_are_whole_when_they_are_announced(v: Variant) {
                 });
                 assert!(client.rest() == sent, "seed {seed}");
                 sender.join().expect("the sender");
-            });
-        }
-    });
-    let counters = running.stop(PATIENCE);
+            })
+        })
+        .collect();
+    for stream in streams {
+        stream.join().expect("a whole stream");
+    }
+    let counters = server.stop(PATIENCE);
     assert_eq!(counters.closed_for(Closed::Panicked), 0, "{counters}");
 }
 
 /// The first whose turn it is aborts all others that were announced with it.
 fn connection_that_goes_after_it_was_announced(v: Variant) {
-    let (running, shared) = start(v);
-    let clients = crowd(&running, &shared, |_| ABORT);
-    let end = Instant::now() + PATIENCE;
-    while running.counters().closed_for(Closed::Aborted) < clients.len() as u64 - 1 {
-        assert!(Instant::now() < end, "{}", running.counters());
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let (server, shared) = start(v);
+    let clients = crowd(&server, &shared, |_| ABORT);
+    eventually("all others to be gone", || {
+        server.counters().closed_for(Closed::Aborted) == clients.len() as u64 - 1
+    });
     drop(clients);
-    let mut next = connect(&running);
+    let mut next = server.connect();
     next.send(b"hello");
     next.expect(b"hello");
     drop(next);
-    running.stop(PATIENCE);
+    server.stop(PATIENCE);
 }
 
 fn panic_while_looking_ahead_ends_one_connection(v: Variant) {
-    let (running, shared) = start(v);
+    let (server, shared) = start(v);
     let mut clients = crowd(
-        &running,
+        &server,
         &shared,
         |name| if name == 3 { PANICS } else { name },
     );
@@ -254,6 +265,6 @@ fn panic_while_looking_ahead_ends_one_connection(v: Variant) {
         }
     }
     drop(clients);
-    let counters = running.stop(PATIENCE);
+    let counters = server.stop(PATIENCE);
     assert_eq!(counters.closed_for(Closed::Panicked), 1, "{counters}");
 }

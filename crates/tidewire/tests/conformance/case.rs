@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use libtest_mimic::Trial;
 
 use crate::child;
+use crate::real;
 use crate::variant::Variant;
 use crate::world;
 
@@ -25,25 +26,6 @@ pub(crate) struct Case {
     pub(crate) weight: Weight,
     /// On which variants it makes sense.
     pub(crate) on: fn(Variant) -> bool,
-    /// Why it needs this machine's kernel, if it does: it does not run on simulated ones.
-    pub(crate) real: Option<&'static str>,
-}
-
-impl Case {
-    /// Why it cannot run on a simulated kernel.
-    fn why_real(&self) -> Option<&'static str> {
-        let alone = (self.weight == Weight::Alone).then_some("changes or measures its process");
-        self.real.or(alone)
-    }
-}
-
-/// Cases that all need this machine's kernel, and why.
-pub(crate) fn real(why: &'static str, cases: Vec<Case>) -> Vec<Case> {
-    let real = |case: Case| Case {
-        real: case.real.or(Some(why)),
-        ..case
-    };
-    cases.into_iter().map(real).collect()
 }
 
 /// A light case on every variant, named like its function.
@@ -54,19 +36,6 @@ macro_rules! case {
             run: $run,
             weight: $crate::case::Weight::Light,
             on: |_| true,
-            real: None,
-        }
-    };
-    ($run:ident, real = $why:literal) => {
-        $crate::case::Case {
-            real: Some($why),
-            ..$crate::case::case!($run)
-        }
-    };
-    ($run:ident, real = $why:literal, on = $on:expr) => {
-        $crate::case::Case {
-            on: $on,
-            ..$crate::case::case!($run, real = $why)
         }
     };
     ($run:ident, on = $on:expr) => {
@@ -124,6 +93,7 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
     for &(variant, _) in variants.iter().filter(|(v, _)| v.is_simulated()) {
         trials.push(sameness(cases, variant));
     }
+    trials.push(real::nobody_is_left_out(cases));
     trials.append(&mut alone);
     trials
 }
@@ -169,7 +139,7 @@ fn on_simulated_kernel(name: String, case: &Case, variant: Variant) -> Trial {
         }
         Ok(())
     });
-    match case.why_real() {
+    match real::why(case.name) {
         Some(why) => trial
             .with_kind(format!("real kernels only: {why}"))
             .with_ignored_flag(true),

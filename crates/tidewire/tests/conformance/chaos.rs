@@ -21,10 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(anything_at_any_time),
         case!(anything_at_any_time_out_of_reach),
-        case!(
-            anything_with_busy_polling,
-            real = "a simulated loop never polls busily"
-        ),
+        case!(anything_with_busy_polling),
         case!(anything_with_few_small_buffers),
         case!(anything_while_stopping),
     ]

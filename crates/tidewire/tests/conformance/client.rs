@@ -3,10 +3,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Type};
+use tidewire::Endpoint;
+use tidewire::sim::PlainId;
 
 use crate::stream::Stream;
 use crate::world;
@@ -15,9 +19,13 @@ use crate::world;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A loopback address that no other case uses, with port 0: for cases that need a port of it to stay
-/// free. On the usual address it could become some other case's at any time.
+/// free. On the usual address it could become some other case's at any time. In a simulated world, one with a port
+/// that nobody else of the case uses.
 pub(crate) fn lonely() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(1);
+    if world::is_simulated() {
+        return ([127, 0, 0, 1], world::unused_port()).into();
+    }
     let [high, low] = NEXT.fetch_add(1, Relaxed).to_be_bytes();
     let by_process = 1 + (std::process::id() % 250) as u8;
     ([127, by_process, high, low.max(1)], 0).into()
@@ -28,6 +36,7 @@ pub(crate) struct Client(Socket);
 
 enum Socket {
     Real(TcpStream),
+    Unix(UnixStream),
     Simulated(Stream),
 }
 
@@ -37,10 +46,63 @@ impl Client {
     }
 
     pub(crate) fn try_connect(to: SocketAddr) -> io::Result<Client> {
+        Client::try_connect_within(to, PATIENCE)
+    }
+
+    pub(crate) fn try_connect_within(to: SocketAddr, most: Duration) -> io::Result<Client> {
         match world::is_simulated() {
-            true => Ok(Client(Socket::Simulated(Stream::connect(to)?))),
-            false => Client::adopt(TcpStream::connect_timeout(&to, PATIENCE)?),
+            true => Ok(Client(Socket::Simulated(Stream::connect(
+                None,
+                &to.into(),
+                most,
+            )?))),
+            false => Client::adopt(TcpStream::connect_timeout(&to, most)?),
         }
+    }
+
+    /// With an address of its own, of this machine.
+    pub(crate) fn try_connect_from(from: SocketAddr, to: SocketAddr) -> io::Result<Client> {
+        if world::is_simulated() {
+            let from = SocketAddr::from((from.ip(), world::unused_port())).into();
+            let stream = Stream::connect(Some(from), &to.into(), PATIENCE)?;
+            return Ok(Client(Socket::Simulated(stream)));
+        }
+        let socket = socket2::Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+        socket.bind(&from.into())?;
+        socket.connect_timeout(&to.into(), PATIENCE)?;
+        Client::adopt(TcpStream::from(socket))
+    }
+
+    /// By a Unix socket.
+    pub(crate) fn connect_unix(to: &Endpoint) -> Client {
+        Client::try_connect_unix(to).expect("the server accepts")
+    }
+
+    pub(crate) fn try_connect_unix(to: &Endpoint) -> io::Result<Client> {
+        if world::is_simulated() {
+            return Ok(Client(Socket::Simulated(Stream::connect(
+                None, to, PATIENCE,
+            )?)));
+        }
+        let stream = match to {
+            Endpoint::Unix(path) => UnixStream::connect(path)?,
+            Endpoint::Abstract(name) => {
+                UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?)?
+            }
+            other => panic!("{other} is no Unix socket"),
+        };
+        Ok(Client::adopt_unix(stream))
+    }
+
+    pub(crate) fn adopt_unix(stream: UnixStream) -> Client {
+        let mut client = Client(Socket::Unix(stream));
+        client.patience(PATIENCE);
+        client
+    }
+
+    /// One that a simulated listener has accepted.
+    pub(crate) fn accepted(peer: PlainId) -> Client {
+        Client(Socket::Simulated(Stream::of(peer)))
     }
 
     /// Fails unless the server resets the connection, perhaps before this end knows that it has one.
@@ -62,7 +124,7 @@ impl Client {
     pub(crate) fn socket(&self) -> &TcpStream {
         match &self.0 {
             Socket::Real(stream) => stream,
-            Socket::Simulated(_) => panic!("the case is about a real socket"),
+            Socket::Unix(_) | Socket::Simulated(_) => panic!("the case is about a real socket"),
         }
     }
 
@@ -70,6 +132,13 @@ impl Client {
     pub(crate) fn patience(&mut self, most: Duration) {
         match &mut self.0 {
             Socket::Real(stream) => {
+                stream.set_nonblocking(most.is_zero()).expect("an option");
+                if !most.is_zero() {
+                    stream.set_read_timeout(Some(most)).expect("an option");
+                    stream.set_write_timeout(Some(most)).expect("an option");
+                }
+            }
+            Socket::Unix(stream) => {
                 stream.set_nonblocking(most.is_zero()).expect("an option");
                 if !most.is_zero() {
                     stream.set_read_timeout(Some(most)).expect("an option");
@@ -145,6 +214,7 @@ impl Client {
     pub(crate) fn finish(&self) {
         match &self.0 {
             Socket::Real(stream) => stream.shutdown(Shutdown::Write).expect("still connected"),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write).expect("still connected"),
             Socket::Simulated(stream) => stream.finish(),
         }
     }
@@ -153,6 +223,7 @@ impl Client {
     pub(crate) fn try_finish(&self) {
         match &self.0 {
             Socket::Real(stream) => drop(stream.shutdown(Shutdown::Write)),
+            Socket::Unix(stream) => drop(stream.shutdown(Shutdown::Write)),
             Socket::Simulated(stream) => stream.finish(),
         }
     }
@@ -163,6 +234,7 @@ impl Client {
             Socket::Real(stream) => SockRef::from(&stream)
                 .set_linger(Some(Duration::ZERO))
                 .expect("a socket option"),
+            Socket::Unix(_) => panic!("a Unix socket knows no reset"),
             Socket::Simulated(stream) => stream.reset(),
         }
     }
@@ -170,6 +242,7 @@ impl Client {
     pub(crate) fn second(&self) -> Client {
         Client(match &self.0 {
             Socket::Real(stream) => Socket::Real(stream.try_clone().expect("a descriptor")),
+            Socket::Unix(stream) => Socket::Unix(stream.try_clone().expect("a descriptor")),
             Socket::Simulated(stream) => Socket::Simulated(stream.clone()),
         })
     }
@@ -179,6 +252,7 @@ impl Read for Client {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             Socket::Real(stream) => stream.read(into),
+            Socket::Unix(stream) => stream.read(into),
             Socket::Simulated(stream) => stream.read(into),
         }
     }
@@ -188,6 +262,7 @@ impl Write for Client {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
             Socket::Real(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
             Socket::Simulated(stream) => stream.write(bytes),
         }
     }

@@ -1,67 +1,45 @@
 //! Outgoing connections: established, refused, given up, tried again.
 
-use std::net::{SocketAddr, TcpListener};
+use std::any::Any;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use tidewire::{Closed, Dial, Input, Listen, Next, Origin, Refusal};
+use tidewire::{Closed, Dial, Input, Next, Origin, Refusal};
 
-use crate::case::{Case, case, real};
+use crate::case::{Case, case};
 use crate::client::{Client, lonely};
 use crate::fixture::Setup;
+use crate::listener::{Listener, nobody};
 use crate::probe::{Context, Role};
 use crate::roles::{Echo, Sink, echo};
 use crate::variant::Variant;
 use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = real(
-        "its peers are listeners of this machine",
-        vec![
-            case!(dial_succeeds),
-            case!(dialled_peer_that_speaks_first_is_heard),
-            case!(dialled_peer_that_leaves_at_once),
-            case!(dial_succeeds_once_somebody_listens),
-            case!(dial_that_nobody_answers_times_out),
-            case!(dial_from_a_given_address),
-            case!(dial_that_reaches_itself_has_failed),
-            case!(dial_of_ipv6),
-            case!(dial_through_a_loop_handle),
-            case!(dialled_connection_refused_by_the_service),
-        ],
-    );
-    cases.extend([
+    vec![
+        case!(dial_succeeds),
+        case!(dialled_peer_that_speaks_first_is_heard),
+        case!(dialled_peer_that_leaves_at_once),
         case!(dial_refused_is_tried_as_often_as_asked),
+        case!(dial_succeeds_once_somebody_listens),
+        case!(dial_that_nobody_answers_times_out),
+        case!(dial_from_a_given_address),
+        case!(dial_that_reaches_itself_has_failed),
+        case!(dial_of_ipv6),
+        case!(dial_through_a_loop_handle),
+        case!(dialled_connection_refused_by_the_service),
         case!(dialled_and_accepted_on_the_same_loops),
-    ]);
-    cases
-}
-
-fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind(lonely()).expect("a port");
-    let addr = listener.local_addr().expect("bound");
-    (listener, addr)
-}
-
-/// An address at which nobody listens.
-fn nobody() -> SocketAddr {
-    match world::is_simulated() {
-        true => ([192, 0, 2, 1], 7).into(),
-        false => listener().1,
-    }
-}
-
-fn accept(listener: &TcpListener) -> Client {
-    Client::adopt(listener.accept().expect("dialled").0).expect("socket options")
+    ]
 }
 
 fn dial_succeeds(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
-    let (listener, addr) = listener();
-    server.dial(Dial::to(addr).token(77));
-    let mut peer = accept(&listener);
+    let listener = Listener::new();
+    server.dial(Dial::to(listener.addr()).token(77));
+    let mut peer = listener.accept();
     peer.send(b"hello");
     peer.expect(b"hello");
     assert_eq!(server.record.lock().origins, [Origin::Dialled(77)]);
@@ -78,11 +56,12 @@ fn dial_succeeds(v: Variant) {
 fn dialled_peer_that_speaks_first_is_heard(v: Variant) {
     const DIALS: u64 = 200;
     let server = Setup::on(v).start(|| Sink);
-    let (listener, addr) = listener();
-    let greeter = std::thread::spawn(move || {
+    let listener = Listener::new();
+    let addr = listener.addr();
+    let greeter = world::spawn(move || {
         let greeted: Vec<_> = (0..DIALS)
             .map(|_| {
-                let mut peer = accept(&listener);
+                let mut peer = listener.accept();
                 peer.send(b"welcome");
                 peer
             })
@@ -104,10 +83,11 @@ fn dialled_peer_that_speaks_first_is_heard(v: Variant) {
 fn dialled_peer_that_leaves_at_once(v: Variant) {
     const DIALS: u64 = 50;
     let server = Setup::on(v).start(|| Sink);
-    let (listener, addr) = listener();
-    let leaver = std::thread::spawn(move || {
+    let listener = Listener::new();
+    let addr = listener.addr();
+    let leaver = world::spawn(move || {
         for i in 0..DIALS {
-            let peer = accept(&listener);
+            let peer = listener.accept();
             if i % 2 == 0 {
                 peer.reset();
             }
@@ -150,16 +130,21 @@ fn dial_succeeds_once_somebody_listens(v: Variant) {
         .backoff(Duration::from_millis(2), Duration::from_millis(10));
     server.dial(dial);
     server.until("some failures", |c| c.dial_failures >= 3);
-    let listener = TcpListener::bind(addr).expect("the port is still free");
-    let mut peer = accept(&listener);
+    let listener = Listener::at(addr);
+    let mut peer = listener.accept();
     peer.send(b"x");
     peer.expect(b"x");
     drop(peer);
     assert_eq!(server.stop().dialled, 1);
 }
 
-/// A listener whose queue is full does not answer.
-fn dial_that_nobody_answers_times_out(v: Variant) {
+/// A listener whose queue is full, and what fills it.
+fn deaf() -> (SocketAddr, Box<dyn Any>) {
+    if world::is_simulated() {
+        let listener = Listener::simulated(lonely().into(), 1);
+        let crowd = Client::connect(listener.addr());
+        return (listener.addr(), Box::new((listener, crowd)));
+    }
     let deaf = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     deaf.bind(&any.into()).expect("a port");
@@ -175,8 +160,17 @@ fn dial_that_nobody_answers_times_out(v: Variant) {
         })
         .collect();
     std::thread::sleep(Duration::from_millis(20));
+    (
+        addr.as_socket().expect("an address"),
+        Box::new((deaf, crowd)),
+    )
+}
+
+/// A listener whose queue is full does not answer.
+fn dial_that_nobody_answers_times_out(v: Variant) {
+    let (addr, deaf) = deaf();
     let server = Setup::on(v).start(|| Echo);
-    let dial = Dial::to(addr.as_socket().expect("an address"))
+    let dial = Dial::to(addr)
         .attempts(2)
         .timeout(Duration::from_millis(60))
         .backoff(Duration::from_millis(1), Duration::from_millis(1))
@@ -189,16 +183,16 @@ fn dial_that_nobody_answers_times_out(v: Variant) {
     assert_eq!(token, 3);
     assert!(error.contains("timed out"), "{error}");
     assert_eq!(server.stop().dial_failures, 2);
-    drop((crowd, deaf));
+    drop(deaf);
 }
 
 fn dial_from_a_given_address(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
-    let (listener, addr) = listener();
+    let listener = Listener::new();
     let from: SocketAddr = ([127, 0, 0, 5], 0).into();
-    server.dial(Dial::to(addr).from(from));
-    let (stream, seen) = listener.accept().expect("dialled");
-    assert_eq!(seen.ip(), from.ip());
+    server.dial(Dial::to(listener.addr()).from(from));
+    let (stream, seen) = listener.accept_from();
+    assert_eq!(seen.ip(), Some(from.ip()));
     drop(stream);
     server.record.why_closed(0);
     server.stop();
@@ -220,12 +214,15 @@ fn dial_that_reaches_itself_has_failed(v: Variant) {
 }
 
 fn dial_of_ipv6(v: Variant) {
-    let Ok(listener) = TcpListener::bind("[::1]:0") else {
-        return eprintln!("no IPv6 here");
+    let (ip, port) = match world::is_simulated() {
+        true => (Ipv6Addr::LOCALHOST, world::unused_port()),
+        false if TcpListener::bind("[::1]:0").is_err() => return eprintln!("no IPv6 here"),
+        false => (Ipv6Addr::LOCALHOST, 0),
     };
+    let listener = Listener::at((ip, port));
     let server = Setup::on(v).start(|| Echo);
-    server.dial(Dial::to(listener.local_addr().expect("bound")));
-    let mut peer = accept(&listener);
+    server.dial(Dial::to(listener.addr()));
+    let mut peer = listener.accept();
     peer.send(b"six");
     peer.expect(b"six");
     drop(peer);
@@ -235,15 +232,15 @@ fn dial_of_ipv6(v: Variant) {
 
 fn dial_through_a_loop_handle(v: Variant) {
     let server = Setup::on(v).reachable().start(|| Echo);
-    let (listener, addr) = listener();
+    let listener = Listener::new();
     // The threads engine has a loop for as long as a connection lives.
     let client = server.connect();
     server.record.handle(0);
     let loops = server.record.lock().loops.clone();
     for (i, at) in loops.iter().enumerate() {
-        let dialled = at.dial(Dial::to(addr).token(i as u64));
+        let dialled = at.dial(Dial::to(listener.addr()).token(i as u64));
         dialled.expect("room for a dial");
-        let mut peer = accept(&listener);
+        let mut peer = listener.accept();
         peer.send(b"x");
         peer.expect(b"x");
     }
@@ -253,9 +250,9 @@ fn dial_through_a_loop_handle(v: Variant) {
 
 fn dialled_connection_refused_by_the_service(v: Variant) {
     let server = Setup::on(v).start_with(|_| Err(Refusal::ByService("not today")));
-    let (listener, addr) = listener();
-    server.dial(Dial::to(addr).token(6));
-    accept(&listener).expect_reset();
+    let listener = Listener::new();
+    server.dial(Dial::to(listener.addr()).token(6));
+    listener.accept().expect_reset();
     server
         .record
         .until("the last word", |r| !r.dials_failed.is_empty());
@@ -303,17 +300,15 @@ fn dialled_and_accepted_on_the_same_loops(v: Variant) {
     }
     let done = Arc::new(AtomicU64::new(0));
     let theirs = done.clone();
-    let server = Setup::on(v)
-        .listen(Listen::at(([127, 0, 0, 1], 0)))
-        .start_with(move |peer| {
-            Ok(match peer.origin {
-                Origin::Accepted(_) => Box::new(Answers),
-                Origin::Dialled(_) => Box::new(Asks {
-                    next: 0,
-                    done: theirs.clone(),
-                }),
-            })
-        });
+    let server = Setup::on(v).start_with(move |peer| {
+        Ok(match peer.origin {
+            Origin::Accepted(_) => Box::new(Answers),
+            Origin::Dialled(_) => Box::new(Asks {
+                next: 0,
+                done: theirs.clone(),
+            }),
+        })
+    });
     for token in 0..10 {
         server.dial(Dial::to(server.addr()).token(token));
     }

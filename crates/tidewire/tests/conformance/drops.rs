@@ -25,16 +25,10 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(owners_of_what_is_never_sent_may_panic),
         case!(owners_of_what_is_held_may_panic),
         case!(an_owner_of_a_few_bytes_may_panic),
-        case!(
-            owners_inside_a_layer_may_panic,
-            real = "starts a builder of its own"
-        ),
+        case!(owners_inside_a_layer_may_panic),
         case!(what_a_panic_carries_may_panic),
         case!(a_message_to_who_has_gone_may_panic),
-        case!(
-            a_service_may_panic_at_its_end,
-            real = "starts a builder of its own"
-        ),
+        case!(a_service_may_panic_at_its_end),
     ]
 }
 

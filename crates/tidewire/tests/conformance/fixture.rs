@@ -4,15 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire::admission::Admission;
 use tidewire::{
-    Builder, Conns, Counters, Dial, Limits, Listen, NotDialled, Peer, Placement, Refusal, Running,
-    ServiceId, TcpOptions,
+    Builder, Conns, Counters, Dial, Endpoint, Limits, Listen, NotDialled, Peer, Placement, Refusal,
+    Running, TcpOptions,
 };
 
 use crate::client::Client;
+use crate::hosting::{Hold, Loops, Real, Stopper};
 use crate::probe::{OnLoop, Probe, Probes, Role, Woken};
 use crate::record::Record;
-use crate::simulated::{OnSimulated, Simulated};
+use crate::simulated::OnSimulated;
 use crate::variant::Variant;
 use crate::world;
 
@@ -29,16 +31,12 @@ pub(crate) struct Setup {
 impl Setup {
     pub(crate) fn on(variant: Variant) -> Setup {
         Setup {
-            builder: variant.builder(),
+            builder: variant.settings(),
             limits: Limits::default(),
             listens: Vec::new(),
             woken: None,
             keep_handles: false,
-            on_simulated: OnSimulated {
-                loops: variant.loops,
-                placement: variant.placement,
-                ..OnSimulated::default()
-            },
+            on_simulated: OnSimulated::of(variant),
         }
     }
 
@@ -77,7 +75,20 @@ impl Setup {
         self
     }
 
-    /// Listens here instead of on any port of 127.0.0.1.
+    /// Listens at an endpoint.
+    pub(crate) fn at(mut self, at: impl Into<Endpoint>) -> Setup {
+        let at = at.into();
+        self.on_simulated.at.push(at.clone());
+        self.listen(Listen::at(at))
+    }
+
+    pub(crate) fn admission(mut self, admission: Admission) -> Setup {
+        self.builder.admission(admission.clone());
+        self.on_simulated.admission = Some(admission);
+        self
+    }
+
+    /// Listens so, on this machine, instead of on any port of 127.0.0.1.
     pub(crate) fn listen(mut self, listen: Listen) -> Setup {
         self.listens.push(listen);
         self
@@ -127,7 +138,11 @@ impl Setup {
         let loops = match world::is_simulated() {
             true => Loops::Simulated(self.on_simulated.start(probes, self.limits)),
             false => {
-                let real = Real::start(self.builder, probes, self.limits, self.listens);
+                let mut listens = self.listens;
+                if listens.is_empty() {
+                    listens.push(Listen::at(([127, 0, 0, 1], 0)));
+                }
+                let real = Real::start(self.builder, probes, self.limits, listens);
                 Loops::Real(Box::new(real))
             }
         };
@@ -136,90 +151,56 @@ impl Setup {
     }
 }
 
-/// Loops of this machine.
-pub(crate) struct Real {
-    running: Running,
-    service: ServiceId<Probes>,
-}
-
-impl Real {
-    fn start(
-        mut builder: Builder,
-        probes: Probes,
-        limits: Limits,
-        mut listens: Vec<Listen>,
-    ) -> Real {
-        let service = builder.service_with(probes, limits);
-        if listens.is_empty() {
-            listens.push(Listen::at(([127, 0, 0, 1], 0)));
-        }
-        for listen in listens {
-            builder.listen(service, listen);
-        }
-        let running = builder.start().expect("the server starts");
-        Real { running, service }
-    }
-}
-
-enum Loops {
-    Real(Box<Real>),
-    Simulated(Simulated),
-}
-
 /// A server under test. Dropping it stops it at once; [`Server::stop`] also checks the contracts.
 pub(crate) struct Server {
-    loops: Option<Loops>,
+    loops: Option<Loops<Probes>>,
     pub(crate) record: Arc<Record>,
 }
 
 impl Server {
-    fn loops(&self) -> &Loops {
+    fn loops(&self) -> &Loops<Probes> {
         self.loops.as_ref().expect("they run until it is stopped")
-    }
-
-    fn real(&self) -> &Real {
-        match self.loops() {
-            Loops::Real(real) => real,
-            Loops::Simulated(_) => panic!("the case is about loops of this machine"),
-        }
     }
 
     /// The loops, in cases that are about those of this machine.
     pub(crate) fn running(&self) -> &Running {
-        &self.real().running
+        match self.loops() {
+            Loops::Real(real) => &real.running,
+            Loops::Simulated(_) => panic!("the case is about loops of this machine"),
+        }
+    }
+
+    pub(crate) fn addrs(&self) -> Vec<Endpoint> {
+        self.loops().addrs()
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
-        match self.loops() {
-            Loops::Real(real) => real.running.addrs()[0].tcp(),
-            Loops::Simulated(simulated) => simulated.addr.tcp(),
-        }
-        .expect("a TCP listener")
+        self.loops().addr()
     }
 
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.addr())
+        self.loops().connect()
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        match self.loops() {
-            Loops::Real(real) => real.running.counters(),
-            Loops::Simulated(simulated) => simulated.counters(),
-        }
+        self.loops().counters()
     }
 
     pub(crate) fn dial(&self, dial: Dial) {
-        match self.loops() {
-            Loops::Real(real) => {
-                let dialled = real.running.dial(real.service, dial);
-                dialled.expect("room for a dial");
-            }
-            Loops::Simulated(simulated) => simulated.dial(dial),
-        }
+        self.loops().dial(dial);
     }
 
     pub(crate) fn try_dial(&self, dial: Dial) -> Result<(), NotDialled> {
-        self.running().dial(self.real().service, dial)
+        self.loops().try_dial(dial)
+    }
+
+    pub(crate) fn stopper(&self) -> Stopper {
+        self.loops().stopper()
+    }
+
+    /// On a simulated kernel: keeps the loops from going on until what is returned is dropped.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        self.loops().hold()
     }
 
     /// Waits until a counter is as wanted.
@@ -233,10 +214,7 @@ impl Server {
     }
 
     pub(crate) fn stop_within(self, deadline: Duration) -> Counters {
-        self.end(|loops| match loops {
-            Loops::Real(real) => real.running.stop(deadline),
-            Loops::Simulated(simulated) => simulated.stop(deadline),
-        })
+        self.end(|loops| loops.stop(deadline))
     }
 
     /// Leaves who waits to be accepted to a successor, and checks the contracts.
@@ -247,7 +225,7 @@ impl Server {
         })
     }
 
-    fn end(mut self, how: impl FnOnce(Loops) -> Counters) -> Counters {
+    fn end(mut self, how: impl FnOnce(Loops<Probes>) -> Counters) -> Counters {
         let counters = how(self.loops.take().expect("stopped once"));
         self.record.check();
         assert_eq!(counters.open, 0, "nothing is open after a stop: {counters}");

@@ -17,22 +17,13 @@ use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(
-            bytes_behind_an_urgent_mark_arrive,
-            real = "urgent bytes are TCP's"
-        ),
+        case!(bytes_behind_an_urgent_mark_arrive),
         case!(bytes_after_pause_are_kept_and_shown_by_resume),
         case!(resume_shows_carried_bytes_without_new_ones),
         case!(paused_connection_notices_a_reset),
-        case!(
-            paused_connection_notices_a_reset_behind_data,
-            real = "sleeps in a callback, while its peer goes on"
-        ),
+        case!(paused_connection_notices_a_reset_behind_data),
         case!(paused_connection_is_told_of_the_end),
-        case!(
-            paused_connection_is_told_of_an_end_behind_data,
-            real = "sleeps in a callback, while its peer goes on"
-        ),
+        case!(paused_connection_is_told_of_an_end_behind_data),
         case!(paused_from_the_start),
         case!(paused_connection_is_not_idle),
         case!(finish_of_a_paused_connection),

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::{
-    Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Running, Service, Stopper,
+    Cx, Input, Limits, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service, Stopper,
     on_input,
 };
 
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::Setup;
+use crate::hosting::host;
 use crate::process::{descriptors, eventually};
 use crate::record::ON_PURPOSE;
 use crate::roles::Echo;
@@ -21,7 +22,6 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(handles_do_not_keep_descriptors, alone),
         case!(
             loops_that_cannot_be_set_up_are_counted,
-            real = "starts a builder of its own",
             on = Variant::is_threads
         ),
         case!(
@@ -29,10 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
             alone,
             on = Variant::is_threads
         ),
-        case!(
-            a_stop_is_waited_for,
-            real = "waits for loops of this machine"
-        ),
+        case!(a_stop_is_waited_for),
     ]
 }
 
@@ -129,15 +126,13 @@ impl Service for Unborn {
 
 /// The threads engine makes a loop for each connection, when it comes.
 fn loops_that_cannot_be_set_up_are_counted(v: Variant) {
-    let mut builder = v.builder();
-    let service = builder.service(Unborn);
-    builder.listen(service, Listen::at(([127, 0, 0, 1], 0)));
-    let server = builder.start().expect("it starts");
+    let server = host(v, Unborn, Limits::default());
     for _ in 0..20 {
-        Client::connect_to_be_reset(server.addrs()[0].tcp().expect("TCP"));
+        Client::connect_to_be_reset(server.addr());
     }
-    let refused = |server: &Running| server.counters().refused_for(Refusal::Panicked);
-    eventually("all refused", || refused(&server) == 20);
+    eventually("all refused", || {
+        server.counters().refused_for(Refusal::Panicked) == 20
+    });
     let counters = server.stop(Duration::from_secs(10));
     assert_eq!((counters.accepted, counters.open), (20, 0));
 }

@@ -2,7 +2,7 @@
 //!
 //! Every case is one function that is given a [`Variant`](variant::Variant) and runs real sockets
 //! on the loopback interface, or, unchanged, a simulated [`world`] in virtual time; its name in the list is
-//! `variant/case`. Those that need this machine's kernel are listed as ignored on simulated ones, and why. Engines may differ in speed,
+//! `variant/case`. Those that need this machine's kernel ([`real`]) are listed as ignored on simulated ones, and why. Engines may differ in speed,
 //! in nothing else. A variant that does not work on this machine is listed as ignored, and the
 //! reason is printed.
 
@@ -10,9 +10,12 @@ mod case;
 mod child;
 mod client;
 mod fixture;
+mod hosting;
+mod listener;
 mod plain;
 mod probe;
 mod process;
+mod real;
 mod record;
 mod roles;
 mod simulated;

@@ -1,36 +1,38 @@
 //! Connections of one loop that know each other: telling, dialling from callbacks, services' timers,
 //! the end of a loop.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidewire::sim::Conditions;
 use tidewire::{
-    Chunk, Closed, ConnId, Conns, Cx, Dial, Input, Limits, Listen, LoopHandle, Next, Origin, Peer,
-    Protocol, Refusal, Running, Service, TELLS_MAX, Turn,
+    Chunk, Closed, ConnId, Conns, Cx, Dial, Input, Limits, LoopHandle, Next, Origin, Peer,
+    Protocol, Refusal, Service, TELLS_MAX, Turn,
 };
 
-use crate::case::{Case, case, real};
-use crate::client::{Client, PATIENCE, lonely};
+use crate::case::{Case, case};
+use crate::client::{Client, lonely};
+use crate::hosting::{Loops, host};
+use crate::listener::{Listener, nobody};
+use crate::process::eventually;
 use crate::roles::noise;
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "its peers are listeners of this machine",
-        vec![
-            case!(chunks_go_through_a_partner_in_order),
-            case!(message_for_a_partner_that_is_gone_comes_back),
-            case!(tells_are_bounded),
-            case!(partners_that_never_stop_let_others_live),
-            case!(dial_from_opened_received_expired_and_closed),
-            case!(dial_that_fails_tells_whoever_asked),
-            case!(dial_in_the_last_closed_is_made),
-            case!(service_timer_goes_on_and_dials),
-            case!(loop_ends_once_after_its_connections),
-        ],
-    )
+    vec![
+        case!(chunks_go_through_a_partner_in_order),
+        case!(message_for_a_partner_that_is_gone_comes_back),
+        case!(tells_are_bounded),
+        case!(partners_that_never_stop_let_others_live),
+        case!(dial_from_opened_received_expired_and_closed),
+        case!(dial_that_fails_tells_whoever_asked),
+        case!(dial_in_the_last_closed_is_made),
+        case!(service_timer_goes_on_and_dials),
+        case!(loop_ends_once_after_its_connections),
+    ]
 }
 
 /// What happened, for the case to see.
@@ -52,15 +54,7 @@ impl Log {
     }
 
     fn until(&self, what: &str, done: impl Fn(&[String]) -> bool) {
-        let end = std::time::Instant::now() + PATIENCE;
-        while !done(&self.lines()) {
-            assert!(
-                std::time::Instant::now() < end,
-                "{what}: {:?}",
-                self.lines()
-            );
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        eventually(what, || done(&self.lines()));
     }
 
     fn has(&self, line: &str) {
@@ -277,52 +271,39 @@ impl Service for Parts {
 }
 
 struct Server {
-    running: Running,
+    loops: Loops<Parts>,
     log: Arc<Log>,
 }
 
 impl Server {
     fn start(v: Variant, job: Job, to: SocketAddr) -> Server {
         let log = Arc::new(Log::default());
-        let mut builder = v.builder();
         let parts = Parts {
             job,
             to,
             log: log.clone(),
         };
-        let service = builder.service_with(parts, Limits::default());
-        builder.listen(service, Listen::at(([127, 0, 0, 1], 0)));
-        let running = builder.start().expect("the server starts");
-        Server { running, log }
+        let loops = host(v, parts, Limits::default());
+        Server { loops, log }
     }
 
     fn connect(&self) -> Client {
-        Client::connect(self.running.addrs()[0].tcp().expect("a TCP listener"))
+        self.loops.connect()
     }
 
     fn stop(self) -> tidewire::Counters {
-        self.running.stop(Duration::from_secs(10))
+        self.loops.stop(Duration::from_secs(10))
     }
 }
 
-fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind(lonely()).expect("a port");
-    let addr = listener.local_addr().expect("bound");
-    (listener, addr)
-}
-
-fn accept(listener: &TcpListener) -> Client {
-    Client::adopt(listener.accept().expect("dialled").0).expect("socket options")
-}
-
 fn chunks_go_through_a_partner_in_order(v: Variant) {
-    let (listener, addr) = listener();
-    let server = Server::start(v, Job::Relay, addr);
+    let listener = Listener::new();
+    let server = Server::start(v, Job::Relay, listener.addr());
     let mut client = server.connect();
-    let mut upstream = accept(&listener);
+    let mut upstream = listener.accept();
     let (there, back) = (noise(1, 3 << 20), noise(2, 2 << 20));
     let (mut writer, bytes) = (client.second(), there.clone());
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         writer.send(&bytes);
         writer.finish();
     });
@@ -330,7 +311,7 @@ fn chunks_go_through_a_partner_in_order(v: Variant) {
     sender.join().expect("the sender");
     // The other way is still open.
     let (mut writer, bytes) = (upstream.second(), back.clone());
-    let sender = std::thread::spawn(move || {
+    let sender = world::spawn(move || {
         writer.send(&bytes);
         writer.finish();
     });
@@ -349,7 +330,7 @@ fn message_for_a_partner_that_is_gone_comes_back(v: Variant) {
     let mut client = server.connect();
     let sent = noise(3, 300 << 10);
     let (mut writer, bytes) = (client.second(), sent.clone());
-    let sender = std::thread::spawn(move || writer.send(&bytes));
+    let sender = world::spawn(move || writer.send(&bytes));
     assert!(client.take(sent.len()) == sent, "handed back, nothing lost");
     sender.join().expect("the sender");
     drop(client);
@@ -367,14 +348,22 @@ fn tells_are_bounded(v: Variant) {
 
 /// A message that leads to the next for ever is delivered for ever, between others' turns.
 fn partners_that_never_stop_let_others_live(v: Variant) {
+    if world::is_simulated() {
+        // Time passes there when nobody has anything to do, or is late.
+        world::with(|sim| {
+            let usual = sim.conditions().clone();
+            sim.set_conditions(Conditions {
+                late_one_in: 4,
+                ..usual
+            });
+        });
+    }
     let server = Server::start(v, Job::TellItself, lonely());
     let mut client = server.connect();
     client.send(b"!");
     let mut other = server.connect();
     for _ in 0..20 {
-        while server.log.count.load(SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        eventually("a word", || server.log.count.load(SeqCst) > 0);
         other.send(b"?");
         other.expect(b"alive");
         client.send(b"?");
@@ -385,16 +374,16 @@ fn partners_that_never_stop_let_others_live(v: Variant) {
 }
 
 fn dial_from_opened_received_expired_and_closed(v: Variant) {
-    let (listener, addr) = listener();
-    let server = Server::start(v, Job::DialEverywhere, addr);
+    let listener = Listener::new();
+    let server = Server::start(v, Job::DialEverywhere, listener.addr());
     let mut client = server.connect();
     client.expect(b"dialled twice");
-    let mut upstream: Vec<_> = (0..2).map(|_| accept(&listener)).collect();
+    let mut upstream: Vec<_> = (0..2).map(|_| listener.accept()).collect();
     client.send(b"?");
-    upstream.push(accept(&listener));
+    upstream.push(listener.accept());
     drop(client);
     // The last, from `closed`; on the threads engine the thread lives on for it.
-    upstream.push(accept(&listener));
+    upstream.push(listener.accept());
     drop(upstream);
     server.log.until("all ends", |lines| {
         lines.iter().filter(|l| *l == "closed").count() == 5
@@ -403,9 +392,7 @@ fn dial_from_opened_received_expired_and_closed(v: Variant) {
 }
 
 fn dial_that_fails_tells_whoever_asked(v: Variant) {
-    let (listener, nobody) = listener();
-    drop(listener);
-    let server = Server::start(v, Job::Relay, nobody);
+    let server = Server::start(v, Job::Relay, nobody());
     let mut client = server.connect();
     let why = client.rest();
     assert!(String::from_utf8_lossy(&why).contains("refused"));
@@ -414,12 +401,12 @@ fn dial_that_fails_tells_whoever_asked(v: Variant) {
 }
 
 fn dial_in_the_last_closed_is_made(v: Variant) {
-    let (listener, addr) = listener();
-    let server = Server::start(v, Job::DialEverywhere, addr);
+    let listener = Listener::new();
+    let server = Server::start(v, Job::DialEverywhere, listener.addr());
     for _ in 0..10 {
         server.connect().expect(b"dialled twice");
         for _ in 0..3 {
-            drop(accept(&listener));
+            drop(listener.accept());
         }
     }
     server.log.until("all ends", |lines| {
@@ -429,9 +416,9 @@ fn dial_in_the_last_closed_is_made(v: Variant) {
 }
 
 fn service_timer_goes_on_and_dials(v: Variant) {
-    let (listener, addr) = listener();
-    let server = Server::start(v, Job::Timer, addr);
-    let mut peer = accept(&listener);
+    let listener = Listener::new();
+    let server = Server::start(v, Job::Timer, listener.addr());
+    let mut peer = listener.accept();
     server.log.has("dialled");
     assert_eq!(server.log.count.load(SeqCst), 3);
     peer.send(&noise(4, 1 << 20));
@@ -447,7 +434,7 @@ fn loop_ends_once_after_its_connections(v: Variant) {
     let clients: Vec<_> = (0..6).map(|_| server.connect()).collect();
     // All are taken in, for each gets its stop.
     let log = server.log.clone();
-    let leaver = std::thread::spawn(move || clients.iter().for_each(Client::finish));
+    let leaver = world::spawn(move || clients.iter().for_each(Client::finish));
     server.stop();
     leaver.join().expect("the leaver");
     let lines = log.lines();

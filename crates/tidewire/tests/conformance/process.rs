@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::client::PATIENCE;
 use crate::variant::Variant;
+use crate::world;
 
 /// How many connections to open, both ends of which are descriptors of this process if `both`.
 pub(crate) fn crowd(v: Variant, both: bool) -> usize {
@@ -51,6 +52,10 @@ pub(crate) fn in_use() -> usize {
 
 /// Waits until a condition that nobody announces holds.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    if world::is_simulated() {
+        let there = world::wait_here(PATIENCE, holds);
+        return assert!(there, "waited in vain for: {what}");
+    }
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "waited in vain for: {what}");

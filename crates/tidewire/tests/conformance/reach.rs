@@ -7,7 +7,8 @@ use std::time::Duration;
 use tidewire::{Closed, Input, Next, POSTS_MAX};
 
 use crate::case::{Case, case};
-use crate::fixture::Setup;
+use crate::fixture::{Server, Setup};
+use crate::hosting::Hold;
 use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Echo, Sink, echo};
@@ -18,18 +19,12 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(posts_arrive_in_order),
         case!(posts_from_many_threads_all_arrive),
-        case!(
-            best_effort_says_full_and_reserved_is_not_refused,
-            real = "holds up its loop from another thread"
-        ),
+        case!(best_effort_says_full_and_reserved_is_not_refused),
         case!(post_to_a_gone_connection_is_dropped_and_counted),
         case!(post_to_the_next_connection_of_the_same_place_is_not_misdelivered),
         case!(finish_by_handle),
         case!(abort_by_handle),
-        case!(
-            signals_coalesce_and_none_is_lost,
-            real = "holds up its loop from another thread"
-        ),
+        case!(signals_coalesce_and_none_is_lost),
         case!(loops_are_numbered_from_zero),
         case!(signal_storm_from_several_threads),
         case!(broadcast_through_the_loop, on = |v| !v.is_threads()),
@@ -99,8 +94,18 @@ fn posts_from_many_threads_all_arrive(v: Variant) {
     server.cut();
 }
 
-/// Keeps its loop busy while told to.
-fn block_loop(handle: &tidewire::Handle<Message>) -> std::sync::mpsc::Sender<()> {
+/// What keeps a loop busy until it is dropped.
+enum Busy {
+    Real { _go: std::sync::mpsc::Sender<()> },
+    Simulated { _hold: Option<Hold> },
+}
+
+/// Keeps its loop busy.
+fn block_loop(server: &Server, handle: &tidewire::Handle<Message>) -> Busy {
+    if world::is_simulated() {
+        let _hold = server.hold();
+        return Busy::Simulated { _hold };
+    }
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (entered, is_in) = std::sync::mpsc::channel();
     let posted = handle.try_post(Message::run(move |_| {
@@ -111,7 +116,7 @@ fn block_loop(handle: &tidewire::Handle<Message>) -> std::sync::mpsc::Sender<()>
     is_in
         .recv_timeout(Duration::from_secs(10))
         .expect("the loop runs");
-    go
+    Busy::Real { _go: go }
 }
 
 fn best_effort_says_full_and_reserved_is_not_refused(v: Variant) {
@@ -119,7 +124,7 @@ fn best_effort_says_full_and_reserved_is_not_refused(v: Variant) {
     let mut client = server.connect();
     let handle = server.record.handle(0);
     let permit = handle.reserve().expect("a place");
-    let go = block_loop(&handle);
+    let go = block_loop(&server, &handle);
     for n in 0..POSTS_MAX as u64 {
         assert!(handle.try_post(Message::Note(n)).is_ok(), "post {n}");
     }
@@ -203,7 +208,7 @@ fn signals_coalesce_and_none_is_lost(v: Variant) {
     let client = server.connect();
     let handle = server.record.handle(0);
     let loops = server.record.lock().loops.clone();
-    let go = block_loop(&handle);
+    let go = block_loop(&server, &handle);
     let before = server.record.woken();
     for _ in 0..1000 {
         loops.iter().for_each(|l| l.signal());

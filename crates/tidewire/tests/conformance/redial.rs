@@ -1,39 +1,39 @@
 //! Dials that are asked for when a connection or a loop ends, and those that are too many.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use tidewire::{
-    Closed, Cx, Dial, Input, Listen, LoopHandle, Next, NotDialled, Peer, Protocol, Refusal,
-    Running, Service, Turn,
+    Closed, Cx, Dial, Input, Limits, LoopHandle, Next, NotDialled, Peer, Protocol, Refusal,
+    Service, Turn,
 };
 
-use crate::case::{Case, case, real};
-use crate::client::{Client, PATIENCE, lonely};
+use crate::case::{Case, case};
+use crate::client::{Client, PATIENCE};
 use crate::fixture::Setup;
+use crate::hosting::{Loops, host};
+use crate::listener::{Listener, nobody};
 use crate::probe::{Context, Message, Role};
 use crate::process::eventually;
 use crate::roles::Echo;
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "its peers are listeners of this machine",
-        vec![
-            case!(dial_asked_for_in_closed_is_made),
-            case!(dial_asked_for_in_closed_of_a_stop_is_told_of),
-            case!(stop_ends_though_every_failed_dial_is_made_again),
-            case!(dial_left_to_a_loop_that_has_ended, on = Variant::is_threads),
-            case!(dial_refused_by_the_connection_limit),
-            case!(
-                dials_beyond_their_limit_fail_at_once,
-                on = |v| !v.is_threads()
-            ),
-            case!(dials_beyond_the_inbox_come_back, on = |v| !v.is_threads()),
-        ],
-    )
+    vec![
+        case!(dial_asked_for_in_closed_is_made),
+        case!(dial_asked_for_in_closed_of_a_stop_is_told_of),
+        case!(stop_ends_though_every_failed_dial_is_made_again),
+        case!(dial_left_to_a_loop_that_has_ended, on = Variant::is_threads),
+        case!(dial_refused_by_the_connection_limit),
+        case!(
+            dials_beyond_their_limit_fail_at_once,
+            on = |v| !v.is_threads()
+        ),
+        case!(dials_beyond_the_inbox_come_back, on = |v| !v.is_threads()),
+    ]
 }
 
 /// Dials again whenever a connection ends or a dial fails.
@@ -84,22 +84,20 @@ impl Service for Redials {
 }
 
 /// A server that dials, the listener that it dials, and how often it was told that it failed.
-fn redialling(v: Variant, again: bool, by_turn: bool) -> (Running, TcpListener, Arc<AtomicU64>) {
-    let listener = TcpListener::bind(lonely()).expect("a port");
+fn redialling(
+    v: Variant,
+    again: bool,
+    by_turn: bool,
+) -> (Loops<Redials>, Listener, Arc<AtomicU64>) {
+    let listener = Listener::new();
     let failed = Arc::<AtomicU64>::default();
-    let mut builder = v.builder();
-    let service = builder.service(Redials {
-        to: listener.local_addr().expect("bound"),
+    let service = Redials {
+        to: listener.addr(),
         failed: failed.clone(),
         again,
         by_turn,
-    });
-    builder.listen(service, Listen::at(([127, 0, 0, 1], 0)));
-    (builder.start().expect("it starts"), listener, failed)
-}
-
-fn tcp(server: &Running) -> SocketAddr {
-    server.addrs()[0].tcp().expect("TCP")
+    };
+    (host(v, service, Limits::default()), listener, failed)
 }
 
 fn served(to: SocketAddr) -> Client {
@@ -109,17 +107,13 @@ fn served(to: SocketAddr) -> Client {
     client
 }
 
-fn accept(listener: &TcpListener) -> Client {
-    Client::adopt(listener.accept().expect("dialled").0).expect("socket options")
-}
-
 fn dial_asked_for_in_closed_is_made(v: Variant) {
     for by_turn in [false, true] {
         let (server, listener, failed) = redialling(v, false, by_turn);
-        drop(served(tcp(&server)));
+        drop(served(server.addr()));
         // And again, whenever one that was dialled ends.
         for _ in 0..5 {
-            let mut peer = accept(&listener);
+            let mut peer = listener.accept();
             peer.send(b"y");
             peer.expect(b"y");
         }
@@ -130,8 +124,8 @@ fn dial_asked_for_in_closed_is_made(v: Variant) {
 fn dial_asked_for_in_closed_of_a_stop_is_told_of(v: Variant) {
     for by_turn in [false, true] {
         let (server, _listener, failed) = redialling(v, false, by_turn);
-        let client = served(tcp(&server));
-        let ends = std::thread::spawn(move || drop({ client }.rest()));
+        let client = served(server.addr());
+        let ends = world::spawn(move || drop({ client }.rest()));
         let counters = server.stop(Duration::from_secs(10));
         ends.join().expect("an orderly end");
         assert_eq!(failed.load(SeqCst), 1);
@@ -143,7 +137,7 @@ fn stop_ends_though_every_failed_dial_is_made_again(v: Variant) {
     for by_turn in [false, true] {
         let (server, listener, failed) = redialling(v, true, by_turn);
         drop(listener);
-        drop(served(tcp(&server)));
+        drop(served(server.addr()));
         eventually("a failure", || failed.load(SeqCst) > 0);
         server.stop(Duration::from_secs(10));
     }
@@ -155,25 +149,25 @@ fn dial_left_to_a_loop_that_has_ended(v: Variant) {
     drop(served(server.addr()));
     server.until("its end", |c| c.open == 0);
     let at = server.record.lock().loops[0].clone();
-    let listener = TcpListener::bind(lonely()).expect("a port");
+    let listener = Listener::new();
     for token in 0..20 {
-        let dial = Dial::to(listener.local_addr().expect("bound"));
+        let dial = Dial::to(listener.addr());
         at.dial(dial.token(token)).expect("room for a dial");
-        let mut peer = accept(&listener);
+        let mut peer = listener.accept();
         peer.send(b"still here");
         peer.expect(b"still here");
     }
     server.cut();
-    let late = at.dial(Dial::to(listener.local_addr().expect("bound")));
+    let late = at.dial(Dial::to(listener.addr()));
     assert!(matches!(late, Err(NotDialled::Ended(_))));
 }
 
 fn dial_refused_by_the_connection_limit(v: Variant) {
     let server = Setup::on(v).limits(|l| l.connections = 1).start(|| Echo);
     let client = served(server.addr());
-    let listener = TcpListener::bind(lonely()).expect("a port");
-    server.dial(Dial::to(listener.local_addr().expect("bound")).token(9));
-    accept(&listener).expect_reset();
+    let listener = Listener::new();
+    server.dial(Dial::to(listener.addr()).token(9));
+    listener.accept().expect_reset();
     server
         .record
         .until("the last word", |r| !r.dials_failed.is_empty());
@@ -187,9 +181,7 @@ fn dial_refused_by_the_connection_limit(v: Variant) {
 /// Nobody answers them, so they stay on their way.
 fn dials_beyond_their_limit_fail_at_once(v: Variant) {
     let server = Setup::on(v).limits(|l| l.dials = 3).start(|| Echo);
-    let nobody = TcpListener::bind(lonely()).expect("a port");
-    let addr = nobody.local_addr().expect("bound");
-    drop(nobody);
+    let addr = nobody();
     let pause = Duration::from_secs(3600);
     let dials = 8 * v.loops as u64;
     for token in 0..dials {
@@ -239,9 +231,7 @@ fn dials_beyond_the_inbox_come_back(v: Variant) {
     let mut client = server.connect();
     client.send(b"x");
     eventually("a busy loop", || gate.load(SeqCst) == 1);
-    let nobody = TcpListener::bind(lonely()).expect("a port");
-    let addr = nobody.local_addr().expect("bound");
-    drop(nobody);
+    let addr = nobody();
     let taken = (0..20).map(|token| server.try_dial(Dial::to(addr).token(token)));
     let taken: Vec<bool> = taken.map(|t| t.is_ok()).collect();
     assert_eq!(taken.iter().filter(|&&t| t).count(), ROOM, "{taken:?}");

@@ -2,37 +2,36 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidewire::admission::{Admission, Rules};
 use tidewire::{
-    Closed, ConnId, Conns, Counters, Cx, Dial, Input, Limits, Listen, LoopHandle, Next, Peer,
-    Protocol, Refusal, Running, Service, ServiceId, Turn,
+    Closed, ConnId, Conns, Counters, Cx, Dial, Input, Limits, LoopHandle, Next, Peer, Protocol,
+    Refusal, Service, Turn,
 };
 
-use crate::case::{Case, case, real};
-use crate::client::{Client, lonely};
+use crate::case::{Case, case};
+use crate::client::Client;
+use crate::hosting::{Loops, host_behind};
+use crate::listener::nobody;
 use crate::process::eventually;
 use crate::record::ON_PURPOSE;
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "sets up its service itself",
-        vec![
-            case!(panic_in_refusal_reply),
-            case!(panic_in_speaks_for_others),
-            case!(who_speaks_for_others_is_asked_once),
-            case!(panic_in_dial_failed),
-            case!(panic_in_the_services_expired),
-            case!(panic_in_undelivered),
-            case!(panic_in_overdue),
-            case!(panic_in_loop_ended),
-        ],
-    )
+    vec![
+        case!(panic_in_refusal_reply),
+        case!(panic_in_speaks_for_others),
+        case!(who_speaks_for_others_is_asked_once),
+        case!(panic_in_dial_failed),
+        case!(panic_in_the_services_expired),
+        case!(panic_in_undelivered),
+        case!(panic_in_overdue),
+        case!(panic_in_loop_ended),
+    ]
 }
 
 /// Where the service panics.
@@ -133,8 +132,7 @@ impl Service for Brittle {
 }
 
 struct Server {
-    running: Running,
-    service: ServiceId<Brittle>,
+    loops: Loops<Brittle>,
     speaks: Arc<AtomicU8>,
     expired: Arc<AtomicUsize>,
 }
@@ -154,22 +152,15 @@ impl Server {
         };
         let mut limits = Limits::default();
         set(&mut limits);
-        let mut builder = v.builder();
-        if let Some(rules) = rules {
-            builder.admission(rules.clone());
-        }
-        let service = builder.service_with(brittle, limits);
-        builder.listen(service, Listen::at("127.0.0.1:0"));
         Server {
-            running: builder.start().expect("the server starts"),
-            service,
+            loops: host_behind(v, brittle, limits, rules.cloned()),
             speaks,
             expired,
         }
     }
 
     fn addr(&self) -> SocketAddr {
-        self.running.addrs()[0].tcp().expect("TCP")
+        self.loops.addr()
     }
 
     fn served(&self) -> Client {
@@ -180,14 +171,14 @@ impl Server {
     }
 
     fn until(&self, what: &str, done: impl Fn(&Counters) -> bool) {
-        eventually(what, || done(&self.running.counters()));
+        eventually(what, || done(&self.loops.counters()));
     }
 
     /// It has panicked so often, and lives.
     fn stop(self, panics: u64) -> Counters {
         self.until("the panics to be counted", |c| c.panics == panics);
         drop(self.served());
-        let counters = self.running.stop(Duration::from_secs(10));
+        let counters = self.loops.stop(Duration::from_secs(10));
         assert_eq!((counters.panics, counters.open), (panics, 0), "{counters}");
         counters
     }
@@ -255,12 +246,9 @@ fn who_speaks_for_others_is_asked_once(v: Variant) {
 
 fn panic_in_dial_failed(v: Variant) {
     let server = Server::start(v, At::DialFailed, |_| {}, None);
-    let nobody = TcpListener::bind(lonely()).expect("a port");
-    let dial = Dial::to(nobody.local_addr().expect("bound"));
-    drop(nobody);
+    let dial = Dial::to(nobody());
     for _ in 0..3 {
-        let dialled = server.running.dial(server.service, dial.clone());
-        assert!(dialled.is_ok(), "room for a dial");
+        server.loops.dial(dial.clone());
     }
     assert_eq!(server.stop(3).dial_failures, 3);
 }
@@ -284,7 +272,7 @@ fn panic_in_overdue(v: Variant) {
     let late = Duration::from_millis(300);
     let server = Server::start(v, At::Overdue, |l| l.first_byte = Some(late), None);
     Client::connect(server.addr()).expect_reset();
-    let counters = server.running.stop(Duration::from_secs(10));
+    let counters = server.loops.stop(Duration::from_secs(10));
     assert_eq!(
         (counters.panics, counters.closed_for(Closed::Panicked)),
         (1, 1)
@@ -295,7 +283,7 @@ fn panic_in_loop_ended(v: Variant) {
     let server = Server::start(v, At::LoopEnded, |_| {}, None);
     drop(server.served());
     server.until("its end", |c| c.closed_total() == 1);
-    let counters = server.running.stop(Duration::from_secs(10));
+    let counters = server.loops.stop(Duration::from_secs(10));
     // A thread's loop ends with its connection, the acceptor's at the stop.
     let loops = if v.is_threads() { 2 } else { v.loops as u64 };
     assert_eq!((counters.panics, counters.open), (loops, 0), "{counters}");

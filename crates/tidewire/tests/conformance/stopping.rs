@@ -1,7 +1,7 @@
 //! Stopping: in order, within a deadline, at once.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tidewire::{Closed, Dial, Input, Listen, Listening, Next, Phase, Placement};
 use crate::case::{Case, case};
 use crate::client::{Client, PATIENCE, lonely};
 use crate::fixture::{Server, Setup};
+use crate::listener::nobody;
 use crate::probe::{Context, Message, Role};
 use crate::record::Event;
 use crate::roles::{Echo, echo, noise};
@@ -23,10 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_finishes_idle_connections),
         case!(stop_finishes_streams_that_have_gone_quiet),
         case!(stop_serves_who_waits_to_be_accepted),
-        case!(
-            stop_loses_nobody_who_has_just_connected,
-            real = "connects while the loops of this machine stop"
-        ),
+        case!(stop_loses_nobody_who_has_just_connected),
         case!(stop_under_load_loses_no_reply),
         case!(stop_flushes_what_a_slow_peer_is_owed),
         case!(stop_tells_half_closed_connections),
@@ -34,53 +32,19 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_lets_a_protocol_finish_later),
         case!(stop_does_not_wait_for_a_flood),
         case!(stop_deadline_cuts),
-        case!(second_stop_ends_at_once, real = "stops from two threads"),
-        case!(dropping_ends_at_once, real = "drops loops of this machine"),
-        case!(
-            stop_gives_up_dialling,
-            real = "its peer is a listener of this machine"
-        ),
-        case!(
-            nobody_listens_after_a_stop,
-            real = "its listener is of this machine"
-        ),
-        case!(
-            a_stop_leaves_listeners_that_others_have_as_they_were,
-            real = "hands over sockets of this machine"
-        ),
-        case!(
-            successor_takes_over_who_waits,
-            real = "hands over sockets of this machine"
-        ),
-        case!(
-            successor_takes_over_a_unix_socket,
-            real = "hands over sockets of this machine",
-            on = |v| v.is_plain()
-        ),
-        case!(
-            listeners_that_nobody_took_change_nothing,
-            real = "hands over sockets of this machine"
-        ),
-        case!(
-            successors_differ_in_their_loops,
-            real = "hands over sockets of this machine"
-        ),
-        case!(
-            a_lone_client_is_not_forgotten_between_two_servers,
-            real = "hands over sockets of this machine"
-        ),
-        case!(
-            a_drain_shows_what_it_waits_for,
-            real = "watches loops of this machine"
-        ),
-        case!(
-            a_drain_tells_who_only_lingers,
-            real = "watches loops of this machine"
-        ),
-        case!(
-            dropping_a_drain_ends_at_once,
-            real = "watches loops of this machine"
-        ),
+        case!(second_stop_ends_at_once),
+        case!(dropping_ends_at_once),
+        case!(stop_gives_up_dialling),
+        case!(nobody_listens_after_a_stop),
+        case!(a_stop_leaves_listeners_that_others_have_as_they_were),
+        case!(successor_takes_over_who_waits),
+        case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
+        case!(listeners_that_nobody_took_change_nothing),
+        case!(successors_differ_in_their_loops),
+        case!(a_lone_client_is_not_forgotten_between_two_servers),
+        case!(a_drain_shows_what_it_waits_for),
+        case!(a_drain_tells_who_only_lingers),
+        case!(dropping_a_drain_ends_at_once),
     ]
 }
 
@@ -169,13 +133,12 @@ fn connect_again_and_again(to: SocketAddr, stopped: &AtomicBool) -> Met {
     let mut met = Met::default();
     while !stopped.load(SeqCst) {
         // Refused, or unheard for as long as somebody listens: it never stood.
-        let Ok(stream) = TcpStream::connect_timeout(&to, Duration::from_millis(250)) else {
+        let Ok(mut client) = Client::try_connect_within(to, Duration::from_millis(250)) else {
             continue;
         };
-        let asked = Client::adopt(stream).and_then(|mut client| {
-            client.write_all(b"x")?;
-            client.read_exact(&mut [0])
-        });
+        let asked = client
+            .write_all(b"x")
+            .and_then(|()| client.read_exact(&mut [0]));
         match asked {
             Ok(()) => met.served += 1,
             Err(e) => met.lost.push(e),
@@ -194,13 +157,13 @@ fn stop_loses_nobody_who_has_just_connected(v: Variant) {
             .tune(|b| {
                 b.loops(4 * v.loops);
             })
-            .listen(Listen::at(lonely()))
+            .at(lonely())
             .start(|| Echo);
         let (to, stopped) = (server.addr(), Arc::new(AtomicBool::new(false)));
         let clients: Vec<_> = (0..8)
             .map(|_| {
                 let stopped = stopped.clone();
-                std::thread::spawn(move || connect_again_and_again(to, &stopped))
+                world::spawn(move || connect_again_and_again(to, &stopped))
             })
             .collect();
         server.until("a crowd", |c| c.accepted > 200);
@@ -415,17 +378,15 @@ fn second_stop_ends_at_once(v: Variant) {
     let mut client = server.connect();
     client.send(b"x");
     client.expect(b"x");
-    let (running, record) = server.into_parts();
-    let stopper = running.stopper();
+    let (stopper, record) = (server.stopper(), server.record.clone());
     let began = Moment::now();
-    let stopping = world::spawn(move || running.stop(AMPLE));
+    let stopping = world::spawn(move || server.stop_within(AMPLE));
     record.until("the first stop", |_| told.load(SeqCst));
     stopper.stop_now();
     let counters = stopping.join().expect("the stop");
     assert!(began.elapsed() < SOON);
     client.expect_reset();
     assert_eq!(counters.closed_for(Closed::StopDeadline), 1);
-    record.check();
 }
 
 fn dropping_ends_at_once(v: Variant) {
@@ -444,10 +405,7 @@ fn dropping_ends_at_once(v: Variant) {
 fn stop_gives_up_dialling(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     // Nobody listens there; it would be tried for ever.
-    let nobody = std::net::TcpListener::bind(lonely()).expect("a port");
-    let addr = nobody.local_addr().expect("bound");
-    drop(nobody);
-    let patient = Dial::to(addr)
+    let patient = Dial::to(nobody())
         .token(9)
         .attempts(u32::MAX)
         .backoff(Duration::from_secs(60), Duration::from_secs(60));
@@ -463,10 +421,7 @@ fn stop_gives_up_dialling(v: Variant) {
 }
 
 fn nobody_listens_after_a_stop(v: Variant) {
-    let server = Setup::on(v)
-        .reachable()
-        .listen(Listen::at(lonely()))
-        .start(|| Echo);
+    let server = Setup::on(v).reachable().at(lonely()).start(|| Echo);
     let addr = server.addr();
     let client = server.connect();
     let handle = server.record.handle(0);

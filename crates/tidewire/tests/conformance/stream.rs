@@ -2,11 +2,11 @@
 //! sent has arrived when a call returns, if there is room for it.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use tidewire::Endpoint;
 use tidewire::sim::{PlainId, PlainState, Sim};
 
 use crate::client::PATIENCE;
@@ -47,26 +47,37 @@ fn broken(sim: &Sim, peer: PlainId) -> Option<io::Error> {
 }
 
 impl Stream {
-    pub(crate) fn connect(to: SocketAddr) -> io::Result<Stream> {
-        let peer = world::with(move |sim| {
-            let peer = sim.plain(to);
-            sim.reading(peer, false);
-            peer
+    pub(crate) fn connect(
+        from: Option<Endpoint>,
+        to: &Endpoint,
+        most: Duration,
+    ) -> io::Result<Stream> {
+        let to = to.clone();
+        let peer = world::with(move |sim| match from {
+            Some(from) => sim.plain_from(from, to),
+            None => sim.plain(to),
         });
-        let established = world::wait(PATIENCE, move |sim| match sim.state(peer) {
+        let stream = Stream::of(peer);
+        let established = world::wait(most, move |sim| match sim.state(peer) {
             PlainState::Connecting => None,
             _ => Some(broken(sim, peer).map_or(Ok(()), Err)),
         });
         established.unwrap_or_else(|| Err(ErrorKind::TimedOut.into()))?;
+        Ok(stream)
+    }
+
+    /// Of a peer that is there.
+    pub(crate) fn of(peer: PlainId) -> Stream {
+        world::with(move |sim| sim.reading(peer, false));
         let ends = Ends {
             peer,
             read: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
         };
-        Ok(Stream {
+        Stream {
             ends: Arc::new(ends),
             patience: PATIENCE,
-        })
+        }
     }
 
     /// Lets what was sent arrive, unless this must not take any time.

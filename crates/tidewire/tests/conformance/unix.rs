@@ -1,10 +1,8 @@
 //! Unix sockets, listened on and dialled: what differs from TCP must not show.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::linux::net::SocketAddrExt;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -12,30 +10,29 @@ use std::time::Duration;
 
 use tidewire::{Builder, Closed, Dial, Endpoint, Input, Limits, Listen, Next, Peer};
 
-use crate::case::{Case, case, real};
-use crate::client::PATIENCE;
+use crate::case::{Case, case};
+use crate::client::Client;
 use crate::fixture::Setup;
+use crate::listener::Listener;
 use crate::probe::{Context, Message};
 use crate::record::Event;
 use crate::roles::{Echo, Receives, Sink, noise};
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "sockets of the file system",
-        vec![
-            case!(unix_sockets_serve_by_path_and_by_abstract_name),
-            case!(unix_bulk_is_paced_and_complete),
-            case!(unix_peers_are_known),
-            case!(unix_input_before_a_close_is_read_after_a_pause),
-            case!(unix_closed_peers_do_not_make_a_loop_spin),
-            case!(unix_connections_that_wait_at_a_stop_are_served),
-            case!(unix_dials_and_their_errors),
-            case!(unix_dial_to_a_full_backlog_is_tried_again),
-            case!(unix_files_of_the_dead_are_replaced_and_ours_removed),
-            case!(places_that_cannot_be_listened_on_say_why),
-        ],
-    )
+    vec![
+        case!(unix_sockets_serve_by_path_and_by_abstract_name),
+        case!(unix_bulk_is_paced_and_complete),
+        case!(unix_peers_are_known),
+        case!(unix_input_before_a_close_is_read_after_a_pause),
+        case!(unix_closed_peers_do_not_make_a_loop_spin),
+        case!(unix_connections_that_wait_at_a_stop_are_served),
+        case!(unix_dials_and_their_errors),
+        case!(unix_dial_to_a_full_backlog_is_tried_again),
+        case!(unix_files_of_the_dead_are_replaced_and_ours_removed),
+        case!(places_that_cannot_be_listened_on_say_why),
+    ]
 }
 
 /// A directory for sockets, removed in the end.
@@ -67,56 +64,39 @@ impl Drop for Place {
     }
 }
 
-pub(crate) fn connect(to: &Endpoint) -> UnixStream {
-    let stream = match to {
-        Endpoint::Unix(path) => UnixStream::connect(path),
-        Endpoint::Abstract(name) => {
-            let addr = SocketAddr::from_abstract_name(name).expect("a name");
-            UnixStream::connect_addr(&addr)
-        }
-        other => panic!("{other} is no Unix socket"),
-    };
-    let stream = stream.expect("the server accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-    stream.set_write_timeout(Some(PATIENCE)).expect("an option");
-    stream
-}
-
-fn exchange(stream: &mut UnixStream, bytes: &[u8]) {
-    stream.write_all(bytes).expect("the server takes input");
-    let mut back = vec![0; bytes.len()];
-    stream.read_exact(&mut back).expect("the server answers");
-    assert!(back == bytes, "what came back differs");
-}
-
-fn rest(stream: &mut UnixStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    stream.read_to_end(&mut rest).expect("an orderly end");
-    rest
+fn exchange(client: &mut Client, bytes: &[u8]) {
+    client.send(bytes);
+    client.expect(bytes);
 }
 
 fn unix_sockets_serve_by_path_and_by_abstract_name(v: Variant) {
     let place = Place::new();
-    let server = Setup::on(v)
-        .listen(Listen::at(place.sock()).mode(0o600))
-        .listen(Listen::at(format!("unix:@{}", place.name())))
-        .start(|| Echo);
-    let mode = std::fs::metadata(place.sock())
-        .expect("its file")
-        .permissions();
-    assert_eq!(mode.mode() & 0o777, 0o600);
-    let addrs = server.running().addrs().to_vec();
+    let named: Endpoint = format!("unix:@{}", place.name()).parse().expect("a name");
+    let server = match world::is_simulated() {
+        true => Setup::on(v).at(place.sock()).at(named),
+        false => Setup::on(v)
+            .listen(Listen::at(place.sock()).mode(0o600))
+            .at(named),
+    };
+    let server = server.start(|| Echo);
+    if !world::is_simulated() {
+        let file = std::fs::metadata(place.sock()).expect("its file");
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
+    }
+    let addrs = server.addrs();
     assert_eq!(addrs[0].path(), Some(&*place.sock()));
     assert_eq!(addrs[1].to_string(), format!("unix:@{}", place.name()));
-    let mut clients: Vec<UnixStream> = (0..20).map(|i| connect(&addrs[i % 2])).collect();
+    let mut clients: Vec<Client> = (0..20)
+        .map(|i| Client::connect_unix(&addrs[i % 2]))
+        .collect();
     for round in 0..3 {
         for (i, client) in clients.iter_mut().enumerate() {
             exchange(client, format!("hello {round} {i}").as_bytes());
         }
     }
     for client in &mut clients {
-        client.shutdown(Shutdown::Write).expect("connected");
-        assert!(rest(client).is_empty());
+        client.finish();
+        client.expect_end();
     }
     drop(clients);
     server.record.until("all ends", |r| r.closed() == 20);
@@ -125,26 +105,28 @@ fn unix_sockets_serve_by_path_and_by_abstract_name(v: Variant) {
         (counters.accepted, counters.closed_for(Closed::Finished)),
         (20, 20)
     );
-    assert!(!place.sock().exists(), "removed at the stop");
+    if !world::is_simulated() {
+        assert!(!place.sock().exists(), "removed at the stop");
+    }
 }
 
 fn unix_bulk_is_paced_and_complete(v: Variant) {
     let place = Place::new();
     let server = Setup::on(v)
         .limits(|l| (l.output_low, l.output_high) = (16 << 10, 64 << 10))
-        .listen(Listen::at(place.sock()))
+        .at(place.sock())
         .start(|| Echo);
-    let mut client = connect(&server.running().addrs()[0]);
+    let mut client = Client::connect_unix(&server.addrs()[0]);
     let bytes = noise(1, 3 << 20);
-    let mut writer = client.try_clone().expect("a descriptor");
+    let mut writer = client.second();
     let sent = bytes.clone();
-    let writes = std::thread::spawn(move || {
-        writer.write_all(&sent).expect("the server takes input");
-        writer.shutdown(Shutdown::Write).expect("connected");
+    let writes = world::spawn(move || {
+        writer.send(&sent);
+        writer.finish();
     });
     // Nothing can be read before the pipes are full: what was written by then waits there.
     server.until("a pause", |c| c.output_pauses > 0);
-    assert!(rest(&mut client) == bytes);
+    assert!(client.rest() == bytes);
     writes.join().expect("written");
     drop(client);
     assert_eq!(server.record.why_closed(0), Closed::Finished);
@@ -155,17 +137,15 @@ fn unix_peers_are_known(v: Variant) {
     let place = Place::new();
     let seen: Arc<Mutex<Vec<Peer>>> = Arc::default();
     let theirs = seen.clone();
-    let server = Setup::on(v)
-        .listen(Listen::at(place.sock()))
-        .start_with(move |peer| {
-            theirs.lock().expect("not poisoned").push(peer.clone());
-            Ok(Box::new(Echo))
-        });
-    exchange(&mut connect(&server.running().addrs()[0]), b"x");
+    let server = Setup::on(v).at(place.sock()).start_with(move |peer| {
+        theirs.lock().expect("not poisoned").push(peer.clone());
+        Ok(Box::new(Echo))
+    });
+    exchange(&mut Client::connect_unix(&server.addrs()[0]), b"x");
     server.record.why_closed(0);
-    let listener = UnixListener::bind(place.0.join("other")).expect("bound");
+    let listener = Listener::at(place.0.join("other"));
     server.dial(Dial::to(place.0.join("other")));
-    drop(listener.accept().expect("dialled"));
+    drop(listener.accept());
     server.record.why_closed(1);
     server.stop();
     let seen = seen.lock().expect("not poisoned");
@@ -184,23 +164,18 @@ fn unix_peers_are_known(v: Variant) {
 fn unix_input_before_a_close_is_read_after_a_pause(v: Variant) {
     const SAID: usize = 100_000;
     let place = Place::new();
-    let server = Setup::on(v)
-        .reachable()
-        .listen(Listen::at(place.sock()))
-        .start(|| {
-            let mut paused = false;
-            Receives(move |input: &mut Input<'_>, _: &mut Context<'_>| {
-                if !std::mem::replace(&mut paused, true) {
-                    return Next::Paused;
-                }
-                input.consume(input.len());
-                Next::More
-            })
-        });
-    let mut client = connect(&server.running().addrs()[0]);
-    client
-        .write_all(&noise(2, SAID))
-        .expect("the kernel takes it");
+    let server = Setup::on(v).reachable().at(place.sock()).start(|| {
+        let mut paused = false;
+        Receives(move |input: &mut Input<'_>, _: &mut Context<'_>| {
+            if !std::mem::replace(&mut paused, true) {
+                return Next::Paused;
+            }
+            input.consume(input.len());
+            Next::More
+        })
+    });
+    let mut client = Client::connect_unix(&server.addrs()[0]);
+    client.send(&noise(2, SAID));
     server
         .record
         .until("the pause", |_| server.record.calls() == 1);
@@ -220,10 +195,10 @@ fn unix_closed_peers_do_not_make_a_loop_spin(v: Variant) {
     let place = Place::new();
     let server = Setup::on(v)
         .reachable()
-        .listen(Listen::at(place.sock()))
+        .at(place.sock())
         .start(|| Receives(|_: &mut Input<'_>, _: &mut Context<'_>| Next::Paused));
-    let mut client = connect(&server.running().addrs()[0]);
-    client.write_all(b"x").expect("the kernel takes it");
+    let mut client = Client::connect_unix(&server.addrs()[0]);
+    client.send(b"x");
     server
         .record
         .until("the pause", |_| server.record.calls() == 1);
@@ -250,34 +225,30 @@ fn unix_closed_peers_do_not_make_a_loop_spin(v: Variant) {
 
 fn unix_connections_that_wait_at_a_stop_are_served(v: Variant) {
     let place = Place::new();
-    let server = Setup::on(v).listen(Listen::at(place.sock())).start(|| Echo);
-    let at = server.running().addrs()[0].clone();
-    let mut clients: Vec<UnixStream> = (0..30).map(|_| connect(&at)).collect();
+    let server = Setup::on(v).at(place.sock()).start(|| Echo);
+    let at = server.addrs()[0].clone();
+    let mut clients: Vec<Client> = (0..30).map(|_| Client::connect_unix(&at)).collect();
     for client in &mut clients {
-        client.write_all(b"now").expect("the kernel takes it");
+        client.send(b"now");
     }
-    let (running, record) = server.into_parts();
-    running.stop(Duration::from_secs(10));
-    for client in &mut clients {
-        assert_eq!(rest(client), b"now");
-    }
-    record.check();
+    let checks = world::spawn(move || {
+        for client in &mut clients {
+            assert_eq!(client.rest(), b"now");
+        }
+    });
+    server.stop();
+    checks.join().expect("all are served");
 }
 
 fn unix_dials_and_their_errors(v: Variant) {
     let place = Place::new();
     let server = Setup::on(v).start(|| Echo);
-    let name = SocketAddr::from_abstract_name(place.name()).expect("a name");
-    let listeners = [
-        UnixListener::bind(place.sock()).expect("bound"),
-        UnixListener::bind_addr(&name).expect("bound"),
-    ];
+    let named: Endpoint = format!("unix:@{}", place.name()).parse().expect("a name");
+    let listeners = [Listener::at(place.sock()), Listener::at(named.clone())];
     server.dial(Dial::to(place.sock()));
-    server.dial(Dial::to(format!("unix:@{}", place.name())));
+    server.dial(Dial::to(named));
     for listener in &listeners {
-        let (mut peer, _) = listener.accept().expect("dialled");
-        peer.set_read_timeout(Some(PATIENCE)).expect("an option");
-        exchange(&mut peer, &noise(3, 100_000));
+        exchange(&mut listener.accept(), &noise(3, 100_000));
     }
     drop(listeners);
     let failing = [
@@ -301,22 +272,32 @@ fn unix_dials_and_their_errors(v: Variant) {
     assert_eq!(server.stop().dial_failures, failing.len() as u64);
 }
 
+/// A listener whose queue takes one.
+fn tiny(place: &Place) -> Listener {
+    let at = Endpoint::from(place.sock());
+    if world::is_simulated() {
+        return Listener::simulated(at, 1);
+    }
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket");
+    let addr = socket2::SockAddr::unix(place.sock()).expect("a path");
+    socket.bind(&addr).expect("bound");
+    socket.listen(0).expect("listening");
+    Listener::adopt(socket.into(), at)
+}
+
 fn unix_dial_to_a_full_backlog_is_tried_again(v: Variant) {
     let place = Place::new();
     let server = Setup::on(v).start(|| Sink);
-    let listener = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
-    let listener = listener.expect("a socket");
-    let addr = socket2::SockAddr::unix(place.sock()).expect("a path");
-    listener.bind(&addr).expect("bound");
-    listener.listen(0).expect("listening");
-    let _first = UnixStream::connect(place.sock()).expect("the queue takes one");
+    let listener = tiny(&place);
+    let _first = Client::connect_unix(&place.sock().into());
     let dial = Dial::to(place.sock())
         .attempts(u32::MAX)
         .backoff(Duration::from_millis(1), Duration::from_millis(5));
     server.dial(dial);
     server.until("a failed attempt", |c| c.dial_failures > 0);
-    drop(listener.accept().expect("the first"));
-    drop(listener.accept().expect("the dialled"));
+    drop(listener.accept());
+    drop(listener.accept());
     server.record.why_closed(0);
     assert!(server.record.lock().dials_failed.is_empty());
     server.stop();
@@ -340,12 +321,18 @@ fn unix_files_of_the_dead_are_replaced_and_ours_removed(v: Variant) {
         said.contains("another process listens") && said.contains("unix:/"),
         "{said}"
     );
-    exchange(&mut connect(&running.addrs()[0]), b"still there");
+    exchange(
+        &mut Client::connect_unix(&running.addrs()[0]),
+        b"still there",
+    );
     // A successor takes the name while the old one is at work: the old one leaves it alone.
     std::fs::remove_file(place.sock()).expect("removed by hand");
     let successor = start(v, Listen::at(place.sock())).expect("the name is free");
     running.stop(Duration::from_secs(10));
-    exchange(&mut connect(&successor.addrs()[0]), b"the successor");
+    exchange(
+        &mut Client::connect_unix(&successor.addrs()[0]),
+        b"the successor",
+    );
     drop(successor);
     assert!(!place.sock().exists(), "removed when dropped, too");
     let gone = UnixStream::connect(place.sock()).expect_err("nobody is there");

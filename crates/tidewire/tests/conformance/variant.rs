@@ -6,6 +6,8 @@ use std::time::Duration;
 use tidewire::sim::{Conditions, KernelFaults, Shape, Sim};
 use tidewire::{Builder, EngineChoice, Placement, StartError};
 
+use crate::world;
+
 /// One engine, with its loops placed in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
@@ -90,8 +92,20 @@ pub(crate) const ALL: [Variant; 13] = [
 ];
 
 impl Variant {
-    /// A builder for this variant.
+    /// A builder for this variant, of loops on this machine's kernel.
+    ///
+    /// # Panics
+    /// In a simulated world: a case that has one there runs on the real kernel unnoticed.
     pub(crate) fn builder(self) -> Builder {
+        assert!(
+            !world::is_simulated(),
+            "loops of this machine, in a simulated world"
+        );
+        self.settings()
+    }
+
+    /// What a builder is told; nothing is started by it in simulated worlds.
+    pub(crate) fn settings(self) -> Builder {
         let mut builder = Builder::new();
         builder
             .engine(self.engine)

@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use tidewire::{Input, Link, LoopView, Next, Observer, Running, on_input};
 
-use crate::case::{Case, case, real};
+use crate::case::{Case, case};
 use crate::client::Client;
 use crate::process::eventually;
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
-    real(
-        "starts a builder of its own",
-        vec![
-            case!(services_are_counted_apart),
-            case!(a_stuck_loop_is_told_of_with_service_and_callback),
-            case!(loops_say_how_late_they_answer),
-        ],
-    )
+    vec![
+        case!(services_are_counted_apart),
+        case!(a_stuck_loop_is_told_of_with_service_and_callback),
+        case!(loops_say_how_late_they_answer),
+    ]
 }
 
 /// Two services of the same kind.

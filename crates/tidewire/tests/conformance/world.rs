@@ -37,6 +37,8 @@ struct Others {
     /// Those that do not wait.
     running: usize,
     asks: Vec<Ask>,
+    /// Ports that were given out.
+    ports: u16,
     /// The case is over.
     over: bool,
 }
@@ -98,6 +100,17 @@ pub(crate) fn simulated(sim: Sim, case: impl FnOnce()) -> u64 {
     WORLD.set(Some(World::Here(sim.clone(), shared)));
     case();
     sim.borrow().trace_hash()
+}
+
+/// A port that nobody uses on the case's network.
+pub(crate) fn unused_port() -> u16 {
+    match world().expect("only called in simulated worlds") {
+        World::Here(_, shared) | World::Elsewhere(shared) => {
+            let mut others = shared.lock();
+            others.ports += 1;
+            20_000 + others.ports
+        }
+    }
 }
 
 /// Has the simulation do something at once.

@@ -6,6 +6,7 @@ use crate::driver::completion::sockets::{Early, Sockets};
 use crate::driver::completion::token::Kind;
 use crate::kernel::queues::Queues;
 use crate::memory::buffer::Lease;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 
 impl<Q: Queues> Sockets<Q> {
@@ -49,6 +50,9 @@ impl<Q: Queues> Sockets<Q> {
     /// The piece of a completion, if it was taken already.
     #[inline]
     pub(super) fn taken_early(&mut self, large: bool, piece: u16) -> Option<Lease> {
+        if mistaken(Mistake::EarlyTakenTwice) {
+            return None;
+        }
         let mut all = self.early.iter();
         let at = all.position(|early| early.large == large && early.piece == piece)?;
         Some(self.early.remove(at)?.lease)

@@ -4,6 +4,7 @@ use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues, Target};
+use crate::mistakes::{Mistake, mistaken};
 use crate::vocabulary::time::Instant;
 
 /// The timer of a loop.
@@ -41,6 +42,6 @@ impl<S: Sys> Alarm<S> {
     /// would be found as it is until then. What tells of it may be late, where the queue of completions
     /// is full, and it may have been set to another time meanwhile: the loop sets it once more.
     pub(super) fn went_off(&mut self, done: Completion) {
-        self.watched = done.more();
+        self.watched = done.more() || mistaken(Mistake::AlarmNotWatchedAgain);
     }
 }

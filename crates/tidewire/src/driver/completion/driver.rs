@@ -64,7 +64,11 @@ impl<Q: Queues> Driver for Sockets<Q> {
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.ring.enter(timeout)
+        let entered = self.ring.enter(timeout);
+        if entered.is_ok() && !self.unheard.is_empty() {
+            self.unheard.clear();
+        }
+        entered
     }
 
     #[inline]
@@ -94,6 +98,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
                     self.alarm.went_off(done);
                     return Some(Outcome::AlarmOver);
                 }
+                Kind::Install if done.result >= 0 && mistaken(Mistake::InstallForgotten) => {}
                 // It comes too late to whom it was made for.
                 // SAFETY: it has been made, and nobody else has seen this.
                 Kind::Install if done.result >= 0 => drop(unsafe { self.ring.accepted(done) }),
@@ -160,6 +165,9 @@ impl<Q: Queues> Driver for Sockets<Q> {
     }
 
     fn sweep(&mut self, core: &mut Core) {
+        if !mistaken(Mistake::InHandNotCounted) {
+            self.ring.collect_held_back();
+        }
         for index in 0..self.count() {
             if let Some((sock, ring)) = self.sock_and_ring(index) {
                 let held = sock.with(ring, index, |sys, fd| sys.unread(fd));
@@ -170,6 +178,9 @@ impl<Q: Queues> Driver for Sockets<Q> {
                 });
                 core.touch(index);
             }
+        }
+        if !mistaken(Mistake::InHandNotCounted) {
+            self.count_what_is_in_hand();
         }
     }
 
@@ -203,6 +214,22 @@ impl<Q: Queues> Sockets<Q> {
         std::mem::swap(&mut self.batch, &mut self.ring.collected);
         if self.batch.len() > 1 && core.anybody_looks_ahead() {
             self.look_ahead(core);
+        }
+    }
+
+    /// What was received and not heard of yet is not the kernel's any more, and still to be offered: what the queue of
+    /// completions had no room for, and what has come as the ring was entered to make a descriptor by which to ask.
+    /// Counting it twice does no harm, because a receive that finds nothing is the end as well.
+    fn count_what_is_in_hand(&mut self) {
+        for at in 0..self.ring.collected.len() {
+            let done = self.ring.collected[at];
+            if done.token.kind == Kind::Receive
+                && let Ok(there @ 1..) = u32::try_from(done.result)
+                && let Some(sock) = self.sock_of(done.token)
+            {
+                let receiver = &mut sock.receiver;
+                receiver.sweep = receiver.sweep.map(|held| held.saturating_add(there));
+            }
         }
     }
 

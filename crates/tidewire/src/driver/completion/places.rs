@@ -21,7 +21,7 @@ use crate::kernel::queues::{Operation, Queues, Target};
 type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
 
 /// Looks for a completion that is there at once, unless others have to be moved over first.
-const LOOKS: usize = 64;
+pub(super) const LOOKS: usize = 64;
 
 impl<S: Sys> Sock<S> {
     /// What the ring knows it by.

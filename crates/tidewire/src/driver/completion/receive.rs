@@ -64,7 +64,7 @@ impl<Q: Queues> Sockets<Q> {
             if receiver.sweep.is_some() && (state.is_paused() || state.input_ended()) {
                 self.swept.push(index);
             }
-            if idle && state.shows_nothing() {
+            if idle && state.shows_nothing() && !mistaken(Mistake::WatchNotArmed) {
                 self.watch(index);
             }
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use io_uring::cqueue;
 use rustix::io::Errno;
 
+use crate::driver::completion::places::LOOKS;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues, Target};
@@ -151,19 +152,23 @@ impl<Q: Queues> Ring<Q> {
         self.in_flight += 1;
         // SAFETY: the caller's.
         while !unsafe { self.queues.push(operation, user_data) } {
-            self.make_room();
+            if !self.make_room() && mistaken(Mistake::OperationDropped) {
+                return;
+            }
         }
     }
 
     /// Full: hands over what is queued. If the kernel wants completions taken first, they wait in
-    /// `collected` for the next turn.
+    /// `collected` for the next turn. Whether it took them.
     #[cold]
-    fn make_room(&mut self) {
-        if let Err(e) = self.submit() {
+    fn make_room(&mut self) -> bool {
+        let submitted = self.submit();
+        if let Err(e) = &submitted {
             tracing::debug!(error = %e, "the kernel takes no operations for now");
             self.sys().pause(Duration::from_millis(1));
         }
         self.collect();
+        submitted.is_ok()
     }
 
     // ---- Entering ----
@@ -182,6 +187,17 @@ impl<Q: Queues> Ring<Q> {
     /// Whether the kernel has something for us, told without a system call.
     pub(super) fn has_news(&mut self) -> bool {
         self.queues.has_news()
+    }
+
+    /// Takes those too that the queue has had no room for.
+    pub(super) fn collect_held_back(&mut self) {
+        for _ in 0..LOOKS {
+            self.collect();
+            if !self.queues.look() || self.submit().is_err() {
+                break;
+            }
+        }
+        self.collect();
     }
 
     /// Takes all completions that are there.

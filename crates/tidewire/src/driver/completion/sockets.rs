@@ -98,6 +98,8 @@ pub(crate) struct Sockets<Q: Queues> {
     pub(super) abilities: Abilities,
     /// A descriptor was closed, so accepting may go on.
     pub(super) closed_some: bool,
+    /// Descriptors of attempts that were given up, which operations name that the kernel has not taken yet.
+    pub(super) unheard: Vec<Fd<Q>>,
     pub(super) listeners: Listeners,
     pub(super) alarm: Alarm<Q::Sys>,
     /// Completions being dealt with.
@@ -128,6 +130,7 @@ impl<Q: Queues> Sockets<Q> {
             dial_options,
             abilities,
             closed_some: false,
+            unheard: Vec::new(),
             listeners: Listeners::default(),
             alarm,
             batch: Vec::new(),
@@ -363,9 +366,13 @@ impl<Q: Queues> Transport for Sockets<Q> {
         }
         self.ring
             .cancel(Token::new(Kind::Connect, sock.generation, index));
+        if mistaken(Mistake::CancelNotSubmitted) {
+            return;
+        }
         // The kernel must have looked up the descriptor before its number may be reused.
         if let Err(e) = self.ring.submit() {
-            tracing::warn!(error = %e, "cannot take back a connect");
+            tracing::debug!(error = %e, "the kernel takes no operations for now");
+            self.unheard.extend(sock.fd);
         }
     }
 }

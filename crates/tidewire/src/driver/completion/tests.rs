@@ -16,6 +16,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::host::host_of;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Listener, LoopSetup, Spread};
 use crate::vocabulary::next::Next;
@@ -73,6 +74,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
             refusals: Arc::default(),
             log_connections: false,
             shares: SendShares::default(),
+            received: ReceiveShares::default(),
             memory: Arc::default(),
             hosts: vec![host_of(EchoService, Limits::default())],
             chunk: 16 << 10,

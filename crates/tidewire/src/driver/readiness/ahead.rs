@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use crate::driver::readiness::Poller;
 use crate::driver::readiness::sockets::{Early, Sockets};
 use crate::kernel::calls::Sys;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::{Core, LOOK_AHEAD_MAX};
 
 impl<P: Poller> Sockets<P> {
@@ -62,6 +63,7 @@ impl<P: Poller> Sockets<P> {
         // Another connection may have ended this one meanwhile.
         if let Some(mut early) = self.early.pop_front()
             && there == Some(early.generation)
+            && !mistaken(Mistake::EarlyForgotten)
         {
             core.received(index, &mut early.lease, early.len);
             drop(early);

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::build::limits::CHUNK;
 use crate::driver::readiness::accept::LISTENERS;
 use crate::driver::readiness::alarm::ALARM;
 use crate::driver::readiness::sockets::Sockets;
@@ -19,10 +18,6 @@ use crate::reactor::driver::{Driver, Fd, Outcome};
 use crate::vocabulary::time::Instant;
 
 const WAKER: u64 = u64::MAX;
-/// Received in one turn from all connections together, unless a chunk from each is more; bytes.
-const RECEIVE_TURN: usize = 4 << 20;
-/// Connections that need not share it: they have shares of their own ([`Limits::turn_bytes`](crate::Limits)).
-const MANY: usize = 16;
 
 impl<P: Poller> Driver for Sockets<P> {
     type Sys = P::Sys;
@@ -38,7 +33,9 @@ impl<P: Poller> Driver for Sockets<P> {
     }
 
     fn watch_again(&mut self, waker: &Arc<Waker>) -> io::Result<()> {
-        waker.clear_descriptor();
+        if !mistaken(Mistake::WakeNotCleared) {
+            waker.clear_descriptor();
+        }
         Ok(())
     }
 
@@ -63,7 +60,7 @@ impl<P: Poller> Driver for Sockets<P> {
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         // There are some if they were found by polling.
-        if self.poller.has_event() {
+        if self.poller.has_event() && !mistaken(Mistake::PolledNewsForgotten) {
             return Ok(());
         }
         self.poller.wait(timeout)
@@ -89,11 +86,7 @@ impl<P: Poller> Driver for Sockets<P> {
     fn receive(&mut self, core: &mut Core) {
         // Only those that are ready now: who needs another turn queues behind them.
         let due = self.ready.len();
-        self.receive_share = match due {
-            ..=MANY => usize::MAX,
-            // The last chunk may be a whole one: shares of full chunks exceed nothing.
-            _ => (RECEIVE_TURN / due).saturating_sub(CHUNK - 1).max(1),
-        };
+        self.receive_share = core.received.each(due);
         let ahead = due > 1 && core.anybody_looks_ahead();
         if ahead {
             self.look_ahead(core);

@@ -149,7 +149,9 @@ impl<S: Sys> Poller for Poll<S> {
         }
         self.sys.poll(&mut self.fds, timeout)?;
         if self.stop.is_some() && self.fds.pop().is_some_and(|fd| fd.revents != 0) {
-            self.stop = None;
+            if !mistaken(Mistake::StopReportedForEver) {
+                self.stop = None;
+            }
         }
         let waiting = self.entries.iter_mut().filter(|e| e.waits());
         for (e, fd) in waiting.zip(&self.fds) {

@@ -54,7 +54,10 @@ impl<P: Poller> Sockets<P> {
                 continue;
             }
             if taken > 0 && taken >= core.turn_bytes(index).min(self.receive_share) {
-                if mistaken(Mistake::TurnNotQueued) {
+                let of_all = taken >= self.receive_share;
+                if mistaken(Mistake::TurnNotQueued)
+                    || of_all && mistaken(Mistake::ReceiveShareForgotten)
+                {
                     return;
                 }
                 return self.enqueue(index);
@@ -98,6 +101,7 @@ impl<P: Poller> Sockets<P> {
                     sock.readable = false;
                     sock.ended = false;
                 }
+                Err(_) if mistaken(Mistake::FailedReceiveIgnored) => sock.readable = false,
                 Err(e) => {
                     sock.readable = false;
                     core.failed(index, io::Error::from(e).kind());

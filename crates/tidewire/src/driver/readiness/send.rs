@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use crate::driver::readiness::Poller;
 use crate::driver::readiness::sockets::Sockets;
 use crate::kernel::calls::Sys;
+use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::env::Env;
 use crate::reactor::sending::FREE;
 use crate::reactor::state::State;
@@ -54,6 +55,7 @@ impl<P: Poller> Sockets<P> {
                     state.block_sending();
                     return;
                 }
+                Err(_) if mistaken(Mistake::FailedSendAwaited) => return state.block_sending(),
                 Err(e) => return env.failed(state, io::Error::from(e).kind()),
             }
         }

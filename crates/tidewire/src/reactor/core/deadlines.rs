@@ -70,6 +70,7 @@ impl Core {
         };
         let phase_over = state.phase_ends.is_some_and(|t| t <= now);
         match state.phase {
+            Phase::Dialling if phase_over && mistaken(Mistake::DialWithoutDeadline) => return,
             Phase::Dialling if phase_over => {
                 if state.attempts.as_ref().is_some_and(|a| a.connecting) {
                     io.cancel_connect(self, index);
@@ -80,6 +81,7 @@ impl Core {
                 return;
             }
             Phase::Finishing(_) if phase_over => self.flushing_over(io, index),
+            Phase::Lingering(_) if phase_over && mistaken(Mistake::LingerForEver) => return,
             Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
             Phase::Open => {
                 let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();
@@ -92,6 +94,9 @@ impl Core {
                 self.expire_idle(io, index);
             }
             _ => {}
+        }
+        if mistaken(Mistake::TimerNotRearmed) {
+            return;
         }
         if let Some(state) = self.states.get_mut(index as usize) {
             if matches!(state.phase, Phase::Finishing(_) | Phase::Lingering(_)) {

@@ -32,6 +32,7 @@ use crate::reactor::drive::{self, Event};
 use crate::reactor::env::Env;
 use crate::reactor::host::{Host, Hosted};
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::{SendShares, Sending};
 use crate::reactor::state::State;
@@ -53,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) log_connections: bool,
     /// Of what a turn sends.
     pub(crate) shares: SendShares,
+    /// Of what it receives.
+    pub(crate) received: ReceiveShares,
     pub(crate) memory: Arc<Memory>,
 }
 
@@ -71,6 +74,7 @@ impl Plan {
             refusals: self.refusals.clone(),
             log_connections: self.log_connections,
             shares: self.shares,
+            received: self.received,
             memory: self.memory.clone(),
         }
     }
@@ -97,6 +101,7 @@ pub(crate) struct Core {
     last_looks: u32,
     cuts: Throttle,
     log_connections: bool,
+    pub(crate) received: ReceiveShares,
     meter: Meter,
 }
 
@@ -143,6 +148,7 @@ impl Core {
             last_looks: 0,
             cuts: Throttle::new(Duration::from_secs(1)),
             log_connections: plan.log_connections,
+            received: plan.received,
             meter: Meter::new(plan.memory.clone()),
         };
         for hosted in &plan.hosts {

@@ -22,7 +22,8 @@ use crate::vocabulary::time::Instant;
 /// What a connection that was dialled hears first.
 const GREETING: &[u8] = b"!";
 
-pub(super) struct Explored {
+/// The service under exploration. Its connections look ahead, or (`AHEAD` false) do not.
+pub(super) struct Explored<const AHEAD: bool> {
     pub(super) record: Record,
     /// Roles are drawn from this and the peer's address.
     pub(super) seed: u64,
@@ -30,7 +31,7 @@ pub(super) struct Explored {
     pub(super) is_scarce: bool,
 }
 
-pub(super) enum Conn {
+pub(super) enum Conn<const AHEAD: bool> {
     Server(Box<Server>),
     Client(Box<Client>),
 }
@@ -68,12 +69,12 @@ pub(super) struct Client {
     is_over: bool,
 }
 
-impl Service for Explored {
-    type Conn = Conn;
+impl<const AHEAD: bool> Service for Explored<AHEAD> {
+    type Conn = Conn<AHEAD>;
 
     fn on_loop(&self, _: LoopHandle<Message>) {}
 
-    fn accept(&self, peer: &Peer, (): &mut ()) -> Result<Conn, Refusal> {
+    fn accept(&self, peer: &Peer, (): &mut ()) -> Result<Conn<AHEAD>, Refusal> {
         if let Origin::Dialled(token) = peer.origin {
             let n = crate::sim::explore::peers::mix(self.seed ^ token);
             return Ok(Conn::Client(Box::new(Client {
@@ -117,18 +118,27 @@ impl Service for Explored {
         })))
     }
 
-    fn dial_failed(&self, token: u64, _: &io::Error, _: &mut Turn<'_, Conn>) {
+    fn dial_failed(&self, token: u64, _: &io::Error, _: &mut Turn<'_, Conn<AHEAD>>) {
         self.record.dialled(token, |dialled| dialled.failed += 1);
     }
 }
 
-type C<'a> = Cx<'a, Conn>;
+type C<'a, const AHEAD: bool> = Cx<'a, Conn<AHEAD>>;
 
-impl Protocol for Conn {
+impl<const AHEAD: bool> Protocol for Conn<AHEAD> {
     type Local = ();
     type Message = Message;
+    const LOOKS_AHEAD: bool = AHEAD;
 
-    fn opened(&mut self, cx: &mut C<'_>) {
+    fn look_ahead(&self, input: &[u8], (): &mut ()) {
+        if let Conn::Server(server) = self
+            && (input.is_empty() || !server.open || server.is_over)
+        {
+            server.wrong("announced input that is none, or when it is not open");
+        }
+    }
+
+    fn opened(&mut self, cx: &mut C<'_, AHEAD>) {
         match self {
             Conn::Server(server) => {
                 server.open = true;
@@ -148,27 +158,27 @@ impl Protocol for Conn {
         }
     }
 
-    fn received(&mut self, input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut C<'_, AHEAD>) -> Next {
         match self {
             Conn::Server(server) => server.received(input, cx),
             Conn::Client(client) => client.received(input, cx),
         }
     }
 
-    fn writable(&mut self, cx: &mut C<'_>) {
+    fn writable(&mut self, cx: &mut C<'_, AHEAD>) {
         if let Conn::Client(client) = self {
             client.go_on(cx);
         }
     }
 
-    fn peer_finished(&mut self, unread: usize, cx: &mut C<'_>) {
+    fn peer_finished(&mut self, unread: usize, cx: &mut C<'_, AHEAD>) {
         match self {
             Conn::Server(server) => server.peer_finished(unread, cx),
             Conn::Client(client) => client.peer_finished(cx),
         }
     }
 
-    fn hung_up(&mut self, cx: &mut C<'_>) {
+    fn hung_up(&mut self, cx: &mut C<'_, AHEAD>) {
         if let Conn::Server(server) = self
             && server.role == Role::Wait
         {
@@ -177,21 +187,21 @@ impl Protocol for Conn {
         }
     }
 
-    fn expired(&mut self, cx: &mut C<'_>) {
+    fn expired(&mut self, cx: &mut C<'_, AHEAD>) {
         match self {
             Conn::Server(server) => server.expired(cx),
             Conn::Client(client) => client.go_on(cx),
         }
     }
 
-    fn posted(&mut self, message: Message, cx: &mut C<'_>) {
+    fn posted(&mut self, message: Message, cx: &mut C<'_, AHEAD>) {
         match self {
             Conn::Server(server) => server.answered(message, cx),
             Conn::Client(_) => unreachable!("nobody knows a client"),
         }
     }
 
-    fn undelivered(&mut self, _: ConnId, _: Message, _: &mut C<'_>) {
+    fn undelivered(&mut self, _: ConnId, _: Message, _: &mut C<'_, AHEAD>) {
         if let Conn::Server(server) = self {
             server
                 .record
@@ -199,7 +209,7 @@ impl Protocol for Conn {
         }
     }
 
-    fn draining(&mut self, cx: &mut C<'_>) {
+    fn draining(&mut self, cx: &mut C<'_, AHEAD>) {
         match self {
             Conn::Server(server) => {
                 server.is_over = true;
@@ -210,7 +220,7 @@ impl Protocol for Conn {
         cx.link.finish();
     }
 
-    fn closed(self, why: Closed, _: &mut Turn<'_, Conn>) {
+    fn closed(self, why: Closed, _: &mut Turn<'_, Conn<AHEAD>>) {
         match self {
             Conn::Server(server) => server.record.seen(&server.of, |seen| {
                 seen.closed.push(why);
@@ -229,7 +239,7 @@ impl Server {
         self.record.wrong(format!("{of}, {role:?}: {what}"));
     }
 
-    fn received(&mut self, input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+    fn received<const A: bool>(&mut self, input: &mut Input<'_>, cx: &mut C<'_, A>) -> Next {
         if !self.open || self.is_over {
             self.wrong("offered input when it is not open");
         }
@@ -242,7 +252,7 @@ impl Server {
         next
     }
 
-    fn answer(&mut self, input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+    fn answer<const A: bool>(&mut self, input: &mut Input<'_>, cx: &mut C<'_, A>) -> Next {
         let len = input.len();
         let soon = Duration::from_micros(1 + cx.link.random() % 3000);
         match self.role {
@@ -367,7 +377,7 @@ impl Server {
         }
     }
 
-    fn write_held(&mut self, input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+    fn write_held<const A: bool>(&mut self, input: &mut Input<'_>, cx: &mut C<'_, A>) -> Next {
         while !input.is_empty() {
             if cx.link.full() {
                 return Next::AfterDrain;
@@ -381,7 +391,7 @@ impl Server {
         Next::More
     }
 
-    fn arm(&mut self, after: Duration, cx: &mut C<'_>) {
+    fn arm<const A: bool>(&mut self, after: Duration, cx: &mut C<'_, A>) {
         // One that is set may be moved, to later only.
         if self.timer.is_none() || cx.link.random().is_multiple_of(4) {
             let at = cx.link.now() + after;
@@ -391,7 +401,7 @@ impl Server {
         }
     }
 
-    fn expired(&mut self, cx: &mut C<'_>) {
+    fn expired<const A: bool>(&mut self, cx: &mut C<'_, A>) {
         match self.timer.take() {
             None => self.wrong("a timer that it has not set expires"),
             Some(at) if at > cx.link.now() => self.wrong("a timer expires early"),
@@ -418,7 +428,7 @@ impl Server {
         }
     }
 
-    fn answered(&mut self, message: Message, cx: &mut C<'_>) {
+    fn answered<const A: bool>(&mut self, message: Message, cx: &mut C<'_, A>) {
         if message.of != self.of {
             self.wrong("given a message for another connection");
         }
@@ -435,7 +445,7 @@ impl Server {
         }
     }
 
-    fn peer_finished(&mut self, unread: usize, cx: &mut C<'_>) {
+    fn peer_finished<const A: bool>(&mut self, unread: usize, cx: &mut C<'_, A>) {
         if std::mem::replace(&mut self.ended, true) {
             self.wrong("told twice that its peer has finished");
         }
@@ -455,7 +465,7 @@ impl Server {
     }
 }
 
-fn write_all(input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+fn write_all<const A: bool>(input: &mut Input<'_>, cx: &mut C<'_, A>) -> Next {
     while !input.is_empty() {
         if cx.link.full() {
             return Next::AfterDrain;
@@ -473,7 +483,7 @@ fn write_all(input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
 }
 
 impl Client {
-    fn go_on(&mut self, cx: &mut C<'_>) {
+    fn go_on<const A: bool>(&mut self, cx: &mut C<'_, A>) {
         let waits = self.is_shy && !self.greeted;
         if waits || self.sent == self.total || cx.link.full() || self.is_over {
             return;
@@ -491,7 +501,7 @@ impl Client {
         }
     }
 
-    fn received(&mut self, input: &mut Input<'_>, cx: &mut C<'_>) -> Next {
+    fn received<const A: bool>(&mut self, input: &mut Input<'_>, cx: &mut C<'_, A>) -> Next {
         if !std::mem::replace(&mut self.greeted, true) {
             if !input.bytes().starts_with(GREETING) {
                 let token = self.token;
@@ -513,7 +523,7 @@ impl Client {
         Next::More
     }
 
-    fn peer_finished(&mut self, cx: &mut C<'_>) {
+    fn peer_finished<const A: bool>(&mut self, cx: &mut C<'_, A>) {
         let complete = self.back == self.total;
         self.record.dialled(self.token, |d| d.complete = complete);
         self.is_over = true;

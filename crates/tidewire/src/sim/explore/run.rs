@@ -7,6 +7,7 @@ use crate::build::limits::Limits;
 use crate::reach::waker::Command;
 use crate::reactor::host::host_of;
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::Turn;
 use crate::sim::conditions::Conditions;
@@ -40,6 +41,8 @@ pub(super) struct Run {
     dials: u64,
     dials_to_come: u64,
     at: Endpoint,
+    /// A place that is reached, and does not answer.
+    nobody_answers: Endpoint,
     /// Peers send pieces of up to two to this power of bytes.
     largest: u64,
     /// Peers come at once.
@@ -54,7 +57,18 @@ pub(super) struct Run {
     /// When the stop begins, if it is not to wait for everybody.
     stop_early: Option<u64>,
     stopping: Option<Instant>,
+    /// What a stop has found, and owes.
+    owed: Vec<Owed>,
+    /// Nothing but the stop itself keeps a connection from being taken in.
+    is_welcoming: bool,
     steps: u64,
+}
+
+/// What had come of a peer when a stop began.
+struct Owed {
+    of: Endpoint,
+    /// Bytes.
+    arrived: usize,
 }
 
 /// What a run came to.
@@ -98,10 +112,39 @@ fn shares(seed: u64) -> SendShares {
     }
 }
 
-/// Whether the kernel had no memory to watch it with, which is what fails only there.
-fn could_not_be_watched(why: Closed) -> bool {
+/// What many may be received from in one turn, by few at most as often as what a loop has.
+fn received(seed: u64) -> ReceiveShares {
+    let mut rng = Rng::from_seed(seed ^ 0x4ece_17ed);
+    match rng.below(2) {
+        0 => ReceiveShares::default(),
+        _ => ReceiveShares {
+            all: 1 << rng.below(18),
+            few: rng.below(5) as usize,
+        },
+    }
+}
+
+/// For how long loops poll busily: mostly not at all.
+fn busy_poll(seed: u64) -> Duration {
+    let mut rng = Rng::from_seed(seed ^ 0xb059_0110);
+    match rng.below(4) {
+        0 => Duration::from_micros(1 << rng.below(7)),
+        _ => Duration::ZERO,
+    }
+}
+
+/// Whether the kernel had no memory to watch it, to receive or to send, which is what fails only there.
+fn lacked_memory(why: Closed) -> bool {
     use std::io::ErrorKind::{OutOfMemory, StorageFull};
     matches!(why, Closed::Failed(OutOfMemory | StorageFull))
+}
+
+fn explored<const AHEAD: bool>(record: &Record, seed: u64, is_scarce: bool) -> Explored<AHEAD> {
+    Explored {
+        record: record.clone(),
+        seed,
+        is_scarce,
+    }
 }
 
 impl Run {
@@ -118,10 +161,15 @@ impl Run {
         };
         let faults = KernelFaults::harsh(seed);
         let is_scarce = faults.descriptors_max < 100;
-        let service = Explored {
-            record: record.clone(),
-            seed,
-            is_scarce,
+        let is_welcoming = !is_scarce
+            && faults.accept_fails_one_in == 0
+            && faults.accept_aborts_one_in == 0
+            && faults.watch_fails_one_in == 0
+            && faults.bytes_fail_one_in == 0
+            && faults.backlog > 20;
+        let hosted = match seed / 3 % 2 {
+            0 => host_of(explored::<false>(&record, seed, is_scarce), limits),
+            _ => host_of(explored::<true>(&record, seed, is_scarce), limits),
         };
         let at = address(0, 1);
         let program = Program {
@@ -132,10 +180,12 @@ impl Run {
                 0 => Turn::LeastConnections,
                 _ => Turn::Next,
             },
-            hosts: vec![host_of(service, limits)],
+            hosts: vec![hosted],
             at: at.clone(),
             inbox: [1, 1, 2, 4][rng.below(4) as usize],
             shares: shares(seed),
+            received: received(seed),
+            busy_poll: busy_poll(seed),
         };
         let mut conditions = Conditions::from_seed(seed);
         // Small pieces more often: they fill up soon, and cost little.
@@ -152,10 +202,12 @@ impl Run {
             .min(conditions.receive_buffer);
         // As many steps, whatever the sizes of what travels.
         let largest = (7 + u64::from(smallest.ilog2())).min(17);
-        let is_reliable = conditions.reset_one_in == 0;
+        // Whose bytes fail, is cut.
+        let is_reliable = conditions.reset_one_in == 0 && faults.bytes_fail_one_in == 0;
         let latency_max = *conditions.latency.end();
         let machine = Machine::new(seed, conditions, faults, &program);
         machine.leave_room_for_one();
+        let nobody_answers = machine.nobody_answers();
         let stop_early = (rng.below(4) == 0).then(|| rng.below(20_000_000));
         Run {
             machine,
@@ -173,8 +225,11 @@ impl Run {
             // One that waits to be accepted here holds the descriptor that it waits for.
             dials_to_come: if is_scarce { 0 } else { rng.below(5) },
             at,
+            nobody_answers,
             stop_early,
             stopping: None,
+            owed: Vec::new(),
+            is_welcoming,
             steps: 0,
             rng,
         }
@@ -309,7 +364,11 @@ impl Run {
         // From much shorter than it takes to connect to much longer.
         let timeout = self.latency_max / 8 * (1 << self.rng.below(10));
         let pause = Duration::from_nanos(1 << self.rng.below(28));
-        let dial = Dial::to(self.at.clone())
+        let to = match self.rng.below(6) {
+            0 => self.nobody_answers.clone(),
+            _ => self.at.clone(),
+        };
+        let dial = Dial::to(to)
             .token(self.dials)
             .attempts(1 + self.rng.below(3) as u32)
             .timeout(timeout)
@@ -387,7 +446,58 @@ impl Run {
         let patience = Duration::from_nanos(self.rng.below(1 << 32));
         let deadline = self.machine.now() + patience;
         self.stopping = Some(deadline);
+        self.note_owed(patience);
         self.machine.stop(deadline);
+    }
+
+    /// What a stop finds, if it has time enough: who is connected or about to be, and what has come of whom.
+    fn note_owed(&mut self, patience: Duration) {
+        // Loops may be late, and each step of theirs; a fourth of the rest is for handshakes.
+        let slow = self.latency_max * 40;
+        self.is_welcoming &=
+            self.is_reliable && patience > slow && slow < Duration::from_millis(500);
+        if !self.is_reliable {
+            return;
+        }
+        let kernel = self.machine.kernel.borrow();
+        for peer in &self.peers {
+            let end = peer.plain.end;
+            let taken = peer.sent - peer.plain.unsent() - kernel.net.untaken(end);
+            self.owed.push(Owed {
+                of: peer.from.clone(),
+                arrived: taken,
+            });
+        }
+    }
+
+    /// Whoever heard that it was connected was served, and what had come before the stop was read.
+    fn check_owed(&self, wrongs: &mut Vec<String>) {
+        let notes = self.record.lock();
+        for peer in self.peers.iter().filter(|peer| peer.is_clean) {
+            let served = notes.accepted.get(&peer.from);
+            if self.is_welcoming && peer.plain.was_connected && served.is_none() {
+                let (of, state) = (&peer.from, peer.plain.state);
+                wrongs.push(format!(
+                    "{of}: was connected, is {state:?}, and was not served"
+                ));
+            }
+        }
+        for Owed { of, arrived } in &self.owed {
+            let Some(seen) = notes.accepted.get(of) else {
+                continue;
+            };
+            let reads = matches!(
+                seen.role,
+                Some(Role::Forward | Role::Write | Role::LockStep)
+            );
+            let in_order = matches!(seen.closed[..], [Closed::Stopped | Closed::Finished]);
+            if reads && in_order && seen.consumed < *arrived {
+                let n = seen.consumed;
+                wrongs.push(format!(
+                    "{of}: {arrived} bytes had come before the stop, {n} were read: {seen:?}"
+                ));
+            }
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -409,9 +519,9 @@ impl Run {
         }
         let counters = self.machine.counters();
         let open = counters.open;
-        if counters.lingering > open {
+        if counters.lingering > 0 {
             let n = counters.lingering;
-            self.wrong(format!("{n} linger of {open} that are open"));
+            self.wrong(format!("{n} of {open} linger for ever"));
         }
         let notes = self.record.lock();
         // One that waits for ever may have the end of its peer behind bytes that nobody takes.
@@ -455,8 +565,9 @@ impl Run {
                 _ => Some(format!("is {state:?}, and was never served, nor refused")),
             };
         };
-        if seen.closed.iter().any(|why| could_not_be_watched(*why)) {
-            return None;
+        if seen.closed.iter().any(|why| lacked_memory(*why)) {
+            let going = matches!(state, PlainState::Open | PlainState::Connecting);
+            return going.then(|| format!("is {state:?}, and was cut for want of memory"));
         }
         let role = seen.role.expect("drawn when it was accepted");
         // It lets go as soon as it has got its end.
@@ -519,6 +630,7 @@ impl Run {
             }
         }
         drop(notes);
+        self.check_owed(&mut wrongs);
         let counters = self.machine.counters();
         if counters.open != 0 {
             wrongs.push(format!("{} connections are counted as open", counters.open));

@@ -112,6 +112,9 @@ impl Kernel {
     ) -> Result<(), Errno> {
         events.clear();
         let id = self.files.id(epoll).ok_or(Errno::BADF)?;
+        if timeout == Some(Duration::ZERO) {
+            self.pass_a_look();
+        }
         let until = self.deadline(timeout);
         self.spurious_edge(id);
         loop {
@@ -195,7 +198,15 @@ impl Kernel {
         }
     }
 
-    pub(super) fn poll(&mut self, fds: &mut [libc::pollfd], timeout: Option<Duration>) {
+    pub(super) fn poll(
+        &mut self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno> {
+        self.fails("poll", fds.len() as RawFd, self.faults.enter_fails_one_in)?;
+        if timeout == Some(Duration::ZERO) {
+            self.pass_a_look();
+        }
         let until = self.deadline(timeout);
         loop {
             let mut ready = 0;
@@ -208,11 +219,11 @@ impl Kernel {
             }
             self.record("poll", fds.len() as RawFd, ready);
             if ready > 0 || timeout == Some(Duration::ZERO) || self.interrupted() {
-                return;
+                return Ok(());
             }
             let all = fds.iter().map(|fd| (fd.fd, fd.events)).collect();
             if !self.wait(Wait::Poll(all), until) {
-                return;
+                return Ok(());
             }
         }
     }

@@ -26,12 +26,22 @@ pub struct KernelFaults {
     /// A descriptor cannot be watched for want of memory, of so many, and whose it is, is cut; never while a loop is
     /// being set up.
     pub watch_fails_one_in: u64,
+    /// Receiving or sending fails for want of memory, of so many times, and whose it is, is cut.
+    pub bytes_fail_one_in: u64,
+    /// Entering a ring, or poll(2), fails for want of memory, of so many times: nothing is handed over, and nothing waited
+    /// for.
+    pub enter_fails_one_in: u64,
+    /// A timer cannot be made or set, nor a socket be put into the table of a ring, of so many times.
+    pub setting_fails_one_in: u64,
     /// Something that goes on ends by itself and must be asked for anew, of so many completions.
     pub ends_one_in: u64,
     /// What is ready is worked on at the next entering of the ring only, of so many.
     pub late_one_in: u64,
     /// Who is refused or reset may be told something else: that time was up, or no way there.
     pub odd_errors: bool,
+    /// Who connects hears that he is connected a while before a listener has him in its queue, and is reset if nobody listens
+    /// by then.
+    pub slow_handshakes: bool,
     /// Descriptors that may be open at once.
     pub descriptors_max: usize,
     /// Events reported by one wait at most.
@@ -55,9 +65,13 @@ impl KernelFaults {
             accept_aborts_one_in: 0,
             connect_fails_one_in: 0,
             watch_fails_one_in: 0,
+            bytes_fail_one_in: 0,
+            enter_fails_one_in: 0,
+            setting_fails_one_in: 0,
             ends_one_in: 0,
             late_one_in: 0,
             odd_errors: false,
+            slow_handshakes: false,
             descriptors_max: 1 << 20,
             events_max: 512,
             submissions: 1024,
@@ -97,7 +111,9 @@ impl KernelFaults {
             accept_aborts_one_in: 0,
             connect_fails_one_in: 0,
             watch_fails_one_in: 0,
+            bytes_fail_one_in: 0,
             odd_errors: false,
+            slow_handshakes: false,
             descriptors_max,
             backlog,
             ..KernelFaults::harsh(seed)
@@ -116,6 +132,8 @@ impl KernelFaults {
         let (accept_fails_one_in, connect_fails_one_in) = (chance(3), chance(4));
         let (ends_one_in, late_one_in) = (chance(3), chance(2));
         let (watch_fails_one_in, accept_aborts_one_in) = (chance(4), chance(16));
+        let (enter_fails_one_in, setting_fails_one_in) = (chance(3), chance(2));
+        let bytes_fail_one_in = chance(64) * u64::from(seed % 4 == 1);
         let mut one_of = |few: u64, many: u64| match rng.below(3) {
             0 => (few + rng.below(few)) as usize,
             _ => (many / 2 + rng.below(many / 2)) as usize,
@@ -127,9 +145,13 @@ impl KernelFaults {
             accept_aborts_one_in,
             connect_fails_one_in,
             watch_fails_one_in,
+            bytes_fail_one_in,
+            enter_fails_one_in,
+            setting_fails_one_in,
             ends_one_in,
             late_one_in,
             odd_errors: true,
+            slow_handshakes: seed.is_multiple_of(2),
             descriptors_max: one_of(13, 1 << 12),
             events_max: one_of(1, 512),
             submissions: one_of(2, 256),

@@ -38,6 +38,8 @@ pub(super) struct Listener {
     pub(super) backlog: VecDeque<(End, Endpoint)>,
     /// Somebody has shut it down.
     pub(super) broken: bool,
+    /// It lets nobody begin to connect.
+    pub(super) filters: bool,
 }
 
 /// What an epoll descriptor has to report.

@@ -86,6 +86,8 @@ pub(crate) struct Kernel {
     parked: Option<Parked>,
     /// A loop is being set up: it is not to fail for want of memory before it has begun.
     is_setting_up: bool,
+    /// Nanoseconds that pass with each look of a loop that polls busily; 0 if none does.
+    look_ns: u64,
     requests: Requests,
     last_port: u16,
 }
@@ -103,12 +105,13 @@ fn enter(kernel: &Shared) -> RefMut<'_, Kernel> {
 impl Kernel {
     /// A kernel whose inbox on the network is that of `actor`.
     pub(in crate::sim) fn new(
-        net: Net,
+        mut net: Net,
         now: Rc<Cell<u64>>,
         actor: usize,
         rng: Rng,
         faults: KernelFaults,
     ) -> Shared {
+        net.slow_handshakes = faults.slow_handshakes;
         Rc::new(RefCell::new(Kernel {
             net,
             now,
@@ -124,12 +127,19 @@ impl Kernel {
             parks: false,
             parked: None,
             is_setting_up: false,
+            look_ns: 0,
             requests: Requests::new(),
             last_port: 1023,
         }))
     }
 
     // ---- For the simulation ----
+
+    /// It does this to programs from now on.
+    pub(crate) fn be(&mut self, faults: KernelFaults) {
+        self.net.slow_handshakes = faults.slow_handshakes;
+        self.faults = faults;
+    }
 
     /// Does what was asked of it away from loops, and hears what has arrived from the network.
     pub(crate) fn catch_up(&mut self) {
@@ -159,6 +169,26 @@ impl Kernel {
     /// A loop is being set up from here on, or is set up.
     pub(crate) fn setting_up(&mut self, on: bool) {
         self.is_setting_up = on;
+    }
+
+    /// A loop's look for news takes so long from here on; nanoseconds.
+    #[cfg(test)]
+    pub(crate) fn looks_take(&mut self, ns: u64) {
+        self.look_ns = ns;
+    }
+
+    /// Time passes with a look for news that is not a wait.
+    fn pass_a_look(&mut self) {
+        if self.look_ns == 0 {
+            return;
+        }
+        let now = self.now.get() + self.look_ns;
+        while let Some(at) = self.net.next_arrival().filter(|at| at.as_nanos() <= now) {
+            self.now.set(self.now.get().max(at.as_nanos()));
+            self.net.arrive();
+        }
+        self.now.set(now);
+        self.catch_up();
     }
 
     /// The wait that was parked since this was last asked.
@@ -221,6 +251,15 @@ impl Kernel {
 
     fn chance(&mut self, one_in: u64) -> bool {
         one_in > 0 && self.rng.below(one_in) == 0
+    }
+
+    /// Whether something fails that goes wrong once in so many times.
+    fn fails(&mut self, call: &'static str, number: RawFd, one_in: u64) -> Result<(), Errno> {
+        if !self.chance(one_in) {
+            return Ok(());
+        }
+        self.record(call, number, -i64::from(libc::ENOMEM));
+        Err(Errno::NOMEM)
     }
 
     fn interrupted(&mut self) -> bool {

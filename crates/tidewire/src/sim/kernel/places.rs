@@ -20,6 +20,7 @@ impl Kernel {
 
     pub(super) fn put(&mut self, ring: usize, place: u32, number: RawFd) -> Result<(), Errno> {
         let file = self.files.id(number).ok_or(Errno::BADF)?;
+        self.fails("put", number, self.faults.setting_fails_one_in)?;
         self.record("put", number, place.into());
         let Some(found) = self.place(ring, place) else {
             return Err(Errno::INVAL);

@@ -50,8 +50,7 @@ impl Queues for SimQueues {
     }
 
     fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        enter(self.kernel()).enter_ring(self.ring, timeout);
-        Ok(())
+        Ok(enter(self.kernel()).enter_ring(self.ring, timeout)?)
     }
 
     fn look(&mut self) -> bool {

@@ -52,7 +52,14 @@ impl Kernel {
         true
     }
 
-    pub(super) fn enter_ring(&mut self, ring: usize, timeout: Option<Duration>) {
+    pub(super) fn enter_ring(
+        &mut self,
+        ring: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno> {
+        if !self.is_setting_up {
+            self.fails("enter", ring as RawFd, self.faults.enter_fails_one_in)?;
+        }
         let until = self.deadline(timeout);
         self.move_over(ring);
         while let Some((operation, user_data)) = self.rings[ring].queued.pop_front() {
@@ -70,6 +77,7 @@ impl Kernel {
         self.look_for_orphans(ring);
         let there = self.rings[ring].completions.len();
         self.record("enter", ring as RawFd, there as i64);
+        Ok(())
     }
 
     /// Works on what is ready, in any order. What is late is left for the next time, unless the
@@ -225,7 +233,8 @@ impl Kernel {
         !self.rings[ring].overflow.is_empty()
     }
 
-    pub(super) fn has_news(&self, ring: usize) -> bool {
+    pub(super) fn has_news(&mut self, ring: usize) -> bool {
+        self.pass_a_look();
         self.rings[ring].has_something()
     }
 

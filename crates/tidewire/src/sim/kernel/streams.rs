@@ -7,7 +7,9 @@ use rustix::io::Errno;
 
 use crate::sim::kernel::files::{FileId, Listener, Stream, What};
 use crate::sim::kernel::{Kernel, Port, SimFd};
-use crate::sim::net::{End, Listener as Address, News, Notice, Owner, Read, Status, Written};
+use crate::sim::net::{
+    End, Listener as Address, News, Notice, Owner, Place, Read, Status, Written, near,
+};
 use crate::vocabulary::endpoint::Endpoint;
 
 /// Flags as poll(2) and epoll(7) share them.
@@ -38,6 +40,7 @@ impl Kernel {
             at: at.clone(),
             backlog: std::collections::VecDeque::new(),
             broken: false,
+            filters: false,
         }));
         let id = self.files.id(number).expect("just opened");
         let port = self.ports.iter().position(|p| p.at == *at);
@@ -52,6 +55,7 @@ impl Kernel {
         let address = Address {
             actor: self.actor,
             number: port as u32,
+            backlog: usize::MAX,
         };
         self.net.listen(at.clone(), address);
         self.record("listen", number, 0);
@@ -64,6 +68,32 @@ impl Kernel {
             port.listeners.clear();
         }
         self.net.stop_listening_at(at);
+    }
+
+    /// Nobody begins to connect any more at this listener's place, once that is so for all that are there; whether
+    /// somebody may be on his way into a queue.
+    pub(super) fn begin_no_more(&mut self, number: RawFd) -> bool {
+        let Some(id) = self.files.id(number) else {
+            self.wrong(format!("the listener {number} is closed"));
+            return false;
+        };
+        self.record("filter", number, 0);
+        if let What::Listener(listener) = &mut self.files.get(id).what {
+            listener.filters = true;
+        }
+        let Some(port) = self.ports.iter().position(|p| p.listeners.contains(&id)) else {
+            return false;
+        };
+        let there = self.ports[port].listeners.clone();
+        let filters = |id: FileId| match &self.files.get(id).what {
+            What::Listener(listener) => listener.filters,
+            _ => true,
+        };
+        let filtered: Vec<bool> = there.into_iter().map(filters).collect();
+        if filtered.iter().all(|filters| *filters) {
+            self.net.turn_deaf(&self.ports[port].at);
+        }
+        self.faults.slow_handshakes
     }
 
     /// A connection has come in.
@@ -179,9 +209,19 @@ impl Kernel {
             self.record("connect", 0, -i64::from(why.raw_os_error()));
             return Err(why);
         }
+        if !to.is_tcp()
+            && let Some(why) = self.turned_away(to)
+        {
+            self.record("connect", 0, -i64::from(why.raw_os_error()));
+            return Err(why);
+        }
         self.last_port = self.last_port.wrapping_add(1).max(1024);
-        let here = Endpoint::from(([10, 0, 0, 1], self.last_port));
-        let from = from.unwrap_or(if to.is_tcp() { here } else { Endpoint::Unnamed });
+        let port = self.last_port;
+        let from = match (from.and_then(|from| from.tcp()), to) {
+            (Some(from), _) if from.port() > 0 => from.into(),
+            (Some(from), _) => (from.ip(), port).into(),
+            (None, to) => near(to, 0, port),
+        };
         let number = self.open_file(What::Event { readable: false })?;
         let id = self.files.id(number).expect("just opened");
         let owner = self.owner(id);
@@ -198,6 +238,16 @@ impl Kernel {
         });
         self.record("connect", number, 0);
         Ok(number)
+    }
+
+    /// Why a Unix socket cannot be reached: it is connected at once, or not at all.
+    fn turned_away(&self, to: &Endpoint) -> Option<Errno> {
+        match self.net.place(to) {
+            Place::Room => None,
+            Place::Full => Some(Errno::AGAIN),
+            Place::Nobody { ever: false } if to.path().is_some() => Some(Errno::NOENT),
+            Place::Nobody { .. } => Some(Errno::CONNREFUSED),
+        }
     }
 
     // ---- Bytes ----
@@ -222,7 +272,10 @@ impl Kernel {
         if stream.connecting {
             return Err(Errno::AGAIN);
         }
-        let end = stream.end;
+        let (end, broken) = (stream.end, stream.broken);
+        if !broken {
+            self.bytes_fail()?;
+        }
         match self.net.read(end, into) {
             Read::Got(n) => {
                 // Linux gives all that is there. What was held back came just after, so it is news.
@@ -277,6 +330,7 @@ impl Kernel {
             self.wrong(format!("sending nothing to stream {}", end.stream));
             return Ok(0);
         }
+        self.bytes_fail()?;
         match self.net.write(end, slices) {
             Written::Took(n) => {
                 self.hear();
@@ -288,6 +342,15 @@ impl Kernel {
                 stream.broken = true;
                 Err(stream.error.take().unwrap_or(Errno::PIPE))
             }
+        }
+    }
+
+    /// Whether there is no memory for this call.
+    fn bytes_fail(&mut self) -> Result<(), Errno> {
+        let one_in = self.faults.bytes_fail_one_in;
+        match self.chance(one_in) {
+            true => Err(Errno::NOMEM),
+            false => Ok(()),
         }
     }
 
@@ -361,7 +424,10 @@ impl Kernel {
         [
             (IN, ended || self.net.unread(stream.end) > 0),
             (RDHUP, ended),
-            (HUP, stream.broken || ended && stream.shut),
+            (
+                HUP,
+                stream.broken || ended && stream.shut || self.net.is_hung_up(stream.end),
+            ),
             (ERR, stream.error.is_some()),
             (
                 OUT,

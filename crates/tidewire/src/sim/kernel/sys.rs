@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::build::listen::TcpOptions;
 use crate::kernel::calls::Sys;
+use crate::kernel::connect;
 use crate::kernel::descriptor::Descriptor;
 use crate::sim::kernel::files::{Epoll, What};
 use crate::sim::kernel::{Shared, SimFd, enter};
@@ -119,9 +120,8 @@ impl Sys for SimSys {
         Ok((kernel.fd(number), Some(peer)))
     }
 
-    fn begin_no_more(&self, _listener: &SimFd) -> io::Result<bool> {
-        // Who is connected here is in the queue at once.
-        Ok(false)
+    fn begin_no_more(&self, listener: &SimFd) -> io::Result<bool> {
+        Ok(enter(&self.0).begin_no_more(listener.number))
     }
 
     fn connect(
@@ -130,8 +130,10 @@ impl Sys for SimSys {
         from: Option<SocketAddr>,
         _options: &TcpOptions,
     ) -> io::Result<SimFd> {
+        to.to_kernel()?;
         let mut kernel = enter(&self.0);
-        let number = kernel.connect(to, from.map(Endpoint::from))?;
+        let connected = kernel.connect(to, from.map(Endpoint::from));
+        let number = connected.map_err(|e| connect::refused(to, e))?;
         Ok(kernel.fd(number))
     }
 
@@ -185,8 +187,7 @@ impl Sys for SimSys {
     }
 
     fn poll(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
-        enter(&self.0).poll(fds, timeout);
-        Ok(())
+        Ok(enter(&self.0).poll(fds, timeout)?)
     }
 
     fn pause(&self, _time: Duration) {

@@ -10,6 +10,7 @@ use crate::sim::kernel::{Kernel, Wait};
 
 impl Kernel {
     pub(super) fn make_timer(&mut self) -> Result<RawFd, Errno> {
+        self.fails("timerfd", 0, self.faults.setting_fails_one_in)?;
         let number = self.open_file(What::Timer(Timer::default()))?;
         self.record("timerfd", number, 0);
         self.timers.extend(self.files.id(number));
@@ -25,6 +26,7 @@ impl Kernel {
 
     pub(super) fn set_timer(&mut self, number: RawFd, at: u64) -> Result<(), Errno> {
         let id = self.files.id(number).ok_or(Errno::BADF)?;
+        self.fails("settime", number, self.faults.setting_fails_one_in)?;
         self.record("settime", number, at as i64);
         let (at, rung) = (Some(at), false);
         *self.timer(id) = Timer { at, rung };

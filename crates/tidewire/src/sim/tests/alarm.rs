@@ -13,6 +13,7 @@ use crate::reactor::Reactor;
 use crate::reactor::core::Plan;
 use crate::reactor::driver::Driver;
 use crate::reactor::random::Rng;
+use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{LoopSetup, Spread};
 use crate::sim::kernel::Kernel;
@@ -30,6 +31,7 @@ fn setup() -> LoopSetup {
             refusals: Arc::default(),
             log_connections: false,
             shares: SendShares::default(),
+            received: ReceiveShares::default(),
             memory: Arc::default(),
             hosts: Vec::new(),
             chunk: 4 << 10,

@@ -292,3 +292,27 @@ fn accepting_pauses_while_connections_cannot_be_watched() {
         }
     }
 }
+
+/// Nobody answers, and entering the ring fails: what is given up was not handed over, and its number is another's by then.
+#[test]
+fn attempts_given_up_stay_open_until_the_kernel_has_heard_of_them() {
+    for seed in 0..40 {
+        let mut sim = Sim::under(seed, Conditions::calm());
+        sim.shape(Shape::Completion);
+        sim.kernel_faults(KernelFaults {
+            enter_fails_one_in: 2,
+            ..KernelFaults::none()
+        });
+        let _full = sim.plain_listener("192.0.2.1:7", 0);
+        let at = sim.add_loop();
+        let echo = crate::on_input(|input, link| link.forward_all(input));
+        let echo = sim.service(at, echo, Limits::default());
+        for _ in 0..8 {
+            let pause = Duration::from_micros(10);
+            let dial = Dial::to("192.0.2.1:7").attempts(5);
+            sim.dial(echo, dial.timeout(pause).backoff(pause, pause));
+        }
+        sim.run_for(Duration::from_secs(1));
+        assert_eq!(sim.counters(at).dial_failures, 40, "seed {seed}");
+    }
+}
