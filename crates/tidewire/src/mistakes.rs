@@ -172,8 +172,6 @@ mistakes! {
         SweepLeftOut,
         /// An attempt to connect has no deadline.
         DialWithoutDeadline,
-        /// A connection lingers for ever.
-        LingerForEver,
         /// A timer that was moved while its wheel ran is not armed again.
         TimerNotRearmed,
     }

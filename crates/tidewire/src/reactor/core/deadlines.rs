@@ -81,7 +81,6 @@ impl Core {
                 return;
             }
             Phase::Finishing(_) if phase_over => self.flushing_over(io, index),
-            Phase::Lingering(_) if phase_over && mistaken(Mistake::LingerForEver) => return,
             Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
             Phase::Open => {
                 let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();

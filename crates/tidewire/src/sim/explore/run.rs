@@ -519,9 +519,9 @@ impl Run {
         }
         let counters = self.machine.counters();
         let open = counters.open;
-        if counters.lingering > 0 {
+        if counters.lingering > open {
             let n = counters.lingering;
-            self.wrong(format!("{n} of {open} linger for ever"));
+            self.wrong(format!("{n} linger of {open} that are open"));
         }
         let notes = self.record.lock();
         // One that waits for ever may have the end of its peer behind bytes that nobody takes.
