@@ -10,6 +10,10 @@ use super::text::Text;
 use crate::allocator::block;
 use crate::number::{parse_integer, put_text};
 
+/// Most of a set of integers, however many are allowed: as wide as they can be, they have as many bytes
+/// as anything that is packed.
+const INTEGERS_MAX: usize = BYTES_MAX / 8;
+
 #[derive(Debug)]
 struct Members;
 
@@ -121,7 +125,7 @@ impl Set {
             [_, _, ..] if integers.len() == 0 => numbers().count(),
             _ => return,
         };
-        if count == members.len() && count <= fit.integers {
+        if count == members.len() && count <= fit.integers.min(INTEGERS_MAX) {
             integers.reserve_for(numbers());
         } else if count == 0 && members.len() <= fit.packed.entries {
             // One that begins with an integer is sorted first.
@@ -147,7 +151,7 @@ impl Set {
     pub fn insert(&mut self, member: &[u8], fit: SetFit) -> bool {
         if let Form::Integers(integers) = &mut self.form {
             match parse_integer(member) {
-                Some(n) if integers.len() < fit.integers.min(ELEMENTS_MAX) => {
+                Some(n) if integers.len() < fit.integers.min(INTEGERS_MAX) => {
                     return integers.insert(n);
                 }
                 Some(n) if integers.contains(n) => return false,
@@ -188,7 +192,7 @@ impl Set {
             longest = longest.max(member.len());
             packed.insert(packed.len(), &[Code::of(member)]);
         });
-        if longest > fit.packed.length {
+        if longest > fit.packed.length || packed.size() > BYTES_MAX {
             return self.spread();
         }
         self.form = Form::Packed(packed);
@@ -266,6 +270,7 @@ impl Set {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit::Fit;
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -307,6 +312,28 @@ mod tests {
         assert_eq!(of(&[b"5", b"3", b"a", b"1"]), b"35a1");
         assert_eq!(of(&[b"5", b"3", b"1"]), b"135");
         assert_eq!(of(&[b"a", b"3", b"1"]), b"a31");
+    }
+
+    #[test]
+    fn no_setting_makes_a_set_that_is_moved_at_length() {
+        let any = SetFit {
+            integers: usize::MAX,
+            packed: Fit {
+                entries: usize::MAX,
+                length: usize::MAX,
+            },
+        };
+        let mut set = Set::default();
+        for n in 0..20_000 {
+            set.insert((n << 40).to_string().as_bytes(), any);
+            assert_eq!(set.encoding() == "intset", n < INTEGERS_MAX as i64);
+        }
+        let mut set = Set::default();
+        for n in 0..16_000i64 {
+            set.insert((n - (1 << 54)).to_string().as_bytes(), any);
+        }
+        set.insert(b"word", any);
+        assert_eq!((set.encoding(), set.len()), ("hashtable", 16_001));
     }
 
     #[test]

@@ -12,6 +12,8 @@
 //! its code. A decimal integer as Redis reads it, of up to 56 bits, is a number with s = 0, in as few bytes
 //! as it takes; other texts are bytes.
 
+use std::ops::RangeInclusive;
+
 use super::super::text::Text;
 use crate::number::parse_integer;
 
@@ -259,22 +261,28 @@ pub(super) fn listed(descriptor: u8, payload: &[u8]) -> usize {
 
 /// Bytes of a number, or of a text of so many bytes.
 fn listed_as(number: Option<i64>, len: usize) -> usize {
+    // Numbers that fit so few bytes, and how many those are.
+    const RANGES: [(RangeInclusive<i64>, usize); 5] = [
+        (0..=0x7f, 1),
+        (-0x1000..=0xfff, 2),
+        (-0x8000..=0x7fff, 3),
+        (-0x80_0000..=0x7f_ffff, 4),
+        (-0x8000_0000..=0x7fff_ffff, 5),
+    ];
     let forth = match (number, len) {
-        (Some(0..=0x7f), _) => 1,
-        (Some(-0x1000..=0xfff), _) => 2,
-        (Some(-0x8000..=0x7fff), _) => 3,
-        (Some(-0x80_0000..=0x7f_ffff), _) => 4,
-        (Some(-0x8000_0000..=0x7fff_ffff), _) => 5,
-        (Some(_), _) => 9,
+        (Some(n), _) => {
+            let range = RANGES.iter().find(|(range, _)| range.contains(&n));
+            range.map_or(9, |(_, bytes)| *bytes)
+        }
         (None, len @ ..64) => len + 1,
-        (None, len @ ..4096) => len + 2,
+        (None, len @ 64..4096) => len + 2,
         (None, len) => len + 5,
     };
     let back = match forth {
-        ..=127 => 1,
-        ..16_383 => 2,
-        ..2_097_151 => 3,
-        ..268_435_455 => 4,
+        0..=127 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
         _ => 5,
     };
     forth + back
