@@ -330,7 +330,7 @@ mod tests {
         }
         let mut set = Set::default();
         for n in 0..16_000i64 {
-            set.insert((n - (1 << 54)).to_string().as_bytes(), any);
+            set.insert((n - (1 << 62)).to_string().as_bytes(), any);
         }
         set.insert(b"word", any);
         assert_eq!((set.encoding(), set.len()), ("hashtable", 16_001));
