@@ -409,7 +409,7 @@ impl Server {
         let mut more = lines_behind(&first);
         while more > 0 {
             let line = self.line()?;
-            more += lines_behind(&line) - 1;
+            more = more - 1 + lines_behind(&line);
         }
         Ok(first)
     }
