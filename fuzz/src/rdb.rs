@@ -73,6 +73,14 @@ fn size(value: &Value) -> usize {
         Value::String(s) => s.len(),
         Value::List(all) | Value::Set(all) => all.iter().map(Vec::len).sum(),
         Value::Hash(all) => all.iter().map(|(f, v)| f.len() + v.len()).sum(),
+        Value::Stream(stream) => {
+            let entries = stream.entries.iter().flat_map(|(_, texts)| texts);
+            let names = stream.groups.iter().flat_map(|group| {
+                let consumers = group.consumers.iter().map(|consumer| &consumer.name);
+                consumers.chain([&group.name])
+            });
+            entries.chain(names).map(Vec::len).sum()
+        }
         Value::ZSet(all) => all.iter().map(|(member, _)| member.len() + 8).sum(),
         Value::Stream(stream) => {
             let texts = stream.entries.iter().flat_map(|(_, texts)| texts);

@@ -44,8 +44,6 @@ pub struct Consumer {
     pub name: Vec<u8>,
     /// When it last asked for something.
     pub seen_ms: u64,
-    /// When it was last given something, if it ever was and that is known.
-    pub active_ms: Option<u64>,
     /// What it was given and has not acknowledged: the id, when it was given last, and how often.
     pub pending: Vec<(Id, u64, u64)>,
 }
@@ -205,8 +203,8 @@ fn take_group(kind: u8, cursor: &mut Cursor<'_>) -> Result<Group, Fault> {
             ..Consumer::default()
         };
         if kind >= WITH_ACTIVITY {
-            let ms = i64::from_le_bytes(cursor.array()?);
-            consumer.active_ms = u64::try_from(ms).ok();
+            // When it was last given something: nothing can be done with it.
+            cursor.take(8)?;
         }
         for _ in 0..cursor.length()? {
             let id = take_raw_id(cursor)?;

@@ -30,7 +30,6 @@ fn stream(n: usize, rng: &mut fastrand::Rng) -> Stream {
     let mut consumer = |n: usize, rng: &mut fastrand::Rng| Consumer {
         name: text(9, rng),
         seen_ms: rng.u64(..),
-        active_ms: None,
         pending: ids
             .by_ref()
             .take(n)

@@ -145,7 +145,6 @@ fn stream(stream: &tidewire_kv::types::Stream) -> tidewire_rdb::Stream {
             .map(|consumer| tidewire_rdb::Consumer {
                 name: consumer.name().to_vec(),
                 seen_ms: consumer.seen_ms(),
-                active_ms: consumer.active_ms(),
                 pending: consumer
                     .pending_from(StreamId::MIN)
                     .filter_map(|id| group.pending_of(id))
