@@ -17,6 +17,7 @@ use crate::build::engine::{self, Engine, EngineChoice, Resolved};
 use crate::build::limits::{CHUNK, Limits};
 use crate::build::listen::{Listen, TcpOptions};
 use crate::build::observer::Observer;
+use crate::build::relay::Acceptors;
 use crate::build::socket_file::SocketFile;
 use crate::build::threads::Spawner;
 use crate::build::watch::{Board, Watch};
@@ -604,7 +605,7 @@ impl Builder {
             listening,
             acceptors: Vec::new(),
             loops: Vec::new(),
-            accepting: Arc::default(),
+            accepting: Acceptors::default(),
             counters: Arc::default(),
             clock: Arc::default(),
             next: AtomicUsize::new(0),
@@ -739,7 +740,7 @@ pub struct Running {
     acceptors: Vec<Thread>,
     loops: Vec<Thread>,
     /// The acceptors whose end is the loops' cue to stop.
-    accepting: Arc<Mutex<usize>>,
+    accepting: Acceptors,
     counters: Arc<Mutex<Registry>>,
     clock: Arc<StopClock>,
     next: AtomicUsize,
@@ -984,15 +985,9 @@ impl Running {
 
     pub(super) fn begin_stop(&self, deadline: Duration) {
         self.clock.set(deadline);
-        // Acceptors first: what they take in still needs loops to run on. Their end stops the loops.
-        for thread in &self.acceptors {
-            thread.waker.stop(Stop::Graceful);
-        }
-        if *lock(&self.accepting) == 0 {
-            for thread in &self.loops {
-                thread.waker.stop(Stop::Graceful);
-            }
-        }
+        let acceptors = self.acceptors.iter().map(|t| &t.waker);
+        self.accepting
+            .stop(acceptors, self.loops.iter().map(|t| &t.waker));
     }
 
     /// Whether no loop runs any more, once it is so or this time is over.
@@ -1042,21 +1037,15 @@ impl Running {
         let name = format!("tidewire-{name}");
         let waiter = self.waiter.clone();
         waiter.begin();
-        let heirs = match &setup.spread {
-            Spread::Loops(fleet) => fleet.loops.clone(),
-            Spread::Here | Spread::Threads(_) => Vec::new(),
-        };
-        let accepting = self.accepting.clone();
-        *lock(&accepting) += usize::from(!heirs.is_empty());
+        let relay = self.accepting.relay(&waker, &setup.spread);
         let spawned = std::thread::Builder::new().name(name.clone()).spawn({
             let waiter = waiter.clone();
-            let relay = Relay { accepting, heirs };
             move || {
                 counters.activity.runs_here();
                 waiter.run(&name, || {
                     engine::run(engine, setup, theirs.clone(), counters, &ready)
                 });
-                relay.pass_on(&theirs);
+                drop(relay);
             }
         });
         let join = match spawned {
@@ -1081,26 +1070,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stopper().stop_now();
         self.join();
-    }
-}
-
-/// Stops the loops that an acceptor has handed connections to, when it has ended.
-struct Relay {
-    accepting: Arc<Mutex<usize>>,
-    heirs: Vec<Arc<Waker>>,
-}
-
-impl Relay {
-    fn pass_on(self, acceptor: &Waker) {
-        if self.heirs.is_empty() {
-            return;
-        }
-        // Whoever stops later finds under the lock that nobody would pass it on.
-        let mut accepting = lock(&self.accepting);
-        *accepting -= 1;
-        for heir in &self.heirs {
-            heir.stop(acceptor.stopping());
-        }
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod observer;
+pub(crate) mod relay;
 pub(crate) mod socket_file;
 pub(crate) mod threads;
 pub(crate) mod watch;

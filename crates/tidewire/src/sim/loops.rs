@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::build::builder::Placement;
 use crate::build::limits::Limits;
+use crate::build::relay::Acceptors;
 use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
 use crate::protocol::connection::Protocol;
@@ -199,9 +200,11 @@ impl Sim {
             waker: waker.clone(),
             heir: None,
         };
+        let acceptors = Acceptors::default();
+        let relay = acceptors.relay(&waker, &setup.spread);
         let (kernel, rng) = (&self.kernel, &mut self.rng);
         let node = Node::new(kernel, self.shape, setup, waker.clone(), core, rng);
-        let node = node.holding(Held::Loop { _life: life });
+        let node = node.holding(Held::Loop { _life: life }).relaying(relay);
         let actor = self.actors.len();
         self.add(Actor::Loop(Box::new(Running {
             node,
@@ -209,6 +212,7 @@ impl Sim {
             waker,
             counters,
             stop_clock,
+            acceptors,
             team: Team::default(),
         })));
         LoopId(actor)
@@ -374,10 +378,11 @@ impl Sim {
         for at in &team {
             self.running(*at).stop_clock.set_at(deadline);
         }
-        // Who accepts for others comes first.
-        for at in team {
-            self.running(at).waker.stop(Stop::Graceful);
-        }
+        let wakers = team.iter().map(|at| self.running(*at).waker.clone());
+        let wakers: Vec<Arc<Waker>> = wakers.collect();
+        let running = self.running(at);
+        let (acceptors, loops) = wakers.split_at(usize::from(running.team.has_acceptor));
+        running.acceptors.stop(acceptors.iter(), loops.iter());
     }
 
     /// Ends a loop at once, as [`Stopper::stop_now`](crate::Stopper::stop_now) does: what is open is cut.

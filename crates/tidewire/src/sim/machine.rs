@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::build::relay::Acceptors;
 use crate::build::threads::{Carrier, Spawner};
 use crate::kernel::calls::Sys;
 use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Mutex, lock};
-use crate::reach::waker::{Stop, Waker};
+use crate::reach::waker::Waker;
 use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::Hosted;
@@ -52,6 +53,7 @@ pub(crate) struct Machine {
     registry: Arc<Mutex<Registry>>,
     /// Loops that serve; they come first.
     serving: usize,
+    acceptors: Acceptors,
 }
 
 /// What a machine is to run.
@@ -102,6 +104,7 @@ impl Machine {
                 Shape::Threads => 1,
                 _ => program.loops,
             },
+            acceptors: Acceptors::default(),
         };
         let plan = Arc::new(Plan {
             hosts: program.hosts.clone(),
@@ -219,12 +222,13 @@ impl Machine {
             waker: waker.clone(),
             heir: None,
         };
+        let relay = self.acceptors.relay(&waker, &setup.spread);
         let number = waker.number();
         self.wakers.push(waker.clone());
         let rng = Rng::from_seed(self.rng.next());
         let core = setup.core(waker.clone(), counters, self.clock(), rng);
         let node = Node::new(&self.kernel, shape, setup, waker, core, &mut self.rng);
-        let node = node.holding(Held::Loop { _life: life });
+        let node = node.holding(Held::Loop { _life: life }).relaying(relay);
         self.loops.push(Loop { number, node });
     }
 
@@ -305,10 +309,8 @@ impl Machine {
     /// Begins to stop, as a running server does: what is left at the deadline is cut.
     pub(crate) fn stop(&mut self, deadline: Instant) {
         self.stop_clock.set_at(deadline);
-        // Who accepts is last, and stops first.
-        for waker in self.wakers.iter().rev() {
-            waker.stop(Stop::Graceful);
-        }
+        let (loops, acceptors) = self.wakers.split_at(self.serving);
+        self.acceptors.stop(acceptors.iter(), loops.iter());
     }
 
     pub(crate) fn ended(&self) -> bool {

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::build::relay::Relay;
 use crate::build::threads::{Carried, Carrier};
 use crate::driver::completion::{self, Abilities};
 use crate::driver::readiness::epoll::Epoll;
@@ -122,6 +123,8 @@ pub(super) struct Node {
     reactor: Option<Box<dyn Turns>>,
     at: Where,
     held: Option<Held>,
+    /// Dropped as soon as it has stopped.
+    relay: Option<Relay>,
     /// It is not given a processor before that time, in nanoseconds; what happens meanwhile it finds all at once.
     stalled_until: u64,
 }
@@ -159,6 +162,7 @@ impl Node {
             reactor: Some(reactor.expect("a kernel that has just started has room")),
             at: Where::Between,
             held: None,
+            relay: None,
             stalled_until: 0,
         }
     }
@@ -166,6 +170,12 @@ impl Node {
     /// With something to be dropped when it has ended.
     pub(super) fn holding(mut self, held: Held) -> Node {
         self.held = Some(held);
+        self
+    }
+
+    /// With a cue to be given when it has stopped.
+    pub(super) fn relaying(mut self, relay: Option<Relay>) -> Node {
+        self.relay = relay;
         self
     }
 
@@ -185,6 +195,7 @@ impl Node {
             reactor: Some(Box::new(reactor.ok()?)),
             at: Where::Between,
             held: Some(Held::Thread(carried)),
+            relay: None,
             stalled_until: 0,
         })
     }
@@ -277,6 +288,7 @@ impl Node {
             };
             if reactor.is_over(acceptor.as_ref()) {
                 self.at = Where::Over;
+                self.relay = None;
                 return;
             }
             self.at = Where::Waiting(reactor.before_wait());
@@ -312,6 +324,7 @@ impl Node {
             reactor.finish();
         }
         drop(self.held.take());
+        self.relay = None;
     }
 }
 
@@ -320,6 +333,7 @@ impl Drop for Node {
         // A test that fails says why, and nothing after that.
         if std::thread::panicking() {
             std::mem::forget(self.reactor.take());
+            std::mem::forget(self.relay.take());
         } else {
             self.end();
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::admission::Admission;
 use crate::admission::door::Gate;
+use crate::build::relay::Acceptors;
 use crate::memory::budget::Memory;
 use crate::reach::stop::StopClock;
 use crate::reach::waker::Waker;
@@ -53,6 +54,8 @@ pub(super) struct Running {
     pub(super) waker: Arc<Waker>,
     pub(super) counters: Arc<LoopCounters>,
     pub(super) stop_clock: Arc<StopClock>,
+    /// Itself, if it accepts for others.
+    pub(super) acceptors: Acceptors,
     pub(super) team: Team,
 }
 

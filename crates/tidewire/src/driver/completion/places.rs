@@ -12,16 +12,13 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::driver::completion::ring::Ring;
+use crate::driver::completion::ring::{LOOKS, Ring};
 use crate::driver::completion::sockets::Sock;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues, Target};
 
 type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
-
-/// Looks for a completion that is there at once, unless others have to be moved over first.
-pub(super) const LOOKS: usize = 64;
 
 impl<S: Sys> Sock<S> {
     /// What the ring knows it by.

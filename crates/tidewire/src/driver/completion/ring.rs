@@ -10,12 +10,14 @@ use std::time::Duration;
 use io_uring::cqueue;
 use rustix::io::Errno;
 
-use crate::driver::completion::places::LOOKS;
 use crate::driver::completion::token::{Kind, Token};
 use crate::kernel::calls::Sys;
 use crate::kernel::queues::{Operation, Queues, Target};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::counters::LoopCounters;
+
+/// Looks for a completion that is there at once, unless others have to be moved over first.
+pub(super) const LOOKS: usize = 64;
 
 /// What has become of an operation.
 #[derive(Clone, Copy, Debug)]

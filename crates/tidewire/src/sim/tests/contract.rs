@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::services::{Owes, Sums};
-use crate::sim::{Conditions, Outcome, PlainState, Sim};
+use crate::sim::{Conditions, Outcome, PlainState, Shape, Sim};
 use crate::{
-    Closed, ConnId, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal,
-    Service, Turn,
+    Closed, ConnId, Conns, Cx, Handle, Input, Limits, LoopHandle, Next, Peer, Placement, Protocol,
+    Refusal, Service, Turn,
 };
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -131,6 +131,34 @@ fn a_stop_answers_what_was_received_before_it() {
     assert!(sim.stopped(at));
     assert_eq!(sim.counters(at).closed_for(Closed::Stopped), 1);
     assert!(matches!(sim.state(late), PlainState::Failed(_)));
+}
+
+/// The loops have nothing to do and could end long before: a stop is theirs only when who accepts for them has ended.
+#[test]
+fn a_stop_serves_who_waits_for_an_acceptor_that_is_late() {
+    for placement in [Placement::Acceptor, Placement::LeastConnections] {
+        for shape in [Shape::Readiness, Shape::Completion] {
+            let mut sim = Sim::under(6, Conditions::calm());
+            let at = sim.shape(shape).add_loops(2, placement);
+            let service = sim.service(at, Sums, Limits::default());
+            let addr = sim.listen(service);
+            let late = (sim.now() + Duration::from_millis(10)).as_nanos();
+            sim.running(at).node.stall(late);
+            let peers = [(); 3].map(|()| sim.plain(&addr));
+            for peer in peers {
+                sim.send(peer, &[1, 0, 0, 0, 9]);
+                sim.finish(peer);
+            }
+            sim.run_for(Duration::from_millis(1));
+            sim.stop(at, Duration::from_secs(1));
+            assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+            for peer in peers {
+                assert_eq!(sim.received(peer), 9u64.to_le_bytes(), "{shape:?}");
+                assert_eq!(sim.state(peer), PlainState::Ended, "{shape:?}");
+            }
+            assert!(sim.stopped(at), "{shape:?}");
+        }
+    }
 }
 
 #[test]
