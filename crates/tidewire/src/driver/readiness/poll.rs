@@ -148,10 +148,11 @@ impl<S: Sys> Poller for Poll<S> {
                 .push(wait_for(S::number(S::look(stop)), libc::POLLIN));
         }
         self.sys.poll(&mut self.fds, timeout)?;
-        if self.stop.is_some() && self.fds.pop().is_some_and(|fd| fd.revents != 0) {
-            if !mistaken(Mistake::StopReportedForEver) {
-                self.stop = None;
-            }
+        if self.stop.is_some()
+            && self.fds.pop().is_some_and(|fd| fd.revents != 0)
+            && !mistaken(Mistake::StopReportedForEver)
+        {
+            self.stop = None;
         }
         let waiting = self.entries.iter_mut().filter(|e| e.waits());
         for (e, fd) in waiting.zip(&self.fds) {
