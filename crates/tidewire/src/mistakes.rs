@@ -112,8 +112,6 @@ mistakes! {
         NewsOfConnectedIgnored,
         /// A receive that fails is taken for one that finds nothing.
         FailedReceiveIgnored,
-        /// A send that fails is taken for one that has to wait.
-        FailedSendAwaited,
         /// What polling has found is forgotten by the wait.
         PolledNewsForgotten,
         /// What was received to be announced is not offered.
@@ -122,6 +120,10 @@ mistakes! {
         ReceiveShareForgotten,
         /// The descriptor by which a loop is woken stays readable.
         WakeNotCleared,
+    }
+    Edges {
+        /// A send that fails is taken for one that has to wait.
+        FailedSendAwaited,
     }
     Levels {
         /// A level-triggered poller is not told to wait for room.

@@ -11,6 +11,8 @@ fn shapes(mistake: Mistake) -> &'static [Shape] {
     match mistake.place() {
         Place::Completions => &[Shape::Completion],
         Place::Readiness => &[Shape::Readiness, Shape::Threads],
+        // What is still so is reported again where levels are.
+        Place::Edges => &[Shape::Readiness],
         // Only poll(2) reports those.
         Place::Levels => &[Shape::Threads],
         Place::Loop => &[Shape::Readiness, Shape::Completion, Shape::Threads],

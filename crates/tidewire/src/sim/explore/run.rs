@@ -50,8 +50,10 @@ pub(super) struct Run {
     /// Of so many turns of a loop, one is late: others had the processor. 0 for never.
     late_one_in: u64,
     latency_max: Duration,
-    /// The network cuts no connection by itself.
+    /// Neither the network nor the kernel cuts a connection by itself.
     is_reliable: bool,
+    /// The network does not.
+    network_cuts_nobody: bool,
     /// Descriptors are few: nobody keeps one for ever.
     is_scarce: bool,
     /// When the stop begins, if it is not to wait for everybody.
@@ -202,8 +204,9 @@ impl Run {
             .min(conditions.receive_buffer);
         // As many steps, whatever the sizes of what travels.
         let largest = (7 + u64::from(smallest.ilog2())).min(17);
+        let network_cuts_nobody = conditions.reset_one_in == 0;
         // Whose bytes fail, is cut.
-        let is_reliable = conditions.reset_one_in == 0 && faults.bytes_fail_one_in == 0;
+        let is_reliable = network_cuts_nobody && faults.bytes_fail_one_in == 0;
         let latency_max = *conditions.latency.end();
         let machine = Machine::new(seed, conditions, faults, &program);
         machine.leave_room_for_one();
@@ -219,6 +222,7 @@ impl Run {
             late_one_in: [0, 2, 4, 64][rng.below(4) as usize],
             latency_max,
             is_reliable,
+            network_cuts_nobody,
             is_scarce,
             next_peer: 0,
             dials: 0,
@@ -570,8 +574,8 @@ impl Run {
             return going.then(|| format!("is {state:?}, and was cut for want of memory"));
         }
         let role = seen.role.expect("drawn when it was accepted");
-        // It lets go as soon as it has got its end.
-        if seen.closed.contains(&Closed::LingerExpired) && self.is_reliable {
+        // It lets go as soon as it has got its end. Whose bytes fail is cut at once, and does not wait for that.
+        if seen.closed.contains(&Closed::LingerExpired) && self.network_cuts_nobody {
             return Some(format!("{role:?}: was not told the end"));
         }
         if seen.closed.contains(&Closed::Aborted) && !matches!(state, PlainState::Failed(_)) {
