@@ -489,7 +489,7 @@ impl<P: Protocol> Cx<'_, P> {
         Handle::new(self.link.state.id, self.home.mail.clone())
     }
 
-    /// Has [`Service::woken`] called on this loop after this callback, once however often asked.
+    /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback, once however often asked.
     /// This is how a connection reaches the others of its loop.
     ///
     /// ```
@@ -593,11 +593,11 @@ impl<P: Protocol> Cx<'_, P> {
     }
 
     /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
-    /// it cannot be made, [`Service::dial_failed`] is called. The threads engine runs it on this
+    /// it cannot be made, [`Service::dial_failed`](crate::Service::dial_failed) is called. The threads engine runs it on this
     /// connection's thread, so that the two can [tell](Cx::tell) each other things.
     ///
     /// Every callback of a connection can dial, so or by its [`Turn`], and those of a service for all connections
-    /// ([`Conns::dial`]); other threads can by a [`LoopHandle`]. Only [`Service::accept`] and
+    /// ([`Conns::dial`](crate::Conns::dial)); other threads can by a [`LoopHandle`](crate::LoopHandle). Only [`Service::accept`](crate::Service::accept) and
     /// [`Protocol::look_ahead`] cannot.
     ///
     /// ```
@@ -612,7 +612,7 @@ impl<P: Protocol> Cx<'_, P> {
         self.link.env.dials.push((self.home.mail.service(), dial));
     }
 
-    /// The loop's number: see [`LoopHandle::number`].
+    /// The loop's number: see [`LoopHandle::number`](crate::LoopHandle::number).
     #[must_use]
     pub fn number(&self) -> u32 {
         self.home.mail.waker.number()

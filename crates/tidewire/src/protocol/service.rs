@@ -64,7 +64,7 @@ pub trait Service: Send + Sync + 'static {
     ) -> <Self::Conn as Protocol>::Local;
 
     /// Makes the protocol for a new connection, accepted or dialled, or turns it away. There is no connection yet, so
-    /// nothing can be asked for on its behalf: one that needs a second one [dials](Cx::dial) when it is
+    /// nothing can be asked for on its behalf: one that needs a second one [dials](crate::Cx::dial) when it is
     /// [opened](Protocol::opened).
     ///
     /// # Errors
@@ -156,7 +156,7 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Somebody signalled this service on this loop, with [`LoopHandle::signal`] or
-    /// [`Cx::wake_service`]; many signals may have become one call.
+    /// [`Cx::wake_service`](crate::Cx::wake_service); many signals may have become one call.
     fn woken(&self, local: &mut <Self::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {
         let _ = (local, all);
     }
