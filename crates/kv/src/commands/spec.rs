@@ -21,6 +21,8 @@ pub const FAST: Flags = 8;
 pub const BRIEF: Flags = 16;
 /// What it comes to is not bounded by what it is given: it [reserves](super::Ctx::reserve) more when it knows it.
 pub const UNBOUNDED: Flags = 32;
+/// Its subcommands that create something may need more memory; others may give some back, and are not refused.
+pub const CREATES: Flags = 64;
 
 /// A command.
 pub struct Spec {
@@ -218,11 +220,19 @@ impl Spec {
         self.flags & UNBOUNDED != 0
     }
 
-    /// Whether it may need more memory.
+    /// Whether it may need more memory, given these arguments.
+    #[inline]
     #[must_use]
-    pub fn needs_memory(&self) -> bool {
-        self.flags & MEMORY != 0
+    pub fn needs_memory(&self, args: &[&[u8]]) -> bool {
+        self.flags & (MEMORY | CREATES) != 0 && (self.flags & MEMORY != 0 || creates(args))
     }
+}
+
+/// Whether the subcommand begins so.
+#[cold]
+fn creates(args: &[&[u8]]) -> bool {
+    let sub = args.get(1).and_then(|sub| sub.first_chunk::<6>());
+    sub.is_some_and(|sub| sub.eq_ignore_ascii_case(b"create"))
 }
 
 impl std::fmt::Debug for Spec {

@@ -8,7 +8,7 @@ mod pending;
 mod read;
 
 use super::parse::{integer, is};
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{CREATES, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Reply;
 use crate::store::Collection;
 use crate::types::{Item, Stream, StreamId, Trim};
@@ -27,7 +27,7 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("xsetid", -3, WRITE | MEMORY | FAST, Keys::ONE, xsetid),
     Spec::new("xread", -4, READ, Keys::Streams, read::xread),
     Spec::new("xreadgroup", -7, WRITE, Keys::Streams, read::xreadgroup),
-    Spec::new("xgroup", -2, WRITE, Keys::SECOND, groups::xgroup),
+    Spec::new("xgroup", -2, WRITE | CREATES, Keys::SECOND, groups::xgroup),
     Spec::new("xack", -4, WRITE | FAST, Keys::ONE, groups::xack),
     Spec::new("xpending", -3, READ, Keys::ONE, pending::xpending),
     Spec::new("xclaim", -6, WRITE | FAST, Keys::ONE, claim::xclaim),

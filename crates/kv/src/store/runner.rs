@@ -115,7 +115,7 @@ impl<'s> Runner<'s> {
     #[inline]
     pub fn run(&mut self, spec: &'static Spec, db: u16, args: &[&[u8]], reply: &mut Reply) -> Ran {
         let store = self.guards.store();
-        if spec.needs_memory() && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
+        if spec.needs_memory(args) && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
             reply.error(&Error::OUT_OF_MEMORY.0);
             return Ran::Done;
         }
@@ -130,7 +130,7 @@ impl<'s> Runner<'s> {
             }
             self.guards.hold(mask);
         }
-        let backlog = spec.needs_memory() && store.has_backlog();
+        let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
         let called = self.call(spec, db, args, reply, None);
         self.guards.forget();
@@ -199,7 +199,7 @@ impl<'s> Runner<'s> {
             }
             self.guards.hold(mask);
         }
-        let backlog = spec.needs_memory() && store.has_backlog();
+        let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
         if spec.is_write() {
             self.guards.drop_due(spec, db, args, self.now_ms);
@@ -656,7 +656,7 @@ impl<'s> Runner<'s> {
         /// Bytes that an argument takes beside its own, about.
         const EACH: usize = 32;
         let mut needed = None;
-        for (_, args) in commands.filter(|(spec, _)| spec.needs_memory()) {
+        for (_, args) in commands.filter(|(spec, args)| spec.needs_memory(args)) {
             let bytes: usize = args[1..].iter().map(|arg| arg.len() + EACH).sum();
             *needed.get_or_insert(0) += bytes as u64;
         }

@@ -279,6 +279,28 @@ fn no_transaction_is_half_applied_for_lack_of_memory() {
 }
 
 #[test]
+fn subcommands_that_create_are_refused_and_those_that_remove_are_not() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut c = world.client();
+        world.check(&mut c, "XGROUP CREATE there g $ MKSTREAM", "+OK|");
+        world.check(&mut c, "CONFIG SET maxmemory 1", "+OK|");
+        for what in ["CREATE new g $ MKSTREAM", "createconsumer there g c"] {
+            world.check(&mut c, &format!("XGROUP {what}"), &format!("-{OOM}|"));
+            world.check(&mut c, "MULTI", "+OK|");
+            world.check(&mut c, &format!("XGROUP {what}"), &format!("-{OOM}|"));
+            world.check(&mut c, "DISCARD", "+OK|");
+            let words: Vec<String> = what.split(' ').map(|word| format!("'{word}'")).collect();
+            let script = format!("return redis.call('XGROUP',{})", words.join(","));
+            let said = world.ask_args(&mut c, &["EVAL", &script, "0"]);
+            assert!(said.starts_with("-OOM "), "{said}");
+        }
+        world.check(&mut c, "EXISTS new", ":0|");
+        world.check(&mut c, "XGROUP DESTROY there g", ":1|");
+    });
+}
+
+#[test]
 fn what_was_unlinked_makes_room_for_what_comes() {
     on_every_shape(|| {
         let mut world = World::new();

@@ -8,7 +8,7 @@ impl World {
         self.ask_args(client, &["EVAL", script, "0"])
     }
 
-    fn ask_args(&mut self, client: &mut Client, args: &[&str]) -> String {
+    pub(crate) fn ask_args(&mut self, client: &mut Client, args: &[&str]) -> String {
         let mut bytes = format!("*{}\r\n", args.len());
         for arg in args {
             bytes += &format!("${}\r\n{arg}\r\n", arg.len());

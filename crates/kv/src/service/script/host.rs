@@ -67,7 +67,7 @@ impl Host for Commands<'_, '_, '_, '_> {
                             "ERR Write commands are not allowed from read-only scripts.",
                         ));
                     }
-                    if self.out_of_memory && spec.needs_memory() && !wrote {
+                    if self.out_of_memory && spec.needs_memory(&args) && !wrote {
                         return Ok(error(OUT_OF_MEMORY));
                     }
                     match self.batch.reserve_next(spec, &args) {
