@@ -39,6 +39,7 @@ pub(crate) struct Card {
     pub(crate) no_touch: AtomicBool,
     /// What it has said with CLIENT TRACKING, and who is told instead, 0 for nobody.
     pub(crate) tracks: AtomicBool,
+    pub(crate) monitors: AtomicBool,
     pub(crate) broadcast: AtomicBool,
     pub(crate) redirect: AtomicU64,
     pub(crate) redirect_broken: AtomicBool,
@@ -88,6 +89,7 @@ impl Card {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             tracks: AtomicBool::new(false),
+            monitors: AtomicBool::new(false),
             broadcast: AtomicBool::new(false),
             redirect: AtomicU64::new(0),
             redirect_broken: AtomicBool::new(false),
@@ -164,6 +166,7 @@ impl Card {
     fn flags(&self) -> String {
         let mut flags = String::new();
         let all = [
+            ('O', self.monitors.load(Relaxed)),
             ('P', self.is_subscriber()),
             ('x', self.queued.load(Relaxed) > 0),
             ('b', self.wait.load(Relaxed) > 0),

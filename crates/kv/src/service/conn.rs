@@ -159,6 +159,7 @@ impl Protocol for RespConn {
             }
             Message::Changed(tracker) => self.tell_changes(&tracker, cx),
             Message::RedirectGone => self.redirect_gone(cx),
+            Message::Monitored => self.monitored(cx),
             Message::Kill => self.finish(cx),
         }
     }
@@ -215,6 +216,9 @@ impl Protocol for RespConn {
         }
         if let Some(card) = self.card {
             card.gone.store(true, Relaxed);
+            if self.session.monitor.take().is_some() {
+                shared.monitors.remove(card.id, &shared.attention);
+            }
             shared.clients.remove(card.id);
         }
     }

@@ -165,6 +165,7 @@ pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     super::pubsub_commands::leave_all(call);
     super::multi::forget(call);
     super::tracking::end(call);
+    super::monitor::end(call);
     let trusted = call.shared.trusts(call.cx.link.peer());
     // What was answered and not sent yet waits as before.
     let mut session = Session::new(&call.shared, trusted);

@@ -26,6 +26,8 @@ pub enum Message {
     Changed(Arc<Tracker>),
     /// The connection that was told in its place has gone.
     RedirectGone,
+    /// Commands have been run that it is to be shown.
+    Monitored,
     /// CLIENT KILL: the connection is to end.
     Kill,
 }

@@ -22,6 +22,7 @@ mod key_specs;
 mod local;
 mod message;
 mod misc;
+mod monitor;
 mod multi;
 mod persistence;
 mod pubsub;

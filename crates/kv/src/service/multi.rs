@@ -313,6 +313,9 @@ impl RespConn {
                 count_call(entry, &reply.bytes()[start..], cx);
                 continue;
             }
+            if batch.shared.attention.is_monitored() {
+                self.show_to_monitors(entry, args, false, cx);
+            }
             match entry.what {
                 What::Data(spec) => match batch.run(spec, args, reply) {
                     Ran::Done => self.note_read(batch, spec, args),

@@ -286,6 +286,9 @@ impl RespConn {
                 Err(why) => Some(self.reject(Some(entry), &Error::new(why), reply, cx)),
             };
         }
+        if batch.shared.attention.is_monitored() {
+            self.show_to_monitors(entry, args, false, cx);
+        }
         if self.session.tracking().is_some() {
             let start = reply.len();
             let outcome = self.run_tracked(entry, batch, args, reply, cx);

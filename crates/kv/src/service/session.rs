@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
+use super::monitor::Monitor;
 use super::multi::Transaction;
 use super::pubsub::Kind;
 use super::shared::Shared;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) waits_for_snapshot: Option<u64>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// It is shown all commands.
+    pub(crate) monitor: Option<Arc<Monitor>>,
 }
 
 /// Whether the client wants to hear replies.
@@ -78,6 +81,7 @@ impl Session {
             waits_for_snapshot: None,
             transaction: None,
             subscriptions: None,
+            monitor: None,
         }
     }
 

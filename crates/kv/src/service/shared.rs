@@ -12,6 +12,7 @@ use super::attention::Attention;
 use super::clients::Clients;
 use super::durable::Durable;
 use super::message::Message;
+use super::monitor::Monitors;
 use super::pubsub::Hub;
 use super::script::Scripts;
 use super::settings::{Config, Settings};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) acl: Acl,
     pub(crate) attention: Attention,
+    pub(crate) monitors: Monitors,
     pub(crate) clients: Clients,
     pub(crate) hub: Hub<Message>,
     pub(crate) stats: Stats,
@@ -68,6 +70,7 @@ impl Shared {
             durable: log.map(Durable::new),
             acl: Acl::new(settings.password.as_deref()),
             attention: Attention::default(),
+            monitors: Monitors::default(),
             config: Config::new(settings),
             clients: Clients::default(),
             hub: Hub::default(),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{
-    acl, client, command, config, hello, info, misc, multi, persistence, pubsub_commands, saving,
+    acl, client, command, config, hello, info, misc, monitor, multi, persistence, pubsub_commands, saving,
     script,
 };
 use crate::commands::subcommands::{self, Subcommands};
@@ -92,6 +92,7 @@ const SESSION: &[SessionSpec] = session! {
     "wait" 3 Usual &[], persistence::wait;
     "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;
+    "monitor" 1 Alone &[], monitor::monitor;
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
     "latency" -2 Usual misc::LATENCY, misc::latency;
     "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;

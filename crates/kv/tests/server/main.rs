@@ -14,6 +14,7 @@ mod fuzz_smoke;
 mod guard;
 mod hostile;
 mod memory;
+mod monitor;
 mod same_as_redis;
 mod scripts;
 mod scripts_compared;

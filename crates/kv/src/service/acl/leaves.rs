@@ -21,6 +21,11 @@ pub(super) struct Leaves {
 
 static LEAVES: LazyLock<Leaves> = LazyLock::new(Leaves::new);
 
+/// The categories of what a call runs.
+pub(in crate::service) fn categories_of_call(entry: &Entry, args: &[&[u8]]) -> Categories {
+    LEAVES.all[LEAVES.called(entry, args)].categories
+}
+
 /// The one list.
 pub(super) fn leaves() -> &'static Leaves {
     &LEAVES

@@ -53,6 +53,9 @@ impl Host for Commands<'_, '_, '_, '_> {
         if let Err(denied) = self.conn.permit(entry, &args, Where::Script, self.cx) {
             return Ok(Value::Error(denied.0.into_owned()));
         }
+        if self.batch.shared.attention.is_monitored() {
+            self.conn.show_to_monitors(entry, &args, true, self.cx);
+        }
         self.reply.clear();
         self.reply.proto = if call.resp3 {
             Proto::Resp3
