@@ -43,7 +43,9 @@ impl Settings {
         let kind = endpoint.kind;
         match kind {
             _ if endpoint.front.asks_for_certificates() => Guard::Certificate,
-            Kind::Kv(KvMode::Resp) if self.kv.has_password() => Guard::Secret,
+            Kind::Kv(KvMode::Resp) if self.kv.has_password() || self.kv.acl_file.is_some() => {
+                Guard::Secret
+            }
             Kind::Ingest if !self.ingest.tokens.is_empty() => Guard::Secret,
             _ if self.is_open(kind) => Guard::Open,
             Kind::Echo | Kind::Http | Kind::Discard => Guard::Harmless,
@@ -95,7 +97,11 @@ impl Settings {
                  (to serve it all the same: kv/resp kv/binary --open=kv/binary)"
             );
         }
-        for path in [&self.kv.password_file, &self.ingest_token_file] {
+        for path in [
+            &self.kv.password_file,
+            &self.kv.acl_file,
+            &self.ingest_token_file,
+        ] {
             if let Some(path) = path.as_deref().filter(|path| secret::is_exposed(path)) {
                 tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
             }

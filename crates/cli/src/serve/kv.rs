@@ -79,6 +79,16 @@ pub(crate) struct KvOptions {
     #[arg(skip)]
     pub(crate) password: Option<Secret>,
 
+    /// A file of users, a line for each as ACL LIST shows it; ACL SAVE writes it [default: none, the one user
+    /// there is may do everything]
+    #[arg(
+        id = "kv-acl-file",
+        long = "kv-acl-file",
+        alias = "acl-file",
+        value_name = "FILE"
+    )]
+    pub(crate) acl_file: Option<PathBuf>,
+
     /// Parts of the store with a lock each, rounded up to a power of two [default: 1 if a single loop
     /// has it to itself, else 64]
     #[arg(id = "kv-shards", long = "kv-shards", value_name = "N")]
@@ -219,6 +229,7 @@ impl KvOptions {
             accept_loss: self.accept_loss || base.accept_loss,
             password_file: secret.0,
             password: secret.1,
+            acl_file: self.acl_file.or(base.acl_file),
             shards: self.shards.or(base.shards),
             client_output: self.client_output.or(base.client_output),
             subscriber_output: self.subscriber_output.or(base.subscriber_output),
@@ -376,6 +387,10 @@ impl Kv {
             None => RespService::new(store.clone(), own),
             Some(log) => RespService::durable(store.clone(), own, log.clone()),
         };
+        if let Some(file) = &options.acl_file {
+            resp.use_acl_file(file)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+        }
         let mut binary = if settings.is_binary_open() {
             BinaryService::open(store)
         } else {

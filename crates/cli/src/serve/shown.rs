@@ -89,6 +89,7 @@ impl Settings {
                 "policy": self.kv.policy.as_deref().unwrap_or("noeviction"),
                 "databases": self.kv.databases.unwrap_or(16),
                 "password": self.kv.has_password(),
+                "acl-file": self.kv.acl_file,
                 "durability": Durability(self.kv_durability()).to_string(),
                 "timeout": never_is_0(self.kv.timeout.and_then(Span::limit)),
             })),

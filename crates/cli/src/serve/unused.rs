@@ -62,6 +62,7 @@ impl Given {
             ),
             (kv.accept_loss, "--kv-accept-loss", For::DurableKv),
             (kv.password_file.is_some(), "--kv-password-file", For::Kv),
+            (kv.acl_file.is_some(), "--kv-acl-file", For::Kv),
             (kv.shards.is_some(), "--kv-shards", For::Kv),
             (kv.client_output.is_some(), "--kv-client-output", For::Kv),
             (

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::shared::Shared;
 use crate::commands::Spec;
 use crate::reply::Reply;
-use crate::store::{NoRoom, Ran, Runner, Waiter, Watch};
+use crate::store::{NoRoom, Ran, Runner, Tracker, Waiter, Watch};
 
 /// Runs the commands about keys of one batch. Locks are kept from one command to the next; they
 /// have to be let go of with [`pause`](Batch::pause) before anything else that uses the store.
@@ -66,6 +66,21 @@ impl<'s> Batch<'s> {
     #[inline]
     pub(crate) fn run(&mut self, spec: &'static Spec, args: &[&[u8]], reply: &mut Reply) -> Ran {
         self.runner.run(spec, self.db, args, reply)
+    }
+
+    /// Holds what a command needs; see [`Runner::hold_for`].
+    pub(crate) fn hold_for(&mut self, spec: &Spec, args: &[&[u8]]) {
+        self.runner.hold_for(spec, args);
+    }
+
+    /// Notes what has just been read; see [`Runner::track`].
+    pub(crate) fn track(&mut self, spec: &Spec, args: &[&[u8]], tracker: &Arc<Tracker>) {
+        self.runner.track(spec, self.db, args, tracker);
+    }
+
+    /// Who changes what is changed from now on; see [`Runner::set_client`].
+    pub(crate) fn set_client(&mut self, client: u64) {
+        self.runner.set_client(client);
     }
 
     /// Whether there is room for what these commands bring, once keys have been evicted for it. To be

@@ -6,9 +6,9 @@
 //! lack of memory ends the connection: an answer could only pretend. One that the log is too busy for
 //! waits, and the peer with it.
 //!
-//! The protocol knows no password. So where the store has one, at the start or since, this service
-//! turns everybody away, unless it was told to serve them all the same; and without one, clients of
-//! other hosts.
+//! The protocol knows no password and no users. So where the store's user `default` has one, or may not do
+//! everything, at the start or since, this service turns everybody away, unless it was told to serve them
+//! all the same; and without one, clients of other hosts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -193,7 +193,7 @@ impl Service for BinaryService {
     }
 
     fn accept(&self, from: &Peer, local: &mut BinaryLocal) -> Result<BinaryConn, Refusal> {
-        let denies = |guard: &RespService| guard.shared().config.denies(from);
+        let denies = |guard: &RespService| guard.shared().denies(from);
         if local.is_shut() || self.guard.as_ref().is_some_and(denies) {
             return Err(Refusal::Protected);
         }
@@ -239,10 +239,10 @@ pub struct BinaryLocal {
 }
 
 impl BinaryLocal {
-    /// Whether the store has a password, which nobody can show here.
+    /// Whether the store has a password, which nobody can show here, or forbids anything to who has none.
     fn is_shut(&self) -> bool {
         let guard = self.guard.as_ref();
-        guard.is_some_and(|resp| resp.shared().config.needs_password())
+        guard.is_some_and(|resp| !resp.shared().acl.is_open())
     }
 }
 

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use tidewire::{Cx, Instant, Permit};
 
+use super::acl::{Account, Denied, Where};
 use super::batch::Batch;
 use super::conn::{PATIENCE_MS, RETRY, RespConn};
 use super::message::Message;
-use super::run::Outcome;
+use super::run::{Outcome, count_error};
 use super::table::table;
 use crate::commands::Spec;
 use crate::reply::Reply;
@@ -41,11 +42,19 @@ pub(crate) enum Over {
 }
 
 /// The place in the mailbox of the connection that waits.
-struct Place(Mutex<Option<Permit<Message>>>);
+struct Place {
+    permit: Mutex<Option<Permit<Message>>>,
+    /// In whose name it waits.
+    account: Arc<Account>,
+}
 
 impl Place {
     fn post(&self, message: Message) {
-        let permit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let permit = self
+            .permit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(permit) = permit {
             permit.post(message);
         }
@@ -60,6 +69,21 @@ impl Deliver for Place {
     fn try_again(&self) {
         self.post(Message::TryAgain);
     }
+
+    fn refuses(&self, spec: &Spec, args: &[&[u8]]) -> bool {
+        let refuses = !may_run(&self.account, spec, args);
+        if refuses {
+            self.post(Message::Refused);
+        }
+        refuses
+    }
+}
+
+/// Whether a command may still run in the name of this user.
+fn may_run(account: &Account, spec: &Spec, args: &[&[u8]]) -> bool {
+    let rights = account.rights();
+    let entry = table().find(spec.name.as_bytes());
+    !account.is_gone() && entry.is_some_and(|entry| rights.check(entry, args).is_ok())
 }
 
 impl Wait {
@@ -91,7 +115,10 @@ impl RespConn {
             return Outcome::Done;
         };
         let timeout = blocked.timeout;
-        let to = Box::new(Place(Mutex::new(Some(permit))));
+        let to = Box::new(Place {
+            permit: Mutex::new(Some(permit)),
+            account: self.session.account().clone(),
+        });
         let waiter = Waiter::new(blocked, spec, self.session.db, args, self.session.proto, to);
         let limit = batch.shared.config.client_output.load(Relaxed);
         let waiter = batch.wait(waiter.limited(limit));
@@ -140,6 +167,10 @@ impl RespConn {
         let waited = wait.busy_since.map_or(Duration::ZERO, |since| now - since);
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
+        if !may_run(self.session.account(), waiter.spec, &args) {
+            self.wait = Some(wait);
+            return self.wait_refused(cx);
+        }
         cx.local.begin_batch();
         let now_ms = cx.link.wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, waiter.db, now_ms, cx.link.random());
@@ -169,6 +200,30 @@ impl RespConn {
         if reply.is_over() {
             return self.too_much(cx);
         }
+        self.end_wait(&mut reply, cx);
+    }
+
+    /// Its key is ready, and its user may not run the command any more: so it has done nothing.
+    #[cold]
+    pub(crate) fn wait_refused(&mut self, cx: &mut Cx<'_, RespConn>) {
+        let Some(wait) = &self.wait else { return };
+        let waiter = wait.waiter.clone();
+        let shared = cx.local.shared.clone();
+        self.session.heed(&shared);
+        if self.session.account().is_gone() || self.session.closing {
+            self.wait = None;
+            return cx.link.finish();
+        }
+        let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
+        let entry = table().find(waiter.spec.name.as_bytes());
+        let entry = entry.expect("it was run by this name");
+        let rights = self.session.rights().clone();
+        // Whatever has changed since, it was refused then.
+        let denied = rights.check(entry, &args).err().unwrap_or(Denied::Command);
+        let error = self.refuse(entry, &args, denied, Where::TopLevel, cx);
+        let mut reply = Reply::new(self.session.proto);
+        reply.error(error.0);
+        count_error(reply.bytes(), cx);
         self.end_wait(&mut reply, cx);
     }
 

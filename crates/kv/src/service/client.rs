@@ -7,7 +7,7 @@ use super::call::{Call, Flow};
 use super::clients::Card;
 use super::message::Message;
 use super::session::Replies;
-use super::table;
+use super::{table, tracking};
 use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
@@ -15,6 +15,8 @@ use crate::reply::Proto;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CACHING (YES|NO)",
+    "    Say whether the next command's keys are tracked, in OPTIN and OPTOUT mode.",
     "GETNAME",
     "    Return the name of the current connection.",
     "GETREDIR",
@@ -41,6 +43,8 @@ const HELP: &[&str] = &[
     "    Set the name or version of the client's library.",
     "SETNAME <name>",
     "    Name the current connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Be told of changes of keys that were read, or that begin so.",
     "TRACKINGINFO",
     "    Report the tracking status of the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
@@ -114,29 +118,10 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
             call.reply.ok();
         }
         (b"unblock", 3 | 4) => unblock(call),
-        (b"getredir", 2) => call.reply.integer(-1),
-        (b"trackinginfo", 2) => {
-            call.reply.map(3);
-            call.reply.bulk(b"flags");
-            call.reply.set(1);
-            call.reply.bulk(b"off");
-            call.reply.bulk(b"redirect");
-            call.reply.integer(-1);
-            call.reply.bulk(b"prefixes");
-            call.reply.array(0);
-        }
-        (b"tracking", n) if n >= 3 => {
-            if call.args[2].eq_ignore_ascii_case(b"off") {
-                call.reply.ok();
-            } else {
-                call.reply
-                    .error("ERR CLIENT TRACKING is not supported by this server");
-            }
-        }
-        (b"caching", 3) => call.reply.error(
-            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
-             or OPTOUT mode enabled",
-        ),
+        (b"getredir", 2) => tracking::redirect(call),
+        (b"trackinginfo", 2) => tracking::info(call),
+        (b"tracking", n) if n >= 3 => tracking::tracking(call),
+        (b"caching", 3) => tracking::caching(call),
         (b"help", 2) => call.help(HELP),
         _ => call.subcommand_error("client"),
     }
@@ -276,11 +261,18 @@ fn kill(call: &mut Call<'_, '_>) {
                 let ours = call.shared.local_addr() == text;
                 filters.push(Box::new(move |_| ours));
             }
-            b"user" if text == "default" => {}
-            b"user" => {
-                let error = Error::quoting("ERR No such user '", value, "'");
-                return call.reply.error(error.0);
-            }
+            b"user" => match call.shared.acl.find(value) {
+                Some(user) => filters.push(Box::new(move |card| {
+                    card.names()
+                        .user
+                        .as_ref()
+                        .is_some_and(|of| Arc::ptr_eq(of, &user))
+                })),
+                None => {
+                    let error = Error::quoting("ERR No such user '", value, "'");
+                    return call.reply.error(error.0);
+                }
+            },
             b"maxage" => match parse_integer(value) {
                 Some(age) if age > 0 => {
                     let now = call.now_ms();
@@ -313,12 +305,14 @@ fn kill(call: &mut Call<'_, '_>) {
     call.reply.integer(killed);
 }
 
-fn end(call: &mut Call<'_, '_>, card: &Arc<Card>) {
+/// Ends a connection; its own when it has answered.
+pub(super) fn end(call: &mut Call<'_, '_>, card: &Arc<Card>) {
     if card.id == call.card.id {
         call.session.closing = true;
     } else {
         // Not listed from now on, whenever its loop comes to close it.
         call.shared.clients.remove(card.id);
+        card.gone.store(true, Relaxed);
         // Better than `finish`, which would leave it waiting for a key until it is closed.
         if card.handle.try_post(Message::Kill).is_err() {
             card.handle.finish();

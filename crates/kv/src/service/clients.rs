@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire::{Endpoint, Handle};
 
+use super::acl::Account;
 use super::message::Message;
 
 const PARTS: usize = 16;
@@ -36,6 +37,14 @@ pub(crate) struct Card {
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
+    /// What it has said with CLIENT TRACKING, and who is told instead, 0 for nobody.
+    pub(crate) tracks: AtomicBool,
+    pub(crate) monitors: AtomicBool,
+    pub(crate) broadcast: AtomicBool,
+    pub(crate) redirect: AtomicU64,
+    pub(crate) redirect_broken: AtomicBool,
+    /// It is closed, or about to be.
+    pub(crate) gone: AtomicBool,
     /// Which of its waits in blocking commands it is in; 0 for none.
     pub(crate) wait: AtomicU64,
     /// Unconsumed input and queued output when it last ran; bytes.
@@ -45,15 +54,23 @@ pub(crate) struct Card {
 }
 
 /// What a client calls itself.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     pub(crate) name: Box<[u8]>,
     pub(crate) lib_name: Box<[u8]>,
     pub(crate) lib_ver: Box<[u8]>,
+    /// Who it is; nobody has asked before that is known.
+    pub(crate) user: Option<Arc<Account>>,
 }
 
 impl Card {
-    pub(crate) fn new(id: u64, addr: Endpoint, handle: Handle<Message>, now_ms: u64) -> Card {
+    pub(crate) fn new(
+        id: u64,
+        addr: Endpoint,
+        handle: Handle<Message>,
+        user: Arc<Account>,
+        now_ms: u64,
+    ) -> Card {
         Card {
             id,
             addr,
@@ -71,10 +88,19 @@ impl Card {
             resp3: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            tracks: AtomicBool::new(false),
+            monitors: AtomicBool::new(false),
+            broadcast: AtomicBool::new(false),
+            redirect: AtomicU64::new(0),
+            redirect_broken: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             wait: AtomicU64::new(0),
             input_len: AtomicU32::new(0),
             output_len: AtomicU64::new(0),
-            names: Mutex::default(),
+            names: Mutex::new(Names {
+                user: Some(user),
+                ..Names::default()
+            }),
         }
     }
 
@@ -103,7 +129,7 @@ impl Card {
             line,
             "id={} addr={} laddr={local} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={} lib-name={} \
+             omem={} tot-mem={} events=r cmd={command} user={} redir={} resp={} lib-name={} \
              lib-ver={}",
             self.id,
             self.addr,
@@ -122,6 +148,14 @@ impl Card {
             u64::from(self.input_len.load(Relaxed))
                 + self.held.load(Relaxed)
                 + self.output_len.load(Relaxed),
+            names
+                .user
+                .as_ref()
+                .map_or_else(String::new, |user| text(&user.name)),
+            match self.tracks.load(Relaxed) {
+                true => self.redirect.load(Relaxed) as i64,
+                false => -1,
+            },
             if self.resp3.load(Relaxed) { 3 } else { 2 },
             text(&names.lib_name),
             text(&names.lib_ver),
@@ -132,9 +166,13 @@ impl Card {
     fn flags(&self) -> String {
         let mut flags = String::new();
         let all = [
+            ('O', self.monitors.load(Relaxed)),
             ('P', self.is_subscriber()),
             ('x', self.queued.load(Relaxed) > 0),
             ('b', self.wait.load(Relaxed) > 0),
+            ('t', self.tracks.load(Relaxed)),
+            ('R', self.redirect_broken.load(Relaxed)),
+            ('B', self.broadcast.load(Relaxed)),
             ('e', self.no_evict.load(Relaxed)),
             ('T', self.no_touch.load(Relaxed)),
         ];

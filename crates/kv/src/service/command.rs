@@ -1,5 +1,6 @@
 //! COMMAND: what commands there are, for clients that ask before they send.
 
+use super::acl::category;
 use super::call::{Call, Flow};
 use super::key_specs;
 use super::table::{Entry, table};
@@ -82,8 +83,8 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
             let keep: Box<dyn Fn(&Entry) -> bool> = match how.to_ascii_lowercase().as_slice() {
                 b"module" => Box::new(|_| false),
                 b"aclcat" => {
-                    let category = String::from_utf8_lossy(&value).into_owned();
-                    Box::new(move |entry| entry.categories().contains(&category.as_str()))
+                    let category = category::named(&value).unwrap_or(0);
+                    Box::new(move |entry| category::of(entry, None) & category != 0)
                 }
                 b"pattern" => Box::new(move |entry| glob::matches(&value, entry.name.as_bytes())),
                 _ => {
@@ -112,7 +113,7 @@ fn names(reply: &mut Reply, entries: Vec<&Entry>) {
 fn details(reply: &mut Reply, entry: &Entry) {
     let flags = entry.flags();
     let (first, last, step) = entry.key_positions();
-    let categories = entry.categories();
+    let categories: Vec<_> = category::names(category::of(entry, None)).collect();
     reply.array(10);
     reply.bulk(entry.name.as_bytes());
     reply.integer(entry.arity.into());

@@ -212,7 +212,49 @@ const LIVE: &[Live] = &[
         write: Some(|s, value, take| {
             if take {
                 let password = (!value.is_empty()).then(|| value.to_string());
-                s.config.set_password(password);
+                s.set_password(password);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "acl-pubsub-default",
+        read: |s| {
+            let all = s.acl.all_channels.load(Relaxed);
+            if all { "allchannels" } else { "resetchannels" }.to_owned()
+        },
+        write: Some(|s, value, take| {
+            let all = match value.to_ascii_lowercase().as_str() {
+                "allchannels" => true,
+                "resetchannels" => false,
+                _ => {
+                    let why =
+                        "argument(s) must be one of the following: allchannels, resetchannels";
+                    return Err(why.to_owned());
+                }
+            };
+            if take {
+                s.acl.all_channels.store(all, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "aclfile",
+        read: |s| {
+            let file = s.acl.file.get();
+            file.map_or(String::new(), |file| file.display().to_string())
+        },
+        write: None,
+    },
+    Live {
+        name: "acllog-max-len",
+        read: |s| s.acl.log_max.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            // Each entry takes about 1 KiB.
+            let most = between(value, 0, 100_000)?;
+            if take {
+                s.acl.log_max.store(most as usize, Relaxed);
             }
             Ok(())
         }),
@@ -235,6 +277,17 @@ const LIVE: &[Live] = &[
             let bytes = bytes.ok_or("argument must be between 1048576 and 4294967296 inclusive")?;
             if take {
                 s.config.script_memory.store(bytes as usize, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "tracking-table-max-keys",
+        read: |s| s.store.tracking().keys_max().to_string(),
+        write: Some(|s, value, take| {
+            let most = between(value, 0, i64::MAX)?;
+            if take {
+                s.store.tracking().set_keys_max(most as usize);
             }
             Ok(())
         }),

@@ -15,6 +15,7 @@ use super::message::Message;
 use super::pubsub::{Frame, Kind};
 use super::run::Outcome;
 use super::session::Session;
+use super::shared::Shared;
 use super::table::{What, table};
 use crate::commands::Spec;
 use crate::reply::Reply;
@@ -91,6 +92,7 @@ impl Protocol for RespConn {
             shared.clients.next_id(),
             cx.link.peer().client().clone(),
             cx.handle(),
+            self.session.account().clone(),
             now_ms,
         );
         let card = Arc::new(card);
@@ -148,6 +150,16 @@ impl Protocol for RespConn {
                     self.wait_over(Over::Unblocked { error }, cx);
                 }
             }
+            Message::Refused => self.wait_refused(cx),
+            Message::RightsChanged => {
+                let shared = cx.local.shared.clone();
+                if !self.may_go_on_listening(&shared) {
+                    self.finish(cx);
+                }
+            }
+            Message::Changed(tracker) => self.tell_changes(&tracker, cx),
+            Message::RedirectGone => self.redirect_gone(cx),
+            Message::Monitored => self.monitored(cx),
             Message::Kill => self.finish(cx),
         }
     }
@@ -199,17 +211,24 @@ impl Protocol for RespConn {
             }
             local.end_subscriptions();
         }
+        if let Some(following) = self.session.set_tracking(None) {
+            following.close(&shared.store);
+        }
         if let Some(card) = self.card {
+            card.gone.store(true, Relaxed);
+            if self.session.monitor.take().is_some() {
+                shared.monitors.remove(card.id, &shared.attention);
+            }
             shared.clients.remove(card.id);
         }
     }
 }
 
 impl RespConn {
-    pub(crate) fn new(authenticated: bool) -> RespConn {
+    pub(crate) fn new(shared: &Shared, trusted: bool) -> RespConn {
         RespConn {
             parser: Parser::default(),
-            session: Session::new(authenticated),
+            session: Session::new(shared, trusted),
             card: None,
             id: None,
             wait: None,
@@ -219,10 +238,10 @@ impl RespConn {
     }
 
     /// For a client that is not let in.
-    pub(crate) fn denied() -> RespConn {
+    pub(crate) fn denied(shared: &Shared) -> RespConn {
         RespConn {
             denied: true,
-            ..RespConn::new(false)
+            ..RespConn::new(shared, false)
         }
     }
 
@@ -315,7 +334,7 @@ impl RespConn {
         args.clear();
         commands.clear();
         // Authentication changes what may follow it.
-        let (bounds, most) = if self.session.authenticated {
+        let (bounds, most) = if self.session.is_authenticated() {
             (*bounds, BATCH)
         } else {
             (bounds.unauthenticated(), 1)
@@ -517,6 +536,12 @@ impl RespConn {
 
     /// Hands a published message to this subscriber, or cuts it if it takes none.
     pub(crate) fn deliver(&mut self, frame: &mut Frame<'_>, most: usize, cx: &mut Cx<'_, Self>) {
+        if cx.local.shared.attention.differs(self.session.seen()) {
+            let shared = cx.local.shared.clone();
+            if !self.may_go_on_listening(&shared) {
+                return self.finish(cx);
+            }
+        }
         let ticket = frame.ticket();
         if ticket > 0
             && let Some(waiting) = &mut cx.local.waiting
@@ -524,7 +549,11 @@ impl RespConn {
         {
             return;
         }
-        let bytes = frame.bytes(self.session.proto);
+        self.hand_out(frame.bytes(self.session.proto), most, cx);
+    }
+
+    /// Writes what this client did not ask for just now, or cuts it if it takes none.
+    pub(crate) fn hand_out(&mut self, bytes: &Bytes, most: usize, cx: &mut Cx<'_, Self>) {
         if cx.link.queued_len().saturating_add(bytes.len()) > most {
             cx.local.stats.slow_subscribers.add(1);
             if cx.local.may_warn(cx.link.now()) {

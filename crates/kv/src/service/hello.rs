@@ -1,7 +1,9 @@
 //! What clients say first: HELLO, AUTH, SELECT, RESET, QUIT, PING, ECHO.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::acl::{Account, Reason, Where};
 use super::call::{Call, Flow};
 use super::client::{proto_number, rename};
 use super::session::{Replies, Session};
@@ -34,15 +36,15 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
         rest = more;
     }
     let mut name = None;
-    let mut authenticated = call.session.authenticated;
+    let mut account = None;
     while let [option, more @ ..] = rest {
         match (option.to_ascii_lowercase().as_slice(), more) {
             (b"auth", [user, password, more @ ..]) => {
-                if !call.shared.config.accepts(user, password) {
-                    call.reply.error(WRONG_PASSWORD);
+                account = call.shared.acl.authenticate(user, password);
+                if account.is_none() {
+                    wrong_password(call, user, b"HELLO");
                     return Flow::Done;
                 }
-                authenticated = true;
                 rest = more;
             }
             (b"setname", [given, more @ ..]) => {
@@ -56,7 +58,7 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
             }
         }
     }
-    if !authenticated {
+    if account.is_none() && !call.session.is_authenticated() {
         call.reply.error(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -70,7 +72,9 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
         call.reply.error(e);
         return Flow::Done;
     }
-    call.session.authenticated = true;
+    if let Some(account) = account {
+        become_user(call, account);
+    }
     set_proto(call, proto);
     call.reply.map(7);
     call.reply.bulk(b"server");
@@ -90,6 +94,24 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
+fn become_user(call: &mut Call<'_, '_>, account: Arc<Account>) {
+    call.card.names().user = Some(account.clone());
+    call.session.become_user(account, &call.shared);
+}
+
+/// Answers to who has shown no password of this user, which ACL LOG tells of.
+fn wrong_password(call: &mut Call<'_, '_>, user: &[u8], what: &[u8]) {
+    let acl = &call.shared.acl;
+    let client = call
+        .card
+        .line(&call.shared.local_addr(), call.now_ms(), "auth");
+    let now_ms = call.cx.link.wall().as_millis() as u64;
+    let what_for = (Reason::Auth, Where::TopLevel);
+    let most = acl.log_max.load(Relaxed);
+    acl.log.add(what_for, what, user, client, now_ms, most);
+    call.reply.error(WRONG_PASSWORD);
+}
+
 fn set_proto(call: &mut Call<'_, '_>, proto: Proto) {
     call.session.proto = proto;
     call.reply.proto = proto;
@@ -99,7 +121,7 @@ fn set_proto(call: &mut Call<'_, '_>, proto: Proto) {
 pub(super) fn auth(call: &mut Call<'_, '_>) -> Flow {
     let (user, password) = match call.args {
         [_, password] => {
-            if !call.shared.config.needs_password() {
+            if call.shared.acl.has_no_password() {
                 call.reply.error(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
@@ -114,11 +136,12 @@ pub(super) fn auth(call: &mut Call<'_, '_>) -> Flow {
             return Flow::Done;
         }
     };
-    if call.shared.config.accepts(user, password) {
-        call.session.authenticated = true;
-        call.reply.ok();
-    } else {
-        call.reply.error(WRONG_PASSWORD);
+    match call.shared.acl.authenticate(user, password) {
+        Some(account) => {
+            become_user(call, account);
+            call.reply.ok();
+        }
+        None => wrong_password(call, user, b"AUTH"),
     }
     Flow::Done
 }
@@ -141,18 +164,19 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Flow {
 pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     super::pubsub_commands::leave_all(call);
     super::multi::forget(call);
-    let trusted = call.shared.config.trusts(call.cx.link.peer());
+    super::tracking::end(call);
+    super::monitor::end(call);
+    let trusted = call.shared.trusts(call.cx.link.peer());
     // What was answered and not sent yet waits as before.
-    *call.session = Session {
-        barrier: call.session.barrier,
-        written: call.session.written,
-        ..Session::new(trusted)
-    };
+    let mut session = Session::new(&call.shared, trusted);
+    (session.barrier, session.written) = (call.session.barrier, call.session.written);
+    *call.session = session;
     set_proto(call, Proto::Resp2);
     call.card.db.store(0, Relaxed);
     call.card.no_evict.store(false, Relaxed);
     call.card.no_touch.store(false, Relaxed);
     call.card.names().name = Box::default();
+    call.card.names().user = Some(call.session.account().clone());
     call.reply.simple("RESET");
     Flow::Done
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::acl::Reason;
 use super::call::{Call, Flow};
 use super::hello::REDIS_VERSION;
 use super::pubsub::Kind;
@@ -100,7 +101,8 @@ fn clients(call: &mut Call<'_, '_>, text: &mut String) {
         "blocked_clients",
         count(&|card| card.wait.load(Relaxed) > 0),
     );
-    line(text, "tracking_clients", 0);
+    let tracking = call.shared.store.tracking();
+    line(text, "tracking_clients", tracking.clients());
     line(text, "pubsub_clients", count(&|card| card.is_subscriber()));
     line(
         text,
@@ -190,6 +192,14 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
         line(text, "clients_timed_out", since(|s| &s.timed_out));
         line(text, "denied_connections", since(|s| &s.denied));
     });
+    for (name, reason) in [
+        ("acl_access_denied_auth", Reason::Auth),
+        ("acl_access_denied_cmd", Reason::Command),
+        ("acl_access_denied_key", Reason::Key),
+        ("acl_access_denied_channel", Reason::Channel),
+    ] {
+        line(text, name, shared.acl.log.count(reason));
+    }
     let store = shared.store.stats();
     line(text, "rejected_connections", 0);
     line(text, "expired_keys", store.expired);
@@ -200,6 +210,9 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "pubsub_patterns", shared.hub.count(Kind::Pattern));
     line(text, "pubsubshard_channels", shared.hub.count(Kind::Shard));
     line(text, "latest_fork_usec", 0);
+    let tracking = shared.store.tracking();
+    line(text, "tracking_total_keys", tracking.keys());
+    line(text, "tracking_total_prefixes", tracking.prefixes());
 }
 
 fn replication(_: &mut Call<'_, '_>, text: &mut String) {

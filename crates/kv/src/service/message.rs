@@ -1,5 +1,9 @@
 //! What is posted to a connection from elsewhere.
 
+use std::sync::Arc;
+
+use crate::store::Tracker;
+
 /// A message to one connection.
 #[derive(Debug)]
 pub enum Message {
@@ -14,6 +18,16 @@ pub enum Message {
         /// Answer with an error instead of the reply of a timeout.
         error: bool,
     },
+    /// It may not run the command that it waits in any more.
+    Refused,
+    /// Rights of its user have changed: it is to look whether it may hear what it has subscribed to.
+    RightsChanged,
+    /// What it has asked to be told of has changed, or what another has for whom it listens.
+    Changed(Arc<Tracker>),
+    /// The connection that was told in its place has gone.
+    RedirectGone,
+    /// Commands have been run that it is to be shown.
+    Monitored,
     /// CLIENT KILL: the connection is to end.
     Kill,
 }

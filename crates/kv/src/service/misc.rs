@@ -1,4 +1,4 @@
-//! The smaller commands about the server: TIME, WAIT, DEBUG, SLOWLOG, LATENCY, ACL.
+//! The smaller commands about the server: TIME, WAIT, DEBUG, SLOWLOG, LATENCY.
 
 use std::time::Duration;
 
@@ -143,30 +143,6 @@ pub(super) fn latency(call: &mut Call<'_, '_>) -> Flow {
             "    Forget what there is not.",
         ]),
         _ => call.subcommand_error("latency"),
-    }
-    Flow::Done
-}
-
-/// The subcommands of ACL.
-pub(super) const ACL: Subcommands = &[("help", 2), ("users", 2), ("whoami", 2)];
-
-/// There is one user, with or without a password.
-pub(super) fn acl(call: &mut Call<'_, '_>) -> Flow {
-    let sub = call.args[1].to_ascii_lowercase();
-    match (&sub[..], &call.args[2..]) {
-        (b"whoami", []) => call.reply.bulk(b"default"),
-        (b"users", []) => {
-            call.reply.array(1);
-            call.reply.bulk(b"default");
-        }
-        (b"help", []) => call.help(&[
-            "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-            "USERS",
-            "    List the one user.",
-            "WHOAMI",
-            "    Return the current connection's user name.",
-        ]),
-        _ => call.subcommand_error("acl"),
     }
     Flow::Done
 }

@@ -4,6 +4,8 @@
 //! are written together. Commands about keys come from [`crate::commands`]; those about
 //! connections and the server are here, with publish and subscribe, transactions and waiting.
 
+mod acl;
+mod attention;
 mod batch;
 mod binary_service;
 mod blocking;
@@ -20,6 +22,7 @@ mod key_specs;
 mod local;
 mod message;
 mod misc;
+mod monitor;
 mod multi;
 mod persistence;
 mod pubsub;
@@ -35,8 +38,10 @@ mod slowlog;
 mod stats;
 mod table;
 mod thresholds;
+mod tracking;
 mod tuning;
 
+pub use acl::AclFileError;
 pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService};
 pub use conn::RespConn;
 pub use local::RespLocal;

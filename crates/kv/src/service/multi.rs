@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tidewire::Cx;
 
+use super::acl::Where;
 use super::batch::Batch;
 use super::call::{Call, Flow};
 use super::conn::RespConn;
@@ -307,9 +308,17 @@ impl RespConn {
         let mut outside = Vec::new();
         for (at, &(entry, args)) in commands.iter().enumerate() {
             let start = reply.len();
+            if let Err(error) = self.permit(entry, args, Where::Multi, cx) {
+                reply.error(error.0);
+                count_call(entry, &reply.bytes()[start..], cx);
+                continue;
+            }
+            if batch.shared.attention.is_monitored() {
+                self.show_to_monitors(entry, args, false, cx);
+            }
             match entry.what {
                 What::Data(spec) => match batch.run(spec, args, reply) {
-                    Ran::Done => {}
+                    Ran::Done => self.note_read(batch, spec, args),
                     Ran::Blocked(_) | Ran::Later => {
                         unreachable!("nothing waits within a transaction")
                     }

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidewire::{Conns, Endpoint, LoopHandle, Peer, Refusal, Service};
 
+use super::acl::AclFileError;
 use super::conn::RespConn;
 use super::local::RespLocal;
 use super::message::Message;
@@ -72,6 +74,27 @@ impl RespService {
     /// Tells the service where clients connect to, for CLIENT LIST and INFO to show.
     pub fn listens_at(&self, at: impl Into<Endpoint>) {
         self.shared.set_local_addr(at.into());
+    }
+
+    /// Has the users of this file, a line for each as ACL LIST shows it; ACL LOAD reads it again, and ACL
+    /// SAVE writes it. Without a line of its own the user `default` may do everything, with the password
+    /// of the settings if there is one. To be called before the server starts, and once.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is wrong; or the settings have a password with which the file
+    /// does not let `default` in. Nobody is to be served then.
+    pub fn use_acl_file(&self, path: impl Into<PathBuf>) -> Result<(), AclFileError> {
+        let path = self.shared.acl.file.get_or_init(|| path.into());
+        let password = self.shared.config.password();
+        self.shared
+            .acl
+            .load(password.as_deref(), &self.shared.attention)?;
+        match password {
+            Some(password) if !self.shared.acl.default_has(&password) => {
+                Err(AclFileError::TwoPasswords(path.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Has SHUTDOWN call `stop`, which is to end the server in order and must not block. Without it clients
@@ -165,11 +188,11 @@ impl Service for RespService {
     }
 
     fn accept(&self, from: &Peer, _: &mut RespLocal) -> Result<RespConn, Refusal> {
-        let config = &self.shared.config;
-        Ok(if config.denies(from) {
-            RespConn::denied()
+        let shared = &self.shared;
+        Ok(if shared.denies(from) {
+            RespConn::denied(shared)
         } else {
-            RespConn::new(!config.needs_password())
+            RespConn::new(shared, !shared.acl.needs_password())
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidewire::Cx;
 
+use super::acl::Where;
 use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
@@ -51,12 +52,19 @@ impl RespConn {
         if let Err(error) = entry.check_subcommand(args) {
             return self.reject(Some(entry), &error, reply, cx);
         }
-        if (!self.session.is_plain() || batch.shared.may_be_paused())
+        if (!self.session.is_plain() || batch.shared.attention.differs(self.session.seen()))
             && let Some(outcome) = self.intercept(entry, batch, args, reply, cx)
         {
             return outcome;
         }
         let outcome = self.run_now(entry, batch, args, reply, cx);
+        self.hush(entry, outcome, start, reply);
+        outcome
+    }
+
+    /// Takes back what a client does not want to hear.
+    #[inline]
+    fn hush(&mut self, entry: &Entry, outcome: Outcome, start: usize, reply: &mut Reply) {
         // What waits is answered later, see `end_wait`.
         if self.session.replies != Replies::On && outcome == Outcome::Done {
             // Confirmations of subscriptions are messages, and those are always heard.
@@ -64,12 +72,11 @@ impl RespConn {
                 reply.take_back(start);
             }
         }
-        outcome
     }
 
     /// Runs a command that nothing speaks against.
     #[inline]
-    fn run_now(
+    pub(super) fn run_now(
         &mut self,
         entry: &Entry,
         batch: &mut Batch<'_>,
@@ -168,6 +175,11 @@ impl RespConn {
             args: match entry.name {
                 // They bring passwords.
                 "auth" | "hello" => vec![args[0].to_vec(), b"(redacted)".to_vec()],
+                "acl" if args[1].eq_ignore_ascii_case(b"setuser") => {
+                    let mut shown = shortened(&args[..2]);
+                    shown.push(b"(redacted)".to_vec());
+                    shown
+                }
                 "config" if brings_password(args) => {
                     let mut shown = shortened(&args[..2]);
                     shown.push(b"(redacted)".to_vec());
@@ -212,7 +224,7 @@ impl RespConn {
     #[cold]
     fn intercept(
         &mut self,
-        entry: &Entry,
+        entry: &'static Entry,
         batch: &mut Batch<'_>,
         args: &[&[u8]],
         reply: &mut Reply,
@@ -222,10 +234,22 @@ impl RespConn {
             What::Session(spec) => spec.when,
             What::Data(_) => When::Usual,
         };
+        self.session.heed(batch.shared);
+        if self.session.account().is_gone() {
+            self.session.closing = true;
+            return Some(Outcome::Done);
+        }
         // The password may have been taken away since this client came.
-        self.session.authenticated |= batch.shared.config.trusts(cx.link.peer());
-        if !self.session.authenticated && !matches!(when, When::First | When::Always) {
+        if !self.session.is_authenticated() && batch.shared.trusts(cx.link.peer()) {
+            self.session.trust();
+        }
+        if !self.session.is_authenticated() && !matches!(when, When::First | When::Always) {
             let error = Error::new("NOAUTH Authentication required.");
+            return Some(self.reject(Some(entry), &error, reply, cx));
+        }
+        if self.session.is_authenticated()
+            && let Err(error) = self.permit(entry, args, Where::TopLevel, cx)
+        {
             return Some(self.reject(Some(entry), &error, reply, cx));
         }
         let among_messages =
@@ -244,7 +268,7 @@ impl RespConn {
         }
         let queues = self.session.is_queuing()
             && matches!(when, When::Usual | When::Subscribed | When::First);
-        if batch.shared.may_be_paused() {
+        if batch.shared.attention.is_paused() {
             let now_ms = cx.link.now().as_nanos() / 1_000_000;
             let writes = !queues && self.writes(entry);
             if batch.shared.holds_back(now_ms, writes) {
@@ -261,6 +285,15 @@ impl RespConn {
                 }
                 Err(why) => Some(self.reject(Some(entry), &Error::new(why), reply, cx)),
             };
+        }
+        if batch.shared.attention.is_monitored() {
+            self.show_to_monitors(entry, args, false, cx);
+        }
+        if self.session.tracking().is_some() {
+            let start = reply.len();
+            let outcome = self.run_tracked(entry, batch, args, reply, cx);
+            self.hush(entry, outcome, start, reply);
+            return Some(outcome);
         }
         None
     }

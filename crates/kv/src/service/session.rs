@@ -2,8 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use std::sync::Arc;
+
+use super::acl::{Account, Rights};
+use super::monitor::Monitor;
 use super::multi::Transaction;
 use super::pubsub::Kind;
+use super::shared::Shared;
+use super::tracking::Following;
 use crate::reply::Proto;
 
 /// The state of one connection. What few connections have is boxed.
@@ -11,7 +17,16 @@ use crate::reply::Proto;
 pub(crate) struct Session {
     pub(crate) proto: Proto,
     pub(crate) db: u16,
-    pub(crate) authenticated: bool,
+    authenticated: bool,
+    /// Who it is, and what that user may do as of `seen`.
+    account: Arc<Account>,
+    rights: Arc<Rights>,
+    /// See [`Attention`](super::attention::Attention).
+    seen: u64,
+    /// It has shown who it is, may do everything, and is told of nothing.
+    free: bool,
+    /// It wants to be told of changes.
+    tracking: Option<Box<Following>>,
     /// The connection ends when the reply to this command is written.
     pub(crate) closing: bool,
     pub(crate) replies: Replies,
@@ -27,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) waits_for_snapshot: Option<u64>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// It is shown all commands.
+    pub(crate) monitor: Option<Arc<Monitor>>,
 }
 
 /// Whether the client wants to hear replies.
@@ -41,11 +58,20 @@ pub(crate) enum Replies {
 }
 
 impl Session {
-    pub(crate) fn new(authenticated: bool) -> Session {
+    /// Of the user `default`. That may have a password: then it is to say it, unless it is trusted.
+    pub(crate) fn new(shared: &Shared, trusted: bool) -> Session {
+        let seen = shared.attention.now();
+        let account = shared.acl.default_account().clone();
+        let rights = account.rights();
         Session {
             proto: Proto::Resp2,
             db: 0,
-            authenticated,
+            authenticated: trusted,
+            free: trusted && rights.is_unrestricted(),
+            account,
+            rights,
+            seen,
+            tracking: None,
             closing: false,
             replies: Replies::On,
             no_touch: false,
@@ -55,13 +81,90 @@ impl Session {
             waits_for_snapshot: None,
             transaction: None,
             subscriptions: None,
+            monitor: None,
         }
     }
 
     /// Whether nothing has to be looked at before a command is run.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.authenticated && self.transaction.is_none() && self.subscriptions.is_none()
+        self.free && self.transaction.is_none() && self.subscriptions.is_none()
+    }
+
+    /// What it has dealt with of what may happen to all connections.
+    #[inline]
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Whether it may run commands.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.authenticated
+    }
+
+    /// Whether it may do everything, and nobody looks at what it does.
+    pub(crate) fn is_free(&self) -> bool {
+        self.free
+    }
+
+    /// Who it is, or will be when it has shown that.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub(crate) fn rights(&self) -> &Arc<Rights> {
+        &self.rights
+    }
+
+    /// It is this user from now on.
+    pub(crate) fn become_user(&mut self, account: Arc<Account>, shared: &Shared) {
+        self.authenticated = true;
+        self.account = account;
+        self.look_up(shared);
+    }
+
+    /// It need not show who it is.
+    pub(crate) fn trust(&mut self) {
+        self.authenticated = true;
+        self.settle();
+    }
+
+    /// Brings the rights up to date, if any have changed.
+    pub(crate) fn heed(&mut self, shared: &Shared) {
+        if shared.attention.now() != self.seen {
+            self.look_up(shared);
+        }
+    }
+
+    fn look_up(&mut self, shared: &Shared) {
+        // In this order: what changes in between is seen the next time.
+        self.seen = shared.attention.now();
+        self.rights = self.account.rights();
+        self.settle();
+    }
+
+    /// Says whether there is something to look at before its commands.
+    fn settle(&mut self) {
+        let may_do_all = self.authenticated && self.rights.is_unrestricted();
+        self.free = may_do_all && self.tracking.is_none();
+    }
+
+    pub(crate) fn tracking(&self) -> Option<&Following> {
+        self.tracking.as_deref()
+    }
+
+    pub(crate) fn tracking_mut(&mut self) -> Option<&mut Following> {
+        self.tracking.as_deref_mut()
+    }
+
+    /// It wants to be told of changes, or does no more; what it wanted before.
+    pub(crate) fn set_tracking(
+        &mut self,
+        following: Option<Box<Following>>,
+    ) -> Option<Box<Following>> {
+        let before = std::mem::replace(&mut self.tracking, following);
+        self.settle();
+        before
     }
 
     pub(crate) fn is_subscribed(&self) -> bool {

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
-use tidewire::{Limits, Peer};
+use tidewire::Limits;
 
 use super::conn::FLUSH;
 use super::tuning::Kept;
@@ -87,7 +85,6 @@ impl Settings {
 #[derive(Debug)]
 pub(crate) struct Config {
     password: RwLock<Option<String>>,
-    needs_password: AtomicBool,
     pub(crate) protected: AtomicBool,
     /// Never more than the limit that connections were made with.
     pub(crate) query_buffer: AtomicUsize,
@@ -116,7 +113,6 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn new(settings: Settings) -> Config {
         Config {
-            needs_password: AtomicBool::new(settings.password.is_some()),
             password: RwLock::new(settings.password),
             protected: AtomicBool::new(settings.protected),
             query_buffer: AtomicUsize::new(settings.query_buffer.min(u32::MAX as usize)),
@@ -147,64 +143,17 @@ impl Config {
         }
     }
 
-    pub(crate) fn needs_password(&self) -> bool {
-        self.needs_password.load(Relaxed)
-    }
-
-    /// Whether this peer is turned away: it is on another host, and nobody would ask it for a
-    /// password.
-    pub(crate) fn denies(&self, peer: &Peer) -> bool {
-        self.protected.load(Relaxed) && !self.needs_password() && !peer.is_trusted()
-    }
-
-    /// Whether this peer need not say a password: there is none, and nobody is turned away for that.
-    pub(crate) fn trusts(&self, peer: &Peer) -> bool {
-        !self.needs_password() && !self.denies(peer)
-    }
-
     pub(crate) fn password(&self) -> Option<String> {
         let password = self.password.read();
         password.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Remembers what CONFIG GET tells; who is let in is decided by [`Acl`](super::acl::Acl).
     pub(crate) fn set_password(&self, password: Option<String>) {
-        self.needs_password.store(password.is_some(), Relaxed);
         let mut held = self
             .password
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         *held = password;
-    }
-
-    /// Whether these are the credentials of the one user that there is.
-    pub(crate) fn accepts(&self, user: &[u8], password: &[u8]) -> bool {
-        user == b"default"
-            && match self.password() {
-                None => true,
-                Some(expected) => same(expected.as_bytes(), password),
-            }
-    }
-}
-
-/// Compares in a time that tells nothing of the secret, its length included: hashes are compared.
-fn same(secret: &[u8], given: &[u8]) -> bool {
-    Sha256::digest(secret).ct_eq(&Sha256::digest(given)).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_whole_password_is_accepted() {
-        let config = Config::new(Settings {
-            password: Some("s3cret".into()),
-            ..Settings::default()
-        });
-        assert!(config.accepts(b"default", b"s3cret"));
-        for wrong in [&b""[..], b"s3cre", b"s3cret ", b"S3cret", b"s3cret\0"] {
-            assert!(!config.accepts(b"default", wrong), "{wrong:?}");
-        }
-        assert!(!config.accepts(b"root", b"s3cret"));
     }
 }

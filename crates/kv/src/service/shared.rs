@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tidewire::Endpoint;
+use tidewire::{Endpoint, Peer};
 
+use super::acl::Acl;
+use super::attention::Attention;
 use super::clients::Clients;
 use super::durable::Durable;
 use super::message::Message;
+use super::monitor::Monitors;
 use super::pubsub::Hub;
 use super::script::Scripts;
 use super::settings::{Config, Settings};
@@ -31,6 +34,9 @@ pub(crate) struct Shared {
     /// What makes changes durable, if anything does.
     pub(crate) durable: Option<Durable<Message>>,
     pub(crate) config: Config,
+    pub(crate) acl: Acl,
+    pub(crate) attention: Attention,
+    pub(crate) monitors: Monitors,
     pub(crate) clients: Clients,
     pub(crate) hub: Hub<Message>,
     pub(crate) stats: Stats,
@@ -62,6 +68,9 @@ impl Shared {
         Shared {
             store,
             durable: log.map(Durable::new),
+            acl: Acl::new(settings.password.as_deref()),
+            attention: Attention::default(),
+            monitors: Monitors::default(),
             config: Config::new(settings),
             clients: Clients::default(),
             hub: Hub::default(),
@@ -134,20 +143,34 @@ impl Shared {
             .store(writes_only && !was_all, Relaxed);
         let until = now_ms.saturating_add(for_ms).max(1);
         self.paused_until_ms.fetch_max(until, Relaxed);
+        self.attention.set_paused(true);
     }
 
     pub(crate) fn unpause(&self) {
         self.paused_until_ms.store(0, Relaxed);
+        self.attention.set_paused(false);
     }
 
     fn is_paused(&self, now_ms: u64) -> bool {
         self.paused_until_ms.load(Relaxed) > now_ms
     }
 
-    /// Whether a pause was ever asked for and not ended: spares most commands the closer look.
-    #[inline]
-    pub(crate) fn may_be_paused(&self) -> bool {
-        self.paused_until_ms.load(Relaxed) != 0
+    /// Whether this peer is turned away: it is on another host, and nobody would ask it for a
+    /// password.
+    pub(crate) fn denies(&self, peer: &Peer) -> bool {
+        self.config.protected.load(Relaxed) && self.acl.has_no_password() && !peer.is_trusted()
+    }
+
+    /// Whether this peer need not say a password: there is none, and nobody is turned away for that.
+    pub(crate) fn trusts(&self, peer: &Peer) -> bool {
+        !self.acl.needs_password() && !self.denies(peer)
+    }
+
+    /// Changes the password of the user `default`.
+    pub(crate) fn set_password(&self, password: Option<String>) {
+        self.acl
+            .set_default_password(password.as_deref(), &self.attention);
+        self.config.set_password(password);
     }
 
     /// Whether a command has to wait.

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{
-    client, command, config, hello, info, misc, multi, persistence, pubsub_commands, saving, script,
+    acl, client, command, config, hello, info, misc, monitor, multi, persistence, pubsub_commands, saving,
+    script,
 };
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
@@ -91,9 +92,10 @@ const SESSION: &[SessionSpec] = session! {
     "wait" 3 Usual &[], persistence::wait;
     "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;
+    "monitor" 1 Alone &[], monitor::monitor;
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
     "latency" -2 Usual misc::LATENCY, misc::latency;
-    "acl" -2 Usual misc::ACL, misc::acl;
+    "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;
     "role" 1 Usual &[], misc::role;
 };
 
@@ -147,6 +149,10 @@ impl Entry {
     /// Whether what it answers are messages about subscriptions.
     pub(crate) fn confirms(&self) -> bool {
         matches!(self.what, What::Session(spec) if spec.name.ends_with("subscribe"))
+    }
+
+    pub(crate) fn subcommands(&self) -> Subcommands {
+        self.subcommands
     }
 
     /// Whether it is several commands.
@@ -223,29 +229,6 @@ impl Entry {
             _ if name.starts_with("get") || name.starts_with("incr") => "string",
             _ => "generic",
         }
-    }
-
-    /// The categories of access control that it would belong to.
-    pub(crate) fn categories(&self) -> Vec<&'static str> {
-        let group = match self.group() {
-            "sorted-set" => "sortedset",
-            "generic" => "keyspace",
-            "transactions" => "transaction",
-            "server" => "admin",
-            other => other,
-        };
-        let mut all = vec![group];
-        if let What::Data(spec) = self.what {
-            all.push(if spec.is_write() { "write" } else { "read" });
-            all.push(if spec.flags & FAST != 0 {
-                "fast"
-            } else {
-                "slow"
-            });
-        } else {
-            all.push("slow");
-        }
-        all
     }
 
     /// The first key, the last, and the step from one to the next, as COMMAND shows them.

@@ -54,7 +54,6 @@ const ALL: &[Tuning] = &[
     of("stop-writes-on-bgsave-error", "yes", Takes::YesOrNo),
     of("stream-node-max-bytes", "4096", Takes::Bytes),
     of("stream-node-max-entries", "100", COUNT),
-    of("tracking-table-max-keys", "1000000", COUNT),
 ];
 
 /// The setting of this name, in lower case.

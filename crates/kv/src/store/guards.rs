@@ -19,6 +19,8 @@ pub(crate) struct Guards<'s> {
     pub(crate) pending: Option<Box<Pending>>,
     /// Keys past their time that a scan has met.
     pub(crate) met_expired: Vec<Vec<u8>>,
+    /// Who changes keys; 0 for nobody who wants to know.
+    pub(crate) client: u64,
 }
 
 impl<'s> Guards<'s> {
@@ -31,6 +33,7 @@ impl<'s> Guards<'s> {
             known: (std::ptr::null(), 0, 0),
             pending: None,
             met_expired: Vec::new(),
+            client: 0,
         }
     }
 

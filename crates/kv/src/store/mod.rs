@@ -35,6 +35,7 @@ mod ready;
 mod runner;
 mod shard;
 mod table;
+mod tracking;
 mod unit;
 mod value;
 mod view;
@@ -57,6 +58,7 @@ pub use limits::Limits;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
+pub use tracking::{Changed, Notify, Tracker, Tracking};
 pub(crate) use unit::{EffectsOf, split_frame};
 pub use unit::{Malformed, RECORD_MAX, Reader, Units, effects};
 pub use value::{Collection, Kind, Value, ValueRef};
@@ -130,6 +132,7 @@ pub struct Store {
     epochs: Arc<Epochs>,
     /// Of the last unit that was committed.
     last_ticket: AtomicU64,
+    tracking: Tracking,
 }
 
 /// What has been counted since the start or [`Store::reset_stats`].
@@ -183,6 +186,7 @@ impl Store {
             graveyard,
             epochs,
             last_ticket: AtomicU64::new(0),
+            tracking: Tracking::default(),
         }
     }
 

@@ -41,11 +41,11 @@ pub enum Ran {
 /// in order. A transaction: [`begin`](Runner::begin) with all queued commands, `run` each, then
 /// [`end`](Runner::end).
 pub struct Runner<'s> {
-    guards: Guards<'s>,
+    pub(super) guards: Guards<'s>,
     now_ms: u64,
     clock: u32,
     rng: fastrand::Rng,
-    in_transaction: bool,
+    pub(super) in_transaction: bool,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
     /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
@@ -500,6 +500,7 @@ impl<'s> Runner<'s> {
         for key in &waiter.blocked.keys {
             let shard = self.guards.shard(store.shard_of(store.hash(key)));
             let place = (waiter.db, Box::from(&key[..]));
+            shard.observed = true;
             let queue = shard.waiters.entry(place).or_default();
             if !queue.iter().any(|other| Arc::ptr_eq(other, waiter)) {
                 queue.push_back(waiter.clone());
@@ -575,17 +576,17 @@ impl<'s> Runner<'s> {
                 return true;
             }
         }
+        if waiter.to.refuses(waiter.spec, &args) {
+            self.end_wait(waiter);
+            return true;
+        }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
         let served = self.serve_shown(waiter, &args, key, &mut reply);
         if matches!(served, Served::Waits) {
             return false;
         }
-        waiter.over.store(true, Relaxed);
-        for key in &waiter.blocked.keys {
-            let shard = self.guards.shard(store.shard_of(store.hash(key)));
-            shard.forget_waiter(waiter, key);
-        }
+        self.end_wait(waiter);
         if reply.is_over() {
             reply.clear();
         }
@@ -594,6 +595,16 @@ impl<'s> Runner<'s> {
             Served::Waits | Served::Later => waiter.to.try_again(),
         }
         true
+    }
+
+    /// A wait is over; the locks of its keys are held.
+    fn end_wait(&mut self, waiter: &Arc<Waiter>) {
+        let store = self.guards.store();
+        waiter.over.store(true, Relaxed);
+        for key in &waiter.blocked.keys {
+            let shard = self.guards.shard(store.shard_of(store.hash(key)));
+            shard.forget_waiter(waiter, key);
+        }
     }
 
     /// Runs a waiting command as a unit of its own.

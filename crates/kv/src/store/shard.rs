@@ -9,6 +9,7 @@ use super::epoch::{Epochs, Progress};
 use super::grave::{Dead, Graveyard};
 use super::memory::Entry;
 use super::table::Table;
+use super::tracking::Trackers;
 use super::value::Value;
 use super::waiter::Waiter;
 use super::watch::Watch;
@@ -27,6 +28,12 @@ pub(crate) struct Shard {
     pub(crate) waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
     /// Keys that somebody watches.
     pub(crate) watched: HashMap<Place, Watched>,
+    /// Keys that somebody has read who is told of the next change.
+    pub(crate) tracked: HashMap<Place, Trackers>,
+    /// Somebody is told of all keys that begin as it has said.
+    pub(crate) broadcasts: bool,
+    /// Somebody may want to know of a change: waits, watches, or is told.
+    pub(crate) observed: bool,
     /// Keys whose last change has not settled.
     pub(crate) dirty: Dirty,
     pub(crate) counts: Counts,
@@ -75,6 +82,9 @@ impl Shard {
             expiring: (0..databases).map(|_| 0).collect(),
             waiters: HashMap::new(),
             watched: HashMap::new(),
+            tracked: HashMap::new(),
+            broadcasts: false,
+            observed: false,
             dirty: Dirty::default(),
             counts: Counts::default(),
             weights: (0..databases).map(|_| 0).collect(),
@@ -221,6 +231,7 @@ impl Shard {
 impl Shard {
     pub(crate) fn watch(&mut self, db: u16, key: &[u8]) -> Watch {
         let place = (db, Box::from(key));
+        self.observed = true;
         let watched = self.watched.entry(place.clone()).or_default();
         watched.watchers += 1;
         Watch {
@@ -234,6 +245,7 @@ impl Shard {
             watched.watchers -= 1;
             if watched.watchers == 0 {
                 self.watched.remove(&watch.place);
+                self.note_observers();
             }
         }
     }
@@ -256,7 +268,16 @@ impl Shard {
             queue.retain(|other| !Arc::ptr_eq(other, waiter));
             if queue.is_empty() {
                 self.waiters.remove(&place);
+                self.note_observers();
             }
         }
+    }
+
+    /// To be called when somebody has gone who wanted to know of changes.
+    pub(crate) fn note_observers(&mut self) {
+        self.observed = self.broadcasts
+            || !self.watched.is_empty()
+            || !self.waiters.is_empty()
+            || !self.tracked.is_empty();
     }
 }

@@ -420,11 +420,19 @@ impl<'s> View<'_, 's> {
             self.guards.touch(hash);
         }
         let (_, shard) = self.locate(key);
-        if shard.watched.is_empty() && shard.waiters.is_empty() {
-            return;
+        if shard.observed {
+            self.tell_observers(db, key);
         }
+    }
+
+    /// Tells who watches a key, has read it, or waits for it.
+    #[cold]
+    fn tell_observers(&mut self, db: u16, key: &[u8]) {
+        let (store, client) = (self.guards.store(), self.guards.client);
         let place = (db, Box::from(key));
+        let (_, shard) = self.locate(key);
         shard.note_change(&place);
+        store.tell_trackers(shard, &place, client);
         if shard.waiters.contains_key(&place) {
             self.ready.add(place);
         }
@@ -448,8 +456,10 @@ impl super::Store {
             Gone::Expired => shard.counts.expired += 1,
             Gone::Evicted => shard.counts.evicted += 1,
         }
-        if !shard.watched.is_empty() {
-            shard.note_change(&(db, Box::from(key)));
+        if shard.observed {
+            let place = (db, Box::from(key));
+            shard.note_change(&place);
+            self.tell_trackers(shard, &place, 0);
         }
         true
     }

@@ -65,6 +65,13 @@ pub trait Deliver: Send + Sync {
     fn try_again(&self) {
         self.deliver(format!("-{}\r\n", NoRoom::Busy).into(), 0);
     }
+
+    /// Whether the command may not be run any more, asked right before it would be: then the wait is over,
+    /// and who waited has been told. Called as [`deliver`](Deliver::deliver).
+    fn refuses(&self, spec: &Spec, args: &[&[u8]]) -> bool {
+        let _ = (spec, args);
+        false
+    }
 }
 
 /// A command that waits.

@@ -140,10 +140,12 @@ impl View<'_, '_> {
             let shard = self.guards.shard(at);
             shard.note_change_of_db(db, true, |key| store.hash(key));
             shard.clear(db);
+            shard.forget_tracked(store.tracking());
             // Who reads for a group is told.
             let waited = shard.waiters.keys().filter(|(of, _)| *of == db);
             waited.for_each(|place| self.ready.add(place.clone()));
         }
+        store.tracking().tell_all();
         self.guards.touch_all();
         self.changes += 1;
     }
@@ -160,10 +162,12 @@ impl View<'_, '_> {
             shard.swap_progress(a, b);
             shard.weights.swap(a.into(), b.into());
             shard.expiring.swap(a.into(), b.into());
+            shard.forget_tracked(store.tracking());
             let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
             waited.for_each(|place| self.ready.add(place.clone()));
         }
         store.swap_frozen(a, b);
+        store.tracking().tell_all();
         self.guards.touch_all();
         self.changes += 1;
     }

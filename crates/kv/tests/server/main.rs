@@ -1,6 +1,8 @@
 //! Tests of the server and its store. One program, because many would each be built and linked; `compare`, `concurrent`
 //! and `durable` have theirs.
 
+mod acl;
+mod acl_compared;
 mod binary;
 mod blocking;
 mod commands;
@@ -12,10 +14,12 @@ mod fuzz_smoke;
 mod guard;
 mod hostile;
 mod memory;
+mod monitor;
 mod same_as_redis;
 mod scripts;
 mod scripts_compared;
 mod session;
+mod tracking;
 #[path = "../common/wire.rs"]
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 mod wire;

@@ -16,7 +16,7 @@ use crate::wire::{ENGINES, PATIENCE, Server, until};
 use tidewire_kv::service::Settings;
 
 /// A server that is stopped with the test.
-struct Redis(Child, SocketAddr);
+pub(crate) struct Redis(Child, pub(crate) SocketAddr);
 
 impl Drop for Redis {
     fn drop(&mut self) {
@@ -25,7 +25,7 @@ impl Drop for Redis {
     }
 }
 
-fn redis() -> Option<Redis> {
+pub(crate) fn redis() -> Option<Redis> {
     let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
     let child = Command::new("redis-server")
         .args(["--port", &port.port().to_string(), "--bind", "127.0.0.1"])

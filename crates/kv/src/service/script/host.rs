@@ -7,6 +7,7 @@ use tidewire_lua::{Call, Host, Stop, Value};
 
 use crate::commands::OUT_OF_MEMORY;
 use crate::reply::{Proto, Reply};
+use crate::service::acl::Where;
 use crate::service::batch::Batch;
 use crate::service::conn::RespConn;
 use crate::service::multi::count_call;
@@ -49,6 +50,12 @@ impl Host for Commands<'_, '_, '_, '_> {
         if let Err(why) = check(entry, &args) {
             return Ok(error(why));
         }
+        if let Err(denied) = self.conn.permit(entry, &args, Where::Script, self.cx) {
+            return Ok(Value::Error(denied.0.into_owned()));
+        }
+        if self.batch.shared.attention.is_monitored() {
+            self.conn.show_to_monitors(entry, &args, true, self.cx);
+        }
         self.reply.clear();
         self.reply.proto = if call.resp3 {
             Proto::Resp3
@@ -80,6 +87,7 @@ impl Host for Commands<'_, '_, '_, '_> {
                     scripts.wrote.store(true, Relaxed);
                 }
                 let _ = self.batch.run(spec, &args, self.reply);
+                self.conn.note_read(self.batch, spec, &args);
             }
             What::Session(spec) => {
                 let _ = self.conn.call(spec.run, &args, self.reply, self.cx, true);

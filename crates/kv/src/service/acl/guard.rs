@@ -1,0 +1,111 @@
+//! A connection and its rights: brought up to date, asked before every command, and told of in ACL LOG.
+
+use tidewire::Cx;
+
+use super::log::{Reason, Where};
+use super::rights::{Denied, name_of_call};
+use crate::commands::Error;
+use crate::service::clients::Card;
+use crate::service::conn::RespConn;
+use crate::service::pubsub::Kind;
+use crate::service::shared::Shared;
+use crate::service::table::{Entry, table};
+
+impl RespConn {
+    /// Whether the user of this connection may run a call; the error reply if not, which is logged.
+    pub(crate) fn permit(
+        &mut self,
+        entry: &Entry,
+        args: &[&[u8]],
+        place: Where,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Result<(), Error> {
+        self.session.heed(&cx.local.shared);
+        if self.session.is_free() {
+            return Ok(());
+        }
+        let denied = match self.session.rights().check(entry, args) {
+            Ok(()) => return Ok(()),
+            Err(denied) => denied,
+        };
+        Err(self.refuse(entry, args, denied, place, cx))
+    }
+
+    /// The error reply to a call that is refused, which is logged.
+    #[cold]
+    pub(crate) fn refuse(
+        &mut self,
+        entry: &Entry,
+        args: &[&[u8]],
+        denied: Denied<'_>,
+        place: Where,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Error {
+        let call = name_of_call(entry, args);
+        let user = self.session.account().name.clone();
+        let noted = match denied {
+            Denied::Command => Some((Reason::Command, call.as_bytes())),
+            Denied::Key(_, key) => Some((Reason::Key, key)),
+            Denied::Channel(channel) => Some((Reason::Channel, channel)),
+            Denied::Pattern(_) => None,
+        };
+        if let Some((reason, object)) = noted {
+            let now_ms = cx.link.now().as_nanos() / 1_000_000;
+            let wall_ms = cx.link.wall().as_millis() as u64;
+            let client = line_of(self.card(), &cx.local.shared, now_ms);
+            let most = cx
+                .local
+                .shared
+                .acl
+                .log_max
+                .load(std::sync::atomic::Ordering::Relaxed);
+            let log = &cx.local.shared.acl.log;
+            log.add((reason, place), object, &user, client, wall_ms, most);
+        }
+        match place {
+            Where::TopLevel => denied.error("NOPERM", "", &user, &call),
+            Where::Multi => {
+                let why = match denied {
+                    Denied::Command => "no permission to execute the command",
+                    Denied::Key(..) | Denied::Pattern(_) => {
+                        "no permission to touch the specified keys"
+                    }
+                    Denied::Channel(_) => {
+                        "no permission to access one of the channels used as arguments to the command"
+                    }
+                };
+                Error::text(format!(
+                    "NOPERM ACLs rules changed between the moment the transaction was accumulated \
+                     and the EXEC call. This command is no longer allowed for the following \
+                     reason: {why}"
+                ))
+            }
+            Where::Script => denied.error("ERR", "ACL failure in script: ", &user, &call),
+        }
+    }
+
+    /// Whether this connection may go on listening to all that it has subscribed to.
+    pub(crate) fn may_go_on_listening(&mut self, shared: &Shared) -> bool {
+        self.session.heed(shared);
+        if self.session.account().is_gone() {
+            return false;
+        }
+        let rights = self.session.rights().clone();
+        let Some(subscriptions) = &mut self.session.subscriptions else {
+            return true;
+        };
+        let kinds = [Kind::Channel, Kind::Pattern, Kind::Shard];
+        rights.may_hear_all()
+            || kinds.into_iter().all(|kind| {
+                let mut names = subscriptions.of(kind).iter();
+                names.all(|name| rights.may_hear(name, kind == Kind::Pattern))
+            })
+    }
+}
+
+/// What CLIENT LIST shows of a connection.
+pub(super) fn line_of(card: &Card, shared: &Shared, now_ms: u64) -> String {
+    let command = card.command.load(std::sync::atomic::Ordering::Relaxed);
+    let command = u16::try_from(command).map_or("NULL", |id| table().name(id));
+    card.line(&shared.local_addr(), now_ms, command)
+}

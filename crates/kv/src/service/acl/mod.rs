@@ -1,0 +1,25 @@
+//! Access control: users, what each may run and touch, and who was refused.
+//!
+//! A connection keeps what its user may do, and compares one number before each command to learn that
+//! something has changed. That of a user who may do everything looks no further: see
+//! [`Session::is_plain`](super::session::Session::is_plain).
+
+mod access;
+pub(super) mod category;
+mod command;
+mod file;
+mod guard;
+mod leaves;
+mod log;
+mod password;
+mod rights;
+mod rules;
+mod selector;
+mod users;
+
+pub(super) use command::{SUBCOMMANDS, acl};
+pub use file::AclFileError;
+pub(super) use leaves::categories_of_call;
+pub(super) use log::{Reason, Where};
+pub(super) use rights::{Denied, Rights};
+pub(super) use users::{Account, Acl};

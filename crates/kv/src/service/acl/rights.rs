@@ -1,0 +1,222 @@
+//! What a user may do, and how it shows who it is. Never changed: another takes its place.
+
+use super::leaves::leaves;
+use super::password::Hash;
+use super::selector::Selector;
+use crate::commands::Error;
+use crate::service::table::Entry;
+
+/// What a call is refused for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied<'a> {
+    Command,
+    /// The key, and which one of its keys it is.
+    Key(usize, &'a [u8]),
+    Channel(&'a [u8]),
+    /// This option of SORT may read any key.
+    Pattern(&'static str),
+}
+
+impl Denied<'_> {
+    /// Of the refusals of several selectors the one that came closest is told.
+    fn rank(&self) -> (u8, usize) {
+        match self {
+            Denied::Command => (0, 0),
+            Denied::Key(at, _) => (1, *at),
+            Denied::Pattern(_) => (2, 0),
+            Denied::Channel(_) => (3, 0),
+        }
+    }
+
+    /// The error reply; `before` stands in front of what is denied.
+    pub(crate) fn error(&self, code: &str, before: &str, user: &[u8], call: &str) -> Error {
+        let user = String::from_utf8_lossy(user);
+        let what = match self {
+            Denied::Command => {
+                format!("User {user} has no permissions to run the '{call}' command")
+            }
+            Denied::Key(..) => "No permissions to access a key".to_owned(),
+            Denied::Channel(_) => "No permissions to access a channel".to_owned(),
+            Denied::Pattern(option) => {
+                return Error::text(format!(
+                    "ERR {option} option of SORT denied due to insufficient ACL permissions"
+                ));
+            }
+        };
+        Error::text(format!("{code} {before}{what}"))
+    }
+
+    /// The same with the name of the key or channel.
+    pub(super) fn in_full(&self, user: &[u8], call: &str) -> Vec<u8> {
+        let of = |what: &str, name: &[u8]| {
+            [
+                b"User ",
+                user,
+                b" has no permissions to access the '",
+                name,
+                format!("' {what}").as_bytes(),
+            ]
+            .concat()
+        };
+        match self {
+            Denied::Key(_, key) => of("key", key),
+            Denied::Channel(channel) => of("channel", channel),
+            Denied::Command | Denied::Pattern(_) => {
+                let error = self.error("", "", user, call);
+                error.0.trim_ascii_start().to_vec()
+            }
+        }
+    }
+}
+
+/// Rights and passwords of a user.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights {
+    /// It may be logged in to.
+    pub(super) on: bool,
+    /// Any password will do.
+    pub(super) nopass: bool,
+    /// What was said about payloads, which are always checked: only told again.
+    pub(super) sanitize: Option<bool>,
+    pub(super) passwords: Vec<Hash>,
+    pub(super) root: Selector,
+    pub(super) selectors: Vec<Selector>,
+    /// It may do everything. See [`Rights::settle`].
+    unrestricted: bool,
+}
+
+impl Rights {
+    /// Of a user that is new: none.
+    pub(super) fn none(all_channels: bool) -> Rights {
+        Rights {
+            on: false,
+            nopass: false,
+            sanitize: None,
+            passwords: Vec::new(),
+            root: Selector::with_channels(all_channels),
+            selectors: Vec::new(),
+            unrestricted: false,
+        }
+    }
+
+    /// Of the user `default` if nobody said otherwise: all, with a password if there is one.
+    pub(super) fn of_default(password: Option<&str>) -> Rights {
+        let mut rights = Rights {
+            on: true,
+            root: Selector::all(),
+            unrestricted: true,
+            ..Rights::none(true)
+        };
+        rights.set_password(password);
+        rights
+    }
+
+    /// Has this password and no other; none is any.
+    pub(super) fn set_password(&mut self, password: Option<&str>) {
+        self.nopass = password.is_none();
+        self.passwords = password
+            .map(|text| Hash::of(text.as_bytes()))
+            .into_iter()
+            .collect();
+    }
+
+    /// To be called behind changes.
+    pub(super) fn settle(self) -> Rights {
+        let unrestricted = self.selectors().any(Selector::is_unrestricted);
+        Rights {
+            unrestricted,
+            ..self
+        }
+    }
+
+    /// Whether nothing is forbidden.
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        self.unrestricted
+    }
+
+    /// Whether connections are of this user without a password.
+    pub(super) fn is_open(&self) -> bool {
+        self.on && self.nopass
+    }
+
+    pub(super) fn accepts(&self, given: Hash) -> bool {
+        let known = given.is_among(&self.passwords);
+        self.on && (self.nopass || known)
+    }
+
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        std::iter::once(&self.root).chain(&self.selectors)
+    }
+
+    /// Whether a call may run, which has enough arguments and a subcommand that there is.
+    pub(crate) fn check<'a>(&self, entry: &Entry, args: &[&'a [u8]]) -> Result<(), Denied<'a>> {
+        // Who may do nothing else may still become somebody else, or go.
+        if self.unrestricted || matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
+            return Ok(());
+        }
+        let leaf = leaves().called(entry, args);
+        let mut closest: Option<Denied<'a>> = None;
+        for selector in self.selectors() {
+            match selector.check(leaf, entry, args) {
+                Ok(()) => return Ok(()),
+                Err(denied) if closest.is_none_or(|known| known.rank() < denied.rank()) => {
+                    closest = Some(denied);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(closest.unwrap_or(Denied::Command))
+    }
+
+    /// Whether there is any right to this key.
+    pub(crate) fn may_know(&self, key: &[u8]) -> bool {
+        self.selectors().any(|selector| selector.may_use(key, 0))
+    }
+
+    /// Whether a subscription may go on.
+    pub(crate) fn may_hear(&self, channel: &[u8], is_pattern: bool) -> bool {
+        self.selectors()
+            .any(|selector| selector.may_hear(channel, is_pattern))
+    }
+
+    /// Whether all channels may be heard.
+    pub(crate) fn may_hear_all(&self) -> bool {
+        self.selectors().any(Selector::all_channels)
+    }
+}
+
+/// The name of what a call runs, as in `config|get`.
+pub(crate) fn name_of_call(entry: &Entry, args: &[&[u8]]) -> String {
+    leaves().all()[leaves().called(entry, args)].name()
+}
+
+impl Rights {
+    /// The words that ACL GETUSER shows.
+    pub(super) fn flags(&self) -> Vec<&'static str> {
+        let mut flags = vec![if self.on { "on" } else { "off" }];
+        flags.extend(self.nopass.then_some("nopass"));
+        flags.extend(self.sanitize.map(|yes| match yes {
+            true => "sanitize-payload",
+            false => "skip-sanitize-payload",
+        }));
+        flags
+    }
+
+    /// A line that makes this user, as ACL LIST shows it.
+    pub(super) fn line(&self, name: &[u8]) -> Vec<u8> {
+        let mut line = [b"user ", name].concat();
+        let mut add = |part: &[u8]| {
+            line.push(b' ');
+            line.extend_from_slice(part);
+        };
+        self.flags().iter().for_each(|flag| add(flag.as_bytes()));
+        for password in &self.passwords {
+            add(format!("#{}", password.to_hex()).as_bytes());
+        }
+        add(&self.root.show());
+        for selector in &self.selectors {
+            add(&[b"(", &selector.show()[..], b")"].concat());
+        }
+        line
+    }
+}

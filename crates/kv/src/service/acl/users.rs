@@ -1,0 +1,225 @@
+//! All users, and how a change of one reaches those who are it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use super::log::Log;
+use super::password::Hash;
+use super::rights::Rights;
+use crate::service::attention::Attention;
+
+/// Users that there may be.
+pub(super) const USERS_MAX: usize = 10_000;
+
+/// Who everybody is at first.
+pub(super) const DEFAULT: &[u8] = b"default";
+
+/// A user, by whom connections hold on to it.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) name: Box<[u8]>,
+    rights: RwLock<Arc<Rights>>,
+    gone: AtomicBool,
+}
+
+impl Account {
+    fn new(name: &[u8], rights: Rights) -> Arc<Account> {
+        Arc::new(Account {
+            name: name.into(),
+            rights: RwLock::new(Arc::new(rights)),
+            gone: AtomicBool::new(false),
+        })
+    }
+
+    /// What it may do as of now.
+    pub(crate) fn rights(&self) -> Arc<Rights> {
+        let rights = self.rights.read();
+        rights.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it was deleted: nothing may be done in its name.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    fn set(&self, rights: Rights) {
+        let mut held = self.rights.write().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(rights);
+    }
+}
+
+type Accounts = BTreeMap<Box<[u8]>, Arc<Account>>;
+
+/// The default user needs no password.
+const OPEN: u8 = 1;
+/// Any password would do for it, or would if it were on.
+const NOPASS: u8 = 2;
+/// It may do everything.
+const UNRESTRICTED: u8 = 4;
+
+/// All users, and what there is beside them.
+#[derive(Debug)]
+pub(crate) struct Acl {
+    accounts: RwLock<Accounts>,
+    default: Arc<Account>,
+    /// What of the default user is asked at every connection.
+    default_is: AtomicU8,
+    /// One change after the other.
+    changing: Mutex<()>,
+    pub(crate) log: Log,
+    /// New users may hear all channels.
+    pub(crate) all_channels: AtomicBool,
+    pub(crate) log_max: AtomicUsize,
+    /// Where users are kept, if anywhere.
+    pub(crate) file: OnceLock<PathBuf>,
+}
+
+impl Acl {
+    /// The user `default` alone, with this password.
+    pub(crate) fn new(password: Option<&str>) -> Acl {
+        let default = Account::new(DEFAULT, Rights::of_default(password));
+        let acl = Acl {
+            accounts: RwLock::new([(default.name.clone(), default.clone())].into()),
+            default,
+            default_is: AtomicU8::new(0),
+            changing: Mutex::default(),
+            log: Log::default(),
+            all_channels: AtomicBool::new(false),
+            log_max: AtomicUsize::new(128),
+            file: OnceLock::new(),
+        };
+        acl.note_default();
+        acl
+    }
+
+    /// Who a connection is at first.
+    pub(crate) fn default_account(&self) -> &Arc<Account> {
+        &self.default
+    }
+
+    fn default_is(&self, what: u8) -> bool {
+        self.default_is.load(Relaxed) & what == what
+    }
+
+    /// Whether a connection has to show who it is.
+    pub(crate) fn needs_password(&self) -> bool {
+        !self.default_is(OPEN)
+    }
+
+    /// Whether nobody has set a password.
+    pub(crate) fn has_no_password(&self) -> bool {
+        self.default_is(NOPASS)
+    }
+
+    /// Whether everybody may do everything without a password.
+    pub(crate) fn is_open(&self) -> bool {
+        self.default_is(OPEN | UNRESTRICTED)
+    }
+
+    fn note_default(&self) {
+        let rights = self.default.rights();
+        let flag = |yes: bool, flag: u8| if yes { flag } else { 0 };
+        let is = flag(rights.is_open(), OPEN)
+            | flag(rights.nopass, NOPASS)
+            | flag(rights.is_unrestricted(), UNRESTRICTED);
+        self.default_is.store(is, Relaxed);
+    }
+
+    fn accounts(&self) -> std::sync::RwLockReadGuard<'_, Accounts> {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<Account>> {
+        self.accounts().get(name).cloned()
+    }
+
+    /// All users by their names.
+    pub(super) fn all(&self) -> Vec<Arc<Account>> {
+        self.accounts().values().cloned().collect()
+    }
+
+    /// The user who has this name and password, and may be logged in to.
+    pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<Account>> {
+        let given = Hash::of(password);
+        self.find(name)
+            .filter(|account| account.rights().accepts(given))
+    }
+
+    /// Keeps others from changing users meanwhile.
+    pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a user, or gives it other rights. False if there are too many.
+    pub(super) fn put(&self, name: &[u8], rights: Rights, attention: &Attention) -> bool {
+        match self.find(name) {
+            Some(account) => account.set(rights),
+            None => {
+                let mut accounts = self
+                    .accounts
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner);
+                if accounts.len() >= USERS_MAX {
+                    return false;
+                }
+                accounts.insert(name.into(), Account::new(name, rights));
+            }
+        }
+        self.changed(attention);
+        true
+    }
+
+    /// Deletes a user.
+    pub(super) fn remove(&self, name: &[u8], attention: &Attention) -> Option<Arc<Account>> {
+        let mut accounts = self
+            .accounts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let account = accounts.remove(name)?;
+        drop(accounts);
+        account.gone.store(true, Relaxed);
+        self.changed(attention);
+        Some(account)
+    }
+
+    /// Has these users and no others. Those who stay keep who is connected as them.
+    pub(super) fn replace(&self, users: Vec<(Box<[u8]>, Rights)>, attention: &Attention) {
+        let mut accounts = self
+            .accounts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *accounts);
+        for (name, rights) in users {
+            let account = match before.remove(&name) {
+                Some(account) => {
+                    account.set(rights);
+                    account
+                }
+                None => Account::new(&name, rights),
+            };
+            accounts.insert(name, account);
+        }
+        for gone in before.values() {
+            gone.gone.store(true, Relaxed);
+        }
+        drop(accounts);
+        self.changed(attention);
+    }
+
+    /// Gives the default user this password and no other, or none.
+    pub(crate) fn set_default_password(&self, password: Option<&str>, attention: &Attention) {
+        let _alone = self.begin_change();
+        let mut rights = Rights::clone(&self.default.rights());
+        rights.set_password(password);
+        self.default.set(rights);
+        self.changed(attention);
+    }
+
+    /// Has every connection look at its rights before its next command.
+    fn changed(&self, attention: &Attention) {
+        self.note_default();
+        attention.rights_changed();
+    }
+}

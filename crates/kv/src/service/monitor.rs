@@ -1,0 +1,186 @@
+//! MONITOR: a client that is shown every command as it is run.
+//!
+//! While somebody looks, every connection looks twice before each command (see
+//! [`Attention`](super::attention::Attention)); else it costs nothing. What one is not shown in time is
+//! bounded, and beyond that it is cut: a command never waits for who looks at it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidewire::{Cx, Handle};
+
+use super::acl::category;
+use super::attention::Attention;
+use super::call::{Call, Flow};
+use super::conn::RespConn;
+use super::message::Message;
+use super::table::Entry;
+
+/// Bytes that wait for one who looks; more are those of a client that does not read.
+const WAITING_MAX: usize = 4 << 20;
+
+/// Who looks, by the numbers of their connections.
+#[derive(Debug, Default)]
+pub(crate) struct Monitors {
+    all: Mutex<BTreeMap<u64, Arc<Monitor>>>,
+}
+
+/// One who looks.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    handle: Handle<Message>,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    text: Vec<u8>,
+    posted: bool,
+}
+
+impl Monitor {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it was not shown yet.
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.lines()).text
+    }
+
+    fn show(&self, line: &[u8]) {
+        let mut lines = self.lines();
+        if lines.text.len() + line.len() > WAITING_MAX {
+            lines.text = Vec::new();
+            return self.handle.abort();
+        }
+        lines.text.extend_from_slice(line);
+        if !std::mem::replace(&mut lines.posted, true)
+            && self.handle.try_post(Message::Monitored).is_err()
+        {
+            self.handle.abort();
+        }
+    }
+}
+
+impl Monitors {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Monitor>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, id: u64, handle: Handle<Message>, attention: &Attention) -> Arc<Monitor> {
+        let monitor = Arc::new(Monitor {
+            handle,
+            lines: Mutex::default(),
+        });
+        let mut all = self.all();
+        all.insert(id, monitor.clone());
+        attention.set_monitored(true);
+        monitor
+    }
+
+    pub(crate) fn remove(&self, id: u64, attention: &Attention) {
+        let mut all = self.all();
+        if all.remove(&id).is_some() && all.is_empty() {
+            attention.set_monitored(false);
+        }
+    }
+}
+
+/// Runs MONITOR.
+pub(super) fn monitor(call: &mut Call<'_, '_>) -> Flow {
+    if call.session.monitor.is_none() {
+        let handle = call.card.handle.clone();
+        let shared = &call.shared;
+        let monitor = shared.monitors.add(call.card.id, handle, &shared.attention);
+        call.session.monitor = Some(monitor);
+        call.card.monitors.store(true, Relaxed);
+    }
+    call.reply.ok();
+    Flow::Done
+}
+
+/// Ends what MONITOR has begun.
+pub(super) fn end(call: &mut Call<'_, '_>) {
+    if call.session.monitor.take().is_some() {
+        call.shared
+            .monitors
+            .remove(call.card.id, &call.shared.attention);
+        call.card.monitors.store(false, Relaxed);
+    }
+}
+
+impl RespConn {
+    /// Shows a command to those who look, unless it is one of administration, which may bring secrets, or runs others, which are
+    /// shown themselves.
+    #[cold]
+    pub(super) fn show_to_monitors(
+        &self,
+        entry: &Entry,
+        args: &[&[u8]],
+        in_script: bool,
+        cx: &mut Cx<'_, RespConn>,
+    ) {
+        let admin = category::named(b"admin").unwrap_or_default();
+        let leaf = super::acl::categories_of_call(entry, args);
+        if leaf & admin != 0 || entry.name == "exec" || entry.runs_script() {
+            return;
+        }
+        let secret = matches!(entry.name, "auth" | "hello");
+        let from = match in_script {
+            true => "lua".to_owned(),
+            false => cx.link.peer().client().to_string(),
+        };
+        let line = line(cx.link.wall(), self.session.db, &from, args, secret);
+        let shared = &cx.local.shared;
+        for (id, monitor) in &*shared.monitors.all() {
+            if *id != self.card().id {
+                monitor.show(&line);
+            }
+        }
+    }
+
+    /// Writes what this client was to be shown.
+    pub(super) fn monitored(&mut self, cx: &mut Cx<'_, RespConn>) {
+        if let Some(monitor) = self.session.monitor.clone() {
+            let lines = monitor.take();
+            if !lines.is_empty() {
+                let most = cx.local.shared.config.subscriber_output.load(Relaxed);
+                self.hand_out(&bytes::Bytes::from(lines), most, cx);
+            }
+        }
+    }
+}
+
+/// A command as it is shown.
+fn line(at: Duration, db: u16, from: &str, args: &[&[u8]], secret: bool) -> Vec<u8> {
+    let mut line =
+        format!("+{}.{:06} [{db} {from}]", at.as_secs(), at.subsec_micros()).into_bytes();
+    for (n, arg) in args.iter().enumerate() {
+        line.extend_from_slice(b" \"");
+        match secret && n > 0 {
+            true => line.extend_from_slice(b"(redacted)"),
+            false => quote(arg, &mut line),
+        }
+        line.push(b'"');
+    }
+    line.extend_from_slice(b"\r\n");
+    line
+}
+
+fn quote(arg: &[u8], line: &mut Vec<u8>) {
+    for &byte in arg {
+        match byte {
+            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            7 => line.extend_from_slice(b"\\a"),
+            8 => line.extend_from_slice(b"\\b"),
+            b' '..=b'~' => line.push(byte),
+            _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+}

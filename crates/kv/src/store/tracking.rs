@@ -1,0 +1,386 @@
+//! Who is told when keys change that it has read, or that begin as it has said: CLIENT TRACKING.
+//!
+//! What was read is noted in the key's shard, under the lock under which it was read; so nothing can
+//! change in between. The first change takes the note away and tells. A note is a promise to tell, so
+//! where there are too many one goes by telling, and who is told faster than it takes it is told at
+//! last that everything has changed: nobody is ever left with what is not true any more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::shard::Shard;
+use super::{Runner, Store};
+use crate::commands::{READ, Spec};
+
+/// Bytes of names that wait for one client; beyond it is told that everything has changed.
+const PENDING_MAX: usize = 1 << 20;
+/// What a name takes beside its bytes, about.
+const EACH: usize = 32;
+/// Notes that one more may take away where there are too many.
+const EVICTIONS: usize = 16;
+
+/// Lets a client know that something waits for it.
+pub trait Notify: Send + Sync {
+    /// It is to [take](Tracker::take) what waits. Called under locks of the store: be quick, and do not
+    /// call it.
+    fn notify(&self, tracker: &Arc<Tracker>);
+}
+
+/// A client that wants to be told of changes.
+pub struct Tracker {
+    client: u64,
+    /// Not of those that it makes itself.
+    own_too: AtomicBool,
+    over: AtomicBool,
+    pending: Mutex<Pending>,
+    to: Mutex<Box<dyn Notify>>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    keys: Vec<Box<[u8]>>,
+    bytes: usize,
+    all: bool,
+    notified: bool,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// Perhaps everything.
+    All,
+    /// These keys.
+    Keys(Vec<Box<[u8]>>),
+}
+
+impl Tracker {
+    /// For the client of this number, which is not 0.
+    #[must_use]
+    pub fn new(client: u64, own_too: bool, to: Box<dyn Notify>) -> Arc<Tracker> {
+        Arc::new(Tracker {
+            client,
+            own_too: AtomicBool::new(own_too),
+            over: AtomicBool::new(false),
+            pending: Mutex::default(),
+            to: Mutex::new(to),
+        })
+    }
+
+    /// Has the client told otherwise, of what it has read before too.
+    pub fn change(&self, own_too: bool, to: Box<dyn Notify>) {
+        self.own_too.store(own_too, Relaxed);
+        *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        self.pending().notified = false;
+    }
+
+    /// What waits to be told; nothing if it was taken already, or nobody wants to know any more.
+    #[must_use]
+    pub fn take(&self) -> Option<Changed> {
+        let pending = std::mem::take(&mut *self.pending());
+        match pending {
+            _ if self.is_over() => None,
+            Pending { all: true, .. } => Some(Changed::All),
+            Pending { keys, .. } if keys.is_empty() => None,
+            Pending { keys, .. } => Some(Changed::Keys(keys)),
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// Tells of a key, or of all.
+    fn tell(self: &Arc<Tracker>, key: Option<&[u8]>, by: u64) {
+        if self.is_over() || by == self.client && !self.own_too.load(Relaxed) {
+            return;
+        }
+        let mut pending = self.pending();
+        match key {
+            _ if pending.all => {}
+            Some(key) if pending.bytes + key.len() + EACH <= PENDING_MAX => {
+                pending.bytes += key.len() + EACH;
+                pending.keys.push(key.into());
+            }
+            _ => {
+                *pending = Pending {
+                    all: true,
+                    notified: pending.notified,
+                    ..Pending::default()
+                };
+            }
+        }
+        if !std::mem::replace(&mut pending.notified, true) {
+            drop(pending);
+            let to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+            to.notify(self);
+        }
+    }
+}
+
+impl fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tracker({})", self.client)
+    }
+}
+
+/// Who has read a key.
+pub(crate) type Trackers = Vec<Arc<Tracker>>;
+
+/// Beginnings of keys, and who is told of all that begin so.
+#[derive(Debug, Default)]
+struct Prefixes {
+    all: HashMap<Box<[u8]>, Trackers>,
+    /// How many there are of each length.
+    lengths: BTreeMap<usize, usize>,
+}
+
+/// What all shards know of clients that are told.
+#[derive(Debug)]
+pub struct Tracking {
+    trackers: RwLock<BTreeMap<u64, Arc<Tracker>>>,
+    prefixes: RwLock<Prefixes>,
+    /// Notes in all shards, and how many there may be; 0 is any number.
+    keys: AtomicUsize,
+    keys_max: AtomicUsize,
+}
+
+impl Default for Tracking {
+    fn default() -> Tracking {
+        Tracking {
+            trackers: RwLock::default(),
+            prefixes: RwLock::default(),
+            keys: AtomicUsize::new(0),
+            keys_max: AtomicUsize::new(1_000_000),
+        }
+    }
+}
+
+impl Tracking {
+    /// Clients that are told.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.trackers().len()
+    }
+
+    /// Keys that were read by clients which have not been told.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys.load(Relaxed)
+    }
+
+    /// How many there may be, 0 for any number. 1,000,000 at first.
+    #[must_use]
+    pub fn keys_max(&self) -> usize {
+        self.keys_max.load(Relaxed)
+    }
+
+    /// Changes how many there may be. Those that are too many go as others come.
+    pub fn set_keys_max(&self, most: usize) {
+        self.keys_max.store(most, Relaxed);
+    }
+
+    /// Beginnings of keys that somebody is told of.
+    #[must_use]
+    pub fn prefixes(&self) -> usize {
+        let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+        prefixes.all.len()
+    }
+
+    fn trackers(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u64, Arc<Tracker>>> {
+        self.trackers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells who is told of what begins as this key does.
+    fn tell_prefixes(&self, key: &[u8], by: u64) {
+        let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+        for (&len, _) in prefixes.lengths.range(..=key.len()) {
+            for tracker in prefixes.all.get(&key[..len]).into_iter().flatten() {
+                tracker.tell(Some(key), by);
+            }
+        }
+    }
+
+    /// Tells everybody that everything may have changed.
+    pub(crate) fn tell_all(&self) {
+        for tracker in self.trackers().values() {
+            tracker.tell(None, 0);
+        }
+    }
+}
+
+impl Prefixes {
+    fn add(&mut self, prefix: &[u8], tracker: &Arc<Tracker>) {
+        let trackers = self.all.entry(prefix.into()).or_insert_with(|| {
+            *self.lengths.entry(prefix.len()).or_default() += 1;
+            Trackers::new()
+        });
+        trackers.push(tracker.clone());
+    }
+
+    fn remove(&mut self, tracker: &Arc<Tracker>) {
+        let lengths = &mut self.lengths;
+        self.all.retain(|prefix, trackers| {
+            trackers.retain(|other| !Arc::ptr_eq(other, tracker));
+            if trackers.is_empty()
+                && let Some(count) = lengths.get_mut(&prefix.len())
+            {
+                *count -= 1;
+                if *count == 0 {
+                    lengths.remove(&prefix.len());
+                }
+            }
+            !trackers.is_empty()
+        });
+    }
+}
+
+impl Store {
+    /// Clients that are told of changes.
+    #[must_use]
+    pub fn tracking(&self) -> &Tracking {
+        &self.tracking
+    }
+
+    /// Tells a client from now on of changes of what it [reads](Runner::track).
+    pub fn begin_tracking(&self, tracker: &Arc<Tracker>) {
+        let trackers = self.tracking.trackers.write();
+        let mut trackers = trackers.unwrap_or_else(PoisonError::into_inner);
+        trackers.insert(tracker.client, tracker.clone());
+    }
+
+    /// Tells a client from now on of changes of all keys that begin so. Locks each shard in turn: no runner
+    /// of the caller may hold locks.
+    pub fn track_prefixes<'x>(
+        &self,
+        tracker: &Arc<Tracker>,
+        prefixes: impl Iterator<Item = &'x [u8]>,
+    ) {
+        let known = self.tracking.prefixes.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        prefixes.for_each(|prefix| known.add(prefix, tracker));
+        drop(known);
+        for at in 0..self.shards.len() {
+            let mut shard = self.lock(at);
+            shard.broadcasts = true;
+            shard.observed = true;
+        }
+    }
+
+    /// Tells a client nothing more. `alone` says that no runner of the caller holds locks: then what is
+    /// noted for nobody any more is forgotten at once.
+    pub fn end_tracking(&self, tracker: &Arc<Tracker>, alone: bool) {
+        tracker.over.store(true, Relaxed);
+        let trackers = self.tracking.trackers.write();
+        let mut trackers = trackers.unwrap_or_else(PoisonError::into_inner);
+        trackers.remove(&tracker.client);
+        let nobody = trackers.is_empty();
+        drop(trackers);
+        let known = self.tracking.prefixes.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        known.remove(tracker);
+        drop(known);
+        if !(nobody && alone) {
+            return;
+        }
+        for at in 0..self.shards.len() {
+            let mut shard = self.lock(at);
+            // Somebody may have come in between.
+            shard.tracked.retain(|_, trackers| {
+                trackers.retain(|tracker| !tracker.is_over());
+                let stays = !trackers.is_empty();
+                if !stays {
+                    self.tracking.keys.fetch_sub(1, Relaxed);
+                }
+                stays
+            });
+            shard.broadcasts &= self.tracking.prefixes() > 0;
+            shard.note_observers();
+        }
+    }
+
+    /// Tells who has read a key that has changed, or wants to know of all that begin so.
+    #[cold]
+    pub(super) fn tell_trackers(&self, shard: &mut Shard, place: &super::shard::Place, by: u64) {
+        if let Some(trackers) = shard.tracked.remove(place) {
+            self.tracking.keys.fetch_sub(1, Relaxed);
+            for tracker in trackers {
+                tracker.tell(Some(&place.1), by);
+            }
+        }
+        if shard.broadcasts {
+            self.tracking.tell_prefixes(&place.1, by);
+        }
+        shard.note_observers();
+    }
+}
+
+impl Shard {
+    /// Forgets who has read what: all are about to be told that everything has changed.
+    pub(crate) fn forget_tracked(&mut self, tracking: &Tracking) {
+        tracking.keys.fetch_sub(self.tracked.len(), Relaxed);
+        self.tracked = HashMap::new();
+        self.note_observers();
+    }
+}
+
+impl Runner<'_> {
+    /// Holds what a command needs, so that nothing can change between it and [`track`](Runner::track).
+    pub fn hold_for(&mut self, spec: &Spec, args: &[&[u8]]) {
+        let mask = self.guards.store().mask(spec, args);
+        if !self.in_transaction {
+            self.guards.hold(mask);
+        }
+    }
+
+    /// Notes that a client has read the keys of a command, which has just been run under the locks that are
+    /// held. Commands that do more than read are not noted.
+    pub fn track(&mut self, spec: &Spec, db: u16, args: &[&[u8]], tracker: &Arc<Tracker>) {
+        if spec.flags & READ == 0 {
+            return;
+        }
+        let store = self.guards.store();
+        let tracking = &store.tracking;
+        let mut keys = Vec::new();
+        spec.keys.each(args, |key| keys.push(key));
+        for key in keys {
+            let shard = self.guards.shard(store.shard_of(store.hash(key)));
+            let trackers = match shard.tracked.entry((db, key.into())) {
+                std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::hash_map::Entry::Vacant(free) => {
+                    tracking.keys.fetch_add(1, Relaxed);
+                    free.insert(Trackers::new())
+                }
+            };
+            trackers.retain(|other| !other.is_over());
+            if !trackers.iter().any(|other| Arc::ptr_eq(other, tracker)) {
+                trackers.push(tracker.clone());
+            }
+            shard.observed = true;
+            let most = tracking.keys_max();
+            for _ in 0..EVICTIONS {
+                if most == 0 || tracking.keys() <= most {
+                    break;
+                }
+                let Some(place) = shard.tracked.keys().next().cloned() else {
+                    break;
+                };
+                let gone = shard.tracked.remove(&place).unwrap_or_default();
+                tracking.keys.fetch_sub(1, Relaxed);
+                for tracker in gone {
+                    tracker.tell(Some(&place.1), 0);
+                }
+            }
+        }
+    }
+
+    /// Who runs the commands, so that it need not be told of its own changes; 0 is nobody.
+    pub fn set_client(&mut self, client: u64) {
+        self.guards.client = client;
+    }
+}
