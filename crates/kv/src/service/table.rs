@@ -181,8 +181,14 @@ impl Entry {
             .filter(|(bit, _)| spec.flags & bit != 0)
             .map(|(_, name)| *name)
             .collect();
-        if matches!(spec.keys, Keys::Counted { .. } | Keys::Sort | Keys::Streams) {
+        if matches!(
+            spec.keys,
+            Keys::Counted { .. } | Keys::Sort | Keys::Streams | Keys::GeoStore(_)
+        ) {
             flags.push("movablekeys");
+        }
+        if may_block(self.name) {
+            flags.push("blocking");
         }
         flags
     }
@@ -208,7 +214,10 @@ impl Entry {
                 "generic"
             }
             "set" | "setex" | "setnx" | "setrange" | "strlen" | "substr" => "string",
+            "lcs" => "string",
             _ if name.starts_with("bit") => "bitmap",
+            _ if name.starts_with("geo") => "geo",
+            _ if name.starts_with("pf") => "hyperloglog",
             _ if name.starts_with('x') => "stream",
             _ if name.starts_with('z') || name.starts_with("bz") => "sorted-set",
             _ if name.starts_with('h') => "hash",
@@ -256,7 +265,7 @@ impl Entry {
                 ..
             }) => ((*first).into(), (*last).into(), (*step).into()),
             What::Data(Spec {
-                keys: Keys::Counted { first: true, .. } | Keys::Sort,
+                keys: Keys::Counted { first: true, .. } | Keys::Sort | Keys::GeoStore(_),
                 ..
             }) => (1, 1, 1),
             What::Session(SessionSpec { name: "watch", .. }) => (1, -1, 1),
@@ -297,6 +306,23 @@ impl Entry {
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.what, What::Data(spec) if spec.is_write())
     }
+}
+
+/// Whether a command about keys may wait for them.
+fn may_block(name: &str) -> bool {
+    matches!(
+        name,
+        "blpop"
+            | "brpop"
+            | "blmove"
+            | "brpoplpush"
+            | "blmpop"
+            | "bzpopmin"
+            | "bzpopmax"
+            | "bzmpop"
+            | "xread"
+            | "xreadgroup"
+    )
 }
 
 /// Longest name there may be.
