@@ -34,6 +34,7 @@
 
 mod bitfield;
 mod bits;
+mod dump;
 mod error;
 mod expire;
 mod geo;
@@ -132,7 +133,7 @@ impl Ctx<'_, '_> {
     }
 }
 
-const GROUPS: [&[Spec]; 14] = [
+const GROUPS: [&[Spec]; 15] = [
     strings::SPECS,
     bits::SPECS,
     bitfield::SPECS,
@@ -140,6 +141,7 @@ const GROUPS: [&[Spec]; 14] = [
     geo::SPECS,
     lcs::SPECS,
     keys::SPECS,
+    dump::SPECS,
     expire::SPECS,
     hashes::SPECS,
     lists::SPECS,

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{
-    client, command, config, hello, info, misc, multi, persistence, pubsub_commands, saving, script,
+    client, cluster, command, config, hello, info, misc, multi, persistence, pubsub_commands,
+    saving, script,
 };
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
@@ -95,6 +96,16 @@ const SESSION: &[SessionSpec] = session! {
     "latency" -2 Usual misc::LATENCY, misc::latency;
     "acl" -2 Usual misc::ACL, misc::acl;
     "role" 1 Usual &[], misc::role;
+    "cluster" -2 Usual cluster::SUBCOMMANDS, cluster::disabled;
+    "readonly" 1 Usual &[], cluster::disabled;
+    "readwrite" 1 Usual &[], cluster::disabled;
+    "asking" 1 Usual &[], cluster::disabled;
+    "replicaof" 3 Usual &[], cluster::replicaof;
+    "slaveof" 3 Usual &[], cluster::replicaof;
+    "replconf" -1 Usual &[], cluster::replconf;
+    "failover" -1 Usual &[], cluster::failover;
+    "migrate" -6 Usual &[], cluster::migrate;
+    "lolwut" -1 Usual &[], cluster::lolwut;
 };
 
 /// Where the keys stand that a script is given.
@@ -198,6 +209,8 @@ impl Entry {
         let What::Data(spec) = self.what else {
             return match self.name {
                 "script" => "scripting",
+                "cluster" | "readonly" | "readwrite" | "asking" => "cluster",
+                "migrate" => "generic",
                 name if name.starts_with("eval") => "scripting",
                 "multi" | "exec" | "discard" | "watch" | "unwatch" => "transactions",
                 name if name.contains("subscribe") || name.contains("pub") => "pubsub",
@@ -210,9 +223,8 @@ impl Entry {
         let name = spec.name;
         match name {
             "getbit" | "setbit" => "bitmap",
-            "rename" | "renamenx" | "restore" | "randomkey" | "scan" | "sort" | "sort_ro" => {
-                "generic"
-            }
+            "rename" | "renamenx" | "restore" | "restore-asking" | "randomkey" | "scan"
+            | "sort" | "sort_ro" => "generic",
             "set" | "setex" | "setnx" | "setrange" | "strlen" | "substr" => "string",
             "lcs" => "string",
             _ if name.starts_with("bit") => "bitmap",

@@ -37,7 +37,13 @@ impl Point {
     /// The place of a score: the middle of a cell of some 60 cm.
     #[must_use]
     pub fn of_score(score: f64) -> Point {
-        Cell::of_bits(score as u64, Cell::STEPS_MAX).middle()
+        // Below zero it is none that was made from a place; Redis takes its bits.
+        let bits = if score < 0.0 {
+            score as i64 as u64
+        } else {
+            score as u64
+        };
+        Cell::of_bits(bits, Cell::STEPS_MAX).middle()
     }
 
     /// The score of a place.
