@@ -9,6 +9,7 @@
 pub mod allocator;
 pub mod binary;
 pub mod commands;
+pub mod dumps;
 pub mod durable;
 pub mod hash;
 pub mod number;

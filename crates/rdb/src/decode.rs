@@ -4,10 +4,10 @@ use crate::packed::{intset, listpack, lzf, ziplist};
 use crate::{Value, crc, stream};
 
 /// Newest version that is read.
-const VERSION: u32 = 12;
+pub(crate) const VERSION: u32 = 12;
 /// Newest version of the format of Valkey's own that is read; it goes on from version 11, and what both have since
 /// added stands for different things.
-const VALKEY_VERSION: u32 = 80;
+pub(crate) const VALKEY_VERSION: u32 = 80;
 /// Longest string: bytes.
 const STRING_MAX: usize = 512 << 20;
 /// Bytes that one key may take in memory. Default.
@@ -386,11 +386,7 @@ impl Decoder {
             }
             kind => {
                 let key = cursor.string()?;
-                let value = if self.is_valkey && kind == 22 {
-                    lasting_fields(cursor, &key)?
-                } else {
-                    value(kind, cursor, &key)?
-                };
+                let value = value(kind, self.is_valkey, cursor, &key)?;
                 Item::Key(Key {
                     database: self.database,
                     key,
@@ -425,9 +421,15 @@ impl Decoder {
 
 const EXPIRING_FIELDS: &str = "a hash whose fields expire";
 
-fn value(kind: u8, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<Value, Fault> {
+pub(crate) fn value(
+    kind: u8,
+    is_valkey: bool,
+    cursor: &mut Cursor<'_>,
+    key: &[u8],
+) -> Result<Value, Fault> {
     let unsupported = |what| Err(Fault::Unsupported(what, key.to_vec()));
     Ok(match kind {
+        22 if is_valkey => lasting_fields(cursor, key)?,
         0 => Value::String(cursor.string()?),
         1 => {
             let count = cursor.length()?;

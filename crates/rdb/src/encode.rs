@@ -56,14 +56,7 @@ impl Encoder {
                 to.push(EXPIRES_MS);
                 to.extend_from_slice(&at.to_le_bytes());
             }
-            to.push(match value {
-                Value::String(_) => STRING,
-                Value::List(_) => LIST,
-                Value::Set(_) => SET,
-                Value::Hash(_) => HASH,
-                Value::ZSet(_) => ZSET,
-                Value::Stream(_) => stream::KIND,
-            });
+            to.push(kind(value));
             string(to, key);
             put_value(to, value);
         });
@@ -76,7 +69,19 @@ impl Encoder {
     }
 }
 
-fn put_value(to: &mut Vec<u8>, value: &Value) {
+/// The number of a type in the form that is written.
+pub(crate) fn kind(value: &Value) -> u8 {
+    match value {
+        Value::String(_) => STRING,
+        Value::List(_) => LIST,
+        Value::Set(_) => SET,
+        Value::Hash(_) => HASH,
+        Value::ZSet(_) => ZSET,
+        Value::Stream(_) => stream::KIND,
+    }
+}
+
+pub(crate) fn put_value(to: &mut Vec<u8>, value: &Value) {
     match value {
         Value::String(s) => string(to, s),
         Value::List(all) | Value::Set(all) => {

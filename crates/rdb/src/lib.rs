@@ -34,10 +34,12 @@ mod crc;
 mod decode;
 mod encode;
 mod packed;
+mod single;
 mod stream;
 
 pub use decode::{Decoder, Error, Item, Key};
 pub use encode::Encoder;
+pub use single::{Malformed, dump, restore};
 pub use stream::{Consumer, Group, Id, Stream};
 
 /// What a key holds.

@@ -4,9 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tidewire_kv::store::ValueRef;
-use tidewire_kv::types::StreamId;
-use tidewire_rdb::{Encoder, Value};
+use tidewire_kv::dumps::to_dump;
+use tidewire_rdb::Encoder;
 
 use crate::exit::Failure;
 
@@ -97,7 +96,7 @@ fn write(store: &tidewire_kv::store::Store, mut file: File) -> io::Result<(u64, 
             if result.is_err() || deadline_ms.is_some_and(|at| at <= now_ms) {
                 return;
             }
-            encoder.key(db.into(), key, deadline_ms, &owned(value), &mut bytes);
+            encoder.key(db.into(), key, deadline_ms, &to_dump(value), &mut bytes);
             keys += 1;
             if bytes.len() >= ENOUGH {
                 written += bytes.len() as u64;
@@ -112,58 +111,4 @@ fn write(store: &tidewire_kv::store::Store, mut file: File) -> io::Result<(u64, 
     file.write_all(&bytes)?;
     file.sync_all()?;
     Ok((keys, written))
-}
-
-fn owned(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Str(s) => Value::String(s.to_vec()),
-        ValueRef::List(x) => Value::List(x.iter_from(0).map(|element| element.to_vec()).collect()),
-        ValueRef::Set(x) => Value::Set(x.members()),
-        ValueRef::Hash(x) => {
-            let mut pairs = Vec::with_capacity(x.len());
-            x.each(|field, value| pairs.push((field.to_vec(), value.to_vec())));
-            Value::Hash(pairs)
-        }
-        ValueRef::Stream(x) => Value::Stream(Box::new(stream(x))),
-        ValueRef::ZSet(x) => Value::ZSet(
-            x.iter()
-                .map(|scored| (scored.member.to_vec(), scored.score))
-                .collect(),
-        ),
-    }
-}
-
-fn stream(stream: &tidewire_kv::types::Stream) -> tidewire_rdb::Stream {
-    let pair = |id: StreamId| (id.ms, id.seq);
-    let entries = &stream.entries;
-    let groups = stream.groups().map(|(name, group)| tidewire_rdb::Group {
-        name: name.to_vec(),
-        last: pair(group.last()),
-        read: group.read(),
-        consumers: group
-            .consumers()
-            .map(|consumer| tidewire_rdb::Consumer {
-                name: consumer.name().to_vec(),
-                seen_ms: consumer.seen_ms(),
-                pending: consumer
-                    .pending_from(StreamId::MIN)
-                    .filter_map(|id| group.pending_of(id))
-                    .map(|pending| (pair(pending.id), pending.delivered_ms, pending.count))
-                    .collect(),
-            })
-            .collect(),
-    });
-    tidewire_rdb::Stream {
-        entries: entries
-            .range(StreamId::MIN, StreamId::MAX)
-            .map(|item| {
-                let texts = item.pairs().flat_map(|(field, value)| [field, value]);
-                (pair(item.id), texts.map(<[u8]>::to_vec).collect())
-            })
-            .collect(),
-        last: pair(entries.last_id()),
-        max_deleted: pair(entries.max_deleted()),
-        added: entries.added(),
-        groups: groups.collect(),
-    }
 }

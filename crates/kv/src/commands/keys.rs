@@ -25,8 +25,6 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("swapdb", 3, WRITE | FAST, Keys::All, swapdb),
     Spec::new("object", -2, READ, Keys::SECOND, object),
     Spec::new("memory", -2, READ, Keys::SECOND, memory),
-    Spec::new("dump", 2, READ, Keys::None, unsupported),
-    Spec::new("restore", -4, WRITE, Keys::None, unsupported),
 ];
 
 /// The subcommands of OBJECT.
@@ -89,7 +87,7 @@ fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 /// Puts a value with its deadline in the place of whatever a key holds.
-fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: Value, deadline_ms: Option<u64>) {
+pub(super) fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: Value, deadline_ms: Option<u64>) {
     match value {
         Value::Str(s) => {
             let deadline = deadline_ms.map_or(Deadline::Clear, Deadline::At);
@@ -350,12 +348,4 @@ fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         None => ctx.reply.null(),
     }
     Ok(())
-}
-
-fn unsupported(_: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    Err(Error::quoting(
-        "ERR ",
-        args[0],
-        " is not supported by this server",
-    ))
 }

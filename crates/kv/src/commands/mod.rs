@@ -32,11 +32,16 @@
 //! A command whose effect depends on chance or time says what it came to with [`Ctx::rewrite`].
 //! One that would wait calls [`Ctx::block`] and returns; see there.
 
+mod bitfield;
 mod bits;
+mod dump;
 mod error;
 mod expire;
+mod geo;
 mod hashes;
+mod hyperlog;
 pub(crate) mod keys;
+mod lcs;
 mod lists;
 pub mod parse;
 mod popping;
@@ -128,10 +133,15 @@ impl Ctx<'_, '_> {
     }
 }
 
-const GROUPS: [&[Spec]; 10] = [
+const GROUPS: [&[Spec]; 15] = [
     strings::SPECS,
     bits::SPECS,
+    bitfield::SPECS,
+    hyperlog::SPECS,
+    geo::SPECS,
+    lcs::SPECS,
     keys::SPECS,
+    dump::SPECS,
     expire::SPECS,
     hashes::SPECS,
     lists::SPECS,

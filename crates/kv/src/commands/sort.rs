@@ -99,8 +99,16 @@ enum Weight {
 }
 
 impl Weight {
-    fn new(alpha: bool, text: Option<Vec<u8>>) -> Result<Weight, Error> {
-        if alpha {
+    fn new(options: &Options<'_>, mut text: Option<Vec<u8>>) -> Result<Weight, Error> {
+        if options.alpha {
+            // What is not stored is compared as C does it, up to the first zero.
+            if let Some(text) = text.as_mut().filter(|_| options.into.is_none()) {
+                text.truncate(
+                    text.iter()
+                        .position(|byte| *byte == 0)
+                        .unwrap_or(text.len()),
+                );
+            }
             return Ok(Weight::Text(text));
         }
         // What is not there weighs nothing.
@@ -148,11 +156,18 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let mut weighed = Vec::with_capacity(elements.len());
         for element in elements {
             let by = options.by.unwrap_or(b"#");
-            let weight = Weight::new(options.alpha, look_up(ctx, by, &element))?;
+            let weight = Weight::new(&options, look_up(ctx, by, &element))?;
             weighed.push((weight, element));
         }
+        // Texts that are the same so far stay as they are.
+        let as_found = options.alpha && options.into.is_none();
         weighed.sort_by(|(a, x), (b, y)| {
-            let order = a.compare(b).then_with(|| x.cmp(y));
+            let order = a.compare(b);
+            let order = if as_found {
+                order
+            } else {
+                order.then_with(|| x.cmp(y))
+            };
             if options.down { order.reverse() } else { order }
         });
         elements = weighed.into_iter().map(|(_, element)| element).collect();

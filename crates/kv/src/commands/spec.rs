@@ -51,6 +51,8 @@ pub enum Keys {
     /// The first argument and the one behind STORE; any key if others are named by patterns, as SORT
     /// does it.
     Sort,
+    /// The first argument, and the one behind STORE or STOREDIST, which may stand from here on.
+    GeoStore(u8),
     /// The first half of those behind STREAMS, as XREAD has them.
     Streams,
     /// From one argument to another, in steps.
@@ -111,6 +113,10 @@ impl Keys {
             Keys::Walk => {}
             Keys::All => return false,
             Keys::Sort => return each_of_sort(args, key),
+            Keys::GeoStore(from) => {
+                args.get(1).into_iter().for_each(|arg| key(arg));
+                stored_places(args, from.into()).for_each(key);
+            }
             Keys::Streams => streams(args).iter().for_each(|arg| key(arg)),
             Keys::Range { first, last, step } => {
                 let first = usize::from(first);
@@ -155,6 +161,25 @@ fn streams<'a, 'x>(args: &'a [&'x [u8]]) -> &'a [&'x [u8]] {
         rest = behind.get(arguments..).unwrap_or_default();
     }
     &[]
+}
+
+/// What stands behind STORE or STOREDIST. Of several the last counts: the others are used by nobody.
+fn stored_places<'a, 'x>(
+    args: &'a [&'x [u8]],
+    from: usize,
+) -> impl Iterator<Item = &'x [u8]> + use<'a, 'x> {
+    let mut rest = args.get(from..).unwrap_or_default();
+    let mut into = None;
+    while let [option, behind @ ..] = rest {
+        let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+        rest = behind;
+        if let [key, behind @ ..] = behind
+            && (is("store") || is("storedist"))
+        {
+            (into, rest) = (Some(*key), behind);
+        }
+    }
+    into.into_iter()
 }
 
 /// The keys of SORT; false if its patterns may name any.

@@ -69,7 +69,7 @@ pub(crate) const SPECS: &[Spec] = &[
 
 /// The options of ZADD.
 #[derive(Default)]
-struct Options {
+pub(super) struct Options {
     absent: bool,
     present: bool,
     greater: bool,
@@ -81,9 +81,15 @@ struct Options {
 impl Options {
     /// Reads the options; how many arguments they are.
     fn parse(args: &[&[u8]]) -> (Options, usize) {
+        Options::parse_some(args, &["nx", "xx", "gt", "lt", "ch", "incr"])
+    }
+
+    /// The same, of options that are among some.
+    pub(super) fn parse_some(args: &[&[u8]], some: &[&str]) -> (Options, usize) {
         let mut o = Options::default();
         let mut n = 0;
-        for arg in args {
+        let is_known = |arg: &&&[u8]| some.iter().any(|word| is(arg, word));
+        for arg in args.iter().take_while(is_known) {
             match () {
                 () if is(arg, "nx") => o.absent = true,
                 () if is(arg, "xx") => o.present = true,
@@ -99,7 +105,7 @@ impl Options {
     }
 
     /// Whether they fit together.
-    fn check(&self) -> Done {
+    pub(super) fn check(&self) -> Done {
         if self.absent && self.present {
             return Err(Error::new(
                 "ERR XX and NX options at the same time are not compatible",
@@ -146,12 +152,22 @@ fn zadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     for pair in pairs.chunks_exact(2) {
         scored.push((float(pair[0])?, pair[1]));
     }
+    add_all(ctx, args[1], &options, &scored)
+}
+
+/// Adds members, and answers as ZADD does.
+pub(super) fn add_all(
+    ctx: &mut Ctx<'_, '_>,
+    key: &[u8],
+    options: &Options,
+    scored: &[(f64, &[u8])],
+) -> Done {
     let fit = ctx.db.limits().zset();
-    let (added, changed, last) = ctx.db.upsert(args[1], |set: &mut ZSet| {
+    let (added, changed, last) = ctx.db.upsert(key, |set: &mut ZSet| {
         if !options.present {
-            set.reserve(&scored, fit);
+            set.reserve(scored, fit);
         }
-        let done = add(set, &options, &scored, fit);
+        let done = add(set, options, scored, fit);
         set.trim();
         (
             done.as_ref()

@@ -163,6 +163,17 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "hll-sparse-max-bytes",
+        read: |s| s.store.limits().hll().to_string(),
+        write: Some(|s, value, take| {
+            let bytes = memory(value).ok_or("argument must be a memory value")?;
+            if take {
+                s.store.limits().set_hll(bytes as usize);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "maxmemory",
         read: |s| s.store.maxmemory().to_string(),
         write: Some(|s, value, take| {

@@ -15,6 +15,8 @@ enum Find {
     Number(u8),
     /// Behind a word that stands at an argument or later, half of the rest.
     Word(&'static str, u8),
+    /// The one behind a word that stands at an argument or later.
+    Store(&'static str, u8),
     /// By what the arguments say, for a reason that is told.
     Unknown(&'static str),
 }
@@ -46,19 +48,30 @@ pub(super) fn write(reply: &mut Reply, entry: &Entry) {
             vec![Find::Range(1, 0, 1), by_pattern, into]
         }
         Keys::Sort => vec![Find::Range(1, 0, 1), by_pattern],
+        Keys::GeoStore(from) => vec![
+            Find::Range(1, 0, 1),
+            Find::Store("STORE", from),
+            Find::Store("STOREDIST", from),
+        ],
         Keys::Streams if entry.is_write() => vec![Find::Word("STREAMS", 4)],
         Keys::Streams => vec![Find::Word("STREAMS", 1)],
     };
     // Of several only the destination is written to: the first, or what is named at last.
-    let reads_some = matches!(keys, Keys::Counted { first: true, .. } | Keys::Sort);
+    let reads_some = matches!(
+        keys,
+        Keys::Counted { first: true, .. } | Keys::Sort | Keys::GeoStore(_)
+    );
     let n = found.len();
     reply.set(n);
     for (at, find) in found.into_iter().enumerate() {
-        let destination = if keys == Keys::Sort { 2 } else { 0 };
+        let is_destination = match keys {
+            Keys::Sort => at == 2,
+            Keys::GeoStore(_) => at > 0,
+            _ => at == 0,
+        };
         // What a group reads changes the group alone.
-        let writes = entry.is_write()
-            && (!reads_some || at == destination)
-            && !matches!(keys, Keys::Streams);
+        let writes =
+            entry.is_write() && (!reads_some || is_destination) && !matches!(keys, Keys::Streams);
         one(reply, &find, writes);
     }
 }
@@ -98,10 +111,14 @@ fn one(reply: &mut Reply, find: &Find, writes: bool) {
             &[("startfrom", from.into())],
             ("range", &[("lastkey", -1), ("keystep", 1), ("limit", 2)]),
         ),
+        Find::Store(_, from) => (
+            &[("startfrom", from.into())],
+            ("range", &[("lastkey", 0), ("keystep", 1), ("limit", 0)]),
+        ),
         Find::Unknown(_) => (&[], ("unknown", &[])),
     };
     let kind = match find {
-        Find::Word(..) => "keyword",
+        Find::Word(..) | Find::Store(..) => "keyword",
         Find::Unknown(_) => "unknown",
         Find::Range(..) | Find::Number(_) => "index",
     };
@@ -112,7 +129,7 @@ fn one(reply: &mut Reply, find: &Find, writes: bool) {
         reply.bulk(kind.as_bytes());
         reply.bulk(b"spec");
         match find {
-            Find::Word(word, _) if kind == "keyword" => {
+            Find::Word(word, _) | Find::Store(word, _) if kind == "keyword" => {
                 reply.map(fields.len() + 1);
                 reply.bulk(b"keyword");
                 reply.bulk(word.as_bytes());

@@ -12,6 +12,7 @@ mod blocking;
 mod call;
 mod client;
 mod clients;
+mod cluster;
 mod command;
 mod config;
 mod conn;

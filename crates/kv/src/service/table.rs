@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{
-    acl, client, command, config, hello, info, misc, monitor, multi, persistence, pubsub_commands, saving,
-    script,
+    acl, client, cluster, command, config, hello, info, misc, monitor, multi, persistence,
+    pubsub_commands, saving, script,
 };
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
@@ -97,6 +97,16 @@ const SESSION: &[SessionSpec] = session! {
     "latency" -2 Usual misc::LATENCY, misc::latency;
     "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;
     "role" 1 Usual &[], misc::role;
+    "cluster" -2 Usual cluster::SUBCOMMANDS, cluster::disabled;
+    "readonly" 1 Usual &[], cluster::disabled;
+    "readwrite" 1 Usual &[], cluster::disabled;
+    "asking" 1 Usual &[], cluster::disabled;
+    "replicaof" 3 Usual &[], cluster::replicaof;
+    "slaveof" 3 Usual &[], cluster::replicaof;
+    "replconf" -1 Usual &[], cluster::replconf;
+    "failover" -1 Usual &[], cluster::failover;
+    "migrate" -6 Usual &[], cluster::migrate;
+    "lolwut" -1 Usual &[], cluster::lolwut;
 };
 
 /// Where the keys stand that a script is given.
@@ -187,8 +197,14 @@ impl Entry {
             .filter(|(bit, _)| spec.flags & bit != 0)
             .map(|(_, name)| *name)
             .collect();
-        if matches!(spec.keys, Keys::Counted { .. } | Keys::Sort | Keys::Streams) {
+        if matches!(
+            spec.keys,
+            Keys::Counted { .. } | Keys::Sort | Keys::Streams | Keys::GeoStore(_)
+        ) {
             flags.push("movablekeys");
+        }
+        if may_block(self.name) {
+            flags.push("blocking");
         }
         flags
     }
@@ -198,6 +214,8 @@ impl Entry {
         let What::Data(spec) = self.what else {
             return match self.name {
                 "script" => "scripting",
+                "cluster" | "readonly" | "readwrite" | "asking" => "cluster",
+                "migrate" => "generic",
                 name if name.starts_with("eval") => "scripting",
                 "multi" | "exec" | "discard" | "watch" | "unwatch" => "transactions",
                 name if name.contains("subscribe") || name.contains("pub") => "pubsub",
@@ -210,11 +228,13 @@ impl Entry {
         let name = spec.name;
         match name {
             "getbit" | "setbit" => "bitmap",
-            "rename" | "renamenx" | "restore" | "randomkey" | "scan" | "sort" | "sort_ro" => {
-                "generic"
-            }
+            "rename" | "renamenx" | "restore" | "restore-asking" | "randomkey" | "scan"
+            | "sort" | "sort_ro" => "generic",
             "set" | "setex" | "setnx" | "setrange" | "strlen" | "substr" => "string",
+            "lcs" => "string",
             _ if name.starts_with("bit") => "bitmap",
+            _ if name.starts_with("geo") => "geo",
+            _ if name.starts_with("pf") => "hyperloglog",
             _ if name.starts_with('x') => "stream",
             _ if name.starts_with('z') || name.starts_with("bz") => "sorted-set",
             _ if name.starts_with('h') => "hash",
@@ -239,7 +259,7 @@ impl Entry {
                 ..
             }) => ((*first).into(), (*last).into(), (*step).into()),
             What::Data(Spec {
-                keys: Keys::Counted { first: true, .. } | Keys::Sort,
+                keys: Keys::Counted { first: true, .. } | Keys::Sort | Keys::GeoStore(_),
                 ..
             }) => (1, 1, 1),
             What::Session(SessionSpec { name: "watch", .. }) => (1, -1, 1),
@@ -280,6 +300,23 @@ impl Entry {
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.what, What::Data(spec) if spec.is_write())
     }
+}
+
+/// Whether a command about keys may wait for them.
+fn may_block(name: &str) -> bool {
+    matches!(
+        name,
+        "blpop"
+            | "brpop"
+            | "blmove"
+            | "brpoplpush"
+            | "blmpop"
+            | "bzpopmin"
+            | "bzpopmax"
+            | "bzmpop"
+            | "xread"
+            | "xreadgroup"
+    )
 }
 
 /// Longest name there may be.

@@ -36,7 +36,6 @@ const ALL: &[Tuning] = &[
     of("activedefrag", "no", Takes::YesOrNo),
     of("activerehashing", "yes", Takes::YesOrNo),
     of("dynamic-hz", "yes", Takes::YesOrNo),
-    of("hll-sparse-max-bytes", "3000", Takes::Bytes),
     of("hz", "10", Takes::Number(1, 500)),
     of("latency-monitor-threshold", "0", COUNT),
     of("latency-tracking", "yes", Takes::YesOrNo),

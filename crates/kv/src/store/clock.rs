@@ -18,3 +18,9 @@ pub(crate) fn at(now_ms: u64) -> u32 {
 pub(crate) fn idle_ms(then: u32, now: u32) -> u64 {
     u64::from(now.wrapping_sub(then) % TURN) * TICK_MS
 }
+
+/// The clock some seconds before; as long ago as can be told at most.
+pub(crate) fn before(now: u32, seconds: u64) -> u32 {
+    let ticks = (seconds.saturating_mul(1000) / TICK_MS).min(u64::from(TURN) - 1);
+    now.wrapping_sub(ticks as u32) % TURN
+}

@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 
 use crate::types::{Fit, ListFit, SetFit};
 
+/// Bytes of the longest sparse HyperLogLog, at first.
+const HLL: usize = 3000;
+
 /// Most entries and the longest of a packed collection.
 #[derive(Debug)]
 struct Pair {
@@ -41,6 +44,7 @@ pub struct Limits {
     set: Pair,
     integers: AtomicUsize,
     list: AtomicI32,
+    hll: AtomicUsize,
 }
 
 impl Default for Limits {
@@ -51,6 +55,7 @@ impl Default for Limits {
             set: Pair::new(SetFit::USUAL.packed),
             integers: SetFit::USUAL.integers.into(),
             list: ListFit::USUAL.0.into(),
+            hll: HLL.into(),
         }
     }
 }
@@ -81,6 +86,17 @@ impl Limits {
     #[must_use]
     pub fn list(&self) -> ListFit {
         ListFit(self.list.load(Relaxed))
+    }
+
+    /// Bytes of the longest sparse HyperLogLog.
+    #[must_use]
+    pub fn hll(&self) -> usize {
+        self.hll.load(Relaxed)
+    }
+
+    /// Changes that of HyperLogLogs.
+    pub fn set_hll(&self, bytes: usize) {
+        self.hll.store(bytes, Relaxed);
     }
 
     /// Changes that of hashes.

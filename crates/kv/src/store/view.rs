@@ -354,6 +354,15 @@ impl<'s> View<'_, 's> {
         Some(super::clock::idle_ms(entry.clock(), self.clock) / 1000)
     }
 
+    /// Says for how many seconds a key has not been used.
+    pub fn set_idle_s(&mut self, key: &[u8], idle_s: u64) {
+        let (db, clock) = (self.db, super::clock::before(self.clock, idle_s));
+        let (hash, shard) = self.live(key);
+        if let Some(entry) = shard.table_mut(db).find_mut(hash, key) {
+            entry.set_clock(clock);
+        }
+    }
+
     /// Bytes of memory of a key with its value; `None` if there is no such key.
     #[must_use]
     pub fn bytes(&self, key: &[u8]) -> Option<usize> {

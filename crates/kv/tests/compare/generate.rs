@@ -117,12 +117,79 @@ fn any(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
     rng.choice(words).unwrap().as_bytes().to_vec()
 }
 
-/// Keys that usually hold this type, a few of each: `o` is a sorted set with equal scores, as
+/// The type of a field of bits, and where it is.
+fn field(rng: &mut Rng, args: &mut Args) {
+    let kind = match rng.u8(..20) {
+        0 => any(
+            rng,
+            &["u64", "i65", "u0", "i0", "x", "", "i", "u-1", "I8", "i08"],
+        ),
+        n if n < 10 => format!("u{}", rng.u8(1..64)).into_bytes(),
+        _ => format!("i{}", rng.u8(1..65)).into_bytes(),
+    };
+    let at = match rng.u8(..20) {
+        0 => any(
+            rng,
+            &[
+                "-1",
+                "#-1",
+                "x",
+                "#",
+                "4294967296",
+                "##1",
+                "#9223372036854775807",
+            ],
+        ),
+        n if n < 8 => format!("#{}", rng.u8(..6)).into_bytes(),
+        _ => rng.u8(..100).to_string().into_bytes(),
+    };
+    args.extend([kind, at]);
+}
+
+/// A longitude and a latitude.
+fn place(rng: &mut Rng, args: &mut Args) {
+    let mut degrees = |most: i32| -> Vec<u8> {
+        let (whole, part) = (rng.i32(-most..most), rng.u32(..1_000_000));
+        match rng.u8(..20) {
+            0 => any(
+                rng,
+                &[
+                    "0",
+                    "180",
+                    "-180",
+                    "85.05112878",
+                    "-85.06",
+                    "181",
+                    "x",
+                    "nan",
+                    "1e-9",
+                ],
+            ),
+            1..6 => format!("{whole}").into_bytes(),
+            6..14 => format!("{}.{part:06}", 10 + whole % 4).into_bytes(),
+            _ => format!("{whole}.{part}").into_bytes(),
+        }
+    };
+    let (longitude, latitude) = (degrees(180), degrees(85));
+    args.extend([longitude, latitude]);
+}
+
+/// How far something is.
+fn length(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..16) {
+        0 => any(rng, &["0", "-1", "x", "nan", "inf", "1e300", "40000"]),
+        1..5 => rng.u32(..100_000).to_string().into_bytes(),
+        5..8 => format!("{}.{}", rng.u32(..2000), rng.u32(..1000)).into_bytes(),
+        _ => rng.u32(..3000).to_string().into_bytes(),
+    }
+}
+
+/// Keys that usually hold this type, a few of each: `p` is a HyperLogLog, `a` a sorted set of places, `o` is a sorted set with equal scores, as
 /// ranges of members want it, `q` a set from SDIFFSTORE. Few commands name those.
 fn key(of: u8, rng: &mut Rng) -> Vec<u8> {
     let others: &[u8] = match of {
         // No sorted set with other scores, and nothing without an order.
-        b'o' | b'q' | b'j' => b"hlt",
+        b'o' | b'q' | b'j' | b'a' => b"hlt",
         _ => b"hlszt",
     };
     let of = if rng.u8(..) < 8 {
@@ -354,8 +421,12 @@ fn counted(of: u8, rng: &mut Rng, args: &mut Args) {
 
 fn word(class: u8, rng: &mut Rng, args: &mut Args) {
     let word = match class {
-        b'h' | b'l' | b's' | b'z' | b't' | b'o' | b'q' | b'j' => key(class, rng),
-        b'k' => key(*rng.choice(b"hlsztj").unwrap(), rng),
+        b'h' | b'l' | b's' | b'z' | b't' | b'o' | b'q' | b'j' | b'p' | b'a' => key(class, rng),
+        b'k' => key(*rng.choice(b"hlsztjpa").unwrap(), rng),
+        b'F' => return field(rng, args),
+        b'O' => return place(rng, args),
+        b'A' => length(rng),
+        b'U' => any(rng, &["m", "km", "km", "mi", "FT", "x"]),
         b'I' => added_id(rng),
         b'N' => id(rng),
         b'B' => bound(rng),

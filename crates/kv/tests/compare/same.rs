@@ -86,6 +86,10 @@ fn differ(args: &Args, left: &Value, right: &Value) -> Result<(), String> {
 }
 
 fn ask(args: &Args, name: &str, peer: &mut Peer) -> Value {
+    if name == "PFCOUNT" && args.len() == 2 {
+        // That of one alone is kept in it, which ours does not do.
+        return peer.run(&[&args[..], &[b"none".to_vec()]].concat());
+    }
     let blocks = args.iter().any(|arg| arg.eq_ignore_ascii_case(b"BLOCK"));
     if name.starts_with('B') && !name.starts_with("BIT") || name.starts_with("XREAD") && blocks {
         peer.run_without_waiting(args)

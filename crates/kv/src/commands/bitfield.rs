@@ -1,0 +1,255 @@
+//! BITFIELD and BITFIELD_RO: integers of any width at any bit of a string, the highest bit first.
+
+use super::parse::{integer, is, parse_integer};
+use super::strings::LONGEST;
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::reply::Reply;
+use crate::store::Value;
+
+pub(crate) const SPECS: &[Spec] = &[
+    Spec::new("bitfield", -2, WRITE | MEMORY, Keys::ONE, bitfield),
+    Spec::new("bitfield_ro", -2, READ | FAST, Keys::ONE, bitfield),
+];
+
+/// What an integer is like.
+#[derive(Clone, Copy)]
+struct Field {
+    signed: bool,
+    /// 1 to 64, or 63 without a sign.
+    bits: u32,
+    /// Where its first bit is.
+    at: usize,
+}
+
+/// What happens to a number that does not fit.
+#[derive(Clone, Copy)]
+enum Overflow {
+    /// Its low bits count.
+    Wrap,
+    /// It is the nearest that fits.
+    Saturate,
+    /// Nothing is written.
+    Fail,
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Get,
+    Set(i64),
+    Add(i64),
+}
+
+struct Operation {
+    field: Field,
+    act: Act,
+    overflow: Overflow,
+}
+
+impl Field {
+    fn parse(kind: &[u8], at: &[u8]) -> Result<Field, Error> {
+        const KIND: Error = Error::new(
+            "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+        );
+        const OFFSET: Error = Error::new("ERR bit offset is not an integer or out of range");
+        let (signed, most) = match kind.first() {
+            Some(b'i') => (true, 64),
+            Some(b'u') => (false, 63),
+            _ => return Err(KIND),
+        };
+        let bits = parse_integer(&kind[1..]).filter(|bits| (1..=most).contains(bits));
+        let bits = bits.ok_or(KIND)? as u32;
+        let (times, at) = match at.strip_prefix(b"#") {
+            Some(at) => (i64::from(bits), at),
+            None => (1, at),
+        };
+        let at = parse_integer(at).and_then(|at| at.checked_mul(times));
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        let at = at.filter(|at| at / 8 < LONGEST).ok_or(OFFSET)?;
+        Ok(Field { signed, bits, at })
+    }
+
+    /// Bytes that a string must have to have all of it.
+    fn end(self) -> usize {
+        (self.at + self.bits as usize - 1) / 8 + 1
+    }
+
+    /// What stands there; bits behind the end are zero.
+    fn read(self, bytes: &[u8]) -> i64 {
+        let mut raw = 0u128;
+        let first = self.at / 8;
+        // The bits are in nine bytes at most.
+        for at in first..first + 9 {
+            raw = raw << 8 | u128::from(bytes.get(at).copied().unwrap_or(0));
+        }
+        let raw = raw >> (72 - self.at % 8 - self.bits as usize);
+        self.wrapped(raw as i128) as i64
+    }
+
+    /// Writes the low bits of a number into a string that is long enough.
+    fn write(self, bytes: &mut [u8], value: i128) {
+        for i in 0..self.bits {
+            let at = self.at + i as usize;
+            let bit = (value >> (self.bits - 1 - i) & 1) as u8;
+            let shift = 7 - at % 8;
+            bytes[at / 8] = bytes[at / 8] & !(1 << shift) | bit << shift;
+        }
+    }
+
+    /// The least and the greatest.
+    fn range(self) -> (i128, i128) {
+        if self.signed {
+            (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
+        } else {
+            (0, (1 << self.bits) - 1)
+        }
+    }
+
+    /// The number with the same low bits that fits.
+    fn wrapped(self, value: i128) -> i128 {
+        let unused = 128 - self.bits;
+        if self.signed {
+            value << unused >> unused
+        } else {
+            ((value << unused) as u128 >> unused) as i128
+        }
+    }
+
+    /// The number as it will stand there; `None` if it is not written.
+    fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
+        let (least, most) = self.range();
+        match overflow {
+            _ if (least..=most).contains(&value) => Some(value),
+            Overflow::Wrap => Some(self.wrapped(value)),
+            Overflow::Saturate => Some(value.clamp(least, most)),
+            Overflow::Fail => None,
+        }
+    }
+}
+
+impl Operation {
+    fn parse_all(args: &[&[u8]]) -> Result<Vec<Operation>, Error> {
+        let (mut all, mut overflow, mut rest) = (Vec::new(), Overflow::Wrap, args);
+        loop {
+            let (field, act);
+            (field, act, rest) = match *rest {
+                [] => return Ok(all),
+                [word, how, ref rest_ @ ..] if is(word, "overflow") => {
+                    overflow = match () {
+                        () if is(how, "wrap") => Overflow::Wrap,
+                        () if is(how, "sat") => Overflow::Saturate,
+                        () if is(how, "fail") => Overflow::Fail,
+                        () => return Err(Error::new("ERR Invalid OVERFLOW type specified")),
+                    };
+                    rest = rest_;
+                    continue;
+                }
+                [word, kind, at, ref rest @ ..] if is(word, "get") => {
+                    (Field::parse(kind, at)?, Act::Get, rest)
+                }
+                [word, kind, at, value, ref rest @ ..] if is(word, "set") => {
+                    let field = Field::parse(kind, at)?;
+                    (field, Act::Set(integer(value)?), rest)
+                }
+                [word, kind, at, by, ref rest @ ..] if is(word, "incrby") => {
+                    let field = Field::parse(kind, at)?;
+                    (field, Act::Add(integer(by)?), rest)
+                }
+                _ => return Err(Error::SYNTAX),
+            };
+            all.push(Operation {
+                field,
+                act,
+                overflow,
+            });
+        }
+    }
+
+    fn writes(&self) -> bool {
+        !matches!(self.act, Act::Get)
+    }
+
+    /// Does it on a string that is long enough, and answers.
+    fn run(&self, bytes: &mut [u8], reply: &mut Reply) {
+        let old = self.field.read(bytes);
+        let new = match self.act {
+            Act::Get => return reply.integer(old),
+            // Without a sign a number below zero is one far above.
+            Act::Set(value) if self.field.signed => i128::from(value),
+            Act::Set(value) => i128::from(value as u64),
+            Act::Add(by) => i128::from(old) + i128::from(by),
+        };
+        let Some(new) = self.field.fit(new, self.overflow) else {
+            return reply.null();
+        };
+        self.field.write(bytes, new);
+        match self.act {
+            Act::Add(_) => reply.integer(new as i64),
+            _ => reply.integer(old),
+        }
+    }
+}
+
+fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    let operations = Operation::parse_all(&args[2..])?;
+    let writers = operations.iter().filter(|operation| operation.writes());
+    let Some(end) = writers.map(|operation| operation.field.end()).max() else {
+        let bytes = ctx.db.string(args[1])?.unwrap_or_default();
+        ctx.reply.array(operations.len());
+        for operation in &operations {
+            ctx.reply.integer(operation.field.read(bytes));
+        }
+        return Ok(());
+    };
+    if ctx.name == "bitfield_ro" {
+        return Err(Error::new(
+            "ERR BITFIELD_RO only supports the GET subcommand",
+        ));
+    }
+    if end > LONGEST {
+        return Err(Error::TOO_LONG);
+    }
+    let reply = &mut *ctx.reply;
+    let mut run = |bytes: &mut Vec<u8>| {
+        // Also where nothing of it will be written, as in Redis.
+        bytes.resize(bytes.len().max(end), 0);
+        reply.array(operations.len());
+        for operation in &operations {
+            operation.run(bytes, reply);
+        }
+        Ok(())
+    };
+    if ctx.db.edit_string(args[1], &mut run)?.is_none() {
+        let mut fresh = Vec::new();
+        run(&mut fresh)?;
+        ctx.db.set(args[1], Value::Str(fresh));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_nothing_else_changes(
+            signed in any::<bool>(),
+            bits in 1u32..65,
+            at in 0usize..100,
+            value in any::<i64>(),
+            before in proptest::collection::vec(any::<u8>(), 24),
+        ) {
+            let bits = if signed { bits } else { bits.min(63) };
+            let field = Field { signed, bits, at };
+            let mut bytes = before.clone();
+            let value = field.wrapped(value.into());
+            field.write(&mut bytes, value);
+            prop_assert_eq!(i128::from(field.read(&bytes)), value);
+            let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+            for other in (0..24 * 8).filter(|i| !(at..at + bits as usize).contains(i)) {
+                prop_assert_eq!(bit(&bytes, other), bit(&before, other));
+            }
+        }
+    }
+}

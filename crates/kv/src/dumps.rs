@@ -1,0 +1,149 @@
+//! Values in the form in which dumps have them, and back.
+
+use std::collections::HashSet;
+
+use tidewire_rdb as rdb;
+
+use crate::store::{Limits, Value, ValueRef};
+use crate::types::{End, Hash, List, Pending, Set, Stream, StreamId, ZSet};
+
+/// A value as a dump has it.
+#[must_use]
+pub fn to_dump(value: ValueRef<'_>) -> rdb::Value {
+    match value {
+        ValueRef::Str(s) => rdb::Value::String(s.to_vec()),
+        ValueRef::List(x) => {
+            rdb::Value::List(x.iter_from(0).map(|element| element.to_vec()).collect())
+        }
+        ValueRef::Set(x) => rdb::Value::Set(x.members()),
+        ValueRef::Hash(x) => {
+            let mut pairs = Vec::with_capacity(x.len());
+            x.each(|field, value| pairs.push((field.to_vec(), value.to_vec())));
+            rdb::Value::Hash(pairs)
+        }
+        ValueRef::Stream(x) => rdb::Value::Stream(Box::new(stream_to_dump(x))),
+        ValueRef::ZSet(x) => {
+            let scored = x
+                .iter()
+                .map(|scored| (scored.member.to_vec(), scored.score));
+            rdb::Value::ZSet(scored.collect())
+        }
+    }
+}
+
+fn stream_to_dump(stream: &Stream) -> rdb::Stream {
+    let pair = |id: StreamId| (id.ms, id.seq);
+    let entries = &stream.entries;
+    let groups = stream.groups().map(|(name, group)| rdb::Group {
+        name: name.to_vec(),
+        last: pair(group.last()),
+        read: group.read(),
+        consumers: group
+            .consumers()
+            .map(|consumer| rdb::Consumer {
+                name: consumer.name().to_vec(),
+                seen_ms: consumer.seen_ms(),
+                pending: consumer
+                    .pending_from(StreamId::MIN)
+                    .filter_map(|id| group.pending_of(id))
+                    .map(|pending| (pair(pending.id), pending.delivered_ms, pending.count))
+                    .collect(),
+            })
+            .collect(),
+    });
+    rdb::Stream {
+        entries: entries
+            .range(StreamId::MIN, StreamId::MAX)
+            .map(|item| {
+                let texts = item.pairs().flat_map(|(field, value)| [field, value]);
+                (pair(item.id), texts.map(<[u8]>::to_vec).collect())
+            })
+            .collect(),
+        last: pair(entries.last_id()),
+        max_deleted: pair(entries.max_deleted()),
+        added: entries.added(),
+        groups: groups.collect(),
+    }
+}
+
+/// What a dump has as a value; `None` if it is empty, or has something twice.
+#[must_use]
+pub fn from_dump(value: rdb::Value, limits: &Limits) -> Option<Value> {
+    let value = match value {
+        rdb::Value::String(s) => Value::Str(s),
+        rdb::Value::List(elements) => {
+            let elements: Vec<&[u8]> = elements.iter().map(Vec::as_slice).collect();
+            let (mut list, fit) = (List::default(), limits.list());
+            list.expect(&elements, fit);
+            elements.iter().for_each(|x| list.push(End::Right, x));
+            list.settle(fit);
+            Value::List(list)
+        }
+        rdb::Value::Set(members) => {
+            let members: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
+            let (mut set, fit) = (Set::default(), limits.set());
+            set.reserve(&members, fit);
+            let all_new = members.iter().all(|member| set.insert(member, fit));
+            Value::Set(all_new.then_some(set)?)
+        }
+        rdb::Value::Hash(pairs) => {
+            let texts: Vec<&[u8]> = pairs.iter().flat_map(|(f, v)| [&f[..], &v[..]]).collect();
+            let (mut hash, fit) = (Hash::default(), limits.hash());
+            hash.reserve(&texts, fit);
+            for pair in texts.chunks_exact(2) {
+                hash.set(pair[0], pair[1], fit);
+            }
+            Value::Hash((hash.len() == pairs.len()).then_some(hash)?)
+        }
+        rdb::Value::ZSet(members) => {
+            let scored: Vec<(f64, &[u8])> = members.iter().map(|(m, s)| (*s, &m[..])).collect();
+            let (mut set, fit) = (ZSet::default(), limits.zset());
+            set.reserve(&scored, fit);
+            let insert = |(score, member): &(f64, &[u8])| set.insert(member, *score, fit).is_none();
+            let all_new = scored.iter().all(insert);
+            Value::ZSet(all_new.then_some(set)?)
+        }
+        rdb::Value::Stream(stream) => Value::Stream(Box::new(stream_from_dump(&stream)?)),
+    };
+    (!value.is_void()).then_some(value)
+}
+
+fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
+    let id = |(ms, seq): rdb::Id| StreamId { ms, seq };
+    let mut stream = Stream::default();
+    for (at, pairs) in &dumped.entries {
+        let pairs: Vec<&[u8]> = pairs.iter().map(Vec::as_slice).collect();
+        if id(*at) <= stream.entries.last_id() {
+            return None;
+        }
+        stream.entries.append(id(*at), &pairs);
+    }
+    stream.set(
+        id(dumped.last),
+        Some(dumped.added),
+        Some(id(dumped.max_deleted)),
+    );
+    for group in &dumped.groups {
+        if !stream.create_group(&group.name, id(group.last), group.read) {
+            return None;
+        }
+        let names: HashSet<&[u8]> = group.consumers.iter().map(|c| &c.name[..]).collect();
+        if names.len() != group.consumers.len() {
+            return None;
+        }
+        stream.change_group(&group.name, |_, made| {
+            for consumer in &group.consumers {
+                let (number, _) = made.enter(&consumer.name, consumer.seen_ms);
+                for &(at, delivered_ms, count) in &consumer.pending {
+                    made.assign(Pending {
+                        id: id(at),
+                        delivered_ms,
+                        count,
+                        consumer: number,
+                    });
+                }
+            }
+        });
+    }
+    Some(stream)
+}
