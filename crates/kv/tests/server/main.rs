@@ -11,6 +11,7 @@ mod expiring;
 mod fuzz_smoke;
 mod guard;
 mod hostile;
+mod loading;
 mod memory;
 mod same_as_redis;
 mod scripts;
