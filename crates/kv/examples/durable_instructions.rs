@@ -4,6 +4,7 @@
 //! `valgrind --tool=callgrind durable_instructions set LEVEL COUNT DIR`: COUNT SETs of 64 bytes by 50 connections
 //! that each have 16 under way, at LEVEL: none, os, interval or sync. `durable_instructions recover SHARDS DIR`: a store of
 //! what the others have left in DIR.
+use std::ops::ControlFlow::Continue;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -31,7 +32,7 @@ fn store(shards: usize) -> Store {
 fn opened(policy: Policy, store: &mut Store, directory: &Path) -> Result<Opened, Failed> {
     let (log, _) = EmbeddedLog::start(directory, KvLog::settings(policy))?;
     let log = Arc::new(log);
-    let (hook, replayed) = durable::open(log.clone(), store, NOW_MS, |_, _, _| {})?;
+    let (hook, replayed) = durable::open(log.clone(), store, NOW_MS, |_, _, _| Continue(()))?;
     Ok(Opened {
         log,
         hook,

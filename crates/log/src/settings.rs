@@ -13,7 +13,7 @@ pub enum Verify {
     All,
     /// The newest segment, and those whose index file is missing or does not prove itself: the
     /// index files of older segments are taken for what is in them. Damage in those is found by
-    /// whoever reads it.
+    /// whoever reads it. With [`Policy::Os`], after a kill, what the last minutes have brought is read too.
     Tail,
 }
 

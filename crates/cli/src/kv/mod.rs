@@ -3,6 +3,7 @@
 mod export;
 mod import;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -66,14 +67,14 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
         ))
     })?;
     let log = Arc::new(log);
-    let mut store = Store::new(Settings {
+    let store = Store::new(Settings {
         databases: 256,
         ..Settings::default()
     });
-    let progress = |_: &Replayed, _, _| {};
+    let progress = |_: &Replayed, _, _| ControlFlow::Continue(());
     let opened = match accept_loss {
-        true => durable::open_past_gaps(log.clone(), &mut store, now_ms(), progress),
-        false => durable::open(log.clone(), &mut store, now_ms(), progress),
+        true => durable::open_past_gaps(log.clone(), &store, now_ms(), progress),
+        false => durable::open(log.clone(), &store, now_ms(), progress),
     };
     let (kv_log, found) = opened.map_err(|why| {
         let way_on = match &why {

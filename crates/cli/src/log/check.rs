@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tidewire_log::tools;
 
-use super::{Place, Shown};
+use super::{Place, Shown, TORN};
 use crate::exit::Failure;
 
 pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
@@ -22,16 +22,15 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
     }
     let mut damaged = 0;
     for problem in &report.problems {
-        let kind = match problem.acknowledged {
-            true => "damage",
-            false => "torn tail",
-        };
         damaged += u64::from(problem.acknowledged);
         let next = match problem.next_good {
             Some(batch) => format!("; good again from batch {batch} on"),
             None => String::new(),
         };
-        writeln!(out, "{kind:<11} {}{next}", problem.damage)?;
+        match problem.acknowledged {
+            true => writeln!(out, "damage      {}{next}", problem.damage)?,
+            false => writeln!(out, "torn tail   {}{next}; {TORN}", problem.damage)?,
+        }
     }
     if damaged == 0 {
         return Ok(None);

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tidewire_log::tools;
 
-use super::{Place, Shown, size, time};
+use super::{Place, Shown, TORN, size, time};
 use crate::exit::Failure;
 
 pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
@@ -49,12 +49,7 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         return Ok(None);
     };
     if problem.batch > info.durable_through {
-        // Beside a server it is what that is writing, as "in use" says.
-        writeln!(
-            out,
-            "torn tail   {problem}; nothing says that it was acknowledged as durable (it may have been, \
-             within a second before a crash), cut off when the log is opened"
-        )?;
+        writeln!(out, "torn tail   {problem}; {TORN}")?;
         return Ok(None);
     }
     Ok(Some(Failure::wrong(format!(

@@ -17,6 +17,10 @@ use tidewire_log::disk::real::RealDisk;
 
 use crate::exit::Failure;
 
+/// What is known of a torn tail. Beside a server it is what that is writing, as "in use" says.
+const TORN: &str = "nothing says that it was acknowledged as durable (it may have been, within a second \
+     before a crash), cut off when the log is opened";
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Log {

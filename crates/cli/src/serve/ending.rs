@@ -166,6 +166,7 @@ impl<'a> Ending<'a> {
             let heard = events.wait(control, successor, Some(pause));
             if heard.end {
                 if self.hurried && !over {
+                    tracing::error!("third signal: the loops are not waited for");
                     return self.give_up();
                 }
                 self.hurried = true;

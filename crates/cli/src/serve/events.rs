@@ -63,6 +63,11 @@ impl Events {
         Ok(alarm)
     }
 
+    /// Whether the end was asked for meanwhile, or loops have ended. All else stays to be heard.
+    pub(crate) fn is_end_asked(&mut self) -> bool {
+        self.ends.take_one() || self.loops.as_mut().is_some_and(Caught::take_all)
+    }
+
     /// Waits until something happens, for this long at most.
     pub(crate) fn wait(
         &mut self,
@@ -142,6 +147,11 @@ mod tests {
         assert_eq!(events.wait(None, None, moment), Heard::default());
         events.alarm().unwrap().ring();
         assert!(events.wait(None, None, long).loops);
+        assert!(!events.is_end_asked());
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        signal_hook::low_level::raise(SIGINT).unwrap();
+        assert!(events.is_end_asked() && !events.is_end_asked());
+        assert!(events.wait(None, None, long).hangup);
         let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut &there, b"x").unwrap();
         let heard = events.wait(None, Some(here.as_fd()), long);

@@ -1,16 +1,17 @@
 //! The settings of the key-value services, and the services.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use tidewire::{Builder, EngineChoice, Listen};
-use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::kv as metrics;
+use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::{self, KvLog, ReplayError, snapshot};
 use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
@@ -279,12 +280,14 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
 
-/// Builds the store again from its snapshot and log, to which it commits from then on.
+/// Builds the store again from its snapshot and log, to which it commits from then on; `None` if `show`, which is told how
+/// far it is, does not want it to go on.
 fn recover(
-    store: &mut Store,
+    store: &Store,
     log: &OpenLog,
     accept_loss: bool,
-) -> Result<(Arc<KvLog>, durable::Replayed), Failure> {
+    mut show: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<(Arc<KvLog>, durable::Replayed)>, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.unwrap_or_default().as_millis() as u64;
     let began = Instant::now();
@@ -299,12 +302,16 @@ fn recover(
             };
             tracing::info!(from, done, of, "recovering the key-value store");
         }
+        show(done, of)
     };
     let directory = log.directory.display();
     let opened = match accept_loss {
         true => durable::open_past_gaps(log.embedded(), store, now_ms, progress),
         false => durable::open(log.embedded(), store, now_ms, progress),
     };
+    if let Err(ReplayError::Stopped) = opened {
+        return Ok(None);
+    }
     let (kv_log, replayed) = opened.map_err(|error| {
         let way_on = match &error {
             ReplayError::Read(ReadError::Missing { .. }) => {
@@ -333,12 +340,15 @@ fn recover(
         seconds = began.elapsed().as_secs_f64(),
         "key-value store recovered"
     );
-    Ok((kv_log, replayed))
+    Ok(Some((kv_log, replayed)))
 }
 
 /// The store and the services on it.
 pub(crate) struct Kv {
-    log: Option<Arc<KvLog>>,
+    /// When its log commits, if it has one.
+    policy: Option<Commits>,
+    /// Not there before the store has been recovered.
+    log: OnceLock<Arc<KvLog>>,
     /// Makes snapshots; taken when the server stops.
     keeper: Mutex<Option<snapshot::Running>>,
     resp: (RespService, Door<RespService>),
@@ -347,7 +357,8 @@ pub(crate) struct Kv {
 }
 
 impl Kv {
-    /// Adds the services to the loops: that of the Redis protocol in any case, because it has expired keys go.
+    /// Adds the services to the loops: that of the Redis protocol in any case, because it has expired keys go. With a log
+    /// they serve no keys before the store [is recovered](Kv::recover).
     pub(crate) fn add(
         builder: &mut Builder,
         settings: &Settings,
@@ -355,37 +366,18 @@ impl Kv {
         log: Option<&OpenLog>,
     ) -> Result<Kv, Failure> {
         let options = &settings.kv;
-        let mut store = Store::new(options.store(settings)?);
-        let recovered = log
-            .map(|log| recover(&mut store, log, options.accept_loss))
-            .transpose()?;
-        let store = Arc::new(store);
-        let keeper = match (&recovered, log) {
-            (Some((kv_log, replayed)), Some(log)) => {
-                let growth = options.snapshot_growth.map_or(GROWTH, |size| size.0);
-                kv_log.snapshots().set_growth(growth);
-                let keeper = snapshot::Keeper::new(
-                    log.embedded(),
-                    kv_log.clone(),
-                    store.clone(),
-                    replayed.snapshot,
-                );
-                let started = snapshot::Running::start(keeper).map_err(|error| {
-                    Failure::usage(format!("cannot start the thread of snapshots: {error}"))
-                })?;
-                Some(started)
-            }
-            _ => None,
-        };
-        let directory = log.and_then(|log| std::path::absolute(&log.directory).ok());
-        let log = recovered.map(|(log, _)| log);
+        let store = Arc::new(Store::new(options.store(settings)?));
         let own = KvSettings {
-            directory,
+            directory: log.and_then(|log| std::path::absolute(&log.directory).ok()),
             ..options.services(settings)?
         };
-        let resp = match &log {
+        let policy = log.map(|log| log.policy().0);
+        let resp = match policy {
             None => RespService::new(store.clone(), own),
-            Some(log) => RespService::durable(store.clone(), own, log.clone()),
+            Some(policy) => {
+                store.begin_loading();
+                RespService::recovering(store.clone(), own, policy)
+            }
         };
         if let Some(file) = &options.acl_file {
             resp.use_acl_file(file)
@@ -396,9 +388,6 @@ impl Kv {
         } else {
             BinaryService::guarded(&resp)
         };
-        if let Some(log) = &log {
-            binary = binary.durable(log.clone());
-        }
         let resp_door = Door::add(
             builder,
             settings,
@@ -410,11 +399,57 @@ impl Kv {
         let add = || Door::add(builder, settings, fronts, kind, binary.clone());
         let binary_door = settings.serves(kind).then(add);
         Ok(Kv {
-            log,
-            keeper: Mutex::new(keeper),
+            policy,
+            log: OnceLock::new(),
+            keeper: Mutex::default(),
             resp: (resp, resp_door),
             binary: (binary, binary_door),
         })
+    }
+
+    /// Builds the store from its log, and has clients served. Whether that was done: `goes_on` is asked meanwhile whether it
+    /// is to be.
+    pub(crate) fn recover(
+        &self,
+        options: &KvOptions,
+        log: &OpenLog,
+        panel: &Panel,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, Failure> {
+        let (resp, binary) = (&self.resp.0, &self.binary.0);
+        let store = resp.store();
+        let show = |done, of: u64| {
+            resp.has_loaded(done, of);
+            let percent = 100.0 * done as f64 / of.max(1) as f64;
+            panel.set_doing(format!(
+                "recovering the key-value store, {percent:.0} % of this part read"
+            ));
+            match goes_on() {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        let Some((kv_log, replayed)) = recover(store, log, options.accept_loss, show)? else {
+            return Ok(false);
+        };
+        let growth = options.snapshot_growth.map_or(GROWTH, |size| size.0);
+        kv_log.snapshots().set_growth(growth);
+        let keeper = snapshot::Keeper::new(
+            log.embedded(),
+            kv_log.clone(),
+            store.clone(),
+            replayed.snapshot,
+        );
+        let keeper = snapshot::Running::start(keeper).map_err(|error| {
+            Failure::usage(format!("cannot start the thread of snapshots: {error}"))
+        })?;
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+        resp.recovered(kv_log.clone());
+        binary.recovered(kv_log.clone());
+        self.log.get_or_init(|| kv_log);
+        // Last: whoever is served from now on waits for the log.
+        store.end_loading();
+        Ok(true)
     }
 
     pub(crate) fn listen(
@@ -453,7 +488,7 @@ impl Kv {
 
     /// Keys that no log knows.
     pub(crate) fn forgets(&self) -> usize {
-        match self.log {
+        match self.policy {
             None => keys(self.resp.0.store()),
             Some(_) => 0,
         }
@@ -461,12 +496,12 @@ impl Kv {
 
     /// Changes refused so far because there was no room on the disk of the log.
     pub(crate) fn refused_by_full_disk(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.refused_full())
+        self.log.get().map_or(0, |log| log.refused_full())
     }
 
     /// Whether changes are not taken any more.
     pub(crate) fn has_failed(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.has_failed())
+        self.log.get().is_some_and(|log| log.has_failed())
     }
 
     /// Adds what was counted, and what the store holds.
@@ -497,9 +532,9 @@ impl Kv {
         to.add(&metrics::BINARY_CLOSED, &["fault"], binary.faults);
         to.add(&metrics::BINARY_CLOSED, &["refused"], binary.refused);
         let store = self.resp.0.store();
-        let level = Durability(self.log.as_ref().map(|log| log.policy()));
+        let level = Durability(self.policy);
         to.add(&metrics::DURABILITY, &[&level.to_string()], 1_u64);
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.get() {
             // In this order, so that what is committed in between is not waited for.
             let last = store.last_ticket();
             to.add(&metrics::PENDING, &[], last.saturating_sub(log.update()));

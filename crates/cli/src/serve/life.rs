@@ -16,7 +16,7 @@ use super::announce::announce;
 use super::blocked::Blocked;
 use super::durable::OnLogFailure;
 use super::ending::{Ending, SAID};
-use super::endpoint::Named;
+use super::endpoint::{Kind, Named};
 use super::events::Events;
 use super::full::{Full, What};
 use super::handing::{Handing, Wants};
@@ -44,6 +44,19 @@ pub(crate) struct Life<'a> {
     pub(super) logs: Logs,
     pub(super) services: Arc<Services>,
     pub(super) running: Running,
+    /// The end was asked for before everything was recovered: nobody was served keys.
+    was_cut_short: bool,
+}
+
+/// Where a server comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was started, and nobody served here.
+    Start,
+    /// Another one is to make way for it. Whoever connects meanwhile waits, and is told nothing.
+    Takeover,
+    /// A takeover of this one has failed. The same.
+    Return,
 }
 
 /// How it has ended.
@@ -65,14 +78,15 @@ pub(crate) enum Why {
 }
 
 impl<'a> Life<'a> {
-    /// Opens what it needs, and starts the loops. One that `comes_back` from a takeover that has failed awaits that the
-    /// successor lets go of the logs: it was refused, and ends, but may have opened one meanwhile.
+    /// Opens what it needs, and starts the loops: before keys are recovered, unless somebody else may serve them meanwhile. One
+    /// that returns after a takeover that has failed awaits that the successor lets go of the logs: it was refused, and ends,
+    /// but may have opened one meanwhile.
     pub(crate) fn begin(
         settings: &'a Settings,
         manager: &'a Manager,
         logging: &Logging,
         mut inherited: Inherited,
-        comes_back: bool,
+        origin: Origin,
         events: &mut Events,
     ) -> Result<Life<'a>, Failure> {
         // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
@@ -87,7 +101,7 @@ impl<'a> Life<'a> {
         let mut logs = Logs::default();
         let mut said: Option<Instant> = None;
         let mut awaits = |log: &Path| {
-            if !comes_back {
+            if origin != Origin::Return {
                 return false;
             }
             if said.is_none_or(|said| said.elapsed() >= SAID) {
@@ -108,8 +122,14 @@ impl<'a> Life<'a> {
             let log = OpenLog::open_kv(&settings.durable, policy, &panel, &mut awaits)?;
             logs.kv = Some(log);
         }
-        let (running, services) = start(settings, &fronts, &logs, &mut inherited)?;
-        let life = Life {
+        let (mut builder, services) = prepare(settings, &fronts, &logs, &mut inherited)?;
+        let is_early = origin == Origin::Start;
+        if !is_early {
+            services.recover(settings, &logs, &panel, &mut || true)?;
+        }
+        let running = builder.start().map_err(|e| cannot_start(&e))?;
+        services.listening(&settings.endpoints, running.addrs());
+        let mut life = Life {
             settings,
             manager,
             panel,
@@ -118,6 +138,7 @@ impl<'a> Life<'a> {
             logs,
             services,
             running,
+            was_cut_short: false,
         };
         life.show();
         life.fronts.warn();
@@ -128,6 +149,14 @@ impl<'a> Life<'a> {
         life.services.on_shutdown(move || rung.ring());
         let loops = life.running.waiter();
         watch(move || drop(loops.wait()), alarm);
+        if is_early && let Err(why) = life.recover(events) {
+            life.running.stop(Duration::ZERO);
+            return Err(why);
+        }
+        if life.was_cut_short {
+            return Ok(life);
+        }
+        life.panel.set_stage(Stage::Serving);
         tracing::info!(
             engine = %life.running.engine(),
             reason = life.running.engine_reason(),
@@ -138,8 +167,32 @@ impl<'a> Life<'a> {
         Ok(life)
     }
 
-    /// Says on stdout where it listens.
+    /// Builds what is kept in a log, while who connects is told so.
+    fn recover(&mut self, events: &mut Events) -> Result<(), Failure> {
+        if self.logs.kv.is_some() {
+            for (endpoint, addr) in self.settings.endpoints.iter().zip(self.running.addrs()) {
+                if let Kind::Kv(_) = endpoint.kind {
+                    tracing::info!(
+                        %addr,
+                        "recovering: until that is done commands that need keys are answered with -LOADING, and those \
+                         of the binary protocol wait"
+                    );
+                }
+            }
+        }
+        let mut goes_on = || !events.is_end_asked();
+        let recovered =
+            self.services
+                .recover(self.settings, &self.logs, &self.panel, &mut goes_on)?;
+        self.was_cut_short = !recovered;
+        Ok(())
+    }
+
+    /// Says on stdout where it listens, once everybody is served.
     pub(crate) fn announce(&self) -> io::Result<()> {
+        if self.was_cut_short {
+            return Ok(());
+        }
         let endpoints = &self.settings.endpoints;
         let front = &self.settings.admin_front;
         let admin = self.admin.as_ref().map(|admin| (admin, front));
@@ -152,8 +205,13 @@ impl<'a> Life<'a> {
         events: &mut Events,
         handing: &mut Handing,
     ) -> Result<End, Failure> {
-        self.manager.serving(self.running.observer());
-        let why = self.wait(events, handing);
+        let why = match self.was_cut_short {
+            true => Why::Stop,
+            false => {
+                self.manager.serving(self.running.observer());
+                self.wait(events, handing)
+            }
+        };
         self.end(why, events, handing)
     }
 
@@ -190,7 +248,6 @@ impl<'a> Life<'a> {
                 self.panel.add(move |to| log.collect(name, to));
             }
         }
-        self.panel.set_stage(Stage::Serving);
     }
 
     /// Until a signal comes, or a loop fails, or the log has failed and that is to be the end, or a successor takes
@@ -357,12 +414,12 @@ fn watch(ended: impl FnOnce() + Send + 'static, alarm: Arc<Alarm>) {
 /// How often the log is asked whether it has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-fn start(
+fn prepare(
     settings: &Settings,
     fronts: &Fronts,
     logs: &Logs,
     inherited: &mut Inherited,
-) -> Result<(Running, Arc<Services>), Failure> {
+) -> Result<(Builder, Arc<Services>), Failure> {
     let mut builder = Builder::new();
     builder
         .engine(settings.engine)
@@ -384,9 +441,7 @@ fn start(
         builder.admission(Admission::new(all));
     }
     let services = Services::add(&mut builder, settings, fronts, logs, inherited)?;
-    let running = builder.start().map_err(|e| cannot_start(&e))?;
-    services.listening(&settings.endpoints, running.addrs());
-    Ok((running, Arc::new(services)))
+    Ok((builder, Arc::new(services)))
 }
 
 fn cannot_start(error: &StartError) -> Failure {

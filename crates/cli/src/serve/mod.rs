@@ -49,7 +49,7 @@ pub(crate) use log::{KV_DIRECTORY, kv_settings};
 use self::events::Events;
 use self::handing::Handing;
 use self::inherit::Inherited;
-use self::life::{End, Life};
+use self::life::{End, Life, Origin};
 use self::manager::Manager;
 use self::settings::{Settings, TokenSource};
 use self::takeover::Takeover;
@@ -107,21 +107,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let control = control::open(settings.control.as_ref(), inherited.take_control())?;
     let mut handing = Handing::new(control, upgrade);
     let mut takeover = takeover;
-    let mut comes_back = false;
+    let mut origin = match takeover {
+        Some(_) => Origin::Takeover,
+        None => Origin::Start,
+    };
     loop {
         // A port that was any is a certain one once somebody has listened there.
         inherited
             .settle(&mut settings.endpoints)
             .map_err(Failure::usage)?;
         let first = std::mem::take(&mut inherited);
-        let begun = Life::begin(
-            &settings,
-            &manager,
-            &logging,
-            first,
-            comes_back,
-            &mut events,
-        );
+        let begun = Life::begin(&settings, &manager, &logging, first, origin, &mut events);
         let life = match begun {
             Ok(life) => life,
             Err(why) => {
@@ -143,7 +139,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
         match life.run(&mut events, &mut handing)? {
             End::Over => return Ok(()),
-            End::Again(listeners) => (inherited, comes_back) = (listeners, true),
+            End::Again(listeners) => (inherited, origin) = (listeners, Origin::Return),
         }
     }
 }

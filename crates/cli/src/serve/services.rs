@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidewire::admission::Admission;
 use tidewire::{Builder, Listen};
-use tidewire_admin::Snapshot;
+use tidewire_admin::{Panel, Snapshot};
 use tidewire_echo::{Discard, Echo};
 use tidewire_http::demo::{self, Burns};
 use tidewire_http::{Http, Router};
@@ -111,6 +111,21 @@ impl Services {
             kv,
             http: http.map(|(service, _)| service),
         })
+    }
+
+    /// Builds what is kept in a log before it is served. Whether that was done: `goes_on` is asked meanwhile whether it is to
+    /// be.
+    pub(crate) fn recover(
+        &self,
+        settings: &Settings,
+        logs: &Logs,
+        panel: &Panel,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, Failure> {
+        match (&self.kv, &logs.kv) {
+            (Some(kv), Some(log)) => kv.recover(&settings.kv, log, panel, goes_on),
+            _ => Ok(true),
+        }
     }
 
     /// Tells those that care where they listen.

@@ -29,6 +29,7 @@ mod kv_dumps;
 mod kv_durable;
 mod kv_forgotten;
 mod kv_histories;
+mod kv_loading;
 mod kv_memory;
 mod kv_snapshots;
 mod lab;

@@ -3,6 +3,7 @@
 //! The one idea: units are replayed at the beginning of time, so nothing expires but what a unit says
 //! has: what they find is what was there when they ran first.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tidewire_log::disk::Disk;
@@ -44,7 +45,7 @@ pub enum ReplayError {
     Read(#[from] ReadError),
     /// There is no whole snapshot to begin with.
     #[error("the snapshot {0}")]
-    Snapshot(#[from] SnapshotError),
+    Snapshot(#[source] SnapshotError),
     /// The first records are gone, so what they have changed is not known.
     #[error(
         "the log begins at position {first} and not at {needed}{}: what was between is not known",
@@ -88,19 +89,23 @@ pub enum ReplayError {
         /// The reason.
         why: String,
     },
+    /// Whoever was told how far it is did not want it to go on.
+    #[error("it was not to go on")]
+    Stopped,
 }
 
 /// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it, and has
 /// the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is called now and
-/// then: with bytes of the snapshot and how many there are, then with positions of the log and its end.
+/// then: with bytes of the snapshot and how many there are, then with positions of the log and its end; it says whether to
+/// go on. Nobody else may use the store meanwhile, see [`Store::begin_loading`].
 ///
 /// # Errors
 /// See [`ReplayError`]; the store is of no use then.
 pub fn open<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
-    store: &mut Store,
+    store: &Store,
     now_ms: u64,
-    progress: impl FnMut(&Replayed, u64, u64),
+    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
     open_how(log, store, now_ms, progress, Mistakes::default(), false)
 }
@@ -112,9 +117,9 @@ pub fn open<D: Disk>(
 /// See [`ReplayError`]: also where a command that is left does not run without what was lost.
 pub fn open_past_gaps<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
-    store: &mut Store,
+    store: &Store,
     now_ms: u64,
-    progress: impl FnMut(&Replayed, u64, u64),
+    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
     open_how(log, store, now_ms, progress, Mistakes::default(), true)
 }
@@ -123,9 +128,9 @@ pub fn open_past_gaps<D: Disk>(
 #[doc(hidden)]
 pub fn open_with<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
-    store: &mut Store,
+    store: &Store,
     now_ms: u64,
-    progress: impl FnMut(&Replayed, u64, u64),
+    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
     open_how(log, store, now_ms, progress, mistakes, false)
@@ -133,14 +138,12 @@ pub fn open_with<D: Disk>(
 
 fn open_how<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
-    store: &mut Store,
+    store: &Store,
     now_ms: u64,
-    mut progress: impl FnMut(&Replayed, u64, u64),
+    mut progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
     past_gaps: bool,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    let most = store.maxmemory();
-    store.set_maxmemory(0);
     let range = log.range(STREAM).unwrap_or(Range { first: 0, next: 0 });
     let mut replayed = Replayed::default();
     let mut reading = |done, of| progress(&replayed, done, of);
@@ -151,7 +154,11 @@ fn open_how<D: Disk>(
         store,
         now_ms,
         &mut reading,
-    )?;
+    )
+    .map_err(|error| match error {
+        SnapshotError::Stopped => ReplayError::Stopped,
+        error => ReplayError::Snapshot(error),
+    })?;
     let late = mistakes.makes(|mistakes| mistakes.replay_late);
     let player = Player::new(store, if late { now_ms } else { 0 }, now_ms);
     replay(
@@ -163,7 +170,6 @@ fn open_how<D: Disk>(
         mistakes,
         past_gaps,
     )?;
-    store.set_maxmemory(most);
     let stream = log.stream(STREAM)?;
     let kv_log = KvLog::new(log.clone(), stream)
         .at(range.next, replayed.units, replayed.bytes)
@@ -182,7 +188,7 @@ fn replay(
     range: Range,
     player: &Player<'_>,
     replayed: &mut Replayed,
-    progress: &mut dyn FnMut(&Replayed, u64, u64),
+    progress: &mut dyn FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
     past_gaps: bool,
 ) -> Result<(), ReplayError> {
@@ -220,7 +226,9 @@ fn replay(
     while let Some(now) = stretch {
         let told = *replayed;
         stretch = player.play(&now, || next(now.next, replayed))?;
-        progress(&told, now.next, range.next);
+        if progress(&told, now.next, range.next).is_break() {
+            return Err(ReplayError::Stopped);
+        }
     }
     Ok(())
 }

@@ -4,14 +4,14 @@
 //! holds something else than a string, or a value too long for the protocol's one byte of length,
 //! answers as a miss does, with an empty value, and is counted. A WRITE that the store refuses for
 //! lack of memory ends the connection: an answer could only pretend. One that the log is too busy for
-//! waits, and the peer with it.
+//! waits, and the peer with it, as does every request while the store is being recovered.
 //!
 //! The protocol knows no password and no users. So where the store's user `default` has one, or may not do
 //! everything, at the start or since, this service turns everybody away, unless it was told to serve them
 //! all the same; and without one, clients of other hosts.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidewire::{
@@ -34,6 +34,9 @@ const DB: u16 = 0;
 
 /// When a WRITE is tried again that the log was too busy for.
 const RETRY: Duration = Duration::from_millis(2);
+
+/// When requests are tried again that wait for the store to be recovered.
+const LOADING_RETRY: Duration = Duration::from_millis(20);
 
 /// Replies that are put together before they are handed on; bytes. Each goes out in one piece.
 const FLUSH: usize = 48 << 10;
@@ -96,7 +99,7 @@ struct Totals {
 #[derive(Clone)]
 pub struct BinaryService {
     store: Arc<Store>,
-    durable: Option<Arc<Durable<()>>>,
+    durable: Arc<OnceLock<Durable<()>>>,
     guard: Option<RespService>,
     totals: Arc<Mutex<Totals>>,
     /// Of log lines about clients whose connections it closes.
@@ -122,17 +125,21 @@ impl BinaryService {
     /// Answers as this log promises, to which the store commits.
     #[must_use]
     pub fn durable(self, log: Arc<KvLog>) -> BinaryService {
-        BinaryService {
-            durable: Some(Arc::new(Durable::new(log))),
-            ..self
-        }
+        self.recovered(log);
+        self
+    }
+
+    /// The store is what `log` says, and commits to it: from now on it is answered as that promises. The first call counts.
+    /// While a store [loads](Store::begin_loading), requests wait.
+    pub fn recovered(&self, log: Arc<KvLog>) {
+        self.durable.get_or_init(|| Durable::new(log));
     }
 
     fn new(store: Arc<Store>, guard: Option<RespService>) -> BinaryService {
         let command = |name| commands::find(name).expect("one of the basic commands");
         BinaryService {
             store,
-            durable: None,
+            durable: Arc::default(),
             guard,
             totals: Arc::default(),
             closings: Arc::new(Throttle::new(MINUTE)),
@@ -181,7 +188,12 @@ impl Service for BinaryService {
         lock(&self.totals).running.push(counts.clone());
         BinaryLocal {
             store: self.store.clone(),
-            waiting: self.durable.as_ref().map(|durable| durable.on_loop(at)),
+            durable: self.durable.clone(),
+            waiting: self
+                .durable
+                .get()
+                .map(|durable| durable.on_loop(at.clone())),
+            at,
             guard: self.guard.clone(),
             counts,
             closings: self.closings.clone(),
@@ -197,7 +209,10 @@ impl Service for BinaryService {
         if local.is_shut() || self.guard.as_ref().is_some_and(denies) {
             return Err(Refusal::Protected);
         }
-        Ok(BinaryConn)
+        let waits = self.store.is_loading();
+        // In this order: where the store is, the log is.
+        local.find_log();
+        Ok(BinaryConn { waits })
     }
 
     fn woken(&self, local: &mut BinaryLocal, all: &mut Conns<'_, BinaryConn>) {
@@ -225,6 +240,8 @@ fn small_reply() -> Reply {
 /// State of one loop.
 pub struct BinaryLocal {
     store: Arc<Store>,
+    durable: Arc<OnceLock<Durable<()>>>,
+    at: LoopHandle<()>,
     /// For the log, if there is one.
     waiting: Option<Waiting<()>>,
     guard: Option<RespService>,
@@ -244,6 +261,15 @@ impl BinaryLocal {
         let guard = self.guard.as_ref();
         guard.is_some_and(|resp| !resp.shared().acl.is_open())
     }
+
+    /// Waits for the log from now on, if there is one: it comes when the store has been recovered.
+    fn find_log(&mut self) {
+        if self.waiting.is_none()
+            && let Some(durable) = self.durable.get()
+        {
+            self.waiting = Some(durable.on_loop(self.at.clone()));
+        }
+    }
 }
 
 impl fmt::Debug for BinaryLocal {
@@ -252,9 +278,12 @@ impl fmt::Debug for BinaryLocal {
     }
 }
 
-/// One connection of a [`BinaryService`]: it remembers nothing.
+/// One connection of a [`BinaryService`].
 #[derive(Debug)]
-pub struct BinaryConn;
+pub struct BinaryConn {
+    /// It was accepted while the store was being recovered, and has not been served since.
+    waits: bool,
+}
 
 impl Protocol for BinaryConn {
     type Local = BinaryLocal;
@@ -265,6 +294,14 @@ impl Protocol for BinaryConn {
             cx.link.finish_because("a password has been set");
             return Next::More;
         }
+        if self.waits {
+            if cx.local.store.is_loading() {
+                cx.link.set_timer_after(LOADING_RETRY);
+                return Next::Paused;
+            }
+            self.waits = false;
+            cx.local.find_log();
+        }
         let mut replies = std::mem::take(&mut cx.local.replies);
         let next = serve(input, &mut replies, cx);
         replies.clear();
@@ -274,6 +311,13 @@ impl Protocol for BinaryConn {
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.resume();
+    }
+
+    fn idle(&mut self, cx: &mut Cx<'_, Self>) {
+        // That it hears nothing is not its doing.
+        if !(self.waits && cx.local.store.is_loading()) {
+            cx.link.finish();
+        }
     }
 }
 

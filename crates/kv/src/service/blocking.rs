@@ -34,6 +34,9 @@ pub(crate) struct Wait {
     busy_since: Option<Instant>,
 }
 
+/// What a client is told that CLIENT UNBLOCK has ended a wait of with an error.
+pub(super) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
 /// Why a wait is over without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
@@ -127,9 +130,9 @@ impl RespConn {
         }
         if self.wait.is_none() {
             // Else it is the same one, which goes on: who has read its number means it.
-            self.waits += 1;
+            self.session.waits += 1;
         }
-        self.card().wait.store(self.waits, Relaxed);
+        self.card().wait.store(self.session.waits, Relaxed);
         self.wait = Some(Box::new(Wait {
             waiter,
             took: None,
@@ -227,6 +230,17 @@ impl RespConn {
         self.end_wait(&mut reply, cx);
     }
 
+    /// Ends the wait that CLIENT UNBLOCK has found it in.
+    pub(crate) fn unblock(&mut self, error: bool, cx: &mut Cx<'_, RespConn>) {
+        if self.wait.is_some() {
+            return self.wait_over(Over::Unblocked { error }, cx);
+        }
+        // It is asked again and again whether it goes on, and now at once.
+        self.session.unblocked = Some(error);
+        cx.link.clear_timer();
+        cx.link.resume();
+    }
+
     /// Ends the wait without a key, unless a reply is on its way.
     pub(crate) fn wait_over(&mut self, over: Over, cx: &mut Cx<'_, RespConn>) {
         let shared = cx.local.shared.clone();
@@ -244,7 +258,7 @@ impl RespConn {
         let mut reply = Reply::new(self.session.proto);
         match over {
             Over::Unblocked { error: true } => {
-                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                reply.error(UNBLOCKED);
             }
             Over::Unblocked { error: false } | Over::TimedOut => {
                 Nothing::Array.write(&mut reply);

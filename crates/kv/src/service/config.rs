@@ -51,8 +51,7 @@ const LIVE: &[Live] = &[
     Live {
         name: "appendfsync",
         read: |s| {
-            let policy = s.durable.as_ref().map(|durable| durable.log.policy());
-            let name = match policy {
+            let name = match s.promised {
                 Some(Commits::Sync) => "always",
                 Some(Commits::Interval(_)) => "everysec",
                 Some(Commits::Os) | None => "no",
@@ -63,20 +62,23 @@ const LIVE: &[Live] = &[
     },
     Live {
         name: "appendonly",
-        read: |s| if s.durable.is_some() { "yes" } else { "no" }.to_owned(),
+        read: |s| if s.promised.is_some() { "yes" } else { "no" }.to_owned(),
         write: None,
     },
     Live {
         name: "auto-aof-rewrite-min-size",
         read: |s| {
-            let durable = s.durable.as_ref();
+            let durable = s.durable.get();
             durable
                 .map_or(0, |durable| durable.log.snapshots().growth())
                 .to_string()
         },
         write: Some(|s, value, take| {
             let bytes = memory(value).ok_or("argument must be a memory value")?;
-            if let Some(durable) = s.durable.as_ref().filter(|_| take) {
+            if s.store.is_loading() {
+                return Err("the store is being loaded".into());
+            }
+            if let Some(durable) = s.durable.get().filter(|_| take) {
                 durable.log.snapshots().set_growth(bytes);
             }
             Ok(())

@@ -46,8 +46,6 @@ pub struct RespConn {
     id: Option<ConnId>,
     /// In a blocking command.
     pub(crate) wait: Option<Box<Wait>>,
-    /// How often it has waited: names the wait.
-    pub(crate) waits: u64,
     /// From another host, and there is no password: told so, and ended.
     denied: bool,
 }
@@ -146,8 +144,8 @@ impl Protocol for RespConn {
             }
             Message::TryAgain => self.wait_is_busy(cx),
             Message::Unblock { wait, error } => {
-                if wait == self.waits {
-                    self.wait_over(Over::Unblocked { error }, cx);
+                if wait == self.card().wait.load(Relaxed) {
+                    self.unblock(error, cx);
                 }
             }
             Message::Refused => self.wait_refused(cx),
@@ -225,14 +223,16 @@ impl Protocol for RespConn {
 }
 
 impl RespConn {
-    pub(crate) fn new(shared: &Shared, trusted: bool) -> RespConn {
+    /// For a client that need not authenticate, or has to, and of a store that is there, or is being recovered.
+    pub(crate) fn new(shared: &Shared, trusted: bool, loading: bool) -> RespConn {
+        let mut session = Session::new(shared, trusted);
+        session.loading = loading;
         RespConn {
             parser: Parser::default(),
-            session: Session::new(shared, trusted),
+            session,
             card: None,
             id: None,
             wait: None,
-            waits: 0,
             denied: false,
         }
     }
@@ -241,7 +241,7 @@ impl RespConn {
     pub(crate) fn denied(shared: &Shared) -> RespConn {
         RespConn {
             denied: true,
-            ..RespConn::new(shared, false)
+            ..RespConn::new(shared, false, false)
         }
     }
 
@@ -370,11 +370,16 @@ impl RespConn {
             return (Served::All, 0);
         }
         let shared = cx.local.shared.clone();
+        if self.session.loading && !shared.store.is_loading() {
+            // All of what follows is served, and held until it is committed.
+            self.session.loading = false;
+            cx.local.find_log();
+        }
         cx.local.begin_batch();
         let now_ms = cx.link.wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, self.session.db, now_ms, cx.link.random());
         batch.set_no_touch(self.session.no_touch);
-        if shared.durable.is_none() {
+        if shared.durable.get().is_none() {
             return self.run_commands(&mut batch, args, commands, reply, cx);
         }
         batch.set_patient(self.is_patient(cx));

@@ -43,9 +43,9 @@ pub struct RespLocal {
 
 impl RespLocal {
     pub(crate) fn new(shared: Arc<Shared>, at: LoopHandle<Message>) -> RespLocal {
-        RespLocal {
+        let mut local = RespLocal {
             stats: shared.stats.on_loop(),
-            waiting: shared.durable.as_ref().map(|d| d.on_loop(at.clone())),
+            waiting: None,
             published: Vec::new(),
             shared: Rc::new(shared),
             at,
@@ -57,6 +57,18 @@ impl RespLocal {
             warned: None,
             sleep: None,
             interpreter: None,
+        };
+        local.find_log();
+        local
+    }
+
+    /// Waits for the log from now on, if there is one: it comes when the store has been recovered. To be called before
+    /// anybody on this loop is served keys, or hears of them.
+    pub(crate) fn find_log(&mut self) {
+        if self.waiting.is_none()
+            && let Some(durable) = self.shared.durable.get()
+        {
+            self.waiting = Some(durable.on_loop(self.at.clone()));
         }
     }
 }

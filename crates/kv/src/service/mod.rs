@@ -20,6 +20,7 @@ mod durable;
 mod hello;
 mod info;
 mod key_specs;
+mod loading;
 mod local;
 mod message;
 mod misc;

@@ -256,7 +256,7 @@ impl RespConn {
     /// Reserves what the queued commands may change.
     fn reserve_queued(&self, batch: &mut Batch<'_>) -> Result<(), NoRoom> {
         match &self.session.transaction {
-            Some(transaction) if batch.shared.durable.is_some() && !transaction.failed => {
+            Some(transaction) if batch.shared.durable.get().is_some() && !transaction.failed => {
                 let args = transaction.args();
                 batch.reserve(about_keys(&transaction.commands(&args)))
             }
@@ -340,7 +340,7 @@ impl RespConn {
             count_call(entry, &reply.bytes()[start..], cx);
         }
         batch.end();
-        if batch.shared.durable.is_some() {
+        if batch.shared.durable.get().is_some() {
             self.publish_queued(batch, cx);
         }
         if !outside.is_empty() {

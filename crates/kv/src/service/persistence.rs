@@ -1,10 +1,13 @@
 //! What the server says about how durable its keys are: WAIT, WAITAOF, and a section of INFO.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tidewire_log::Policy;
 
+use super::blocking::UNBLOCKED;
 use super::call::{Call, Flow};
 use super::info::line;
-use super::saving;
+use super::{loading, saving};
 use crate::number::parse_integer;
 
 /// Waits until what this client has written is on the disk.
@@ -17,7 +20,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
         }
     };
     let shared = call.shared.clone();
-    let synced = match &shared.durable {
+    let synced = match shared.durable.get() {
         None if local > 0 => {
             call.reply.error(
                 "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
@@ -36,7 +39,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
                 _ => durable.log.is_synced(written),
             };
             if !synced && local > 0 && durable.log.has_failed() {
-                call.session.waits_since_ms = 0;
+                show_wait(call, 0);
                 call.reply
                     .error("MISCONF the log has failed; nobody can say what is on the disk");
                 return Flow::Done;
@@ -46,12 +49,15 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     };
     // There is no replica that could ever say so.
     let is_done = replicas == 0 && (synced || local == 0);
-    if goes_on(call, is_done, timeout_ms) {
-        return Flow::Later;
+    match goes_on(call, is_done, timeout_ms) {
+        Ok(true) => return Flow::Later,
+        Ok(false) => {
+            call.reply.array(2);
+            call.reply.integer(synced.into());
+            call.reply.integer(0);
+        }
+        Err(why) => call.reply.error(why),
     }
-    call.reply.array(2);
-    call.reply.integer(synced.into());
-    call.reply.integer(0);
     Flow::Done
 }
 
@@ -60,27 +66,42 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
 pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
     let asked = parse_integer(call.args[1]).ok_or("ERR value is not an integer or out of range");
     let asked = asked.and_then(|replicas| Ok((replicas, timeout(call.args[2])?)));
-    match asked {
+    let goes_on = asked.and_then(|(replicas, timeout_ms)| goes_on(call, replicas <= 0, timeout_ms));
+    match goes_on {
         Err(why) => call.reply.error(why),
-        Ok((replicas, timeout_ms)) if goes_on(call, replicas <= 0, timeout_ms) => {
-            return Flow::Later;
-        }
-        Ok(_) => call.reply.integer(0),
+        Ok(true) => return Flow::Later,
+        Ok(false) => call.reply.integer(0),
     }
     Flow::Done
 }
 
-/// Whether a wait goes on, which is not done, until its time is over; 0 for never.
-fn goes_on(call: &mut Call<'_, '_>, is_done: bool, timeout_ms: u64) -> bool {
+/// Whether a wait goes on, which is not done, until its time is over, 0 for never, or CLIENT UNBLOCK ends it.
+fn goes_on(call: &mut Call<'_, '_>, is_done: bool, timeout_ms: u64) -> Result<bool, &'static str> {
+    let unblocked = call.session.unblocked.take();
     let now_ms = call.now_ms().max(1);
     let since_ms = match call.session.waits_since_ms {
         0 => now_ms,
         since_ms => since_ms,
     };
     let is_over = timeout_ms > 0 && now_ms - since_ms >= timeout_ms;
-    let goes_on = !is_done && !is_over && !call.in_transaction;
-    call.session.waits_since_ms = if goes_on { since_ms } else { 0 };
-    goes_on
+    let goes_on = !is_done && !is_over && unblocked.is_none() && !call.in_transaction;
+    show_wait(call, if goes_on { since_ms } else { 0 });
+    match unblocked {
+        Some(true) => Err(UNBLOCKED),
+        _ => Ok(goes_on),
+    }
+}
+
+/// Says since when this client waits, 0 for not, so that others can see it and end that.
+fn show_wait(call: &mut Call<'_, '_>, since_ms: u64) {
+    call.session.waits_since_ms = since_ms;
+    let wait = &call.card.wait;
+    if since_ms == 0 {
+        wait.store(0, Relaxed);
+    } else if wait.load(Relaxed) == 0 {
+        call.session.waits += 1;
+        wait.store(call.session.waits, Relaxed);
+    }
 }
 
 /// How many are to have it on their disks, this server and replicas, and how long that is waited for.
@@ -106,7 +127,8 @@ fn timeout(arg: &[u8]) -> Result<u64, &'static str> {
 pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let now_ms = call.cx.link.wall().as_millis() as u64;
     let last_ms = saving::last_save_ms(call);
-    let durable = call.shared.durable.as_ref();
+    let shared = call.shared.clone();
+    let durable = shared.durable.get();
     let failed = durable.is_some_and(|durable| durable.log.has_failed());
     let status = durable.map(|durable| durable.log.snapshots().status());
     let status = status.unwrap_or_default();
@@ -118,8 +140,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let last = status.last_took.map(|took| took.as_millis() as u64);
     let busy = u8::from(status.in_progress());
     let saved = ok(status.failure.is_none());
-    line(text, "loading", 0);
-    line(text, "async_loading", 0);
+    loading::info(call, text);
     line(
         text,
         "rdb_changes_since_last_save",
@@ -132,7 +153,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "rdb_current_bgsave_time_sec", seconds(current));
     line(text, "rdb_saves", status.made);
     line(text, "rdb_last_cow_size", 0);
-    line(text, "aof_enabled", u8::from(durable.is_some()));
+    line(text, "aof_enabled", u8::from(shared.promised.is_some()));
     line(text, "aof_rewrite_in_progress", busy);
     line(
         text,
@@ -145,17 +166,18 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "aof_rewrites", status.made);
     line(text, "aof_last_write_status", ok(!failed));
     line(text, "aof_last_cow_size", 0);
+    match shared.promised {
+        None => line(text, "durability", "none"),
+        Some(Policy::Sync) => line(text, "durability", "sync"),
+        Some(Policy::Interval(time)) => line(text, "durability", format!("interval:{time:?}")),
+        Some(Policy::Os) => line(text, "durability", "os"),
+    }
     let Some(durable) = durable else {
-        return line(text, "durability", "none");
+        return;
     };
     let log = &durable.log;
     line(text, "aof_current_size", status.size + log.logged());
     line(text, "aof_base_size", status.size);
-    match log.policy() {
-        Policy::Sync => line(text, "durability", "sync"),
-        Policy::Interval(time) => line(text, "durability", format!("interval:{time:?}")),
-        Policy::Os => line(text, "durability", "os"),
-    }
     let (last, committed) = (call.shared.store.last_ticket(), log.update());
     line(text, "log_units_pending", last.saturating_sub(committed));
     line(text, "log_refused_disk_full", log.refused_full());

@@ -146,7 +146,7 @@ pub(super) fn spublish(call: &mut Call<'_, '_>) -> Flow {
 fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     let (channel, payload) = (call.args[1], call.args[2]);
     let hub = &call.shared.hub;
-    if call.in_transaction && call.shared.durable.is_some() {
+    if call.in_transaction && call.shared.durable.get().is_some() {
         // What it tells of has no ticket yet.
         call.reply.integer(hub.receivers(sharded, channel) as i64);
         call.cx.local.published.push(Unpublished {
@@ -157,7 +157,7 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
         return Flow::Done;
     }
     let mut ticket = call.session.barrier;
-    if let Some(durable) = &call.shared.durable
+    if let Some(durable) = call.shared.durable.get()
         && durable
             .log
             .mistakes()

@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidewire::{Conns, Endpoint, LoopHandle, Peer, Refusal, Service};
+use tidewire_log::Policy;
 
 use super::acl::AclFileError;
 use super::conn::RespConn;
+use super::durable::Durable;
 use super::local::RespLocal;
 use super::message::Message;
 use super::settings::Settings;
@@ -25,6 +27,8 @@ const TICKS: u32 = 0;
 /// as long as there is more.
 const FREEING: usize = 2;
 const FREEING_PAUSE: Duration = Duration::from_millis(1);
+/// How soon it is looked again whether the store is there: until then nothing in it is any loop's to remove.
+const LOADING_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a [`RespService`] has counted, on all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,9 +70,29 @@ impl RespService {
     /// Serves the store of `log`, and answers as that promises.
     #[must_use]
     pub fn durable(store: Arc<Store>, settings: Settings, log: Arc<KvLog>) -> RespService {
+        let service = RespService::recovering(store, settings, log.policy());
+        service.recovered(log);
+        service
+    }
+
+    /// Serves a store that is to be built again from a log which commits by this policy. As long as it
+    /// [loads](Store::begin_loading), commands that need the keys are answered with `-LOADING`. Before it
+    /// [has loaded](Store::end_loading), [`recovered`](RespService::recovered) is to be called.
+    #[must_use]
+    pub fn recovering(store: Arc<Store>, settings: Settings, policy: Policy) -> RespService {
         RespService {
-            shared: Arc::new(Shared::new(store, settings, Some(log))),
+            shared: Arc::new(Shared::new(store, settings, Some(policy))),
         }
+    }
+
+    /// Has INFO tell how much of what is to be read is in the store, in whatever unit.
+    pub fn has_loaded(&self, done: u64, of: u64) {
+        self.shared.loaded.set(done, of);
+    }
+
+    /// The store is what `log` says, and commits to it. The first call counts.
+    pub fn recovered(&self, log: Arc<KvLog>) {
+        self.shared.durable.get_or_init(|| Durable::new(log));
     }
 
     /// Tells the service where clients connect to, for CLIENT LIST and INFO to show.
@@ -109,6 +133,9 @@ impl RespService {
     /// bounded.
     fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
+        if self.shared.store.is_loading() {
+            return LOADING_PAUSE;
+        }
         let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
         let freeing = (0..FREEING).all(|_| self.shared.store.free_some());
@@ -187,13 +214,15 @@ impl Service for RespService {
         self.shared.stats.loop_ended(&local.stats);
     }
 
-    fn accept(&self, from: &Peer, _: &mut RespLocal) -> Result<RespConn, Refusal> {
+    fn accept(&self, from: &Peer, local: &mut RespLocal) -> Result<RespConn, Refusal> {
         let shared = &self.shared;
-        Ok(if shared.denies(from) {
-            RespConn::denied(shared)
-        } else {
-            RespConn::new(shared, !shared.acl.needs_password())
-        })
+        if shared.denies(from) {
+            return Ok(RespConn::denied(shared));
+        }
+        let loading = shared.store.is_loading();
+        // In this order: where the store is, the log is.
+        local.find_log();
+        Ok(RespConn::new(shared, !shared.acl.needs_password(), loading))
     }
 
     /// The first is what clients of Redis know.
@@ -213,6 +242,7 @@ impl Service for RespService {
 
     fn woken(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
         let most = self.shared.config.subscriber_output.load(Relaxed);
+        local.find_log();
         if let Some(mut waiting) = local.waiting.take() {
             if local.subscribers.any() {
                 // Before it is looked whether what they are about to hear has settled.
@@ -238,6 +268,7 @@ impl Service for RespService {
 
     fn expired(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
         // What expires is committed too.
+        local.find_log();
         local.arm();
         let pause = self.tick(all.wall());
         all.set_timer_after(pause);

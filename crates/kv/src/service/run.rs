@@ -9,6 +9,7 @@ use super::acl::Where;
 use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
+use super::loading;
 use super::script::Kind;
 use super::session::Replies;
 use super::slowlog::{Slow, shortened};
@@ -94,7 +95,7 @@ impl RespConn {
             },
             What::Session(spec) => {
                 batch.pause();
-                if batch.shared.durable.is_some() {
+                if batch.shared.durable.get().is_some() {
                     self.note_commit(batch);
                 }
                 if spec.name == "exec" {
@@ -220,7 +221,7 @@ impl RespConn {
         }
     }
 
-    /// Deals with what is not as usual: a stranger, a transaction, a subscriber, a pause.
+    /// Deals with what is not as usual: a stranger, a store that loads, a transaction, a subscriber, a pause.
     #[cold]
     fn intercept(
         &mut self,
@@ -261,6 +262,9 @@ impl RespConn {
                 entry.name
             );
             return Some(self.reject(Some(entry), &Error::text(text), reply, cx));
+        }
+        if self.session.loading && entry.needs_keys() {
+            return Some(self.reject(Some(entry), &loading::error(), reply, cx));
         }
         if when == When::Alone && self.session.is_queuing() {
             let error = Error::new("ERR Command not allowed inside a transaction");

@@ -15,7 +15,7 @@ fn snapshots(call: &mut Call<'_, '_>) -> Option<std::sync::Arc<Snapshots>> {
     let snapshots = call
         .shared
         .durable
-        .as_ref()
+        .get()
         .map(|durable| durable.log.snapshots().clone());
     if snapshots.is_none() {
         call.reply.error(NOTHING_TO_SAVE_TO);
@@ -115,7 +115,7 @@ pub(super) fn lastsave(call: &mut Call<'_, '_>) -> Flow {
 }
 
 pub(super) fn last_save_ms(call: &Call<'_, '_>) -> u64 {
-    let durable = call.shared.durable.as_ref();
+    let durable = call.shared.durable.get();
     let last = durable.map_or(0, |durable| durable.log.snapshots().status().last_ms);
     match last {
         0 => call.shared.started_wall_ms.load(Relaxed),

@@ -27,6 +27,8 @@ pub(crate) struct Session {
     free: bool,
     /// It wants to be told of changes.
     tracking: Option<Box<Following>>,
+    /// It was accepted while the store was being recovered, and that was not over when it last said something.
+    pub(crate) loading: bool,
     /// The connection ends when the reply to this command is written.
     pub(crate) closing: bool,
     pub(crate) replies: Replies,
@@ -38,6 +40,10 @@ pub(crate) struct Session {
     /// Since when it tries what the log was too busy for, or waits for a sync; milliseconds of the loops'
     /// clock, 0 for not.
     pub(crate) waits_since_ms: u64,
+    /// How often it has waited, in whatever command: names the wait.
+    pub(crate) waits: u64,
+    /// CLIENT UNBLOCK has ended its wait for replicas or a sync: whether with an error.
+    pub(crate) unblocked: Option<bool>,
     /// The snapshot that it waits for.
     pub(crate) waits_for_snapshot: Option<u64>,
     pub(crate) transaction: Option<Box<Transaction>>,
@@ -72,12 +78,15 @@ impl Session {
             rights,
             seen,
             tracking: None,
+            loading: false,
             closing: false,
             replies: Replies::On,
             no_touch: false,
             barrier: 0,
             written: 0,
             waits_since_ms: 0,
+            waits: 0,
+            unblocked: None,
             waits_for_snapshot: None,
             transaction: None,
             subscriptions: None,
@@ -88,7 +97,10 @@ impl Session {
     /// Whether nothing has to be looked at before a command is run.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.free && self.transaction.is_none() && self.subscriptions.is_none()
+        self.free
+            && !self.loading
+            && self.transaction.is_none()
+            && self.subscriptions.is_none()
     }
 
     /// What it has dealt with of what may happen to all connections.

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidewire::{Endpoint, Peer};
+use tidewire_log::Policy;
 
 use super::acl::Acl;
 use super::attention::Attention;
 use super::clients::Clients;
 use super::durable::Durable;
+use super::loading::Loaded;
 use super::message::Message;
 use super::monitor::Monitors;
 use super::pubsub::Hub;
@@ -18,7 +20,6 @@ use super::script::Scripts;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
 use super::stats::{Rate, Stats};
-use crate::durable::KvLog;
 use crate::store::Store;
 use tidewire::Throttle;
 
@@ -31,8 +32,12 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// The service's shared state.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
-    /// What makes changes durable, if anything does.
-    pub(crate) durable: Option<Durable<Message>>,
+    /// What makes changes durable, if anything does; not there before the store is.
+    pub(crate) durable: OnceLock<Durable<Message>>,
+    /// When that commits.
+    pub(crate) promised: Option<Policy>,
+    /// How far the store is that is being recovered.
+    pub(crate) loaded: Loaded,
     pub(crate) config: Config,
     pub(crate) acl: Acl,
     pub(crate) attention: Attention,
@@ -64,13 +69,16 @@ pub(crate) struct Shared {
 pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 
 impl Shared {
-    pub(crate) fn new(store: Arc<Store>, settings: Settings, log: Option<Arc<KvLog>>) -> Shared {
+    /// With a log that commits when `promised` says, if any will be there.
+    pub(crate) fn new(store: Arc<Store>, settings: Settings, promised: Option<Policy>) -> Shared {
         Shared {
             store,
-            durable: log.map(Durable::new),
             acl: Acl::new(settings.password.as_deref()),
             attention: Attention::default(),
             monitors: Monitors::default(),
+            durable: OnceLock::new(),
+            promised,
+            loaded: Loaded::default(),
             config: Config::new(settings),
             clients: Clients::default(),
             hub: Hub::default(),
@@ -110,7 +118,7 @@ impl Shared {
 
     /// The last unit whose effects anybody can have seen, if replies wait for such; else 0.
     pub(crate) fn last_ticket(&self) -> u64 {
-        match &self.durable {
+        match self.durable.get() {
             Some(durable) if durable.log.holds_replies() => self.store.last_ticket(),
             _ => 0,
         }

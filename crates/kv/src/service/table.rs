@@ -109,6 +109,23 @@ const SESSION: &[SessionSpec] = session! {
     "lolwut" -1 Usual &[], cluster::lolwut;
 };
 
+/// Those of them that need the keys, or what makes them durable, and are refused while the store is being recovered. As in
+/// Redis one is PING, by which a client finds out whether it is served.
+const NEED_KEYS: &[&str] = &[
+    "ping",
+    "watch",
+    "eval",
+    "evalsha",
+    "eval_ro",
+    "evalsha_ro",
+    "script",
+    "save",
+    "bgsave",
+    "bgrewriteaof",
+    "wait",
+    "waitaof",
+];
+
 /// Where the keys stand that a script is given.
 pub(super) const SCRIPT_KEYS: Keys = Keys::Counted {
     at: 2,
@@ -124,6 +141,7 @@ pub(crate) struct Entry {
     folded: u64,
     /// None for a command that is one.
     subcommands: Subcommands,
+    needs_keys: bool,
     pub(crate) what: What,
 }
 
@@ -165,6 +183,11 @@ impl Entry {
         self.subcommands
     }
 
+    /// Whether it cannot run before all keys are there.
+    pub(crate) fn needs_keys(&self) -> bool {
+        self.needs_keys
+    }
+
     /// Whether it is several commands.
     pub(crate) fn has_subcommands(&self) -> bool {
         !self.subcommands.is_empty()
@@ -184,7 +207,10 @@ impl Entry {
                     "movablekeys",
                 ];
             }
-            return vec!["noscript", "loading", "stale"];
+            return match self.needs_keys {
+                true => vec!["noscript", "stale"],
+                false => vec!["noscript", "loading", "stale"],
+            };
         };
         let shown = [
             (READ, "readonly"),
@@ -366,6 +392,10 @@ impl Table {
                     What::Data(Spec { name: "xgroup", .. }) => commands::streams::XGROUP,
                     What::Data(Spec { name: "xinfo", .. }) => commands::streams::XINFO,
                     What::Data(_) => &[],
+                },
+                needs_keys: match what {
+                    What::Session(spec) => NEED_KEYS.contains(&spec.name),
+                    What::Data(_) => true,
                 },
                 what,
             });

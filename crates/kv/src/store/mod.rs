@@ -46,9 +46,10 @@ mod whole;
 
 use std::fmt;
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed,
+    AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 #[doc(hidden)]
 pub use effect::Mistakes;
@@ -118,7 +119,9 @@ pub struct Store {
     shards: Box<[Apart]>,
     databases: u16,
     hasher: HashKey,
-    effects: Option<Arc<dyn Effects>>,
+    effects: OnceLock<Arc<dyn Effects>>,
+    /// What was kept is being put in, and nobody else may use it.
+    loading: AtomicBool,
     maxmemory: AtomicU64,
     policy: AtomicU8,
     limits: Limits,
@@ -175,7 +178,8 @@ impl Store {
             shards: (0..shards).map(shard).collect(),
             databases,
             hasher,
-            effects: settings.effects,
+            effects: settings.effects.map_or_else(OnceLock::new, OnceLock::from),
+            loading: AtomicBool::new(false),
             maxmemory: AtomicU64::new(settings.maxmemory),
             policy: AtomicU8::new(settings.policy as u8),
             limits: Limits::default(),
@@ -190,9 +194,26 @@ impl Store {
         }
     }
 
-    /// Has every mutation from now on shown to `effects`.
-    pub fn set_effects(&mut self, effects: Arc<dyn Effects>) {
-        self.effects = Some(effects);
+    /// Has every mutation from now on shown to `effects`. The first that are set stay.
+    pub fn set_effects(&self, effects: Arc<dyn Effects>) {
+        let _ = self.effects.set(effects);
+    }
+
+    /// From now on services on it serve nobody what is in it, and nothing expires, until [`end_loading`](Store::end_loading):
+    /// it is filled meanwhile.
+    pub fn begin_loading(&self) {
+        self.loading.store(true, Release);
+    }
+
+    /// All is there, and what makes changes durable is in its place.
+    pub fn end_loading(&self) {
+        self.loading.store(false, Release);
+    }
+
+    /// Whether it is being filled.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        self.loading.load(Acquire)
     }
 
     /// Runs commands. `now_ms` is milliseconds since 1970, `seed` fresh chance; a runner serves one
@@ -404,7 +425,7 @@ impl Store {
 
     #[inline]
     fn effects(&self) -> Option<&dyn Effects> {
-        self.effects.as_deref()
+        self.effects.get().map(|effects| &**effects)
     }
 
     /// Takes notice of how much memory a shard uses.

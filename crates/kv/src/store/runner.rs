@@ -649,6 +649,10 @@ impl<'s> Runner<'s> {
     /// Whether there is room for a command, once keys have been evicted for it. A transaction has
     /// made room for all its commands before it began.
     fn has_room(&mut self) -> bool {
+        if self.first_ms.is_some() {
+            // What went for lack of memory then is in the log, too, and nothing else is to go.
+            return true;
+        }
         self.guards.tell();
         self.in_transaction || self.guards.store().excess(0, true) == 0 || self.make_room_for(0)
     }

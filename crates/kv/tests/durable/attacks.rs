@@ -1,5 +1,6 @@
 //! What once went wrong: each was found by somebody who tried to break the promises.
 
+use std::ops::ControlFlow::Continue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -151,6 +152,34 @@ fn wait_waits_for_replicas_until_its_time_is_over() {
     assert_eq!(world.ask(0, &["GET a"]), "$1|1|");
 }
 
+/// As clients that wait for a key are.
+#[test]
+fn who_waits_for_replicas_or_a_sync_is_unblocked_by_others() {
+    let mut world = World::new(Policy::Sync);
+    let id = world.ask(1, &["CLIENT ID"]);
+    let id = id.trim_matches([':', '|']).to_owned();
+    let unblock = |how: &str| format!("CLIENT UNBLOCK {id}{how}");
+    assert_eq!(world.ask(0, &[&unblock("")]), ":0|");
+    for (line, nothing) in [("WAIT 2 0", ":0|"), ("WAITAOF 1 1 0", "*2|:1|:0|")] {
+        for (how, answer) in [
+            ("", nothing),
+            (" TIMEOUT", nothing),
+            (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK|"),
+        ] {
+            world.send(1, &[command(line), command("PING")].concat());
+            assert_eq!(world.answered(1), "", "{line}");
+            let clients = world.ask(0, &["INFO clients"]);
+            assert!(clients.contains("blocked_clients:1|"), "{clients}");
+            assert_eq!(world.ask(0, &[&unblock(how)]), ":1|", "{line}{how}");
+            assert_eq!(world.answered(1), format!("{answer}+PONG|"), "{line}{how}");
+            // It waits no more, and what it asks next is as new.
+            assert_eq!(world.ask(0, &[&unblock(how)]), ":0|", "{line}{how}");
+        }
+    }
+    let clients = world.ask(0, &["INFO clients"]);
+    assert!(clients.contains("blocked_clients:0|"), "{clients}");
+}
+
 /// It is run again when the log has room, and says again what it said before it found none.
 #[test]
 fn what_a_script_publishes_that_is_run_again_is_heard_once() {
@@ -231,8 +260,8 @@ fn a_transaction_that_asks_about_the_server_is_one_unit() {
     let disk = world.disk.crash_with(Survival::Nothing);
     let (log, ..) =
         tidewire_log::EmbeddedLog::open(disk, crate::disk::small(Policy::Sync)).unwrap();
-    let mut store = Store::new(settings(1));
-    let opened = tidewire_kv::durable::open(Arc::new(log), &mut store, START, |_, _, _| {});
+    let store = Store::new(settings(1));
+    let opened = tidewire_kv::durable::open(Arc::new(log), &store, START, |_, _, _| Continue(()));
     assert_eq!(opened.unwrap().1.units, 1);
 }
 

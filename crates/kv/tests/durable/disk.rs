@@ -1,5 +1,6 @@
 //! A log on a simulated disk, and what is in a store.
 
+use std::ops::ControlFlow::Continue;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,8 +81,14 @@ pub(crate) fn open_with_log(
         mistakes,
         ..settings
     };
-    let mut store = Store::new(settings);
-    let opened = open_with(embedded.clone(), &mut store, now_ms, |_, _, _| {}, mistakes);
+    let store = Store::new(settings);
+    let opened = open_with(
+        embedded.clone(),
+        &store,
+        now_ms,
+        |_, _, _| Continue(()),
+        mistakes,
+    );
     let (log, replayed) = opened.map_err(|error| error.to_string())?;
     settle(&mut writer, 0);
     log.update();

@@ -1,5 +1,6 @@
 //! Commands of all kinds, then a crash when all was committed: replay gives the same store.
 
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use fastrand::Rng;
@@ -421,9 +422,10 @@ fn a_unit_larger_than_a_record_is_whole_or_refused() {
     let start = || {
         let settings = tidewire_kv::durable::KvLog::settings(tidewire_log::Policy::Sync);
         let (log, _) = tidewire_log::EmbeddedLog::start(directory.path(), settings).expect("a log");
-        let mut store = store::Store::new(store::Settings::default());
+        let store = store::Store::new(store::Settings::default());
         let log = std::sync::Arc::new(log);
-        let opened = tidewire_kv::durable::open(log.clone(), &mut store, 0, |_, _, _| {});
+        let opened =
+            tidewire_kv::durable::open(log.clone(), &store, 0, |_, _, _| ControlFlow::Continue(()));
         (store, opened.expect("a store").1, log)
     };
     let large = vec![b'x'; 3 << 20];

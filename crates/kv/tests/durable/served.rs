@@ -41,6 +41,8 @@ struct Process {
     loops: Vec<LoopId>,
     writer: Writer<SimDisk>,
     log: Arc<KvLog>,
+    /// It listens already, and its store counts as loaded after so many rounds.
+    loads: Option<(u32, RespService, BinaryService)>,
 }
 
 impl Process {
@@ -58,8 +60,17 @@ impl Process {
             ..Settings::default()
         };
         let (limits, store) = (own.limits(), Arc::new(opened.store));
-        let resp = RespService::durable(store.clone(), own, opened.log.clone());
-        let binary = BinaryService::open(store).durable(opened.log.clone());
+        let rounds = rng.bool().then(|| rng.u32(..20));
+        if rounds.is_some() {
+            store.begin_loading();
+        }
+        let resp = RespService::recovering(store.clone(), own, opened.log.policy());
+        let binary = BinaryService::open(store);
+        let loads = rounds.map(|rounds| (rounds, resp.clone(), binary.clone()));
+        if loads.is_none() {
+            resp.recovered(opened.log.clone());
+            binary.recovered(opened.log.clone());
+        }
         sim.shape(SHAPES[(seed % 3) as usize]);
         let loops: Vec<LoopId> = (0..rng.usize(1..=3)).map(|_| sim.add_loop()).collect();
         for (number, place) in PLACES.into_iter().enumerate() {
@@ -76,7 +87,23 @@ impl Process {
             loops,
             writer: opened.writer,
             log: opened.log,
+            loads,
         })
+    }
+
+    /// A round has gone by.
+    fn load(&mut self) {
+        let Some((rounds, resp, binary)) = &mut self.loads else {
+            return;
+        };
+        if *rounds > 0 {
+            *rounds -= 1;
+            return;
+        }
+        resp.recovered(self.log.clone());
+        binary.recovered(self.log.clone());
+        resp.store().end_loading();
+        self.loads = None;
     }
 }
 
@@ -258,6 +285,8 @@ impl World {
                 };
                 match reply {
                     Ok(answer) => client.done[key].push(op(answer, end)),
+                    // Nothing was done.
+                    Err(text) if text.starts_with("LOADING ") => {}
                     Err(text) if text.starts_with("MISCONF the log") => {
                         self.unknown[key].push(op(None, UNKNOWN));
                     }
@@ -297,6 +326,7 @@ impl World {
         }
         let ms = self.sim.now().as_nanos() / 1_000_000;
         if let Some(process) = &mut self.process {
+            process.load();
             for _ in 0..self.rng.u32(..3) {
                 if !step(&mut process.writer, ms) {
                     break;
@@ -346,7 +376,9 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         for _ in 0..20_000 {
             self.go_on()?;
-            if self.clients.iter().all(|client| client.asked.is_empty()) {
+            let process = self.process.as_ref();
+            let has_loaded = process.is_some_and(|process| process.loads.is_none());
+            if has_loaded && self.clients.iter().all(|client| client.asked.is_empty()) {
                 return Ok(());
             }
         }

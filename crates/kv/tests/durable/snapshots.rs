@@ -10,6 +10,7 @@ use tidewire_kv::store::{self, Mistakes, Store};
 use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
 use tidewire_log::{EmbeddedLog, Log, Policy, Writer};
 
+use std::ops::ControlFlow::Continue;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,7 +194,14 @@ fn any_large(rng: &mut Rng) -> String {
 /// What a snapshot alone has.
 fn alone(disk: &SimDisk, log: u64, seed: u64) -> Result<(Store, u64), String> {
     let store = Store::new(settings(seed));
-    let found = load(&disk.fork(), log, 0, &store, START, &mut |_, _| {});
+    let found = load(
+        &disk.fork(),
+        log,
+        0,
+        &store,
+        START,
+        &mut |_, _| Continue(()),
+    );
     let found = found.map_err(|error| error.to_string())?;
     let found = found.ok_or("there is no snapshot")?;
     Ok((store, found.header.position))

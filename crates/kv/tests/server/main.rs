@@ -13,6 +13,7 @@ mod expiring;
 mod fuzz_smoke;
 mod guard;
 mod hostile;
+mod loading;
 mod memory;
 mod monitor;
 mod same_as_redis;

@@ -129,7 +129,10 @@ pub(crate) fn load_watched<D: Disk>(
     let mut load = Load::new(&numbers, manner, claimed, oldest);
     load.stale = stale;
     let durable = match (verify, numbers.last()) {
-        (Verify::Tail, Some(&last)) => claim_of(disk, last),
+        (Verify::Tail, Some(&last)) => {
+            let said = load.claimed.said.map_or(0, |said| said.through);
+            claim_of(disk, last).max(said)
+        }
         _ => 0,
     };
     load.opening.segments = numbers.len() as u64;

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use super::{append, frames, ids, settle, settle_at, small};
-use crate::disk::sim::SimDisk;
+use crate::disk::sim::{SimDisk, Survival};
 use crate::disk::{Disk, DiskFile};
 use crate::tools::info;
 use crate::{EmbeddedLog, Log, OpenError, Policy, ProducerId, Recovery, Settings};
@@ -454,6 +454,49 @@ fn a_torn_first_batch_of_a_segment_takes_its_checkpoint_with_it() {
         settle(&mut writer);
         assert_eq!(ids(&log, "s", 0, 1000), (1..=id).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn without_syncs_what_was_finished_is_claimed_after_a_while_all_the_same() {
+    let os = || Settings {
+        policy: Policy::Os,
+        verify: crate::Verify::Tail,
+        ..small()
+    };
+    let disk = SimDisk::new(4);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), os()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    settle_at(&mut writer, 0);
+    for n in 0..60 {
+        let first = 1 + n * 50;
+        append(&log, stream, ProducerId::ANONYMOUS, first..=first + 49).expect("room");
+        settle_at(&mut writer, 1);
+    }
+    drop((log, writer));
+    // Killed at once: nothing says that any of it is durable, and all of it is read.
+    let mut disk = disk.kill();
+    let read = |disk: &SimDisk| {
+        let (log, writer, found) = EmbeddedLog::open(disk.clone(), os()).expect("the log");
+        (log, writer, found.batches, found.segments)
+    };
+    let (log, mut writer, all, segments) = read(&disk);
+    assert!(
+        all >= 60 && segments >= 4,
+        "{all} batches in {segments} segments"
+    );
+    // What earlier openings have written is proven meanwhile, and what is written now is synced.
+    let stream = log.stream("s").expect("a stream");
+    append(&log, stream, ProducerId::ANONYMOUS, 3001..=3050).expect("room");
+    for seconds in [1, 61, 62, 121, 122] {
+        settle_at(&mut writer, seconds);
+    }
+    drop((log, writer));
+    disk = disk.crash_with(Survival::Nothing);
+    let (log, _, some, _) = read(&disk);
+    assert!(some * 3 < all, "{some} batches of {all} were read");
+    let kept = ids(&log, "s", 0, 1000);
+    assert!(kept.iter().copied().eq(1..=kept.len() as u64));
+    assert!(kept.len() >= 2000, "{} are left", kept.len());
 }
 
 #[test]

@@ -32,8 +32,8 @@ pub struct Problem {
     pub damage: Damage,
     /// The first batch behind it that is as it was written, if there is one.
     pub next_good: Option<u64>,
-    /// Whether the batch was acknowledged as durable. If not, opening the log cuts it off, with all
-    /// that follows.
+    /// Whether something says that the batch was durable. If nothing does it may have been all the same, within a
+    /// second before a crash; opening the log cuts it off, with all that follows.
     pub acknowledged: bool,
 }
 

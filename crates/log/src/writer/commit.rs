@@ -20,6 +20,7 @@ impl<D: Disk> Writer<D> {
             self.durable = self.next_batch - 1;
             self.claim(now)?;
         }
+        self.settled = 0;
         for number in std::mem::take(&mut self.unsynced) {
             self.sync_finished(number)?;
         }
@@ -68,17 +69,51 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// Sees to it that a sync proves something about what earlier openings have written, too.
+    /// With [`Policy::Os`]: syncs the oldest segment that has been finished for a while, if there is any. So what is durable
+    /// is said some time after it was written though nobody asks for it, and an opening need not read all there is.
+    pub(super) fn sync_settled(&mut self, now: Now) -> Result<bool, Failed> {
+        if self.settled == 0 {
+            return Ok(false);
+        }
+        self.settled -= 1;
+        let number = self.unsynced.remove(0);
+        while let Some(&(unproven, used)) = self.unproven.first().filter(|(n, _)| *n <= number) {
+            self.unproven.remove(0);
+            self.prove_segment(unproven, used)?;
+        }
+        self.sync_finished(number)?;
+        self.sync_names()?;
+        let active = self.active.as_ref().map(|active| active.number);
+        let unproven = self.unproven.first().map(|(number, _)| *number);
+        let next = [self.unsynced.first().copied(), unproven, active];
+        if let Some(next) = next.into_iter().flatten().min() {
+            self.durable = self.durable.max(next - 1);
+            self.claim_due = Some(now.monotonic + SILENCE);
+        }
+        Ok(true)
+    }
+
+    /// Sees to it that a sync of a segment proves something about what an earlier opening has written there; whether it is
+    /// there still.
+    fn prove_segment(&mut self, number: u64, used: u64) -> Result<bool, Failed> {
+        if !self.shared.catalog().segments.contains_key(&number) {
+            // Retention has removed it.
+            return Ok(false);
+        }
+        prove_late(&self.shared.disk, number, self.durable, used).map_err(|error| {
+            let name = segment_name(number);
+            Failed(format!("writing anew the tail of {name}: {error}"))
+        })?;
+        self.names_changed = true;
+        Ok(true)
+    }
+
+    /// The same for all that earlier openings have written.
     fn prove(&mut self) -> Result<(), Failed> {
         for (number, used) in std::mem::take(&mut self.unproven) {
-            if !self.shared.catalog().segments.contains_key(&number) {
-                // Retention has removed it.
+            if !self.prove_segment(number, used)? {
                 continue;
             }
-            prove_late(&self.shared.disk, number, self.durable, used).map_err(|error| {
-                let name = segment_name(number);
-                Failed(format!("writing anew the tail of {name}: {error}"))
-            })?;
             let is_active = self.active.as_ref().map(|active| active.number) == Some(number);
             if !is_active && !self.unsynced.contains(&number) {
                 self.unsynced.push(number);
@@ -86,7 +121,6 @@ impl<D: Disk> Writer<D> {
             if let Some(active) = self.active.as_mut().filter(|_| is_active) {
                 active.unsynced = true;
             }
-            self.names_changed = true;
         }
         Ok(())
     }

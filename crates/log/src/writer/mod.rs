@@ -83,8 +83,11 @@ pub struct Writer<D: Disk> {
     awaiting: Awaiting,
     written: Ticket,
     groups: u64,
-    /// Finished segments that were not synced, with [`Policy::Os`].
+    /// Finished segments that were not synced, with [`Policy::Os`], in their order.
     unsynced: Vec<u64>,
+    /// How many of them were finished when the house was kept before: the system has written these for the most part, and
+    /// one after the other is synced when there is nothing else to do.
+    settled: usize,
     /// What earlier openings have written and nothing says that it is durable, with [`Policy::Os`]: the
     /// segment, and up to where. As long as there is some, a sync proves nothing.
     unproven: Vec<(u64, u64)>,
@@ -147,6 +150,7 @@ impl<D: Disk> Writer<D> {
             written: Ticket(0),
             groups: 0,
             unsynced,
+            settled: 0,
             unproven,
             names_changed: false,
             housekeeping_due: Duration::ZERO,
@@ -210,6 +214,9 @@ impl<D: Disk> Writer<D> {
             self.claim_in_silence(now)?;
             return Ok(true);
         }
+        if self.sync_settled(now)? {
+            return Ok(true);
+        }
         if now.monotonic >= self.housekeeping_due {
             // Who is to be forgotten soon is not kept for longer than that.
             let idle = self
@@ -226,6 +233,7 @@ impl<D: Disk> Writer<D> {
             self.housekeeping_due = now.monotonic + often.min(idle);
             self.expire(now);
             self.retain(now)?;
+            self.settled = self.unsynced.len();
             return Ok(true);
         }
         Ok(false)

@@ -1,6 +1,7 @@
 //! Reading a snapshot into an empty store.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -72,6 +73,9 @@ pub enum SnapshotError {
         /// How many it was made with.
         found: u16,
     },
+    /// Whoever was told how far it is did not want it to go on.
+    #[error("it was not to go on")]
+    Stopped,
 }
 
 fn advice(older: &Option<String>) -> String {
@@ -111,7 +115,7 @@ pub fn load<D: Disk>(
     reaches: u64,
     store: &Store,
     now_ms: u64,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Found>, SnapshotError> {
     let found = put_back(disk).and_then(|()| positions(disk));
     let all = found.map_err(|source| SnapshotError::Io {
@@ -133,6 +137,7 @@ pub fn load<D: Disk>(
             wrong,
             older: older.copied().map(name),
         },
+        Failure::Stopped => SnapshotError::Stopped,
     };
     let opened = disk.open(&file).map_err(|error| failed(error.into()))?;
     let mut reader = Reader::open(opened).map_err(failed)?;
@@ -183,6 +188,7 @@ pub fn load<D: Disk>(
 enum Failure {
     Io(io::Error),
     Wrong(Wrong),
+    Stopped,
 }
 
 impl From<io::Error> for Failure {
@@ -296,14 +302,16 @@ impl<F: DiskFile> Reader<F> {
 fn in_order<F: DiskFile>(
     reader: &mut Reader<F>,
     loading: &Loading<'_>,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Totals, Failure> {
     loop {
         match reader.next()? {
             Ok(block) => block.load(loading)?,
             Err(totals) => return Ok(totals),
         }
-        progress(reader.offset, reader.size);
+        if progress(reader.offset, reader.size).is_break() {
+            return Err(Failure::Stopped);
+        }
     }
 }
 
@@ -314,7 +322,7 @@ fn in_order<F: DiskFile>(
 fn in_parallel<F: DiskFile>(
     reader: &mut Reader<F>,
     loading: &Loading<'_>,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Totals, Failure> {
     let threads = thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
     let failure = Arc::new(Mutex::new(None));
@@ -356,7 +364,10 @@ fn in_parallel<F: DiskFile>(
                     break None;
                 }
             }
-            progress(reader.offset, reader.size);
+            if progress(reader.offset, reader.size).is_break() {
+                put(Failure::Stopped);
+                break None;
+            }
         };
         drop(blocks);
         all

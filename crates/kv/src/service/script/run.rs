@@ -104,7 +104,7 @@ impl RespConn {
             // It says so again when it runs again.
             cx.local.published.clear();
         }
-        if batch.shared.durable.is_some() {
+        if batch.shared.durable.get().is_some() {
             self.publish_queued(batch, cx);
         }
         outcome

@@ -271,7 +271,8 @@ impl World {
         self.full |= matches!(refused, Refused::DiskFull { .. });
         let fine = match refused {
             Refused::Busy => true,
-            Refused::DiskFull { .. } => self.may_be_full,
+            // Room cannot be reserved either where the power has just gone.
+            Refused::DiskFull { .. } => self.may_be_full || !self.disk.has_power(),
             Refused::Failed => self.log().progress().failure.is_some(),
             Refused::TooLarge
             | Refused::TooMany
