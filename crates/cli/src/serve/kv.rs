@@ -376,6 +376,7 @@ impl Kv {
             None => RespService::new(store.clone(), own),
             Some(log) => RespService::durable(store.clone(), own, log.clone()),
         };
+        resp.run_scripts_apart();
         let mut binary = if settings.is_binary_open() {
             BinaryService::open(store)
         } else {

@@ -35,6 +35,7 @@
 mod bits;
 mod error;
 mod expire;
+pub(crate) mod functions;
 mod hashes;
 pub(crate) mod keys;
 mod lists;
@@ -147,6 +148,11 @@ static SPECS: LazyLock<Vec<&'static Spec>> =
 /// All commands about keys.
 pub fn all() -> impl Iterator<Item = &'static Spec> {
     SPECS.iter().copied()
+}
+
+/// The commands that the log may have: also those that no client calls by themselves.
+pub(crate) fn logged() -> impl Iterator<Item = &'static Spec> {
+    all().chain([&functions::FUNCTION])
 }
 
 /// The command of this name, in any case. Slow: a service makes a table of [`all`].

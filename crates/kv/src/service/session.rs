@@ -58,6 +58,17 @@ impl Session {
         }
     }
 
+    /// What a script that runs elsewhere knows of it.
+    pub(crate) fn of_script(&self) -> Session {
+        Session {
+            proto: self.proto,
+            db: self.db,
+            no_touch: self.no_touch,
+            barrier: self.barrier,
+            ..Session::new(self.authenticated)
+        }
+    }
+
     /// Whether nothing has to be looked at before a command is run.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
     paused_until_ms: AtomicU64,
     pause_writes_only: AtomicBool,
+    /// A script takes long, and nobody else may read or change keys.
+    busy: AtomicBool,
     /// When it started, by the loops' clock and by the wall; set by the first loop.
     pub(crate) started_ms: AtomicU64,
     pub(crate) started_wall_ms: AtomicU64,
@@ -73,6 +75,7 @@ impl Shared {
             local: Mutex::default(),
             paused_until_ms: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
             started_ms: AtomicU64::new(0),
             started_wall_ms: AtomicU64::new(0),
             rate: Rate::default(),
@@ -144,10 +147,20 @@ impl Shared {
         self.paused_until_ms.load(Relaxed) > now_ms
     }
 
-    /// Whether a pause was ever asked for and not ended: spares most commands the closer look.
+    /// Whether a pause was ever asked for and not ended, or a script takes long: spares most commands the closer look.
     #[inline]
-    pub(crate) fn may_be_paused(&self) -> bool {
-        self.paused_until_ms.load(Relaxed) != 0
+    pub(crate) fn may_be_held_back(&self) -> bool {
+        self.paused_until_ms.load(Relaxed) != 0 || self.is_busy()
+    }
+
+    /// Whether a script takes long.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Relaxed)
+    }
+
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Relaxed);
     }
 
     /// Whether a command has to wait.

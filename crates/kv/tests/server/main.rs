@@ -3,11 +3,13 @@
 
 mod binary;
 mod blocking;
+mod busy;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod effects;
 mod expiring;
+mod functions;
 mod fuzz_smoke;
 mod guard;
 mod hostile;
