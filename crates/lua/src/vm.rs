@@ -23,6 +23,8 @@ const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
 /// Bytes of the thread's stack from which on functions of C that call back are refused: loops' threads have 512 KiB at
 /// least.
 const DEEP: usize = 192 << 10;
+/// Longest text: the parser counts what it reads in an int (CVE-2025-46819).
+const CHUNK_MAX: usize = 1 << 30;
 /// The names of scripts and of libraries in error texts.
 const CHUNK: &str = "@user_script";
 const LIBRARY: &str = "@user_function";
@@ -156,6 +158,9 @@ pub struct Vm {
     compiled: RefCell<HashMap<String, Function>>,
     libraries: RefCell<HashMap<u64, Rc<Library>>>,
     memory_max: usize,
+    /// The names of chunks as strings of its own: the parser of Lua 5.1 holds the one it is given in a place where the
+    /// collector does not look (CVE-2025-49844).
+    _names: [mlua::String; 2],
 }
 
 impl std::fmt::Debug for Vm {
@@ -180,6 +185,7 @@ impl Vm {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(memory_max)?;
+        let names = [lua.create_string(CHUNK)?, lua.create_string(LIBRARY)?];
         let state = Rc::new(State::default());
         let rust = functions(&lua, &state, memory_max)?;
         let (enter, enter_library, enter_function) = lua
@@ -216,6 +222,7 @@ impl Vm {
             compiled: RefCell::default(),
             libraries: RefCell::default(),
             memory_max,
+            _names: names,
         })
     }
 
@@ -244,6 +251,9 @@ impl Vm {
     fn chunk(&self, name: &str, text: &[u8]) -> Result<Function, Vec<u8>> {
         if text.first() == Some(&27) {
             return Err(b"a script has to be text".to_vec());
+        }
+        if text.len() > CHUNK_MAX {
+            return Err(b"a script has at most a GiB".to_vec());
         }
         let chunk = self.lua.load(text);
         let chunk = chunk.set_name(name).set_mode(ChunkMode::Text);

@@ -155,6 +155,12 @@ pub(crate) fn logged() -> impl Iterator<Item = &'static Spec> {
     all().chain([&functions::FUNCTION])
 }
 
+/// The command of this name that the [log](crate::durable) may have, as `function put NAME CODE`.
+#[must_use]
+pub fn find_logged(name: &[u8]) -> Option<&'static Spec> {
+    logged().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
 /// The command of this name, in any case. Slow: a service makes a table of [`all`].
 #[must_use]
 pub fn find(name: &[u8]) -> Option<&'static Spec> {

@@ -1,6 +1,7 @@
 //! Tests of the server and its store. One program, because many would each be built and linked; `compare`, `concurrent`
 //! and `durable` have theirs.
 
+mod advisories;
 mod binary;
 mod blocking;
 mod busy;

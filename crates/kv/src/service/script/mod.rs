@@ -21,4 +21,5 @@ pub(super) use command::{SUBCOMMANDS, busy_text, info, may_run_when_busy, script
 pub(super) use function::SUBCOMMANDS as FUNCTION_SUBCOMMANDS;
 pub(crate) use run::Kind;
 pub(super) use run::WHOLE;
+pub use shebang::library_name;
 pub(crate) use vm::Interpreter;

@@ -40,6 +40,14 @@ impl Flags {
     }
 }
 
+/// The name of a library, by its first line.
+///
+/// # Errors
+/// The error reply: there is no such line, or it is wrong.
+pub fn library_name(text: &[u8]) -> Result<&[u8], Error> {
+    read_library(text).map(|(name, _)| name)
+}
+
 /// The name of a library, and the text to load, in which the first line is empty.
 ///
 /// # Errors
