@@ -197,7 +197,7 @@ pub fn kv_execute(input: &[u8]) {
     assert_ne!(got.closed, Some(Closed::Panicked));
     let mut rest = &got.output[..];
     while !rest.is_empty() {
-        rest = reply(rest, 0);
+        rest = reply(rest, DEPTH);
     }
 }
 
@@ -236,7 +236,13 @@ pub fn kv_scripts(input: &[u8]) {
         }
         _ => put(&[b"FUNCTION", b"RESTORE", text, b"REPLACE"]),
     }
-    put(&[b"EVAL", b"return {redis.call('get', KEYS[1]), ARGV}", b"1", b"none", one]);
+    put(&[
+        b"EVAL",
+        b"return {redis.call('get', KEYS[1]), ARGV}",
+        b"1",
+        b"none",
+        one,
+    ]);
     put(&[b"ECHO", b"the end"]);
     let settings = Settings {
         protected: false,
@@ -250,21 +256,22 @@ pub fn kv_scripts(input: &[u8]) {
     assert_ne!(got.closed, Some(Closed::Panicked));
     let mut rest = &got.output[..];
     while !rest.is_empty() {
-        rest = reply(rest, 0);
+        rest = reply(rest, DEPTH_OF_SCRIPTS);
     }
     assert!(got.output.ends_with(b"$7\r\nthe end\r\n"));
 }
 
-/// Deepest that replies nest: what a script answers.
-const DEPTH: usize = 110;
+/// Deepest that replies of commands nest, and what scripts answer.
+const DEPTH: usize = 10;
+const DEPTH_OF_SCRIPTS: usize = 110;
 
 /// Steps over one reply.
 fn reply(bytes: &[u8], depth: usize) -> &[u8] {
-    assert!(depth < DEPTH, "replies do not nest so deep");
+    assert!(depth > 0, "replies do not nest so deep");
     let end = bytes.windows(2).position(|w| w == b"\r\n").expect("a line");
     let (line, rest) = (&bytes[1..end], &bytes[end + 2..]);
     let count = || parse_integer(line).expect("a length");
-    let several = |n: i64| (0..n).fold(rest, |rest, _| reply(rest, depth + 1));
+    let several = |n: i64| (0..n).fold(rest, |rest, _| reply(rest, depth - 1));
     match bytes[0] {
         b'+' | b'-' | b'_' | b',' | b'#' | b'(' => rest,
         b':' => {
