@@ -197,19 +197,83 @@ pub fn kv_execute(input: &[u8]) {
     assert_ne!(got.closed, Some(Closed::Panicked));
     let mut rest = &got.output[..];
     while !rest.is_empty() {
-        rest = reply(rest, 0);
+        rest = reply(rest, DEPTH);
     }
 }
 
+/// Runs the input as a script, as a library of functions and as a payload of libraries: there must be no panic, the
+/// server serves on, and nothing but whole replies comes out. The first bytes are its keys and arguments.
+pub fn kv_scripts(input: &[u8]) {
+    let Some((&[kind, len], rest)) = input.split_first_chunk() else {
+        return;
+    };
+    let (args, text) = rest.split_at(usize::from(len).min(rest.len()));
+    let (one, other) = args.split_at(args.len() / 2);
+    let library = [b"#!lua name=lib\n", text].concat();
+    let mut stream = Vec::new();
+    let mut put = |args: &[&[u8]]| {
+        stream.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+        for arg in args {
+            stream.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            stream.extend_from_slice(arg);
+            stream.extend_from_slice(b"\r\n");
+        }
+    };
+    // So that one without end ends soon.
+    put(&[b"CONFIG", b"SET", b"busy-reply-threshold", b"20"]);
+    put(&[b"CONFIG", b"SET", b"script-memory-limit", b"1mb"]);
+    if kind & 1 == 1 {
+        put(&[b"HELLO", b"3"]);
+    }
+    put(&[b"RPUSH", b"l", one, other, b"1"]);
+    match kind >> 1 & 3 {
+        0 => put(&[b"EVAL", text, b"1", one, other]),
+        1 => put(&[b"EVAL_RO", text, b"1", one, other]),
+        2 => {
+            put(&[b"FUNCTION", b"LOAD", &library]);
+            put(&[b"FCALL", b"f", b"1", one, other]);
+            put(&[b"FUNCTION", b"LIST", b"WITHCODE"]);
+        }
+        _ => put(&[b"FUNCTION", b"RESTORE", text, b"REPLACE"]),
+    }
+    put(&[
+        b"EVAL",
+        b"return {redis.call('get', KEYS[1]), ARGV}",
+        b"1",
+        b"none",
+        one,
+    ]);
+    put(&[b"ECHO", b"the end"]);
+    let settings = Settings {
+        protected: false,
+        ..Settings::default()
+    };
+    let limits = settings.limits();
+    let got = Feed::new(&stream).limits(limits).run(RespService::new(
+        Arc::new(Store::new(tidewire_kv::store::Settings::default())),
+        settings,
+    ));
+    assert_ne!(got.closed, Some(Closed::Panicked));
+    let mut rest = &got.output[..];
+    while !rest.is_empty() {
+        rest = reply(rest, DEPTH_OF_SCRIPTS);
+    }
+    assert!(got.output.ends_with(b"$7\r\nthe end\r\n"));
+}
+
+/// Deepest that replies of commands nest, and what scripts answer.
+const DEPTH: usize = 10;
+const DEPTH_OF_SCRIPTS: usize = 110;
+
 /// Steps over one reply.
 fn reply(bytes: &[u8], depth: usize) -> &[u8] {
-    assert!(depth < 10, "replies do not nest so deep");
+    assert!(depth > 0, "replies do not nest so deep");
     let end = bytes.windows(2).position(|w| w == b"\r\n").expect("a line");
     let (line, rest) = (&bytes[1..end], &bytes[end + 2..]);
     let count = || parse_integer(line).expect("a length");
-    let several = |n: i64| (0..n).fold(rest, |rest, _| reply(rest, depth + 1));
+    let several = |n: i64| (0..n).fold(rest, |rest, _| reply(rest, depth - 1));
     match bytes[0] {
-        b'+' | b'-' | b'_' | b',' => rest,
+        b'+' | b'-' | b'_' | b',' | b'#' | b'(' => rest,
         b':' => {
             count();
             rest

@@ -21,7 +21,7 @@ pub use collections::kv_collections;
 pub use echo::echo;
 pub use http::{http_chunked, http_service};
 pub use journal::journal_export;
-pub use kv::{kv_binary, kv_execute, resp_codec};
+pub use kv::{kv_binary, kv_execute, kv_scripts, resp_codec};
 pub use log::log_recovery;
 pub use native::{native_codec, native_service};
 pub use rdb::rdb_decode;

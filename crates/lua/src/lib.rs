@@ -3,12 +3,13 @@
 //! A [`Vm`] runs a script against a [`Host`], which does what `redis.call` asks for and says whether to
 //! go on; it knows nothing of a store. Scripts can leave nothing behind for others: what they see as
 //! globals is made for each run, and the tables behind are out of reach. Memory is bounded, and the host
-//! is asked every some thousand instructions whether to stop, which no `pcall` can swallow.
+//! is asked every some thousand instructions whether to stop, which no `pcall` can swallow. Functions come in
+//! [libraries](Vm::load), each with globals of its own; what its functions keep between them stays in this interpreter.
 //!
 //! The interpreter is Lua's own, in C; the libraries beside its standard ones are safe Rust.
 //!
 //! ```
-//! use tidewire_lua::{Answer, Call, Ended, Host, Run, Stop, Value, Vm};
+//! use tidewire_lua::{Answer, Call, Ended, Host, Run, Stop, Value, Verdict, Vm};
 //!
 //! /// Echoes the last argument of each command.
 //! struct Echo;
@@ -20,7 +21,7 @@
 //!     fn log(&mut self, _: u8, _: &[u8]) {}
 //! }
 //!
-//! let vm = Vm::new(64 << 20, || None).unwrap();
+//! let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
 //! let script = b"return {redis.call('echo', ARGV[1]), #KEYS}";
 //! let run = Run { name: "f1", text: script, keys: &[b"k"], args: &[b"x"] };
 //! let ended = vm.run(run, &mut Echo);
@@ -42,4 +43,4 @@ mod vm;
 
 pub use answer::Answer;
 pub use value::Value;
-pub use vm::{Call, Ended, Host, Run, Stop, Vm};
+pub use vm::{Call, Ended, FLAGS, Fcall, Host, Registered, Run, Stop, Verdict, Vm};

@@ -8,14 +8,16 @@ local getmetatable, setmetatable, rawset = getmetatable, setmetatable, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
 local byte, rep, concat, floor = string.byte, string.rep, table.concat, math.floor
-local gsub, tonumber = string.gsub, tonumber
+local gsub, find, tonumber = string.gsub, string.find, tonumber
 local stopped, is_deep = rust.stopped, rust.is_deep
 -- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
 local INT_END, CHUNK_MAX = 2147483648, 1073741824
 
 local READONLY = 'Attempt to modify a readonly table'
--- Of the running script: what logs its lines, and its environment.
-local log, current
+-- Of the running script: what logs its lines, its environment, and what runs commands for functions of libraries.
+local log, current, call_now, pcall_now
+-- What the library that is being loaded has registered.
+local registering
 
 local function library(functions, constants)
   local made = {}
@@ -234,7 +236,7 @@ local globals = {
   __metatable = false,
 }
 
-return function(script, call, protected_call, log_line, keys, args)
+local function run_script(script, call, protected_call, log_line, keys, args)
   local env = { KEYS = keys, ARGV = args }
   env._G = env
   for name, meta in next, shields do env[name] = setmetatable({}, meta) end
@@ -247,3 +249,109 @@ return function(script, call, protected_call, log_line, keys, args)
   log, current = nil, nil
   return ok, result
 end
+
+-- What a library finds while it is loaded, and what its functions find later: no command can be run before.
+local register = {}
+
+local function named(t)
+  local name, callback, description, flags = nil, nil, nil, {}
+  for key, value in next, t do
+    if type(key) ~= 'string' then
+      refuse('named argument key given to redis.register_function is not a string')
+    elseif key == 'function_name' then
+      if type(value) ~= 'string' then
+        refuse('function_name argument given to redis.register_function must be a string')
+      end
+      name = value
+    elseif key == 'description' then
+      if type(value) ~= 'string' then
+        refuse('description argument given to redis.register_function must be a string')
+      end
+      description = value
+    elseif key == 'callback' then
+      if type(value) ~= 'function' then
+        refuse('callback argument given to redis.register_function must be a function')
+      end
+      callback = value
+    elseif key == 'flags' then
+      if type(value) ~= 'table' then
+        refuse('flags argument to redis.register_function must be a table representing function flags')
+      end
+      for at = 1, #value do
+        if not rust.is_flag(value[at]) then refuse('unknown flag given') end
+        flags[at] = value[at]
+      end
+    else
+      refuse('unknown argument given to redis.register_function')
+    end
+  end
+  if not name then refuse('redis.register_function must get a function name argument') end
+  if not callback then refuse('redis.register_function must get a callback argument') end
+  return name, callback, description, flags
+end
+
+function register.register_function(...)
+  if not registering then
+    refuse('redis.register_function can only be called on FUNCTION LOAD command')
+  end
+  local count, name, callback = select('#', ...), ...
+  local description, flags = nil, {}
+  if count < 1 or count > 2 then
+    refuse('wrong number of arguments to redis.register_function')
+  elseif count == 1 then
+    if type(name) ~= 'table' then
+      refuse('calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).')
+    end
+    name, callback, description, flags = named(name)
+  else
+    if type(name) ~= 'string' then refuse('first argument to redis.register_function must be a string') end
+    if type(callback) ~= 'function' then
+      refuse('second argument to redis.register_function must be a function')
+    end
+  end
+  if not find(name, '^[%w_]+$') then
+    refuse('Library names can only contain letters, numbers, or underscores(_) and must be at least one character long')
+  end
+  for at = 1, #registering do
+    if registering[at].name == name then refuse('Function already exists in the library') end
+  end
+  registering[#registering + 1] = {
+    name = name, callback = callback, description = description, flags = flags,
+  }
+end
+
+local while_loading = { log = redis.log, register_function = register.register_function }
+for name, value in next, redis do
+  if type(value) ~= 'function' then while_loading[name] = value end
+end
+setmetatable(while_loading, getmetatable(base))
+local afterwards = library(redis, register)
+function afterwards.call(...) return call_now(...) end
+function afterwards.pcall(...) return pcall_now(...) end
+
+local function load_library(chunk)
+  local env = {}
+  env._G = env
+  for name, meta in next, shields do
+    if name ~= 'redis' then env[name] = setmetatable({}, meta) end
+  end
+  local meta = { __index = while_loading, __newindex = shields.redis.__newindex, __metatable = false }
+  env.redis = setmetatable({}, meta)
+  setmetatable(env, globals)
+  setfenv(chunk, env)
+  registering, current, log = {}, env, rust.log_of_loading
+  local ok, result = xpcall(chunk, rust.handler)
+  if ok then result = registering end
+  registering, current, log = nil, nil, nil
+  meta.__index = afterwards
+  return ok, result, env
+end
+
+local function call_function(f, env, call, protected_call, log_line, keys, args)
+  log, current, call_now, pcall_now = log_line, env, call, protected_call
+  local ok, result = xpcall(function() return f(keys, args) end, rust.handler)
+  log, current, call_now, pcall_now = nil, nil, nil, nil
+  return ok, result
+end
+
+return run_script, load_library, call_function

@@ -23,8 +23,19 @@ const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
 /// Bytes of the thread's stack from which on functions of C that call back are refused: loops' threads have 512 KiB at
 /// least.
 const DEEP: usize = 192 << 10;
-/// The name of scripts in error texts.
+/// Longest text: the parser counts what it reads in an int (CVE-2025-46819).
+const CHUNK_MAX: usize = 1 << 30;
+/// The names of scripts and of libraries in error texts.
 const CHUNK: &str = "@user_script";
+const LIBRARY: &str = "@user_function";
+/// What functions may say of themselves.
+pub const FLAGS: [&str; 5] = [
+    "no-writes",
+    "allow-oom",
+    "allow-stale",
+    "no-cluster",
+    "allow-cross-slot-keys",
+];
 
 /// What a script asks its host for.
 pub trait Host {
@@ -36,6 +47,22 @@ pub trait Host {
 
     /// `redis.log`: a level from 0, debugging, to 3, a warning.
     fn log(&mut self, level: u8, text: &[u8]);
+
+    /// The watch has said [`Verdict::Tell`]: between two of the script's commands. Gives why it is to stop, if it is.
+    fn told(&mut self) -> Option<Stop> {
+        None
+    }
+}
+
+/// What is to become of a script that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Go,
+    /// Its host is [told](Host::told), and it goes on unless that says otherwise.
+    Tell,
+    /// It stops.
+    Stop(Stop),
 }
 
 /// A call of `redis.call` or `redis.pcall`.
@@ -64,6 +91,32 @@ pub struct Run<'a> {
     pub args: &'a [&'a [u8]],
 }
 
+/// A call of a function of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct Fcall<'a> {
+    /// What names the library: the same number is the same text.
+    pub library: u64,
+    /// Its text.
+    pub text: &'a [u8],
+    /// The function's name.
+    pub function: &'a str,
+    /// Its first argument.
+    pub keys: &'a [&'a [u8]],
+    /// Its second.
+    pub args: &'a [&'a [u8]],
+}
+
+/// A function that a library has registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Its name, as it was given.
+    pub name: Vec<u8>,
+    /// What it says of itself.
+    pub description: Option<Vec<u8>>,
+    /// Its flags, in their order; what they mean is the host's.
+    pub flags: Vec<Vec<u8>>,
+}
+
 /// How a script ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
@@ -84,15 +137,30 @@ struct State {
     stack: Cell<usize>,
     random: Random,
     json: Rc<RefCell<json::Config>>,
+    /// Tells the host of the running script.
+    tell: RefCell<Option<Function>>,
+}
+
+/// A library that was loaded.
+struct Library {
+    /// The globals of its functions.
+    env: Table,
+    functions: HashMap<Vec<u8>, Function>,
 }
 
 /// An interpreter, of one thread.
 pub struct Vm {
     lua: Lua,
     enter: Function,
+    enter_library: Function,
+    enter_function: Function,
     state: Rc<State>,
     compiled: RefCell<HashMap<String, Function>>,
+    libraries: RefCell<HashMap<u64, Rc<Library>>>,
     memory_max: usize,
+    /// The names of chunks as strings of its own: the parser of Lua 5.1 holds the one it is given in a place where the
+    /// collector does not look (CVE-2025-49844).
+    _names: [mlua::String; 2],
 }
 
 impl std::fmt::Debug for Vm {
@@ -109,20 +177,18 @@ impl Vm {
     ///
     /// # Errors
     /// The memory does not suffice for the interpreter itself, which takes some 200 KiB.
-    pub fn new(
-        memory_max: usize,
-        watch: impl Fn() -> Option<Stop> + 'static,
-    ) -> Result<Vm, String> {
+    pub fn new(memory_max: usize, watch: impl Fn() -> Verdict + 'static) -> Result<Vm, String> {
         Vm::made(memory_max, watch).map_err(|error| error.to_string())
     }
 
-    fn made(memory_max: usize, watch: impl Fn() -> Option<Stop> + 'static) -> LuaResult<Vm> {
+    fn made(memory_max: usize, watch: impl Fn() -> Verdict + 'static) -> LuaResult<Vm> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(memory_max)?;
+        let names = [lua.create_string(CHUNK)?, lua.create_string(LIBRARY)?];
         let state = Rc::new(State::default());
         let rust = functions(&lua, &state, memory_max)?;
-        let enter = lua
+        let (enter, enter_library, enter_function) = lua
             .load(include_str!("prelude.lua"))
             .set_name("=prelude")
             .set_mode(ChunkMode::Text)
@@ -131,7 +197,16 @@ impl Vm {
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
         lua.set_global_hook(triggers, move |_, _| {
             if watched.stopped.borrow().is_none() {
-                *watched.stopped.borrow_mut() = watch();
+                match watch() {
+                    Verdict::Go => {}
+                    Verdict::Stop(stop) => *watched.stopped.borrow_mut() = Some(stop),
+                    Verdict::Tell => {
+                        let tell = watched.tell.borrow().clone();
+                        if let Some(tell) = tell {
+                            tell.call::<()>(())?;
+                        }
+                    }
+                }
             }
             match &*watched.stopped.borrow() {
                 Some(_) => Err(Error::runtime("stopped")),
@@ -141,9 +216,13 @@ impl Vm {
         Ok(Vm {
             lua,
             enter,
+            enter_library,
+            enter_function,
             state,
             compiled: RefCell::default(),
+            libraries: RefCell::default(),
             memory_max,
+            _names: names,
         })
     }
 
@@ -159,20 +238,97 @@ impl Vm {
         if let Some(function) = self.compiled.borrow().get(name) {
             return Ok(function.clone());
         }
-        if text.first() == Some(&27) {
-            return Err(b"a script has to be text".to_vec());
-        }
-        let chunk = self.lua.load(text);
-        let chunk = chunk.set_name(CHUNK).set_mode(ChunkMode::Text);
-        let function = chunk
-            .into_function()
-            .map_err(|error| message(&error).into_bytes())?;
+        let function = self.chunk(CHUNK, text)?;
         let mut compiled = self.compiled.borrow_mut();
         if compiled.len() >= COMPILED {
             compiled.clear();
         }
         compiled.insert(name.to_owned(), function.clone());
         Ok(function)
+    }
+
+    /// Compiles a text.
+    fn chunk(&self, name: &str, text: &[u8]) -> Result<Function, Vec<u8>> {
+        if text.first() == Some(&27) {
+            return Err(b"a script has to be text".to_vec());
+        }
+        if text.len() > CHUNK_MAX {
+            return Err(b"a script has at most a GiB".to_vec());
+        }
+        let chunk = self.lua.load(text);
+        let chunk = chunk.set_name(name).set_mode(ChunkMode::Text);
+        chunk
+            .into_function()
+            .map_err(|error| message(&error).into_bytes())
+    }
+
+    /// Loads a library, and keeps it: runs its text, which registers functions and can use no command.
+    ///
+    /// # Errors
+    /// The error line: what is wrong with it.
+    pub fn load(&self, library: u64, text: &[u8]) -> Result<Vec<Registered>, Vec<u8>> {
+        let prefixed = |prefix: &str, text: &[u8]| [prefix.as_bytes(), text].concat();
+        let chunk = self
+            .chunk(LIBRARY, text)
+            .map_err(|why| prefixed("ERR Error compiling function: ", &why))?;
+        self.begin();
+        let result: LuaResult<(bool, Lua51, Table)> = self.enter_library.call(chunk);
+        if let Some(stop) = self.state.stopped.take() {
+            return Err(stop.0.into_owned().into_bytes());
+        }
+        let failed = |why: &[u8]| prefixed("ERR Error registering functions: ", why);
+        let (made, env) = match result {
+            Ok((true, Lua51::Table(made), env)) => (made, env),
+            Ok((_, error, _)) => return Err(failed(&error_of_library(&error))),
+            Err(error) => return Err(failed(message(&error).as_bytes())),
+        };
+        let bad = |error: Error| failed(message(&error).as_bytes());
+        let (mut all, mut functions) = (Vec::new(), HashMap::new());
+        for one in made.sequence_values::<Table>() {
+            let one = one.map_err(bad)?;
+            let name: mlua::String = one.raw_get("name").map_err(bad)?;
+            let name = name.as_bytes().to_vec();
+            let description: Option<mlua::String> = one.raw_get("description").map_err(bad)?;
+            let flags: Table = one.raw_get("flags").map_err(bad)?;
+            let flags = flags.sequence_values::<mlua::String>();
+            let flags: LuaResult<Vec<Vec<u8>>> = flags
+                .map(|flag| flag.map(|flag| flag.as_bytes().to_vec()))
+                .collect();
+            functions.insert(name.clone(), one.raw_get("callback").map_err(bad)?);
+            all.push(Registered {
+                name,
+                description: description.map(|text| text.as_bytes().to_vec()),
+                flags: flags.map_err(bad)?,
+            });
+        }
+        let loaded = Rc::new(Library { env, functions });
+        self.libraries.borrow_mut().insert(library, loaded);
+        Ok(all)
+    }
+
+    /// Forgets the libraries that are not to be kept.
+    pub fn keep_libraries(&self, mut keep: impl FnMut(u64) -> bool) {
+        self.libraries.borrow_mut().retain(|id, _| keep(*id));
+    }
+
+    /// Calls a function of a library, which is loaded if it is not there.
+    pub fn call(&self, call: Fcall<'_>, host: &mut dyn Host) -> Ended {
+        let known = self.libraries.borrow().contains_key(&call.library);
+        if !known && let Err(line) = self.load(call.library, call.text) {
+            return Ended::Failed(line);
+        }
+        let library = self.libraries.borrow().get(&call.library).cloned();
+        let found = library.and_then(|library| {
+            let function = library.functions.get(call.function.as_bytes())?.clone();
+            Some((function, library.env.clone()))
+        });
+        let Some((function, env)) = found else {
+            return Ended::Failed(b"ERR Function not found".to_vec());
+        };
+        self.begin();
+        let of = (function, Some(env));
+        let result = self.enter(of, call.keys, call.args, host);
+        self.ended(result, call.function)
     }
 
     /// Forgets all compiled scripts.
@@ -196,12 +352,23 @@ impl Vm {
                 return Ended::Failed(text);
             }
         };
+        self.begin();
+        let result = self.enter((function, None), run.keys, run.args, host);
+        self.ended(result, run.name)
+    }
+
+    /// Makes all as new for the next script.
+    fn begin(&self) {
         self.state.stopped.replace(None);
         self.state.resp3.set(false);
         self.state.stack.set(stack_here());
         self.state.random.seed(0);
         self.state.json.replace(json::Config::default());
-        let result = self.enter(&function, run, host);
+    }
+
+    /// How it ended, by what the prelude came back with.
+    fn ended(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
+        self.state.tell.replace(None);
         if let Some(stop) = self.state.stopped.take() {
             return Ended::Stopped(stop);
         }
@@ -216,18 +383,20 @@ impl Vm {
                     Err(_) => Ended::Failed(b"ERR the script's answer is too large".to_vec()),
                 }
             }
-            Ok((false, error)) => Ended::Failed(failure(&error, run.name)),
+            Ok((false, error)) => Ended::Failed(failure(&error, name)),
             Err(error) => {
-                let text = format!("ERR {} script: {}.", message(&error), run.name);
+                let text = format!("ERR {} script: {name}.", message(&error));
                 Ended::Failed(text.into_bytes())
             }
         }
     }
 
+    /// Calls a script, or a function with the globals of its library.
     fn enter(
         &self,
-        function: &Function,
-        run: Run<'_>,
+        (function, env): (Function, Option<Table>),
+        keys: &[&[u8]],
+        args: &[&[u8]],
         host: &mut dyn Host,
     ) -> LuaResult<(bool, Lua51)> {
         let list = |all: &[&[u8]]| -> LuaResult<Table> {
@@ -237,7 +406,7 @@ impl Vm {
             }
             Ok(table)
         };
-        let (keys, args) = (list(run.keys)?, list(run.args)?);
+        let (keys, args) = (list(keys)?, list(args)?);
         let state = &self.state;
         let host = RefCell::new(host);
         self.lua.scope(|scope| {
@@ -250,15 +419,28 @@ impl Vm {
             let protected = scope.create_function(|lua, args: MultiValue| {
                 serve(state, &mut **host.borrow_mut(), &args)?.to_lua(lua)
             })?;
-            let log = scope.create_function(|_, args: MultiValue| {
+            let tell = scope.create_function(|_, args: MultiValue| {
+                if args.is_empty() {
+                    // By the hook, and so not within a command.
+                    *state.stopped.borrow_mut() = host.borrow_mut().told();
+                    return Ok(());
+                }
                 let level = args.front().and_then(library::as_number);
                 let words: Vec<Vec<u8>> = args.iter().skip(1).filter_map(argument).collect();
                 host.borrow_mut()
                     .log(level.unwrap_or_default() as u8, &words.join(&b' '));
                 Ok(())
             })?;
-            self.enter
-                .call((function, call, protected, log, keys, args))
+            state.tell.replace(Some(tell.clone()));
+            match env {
+                None => self
+                    .enter
+                    .call((function, call, protected, tell, keys, args)),
+                Some(env) => {
+                    let all = (function, env, call, protected, tell, keys, args);
+                    self.enter_function.call(all)
+                }
+            }
         })
     }
 }
@@ -338,6 +520,13 @@ fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
     })?;
     rust.raw_set("setresp", setresp)?;
     rust.raw_set("handler", lua.create_function(handler)?)?;
+    let is_flag = lua.create_function(|_, flag: Lua51| {
+        let flag = argument(&flag).unwrap_or_default();
+        Ok(FLAGS.iter().any(|known| known.as_bytes() == flag))
+    })?;
+    rust.raw_set("is_flag", is_flag)?;
+    // Nobody has run it yet.
+    rust.raw_set("log_of_loading", lua.create_function(|_, ()| Ok(()))?)?;
     let told = lua.create_function(|lua, error: Lua51| match error {
         Lua51::Error(error) => Ok(Lua51::String(lua.create_string(plain(&error))?)),
         other => Ok(other),
@@ -403,20 +592,38 @@ fn handler(lua: &Lua, error: Lua51) -> LuaResult<Table> {
     // From the function that has failed outwards, to the first line of the script.
     for level in 0..20 {
         let line = lua.inspect_stack(level, |at| {
-            let here = at.source().source.as_deref() == Some(CHUNK);
-            here.then(|| at.current_line()).flatten()
+            let source = at.source().source;
+            let name = [CHUNK, LIBRARY]
+                .into_iter()
+                .find(|name| source.as_deref() == Some(name))?;
+            at.current_line().map(|line| (name, line))
         });
         match line {
             None => break,
             Some(None) => {}
-            Some(Some(line)) => {
-                table.raw_set("source", CHUNK)?;
+            Some(Some((name, line))) => {
+                table.raw_set("source", name)?;
                 table.raw_set("line", line)?;
                 break;
             }
         }
     }
     Ok(table)
+}
+
+/// What a library has failed with.
+fn error_of_library(error: &Lua51) -> Vec<u8> {
+    match error {
+        Lua51::Table(table) => {
+            let text = table.raw_get::<Lua51>("err").ok();
+            let text = text.as_ref().and_then(argument).unwrap_or_default();
+            text.strip_prefix(b"ERR ")
+                .map(<[u8]>::to_vec)
+                .unwrap_or(text)
+        }
+        Lua51::Error(error) => plain(error),
+        other => argument(other).unwrap_or_else(|| library::type_name(other).into()),
+    }
 }
 
 /// The error line of a script that has failed.

@@ -1,5 +1,6 @@
 //! Reading a file, a key at a time.
 
+use crate::libraries::LIBRARY;
 use crate::packed::{intset, listpack, lzf, ziplist};
 use crate::{Value, crc, stream};
 
@@ -33,6 +34,8 @@ pub struct Key {
 pub enum Item {
     /// A key.
     Key(Key),
+    /// The text of a library of functions.
+    Library(Vec<u8>),
     /// Something that is no key, and is left out: what it is.
     Skipped(&'static str),
     /// The end, and the checksum was right if there was one.
@@ -371,10 +374,7 @@ impl Decoder {
                 cursor.length()?;
                 Item::Skipped("how long a key was idle")
             }
-            0xf5 => {
-                cursor.string()?;
-                Item::Skipped("a library of functions")
-            }
+            LIBRARY => Item::Library(cursor.string()?),
             0xf4 => {
                 for _ in 0..3 {
                     cursor.length()?;

@@ -1,5 +1,6 @@
 //! Writing a file.
 
+use crate::libraries::LIBRARY;
 use crate::{Value, crc, stream};
 
 const STRING: u8 = 0;
@@ -59,6 +60,14 @@ impl Encoder {
             to.push(kind(value));
             string(to, key);
             put_value(to, value);
+        });
+    }
+
+    /// Writes a library of functions. They come in front of all keys, and only Redis since 7 loads them.
+    pub fn library(&mut self, text: &[u8], to: &mut Vec<u8>) {
+        self.put(to, |to| {
+            to.push(LIBRARY);
+            string(to, text);
         });
     }
 

@@ -22,7 +22,7 @@
 //!     match item {
 //!         Item::Key(key) => keys.push(key),
 //!         Item::End => break,
-//!         Item::Skipped(_) => {}
+//!         Item::Library(_) | Item::Skipped(_) => {}
 //!     }
 //! }
 //! assert_eq!(keys[0].value, Value::String(b"v".to_vec()));
@@ -33,12 +33,14 @@
 mod crc;
 mod decode;
 mod encode;
+mod libraries;
 mod packed;
 mod single;
 mod stream;
 
 pub use decode::{Decoder, Error, Item, Key};
 pub use encode::Encoder;
+pub use libraries::{dump_libraries, read_libraries};
 pub use single::{Malformed, dump, restore};
 pub use stream::{Consumer, Group, Id, Stream};
 

@@ -97,7 +97,7 @@ fn read(bytes: &[u8], mut piece: impl FnMut() -> usize) -> Result<Vec<Key>, Erro
                 match item {
                     Item::Key(key) => keys.push(key),
                     Item::End => return Ok(keys),
-                    Item::Skipped(_) => {}
+                    Item::Library(_) | Item::Skipped(_) => {}
                 }
             }
             None if to == bytes.len() => {

@@ -16,7 +16,7 @@ Examples:
   tidewire log backup --data /var/lib/tidewire/kv /backup/kv    # of a server that runs
   tidewire kv export --data /backup/kv dump.rdb
 
-The dump is of version 9, which Redis since 5 and Valkey load; with streams in it Redis since 7. Keys that are past their time are left out.";
+The dump is of version 9, which Redis since 5 and Valkey load; with streams or libraries of functions in it Redis since 7. Keys that are past their time are left out.";
 
 /// What to write where.
 #[derive(Debug, clap::Args)]
@@ -91,6 +91,9 @@ fn write(store: &tidewire_kv::store::Store, mut file: File) -> io::Result<(u64, 
     let mut encoder = Encoder::new(&mut bytes);
     let (mut keys, mut written) = (0, 0);
     let mut result = Ok(());
+    for library in store.libraries() {
+        encoder.library(&library.code, &mut bytes);
+    }
     for db in 0..store.databases() {
         store.each_key(db, |key, deadline_ms, value| {
             if result.is_err() || deadline_ms.is_some_and(|at| at <= now_ms) {

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidewire_kv::commands::find;
+use tidewire_kv::commands::{Spec, find, find_logged};
 use tidewire_kv::durable::snapshot::{Keeper, Running};
 use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::service::library_name;
 use tidewire_kv::store::Store;
 use tidewire_rdb::{Decoder, Item, Key, Value};
 
@@ -69,6 +70,9 @@ const BYTES: usize = 1 << 20;
 trait Target {
     /// Runs a command in a database; what is wrong, if anything.
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure>;
+
+    /// Puts a library of functions in.
+    fn library(&mut self, text: &[u8]) -> Result<(), Failure>;
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -143,9 +147,7 @@ fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, F
                         counts.keys += 1;
                     }
                     Item::End => return Ok(counts),
-                    Item::Skipped(what @ "a library of functions") => {
-                        tracing::warn!("{what} was left out");
-                    }
+                    Item::Library(text) => target.library(&text)?,
                     Item::Skipped(_) => {}
                 }
             }
@@ -297,6 +299,19 @@ impl Target for Directory {
         let db = u16::try_from(database).ok();
         let db = db.filter(|db| *db < self.0.databases());
         let db = db.ok_or_else(|| Failure::wrong(format!("there is no database {database}")))?;
+        self.run(spec, db, args)
+    }
+
+    fn library(&mut self, text: &[u8]) -> Result<(), Failure> {
+        let name = library_name(text)
+            .map_err(|error| Failure::wrong(String::from_utf8_lossy(&error.0).into_owned()))?;
+        let spec = find_logged(b"function").expect("the log has it");
+        self.run(spec, 0, &[b"function", b"put", name, text])
+    }
+}
+
+impl Directory {
+    fn run(&mut self, spec: &'static Spec, db: u16, args: &[&[u8]]) -> Result<(), Failure> {
         let began = Instant::now();
         loop {
             let mut reply = Reply::new(Proto::Resp2);
@@ -496,5 +511,14 @@ impl Target for Server {
             self.settle()?;
         }
         Ok(())
+    }
+
+    fn library(&mut self, text: &[u8]) -> Result<(), Failure> {
+        if self.replace {
+            self.queue(&[b"FUNCTION", b"LOAD", b"REPLACE", text]);
+        } else {
+            self.queue(&[b"FUNCTION", b"LOAD", text]);
+        }
+        self.settle()
     }
 }

@@ -383,6 +383,7 @@ impl Kv {
             resp.use_acl_file(file)
                 .map_err(|error| Failure::usage(error.to_string()))?;
         }
+        resp.run_scripts_apart();
         let mut binary = if settings.is_binary_open() {
             BinaryService::open(store)
         } else {

@@ -35,6 +35,10 @@ impl Error {
     pub const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be positive");
     /// Memory is short and nothing may be evicted.
     pub const OUT_OF_MEMORY: Error = Error::new(OUT_OF_MEMORY);
+    /// A script takes long.
+    pub const BUSY: Error = Error::new(
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+    );
     /// There is no command to make it.
     pub const NO_KEYS_GIVEN: Error = Error::new("ERR at least 1 input key is needed");
 

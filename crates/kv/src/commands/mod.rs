@@ -37,6 +37,7 @@ mod bits;
 mod dump;
 mod error;
 mod expire;
+pub(crate) mod functions;
 mod geo;
 mod hashes;
 mod hyperlog;
@@ -157,6 +158,17 @@ static SPECS: LazyLock<Vec<&'static Spec>> =
 /// All commands about keys.
 pub fn all() -> impl Iterator<Item = &'static Spec> {
     SPECS.iter().copied()
+}
+
+/// The commands that the log may have: also those that no client calls by themselves.
+pub(crate) fn logged() -> impl Iterator<Item = &'static Spec> {
+    all().chain([&functions::FUNCTION])
+}
+
+/// The command of this name that the [log](crate::durable) may have, as `function put NAME CODE`.
+#[must_use]
+pub fn find_logged(name: &[u8]) -> Option<&'static Spec> {
+    logged().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// The command of this name, in any case. Slow: a service makes a table of [`all`].

@@ -83,7 +83,7 @@ impl<'s> Player<'s> {
             store,
             at_ms,
             now_ms,
-            specs: commands::all()
+            specs: commands::logged()
                 .map(|spec| (spec.name.as_bytes(), spec))
                 .collect(),
             threads: thread::available_parallelism().map_or(1, |n| n.get().min(THREADS)),

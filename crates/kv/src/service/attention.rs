@@ -1,7 +1,7 @@
 //! What makes a connection look twice before its next command, in one number.
 //!
 //! A connection remembers the number that it has dealt with, and compares. So rights that change and
-//! a pause of clients, and MONITOR, cost those whom they do not concern one comparison.
+//! a pause of clients, MONITOR, and a script that takes long, cost those whom they do not concern one comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -10,6 +10,9 @@ const PAUSED: u64 = 1 << 63;
 
 /// Somebody is shown all commands.
 const MONITORED: u64 = 1 << 62;
+
+/// A script takes long, and nobody else may read or change keys.
+const BUSY: u64 = 1 << 61;
 
 /// The number.
 #[derive(Debug, Default)]
@@ -24,7 +27,7 @@ impl Attention {
 
     /// What a connection is to remember that now looks at its rights.
     pub(crate) fn now(&self) -> u64 {
-        self.0.load(SeqCst) & !(PAUSED | MONITORED)
+        self.0.load(SeqCst) & !(PAUSED | MONITORED | BUSY)
     }
 
     pub(crate) fn rights_changed(&self) {
@@ -39,6 +42,10 @@ impl Attention {
         self.set(MONITORED, monitored);
     }
 
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.set(BUSY, busy);
+    }
+
     fn set(&self, what: u64, yes: bool) {
         if yes {
             self.0.fetch_or(what, SeqCst);
@@ -50,6 +57,11 @@ impl Attention {
     /// Whether somebody is shown all commands.
     pub(crate) fn is_monitored(&self) -> bool {
         self.0.load(SeqCst) & MONITORED != 0
+    }
+
+    /// Whether a script takes long.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.0.load(SeqCst) & BUSY != 0
     }
 
     /// Whether clients may be paused.

@@ -139,6 +139,21 @@ impl<'s> Batch<'s> {
         self.in_transaction
     }
 
+    /// Whether a transaction did not begin because a script takes long.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        self.runner.is_shut_out()
+    }
+
+    /// Lets go of the locks of a script that takes long, between two of its commands.
+    pub(crate) fn leave(&mut self) {
+        self.runner.leave();
+    }
+
+    /// Takes back what was [left](Batch::leave).
+    pub(crate) fn come_back(&mut self) {
+        self.runner.come_back();
+    }
+
     /// Ends the transaction.
     pub(crate) fn end(&mut self) {
         self.runner.end();

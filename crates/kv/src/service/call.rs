@@ -7,7 +7,7 @@ use tidewire::Cx;
 use super::clients::Card;
 use super::conn::RespConn;
 use super::session::Session;
-use super::shared::Here;
+use super::shared::{Here, Shared};
 use super::table;
 use crate::commands::{Error, subcommands};
 use crate::reply::Reply;
@@ -19,6 +19,38 @@ pub(crate) enum Flow {
     Done,
     /// It cannot run now, and has done nothing: to be tried again a little later.
     Later,
+}
+
+/// What a command is given that is about neither the connection nor the loop.
+pub(crate) struct Asked<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) reply: &'a mut Reply,
+    /// The name first.
+    pub(crate) args: &'a [&'a [u8]],
+}
+
+impl Asked<'_> {
+    pub(crate) fn arity_error(&mut self) {
+        let name = self.args[0].to_ascii_lowercase();
+        let text = Error::quoting("ERR wrong number of arguments for '", &name, "' command");
+        self.reply.error(text.0);
+    }
+
+    /// For a subcommand that there is, with arguments that it does not take.
+    pub(crate) fn subcommand_error(&mut self, command: &str) {
+        let or = " or wrong number of arguments for";
+        let error = subcommands::unknown(command, self.args[1], or);
+        self.reply.error(error.0);
+    }
+
+    pub(crate) fn help(&mut self, lines: &[&str]) {
+        self.reply.array(lines.len() + 2);
+        for line in lines {
+            self.reply.simple(line);
+        }
+        self.reply.simple("HELP");
+        self.reply.simple("    Print this help.");
+    }
 }
 
 /// What a command is given.
@@ -40,26 +72,22 @@ impl Call<'_, '_> {
         self.cx.link.now().as_nanos() / 1_000_000
     }
 
-    pub(crate) fn arity_error(&mut self) {
-        let name = self.args[0].to_ascii_lowercase();
-        let text = Error::quoting("ERR wrong number of arguments for '", &name, "' command");
-        self.reply.error(text.0);
+    /// Without the connection and the loop.
+    pub(crate) fn asked(&mut self) -> Asked<'_> {
+        Asked {
+            shared: &self.shared,
+            reply: self.reply,
+            args: self.args,
+        }
     }
 
     /// For a subcommand that there is, with arguments that it does not take.
     pub(crate) fn subcommand_error(&mut self, command: &str) {
-        let or = " or wrong number of arguments for";
-        let error = subcommands::unknown(command, self.args[1], or);
-        self.reply.error(error.0);
+        self.asked().subcommand_error(command);
     }
 
     pub(crate) fn help(&mut self, lines: &[&str]) {
-        self.reply.array(lines.len() + 2);
-        for line in lines {
-            self.reply.simple(line);
-        }
-        self.reply.simple("HELP");
-        self.reply.simple("    Print this help.");
+        self.asked().help(lines);
     }
 
     /// The name of the running command, with its subcommand if it is the one that runs.

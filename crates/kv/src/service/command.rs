@@ -1,7 +1,7 @@
 //! COMMAND: what commands there are, for clients that ask before they send.
 
 use super::acl::category;
-use super::call::{Call, Flow};
+use super::call::{Asked, Call, Flow};
 use super::key_specs;
 use super::table::{Entry, table};
 use crate::commands::subcommands::Subcommands;
@@ -39,13 +39,19 @@ pub(super) const SUBCOMMANDS: Subcommands = &[
 
 /// Runs COMMAND.
 pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
+    answer(&mut call.asked());
+    Flow::Done
+}
+
+/// Answers COMMAND.
+pub(super) fn answer(call: &mut Asked<'_>) {
     let all = table().all();
     let Some(sub) = call.args.get(1) else {
         call.reply.array(all.len());
         for entry in all {
             details(call.reply, entry);
         }
-        return Flow::Done;
+        return;
     };
     let sub = sub.to_ascii_lowercase();
     let rest = &call.args[2..];
@@ -89,7 +95,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
                 b"pattern" => Box::new(move |entry| glob::matches(&value, entry.name.as_bytes())),
                 _ => {
                     call.reply.error("ERR syntax error");
-                    return Flow::Done;
+                    return;
                 }
             };
             names(call.reply, all.iter().filter(|entry| keep(entry)).collect());
@@ -100,7 +106,6 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
         (b"help", []) => call.help(HELP),
         _ => call.subcommand_error("command"),
     }
-    Flow::Done
 }
 
 fn names(reply: &mut Reply, entries: Vec<&Entry>) {
@@ -143,7 +148,7 @@ fn docs(reply: &mut Reply, entry: &Entry) {
     reply.bulk(entry.group().as_bytes());
 }
 
-fn keys(call: &mut Call<'_, '_>, args: &[&[u8]], flags: bool) {
+fn keys(call: &mut Asked<'_>, args: &[&[u8]], flags: bool) {
     let Some(entry) = table().find(args[0]) else {
         return call.reply.error("ERR Invalid command specified");
     };

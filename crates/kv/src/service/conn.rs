@@ -14,6 +14,7 @@ use super::local::{Command, KEPT_REPLY, RespLocal};
 use super::message::Message;
 use super::pubsub::{Frame, Kind};
 use super::run::Outcome;
+use super::script::Away;
 use super::session::Session;
 use super::shared::Shared;
 use super::table::{What, table};
@@ -46,6 +47,8 @@ pub struct RespConn {
     id: Option<ConnId>,
     /// In a blocking command.
     pub(crate) wait: Option<Box<Wait>>,
+    /// Its script runs on the thread for scripts.
+    pub(crate) away: Option<Box<Away>>,
     /// From another host, and there is no password: told so, and ended.
     denied: bool,
 }
@@ -103,7 +106,7 @@ impl Protocol for RespConn {
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        if self.wait.is_some() {
+        if self.wait.is_some() || self.away.is_some() {
             return Next::Paused;
         }
         let before = input.len();
@@ -131,6 +134,7 @@ impl Protocol for RespConn {
         match message {
             Message::Served(bytes, _) if bytes.is_empty() => self.too_much(cx),
             Message::Served(bytes, ticket) => {
+                self.note_away(&bytes, cx);
                 cx.local.arm();
                 self.session.barrier = self.session.barrier.max(ticket);
                 // Somewhere before it is what was taken for this client.
@@ -168,6 +172,12 @@ impl Protocol for RespConn {
     }
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.away.is_some() {
+            // Its answer comes, unless the script takes too long for that.
+            cx.local.shared.scripts.end_slow();
+            self.session.closing = true;
+            return;
+        }
         self.finish(cx);
     }
 
@@ -233,6 +243,20 @@ impl RespConn {
             card: None,
             id: None,
             wait: None,
+            away: None,
+            denied: false,
+        }
+    }
+
+    /// What stands for a connection where its script runs.
+    pub(crate) fn of_script(session: Session, card: Arc<Card>) -> RespConn {
+        RespConn {
+            parser: Parser::default(),
+            session,
+            card: Some(card),
+            id: None,
+            wait: None,
+            away: None,
             denied: false,
         }
     }

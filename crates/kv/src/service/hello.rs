@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::acl::{Account, Reason, Where};
-use super::call::{Call, Flow};
+use super::call::{Asked, Call, Flow};
 use super::client::{proto_number, rename};
 use super::session::{Replies, Session};
+use super::shared::Shared;
 use crate::commands::Error;
 use crate::number::parse_integer;
 use crate::reply::Proto;
@@ -147,18 +148,24 @@ pub(super) fn auth(call: &mut Call<'_, '_>) -> Flow {
 }
 
 pub(super) fn select(call: &mut Call<'_, '_>) -> Flow {
-    match parse_integer(call.args[1]) {
-        None => call
-            .reply
-            .error("ERR value is not an integer or out of range"),
-        Some(db) if (0..i64::from(call.shared.databases())).contains(&db) => {
-            call.session.db = db as u16;
-            call.card.db.store(db as u32, Relaxed);
+    match database(call.args[1], &call.shared) {
+        Ok(db) => {
+            call.session.db = db;
+            call.card.db.store(db.into(), Relaxed);
             call.reply.ok();
         }
-        Some(_) => call.reply.error("ERR DB index is out of range"),
+        Err(why) => call.reply.error(why),
     }
     Flow::Done
+}
+
+/// The database of this number.
+pub(super) fn database(number: &[u8], shared: &Shared) -> Result<u16, &'static str> {
+    match parse_integer(number) {
+        None => Err("ERR value is not an integer or out of range"),
+        Some(db) if (0..i64::from(shared.databases())).contains(&db) => Ok(db as u16),
+        Some(_) => Err("ERR DB index is out of range"),
+    }
 }
 
 pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
@@ -190,18 +197,25 @@ pub(super) fn quit(call: &mut Call<'_, '_>) -> Flow {
 
 pub(super) fn ping(call: &mut Call<'_, '_>) -> Flow {
     match call.args {
-        _ if call.args.len() > 2 => call.arity_error(),
         // Among messages a client that speaks RESP2 can tell the answer apart only by its form.
-        _ if call.session.is_subscribed() && call.session.proto == Proto::Resp2 => {
+        [_] | [_, _] if call.session.is_subscribed() && call.session.proto == Proto::Resp2 => {
             call.reply.array(2);
             call.reply.bulk(b"pong");
             call.reply
                 .bulk(call.args.get(1).copied().unwrap_or_default());
         }
-        [_, text] => call.reply.bulk(text),
-        _ => call.reply.simple("PONG"),
+        _ => pong(&mut call.asked()),
     }
     Flow::Done
+}
+
+/// Answers PING.
+pub(super) fn pong(call: &mut Asked<'_>) {
+    match call.args {
+        [_] => call.reply.simple("PONG"),
+        [_, text] => call.reply.bulk(text),
+        _ => call.arity_error(),
+    }
 }
 
 pub(super) fn echo(call: &mut Call<'_, '_>) -> Flow {

@@ -5,21 +5,31 @@ use std::time::Duration;
 use super::call::{Call, Flow};
 use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
+use crate::reply::Reply;
 
 pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
-    let wall = call.cx.link.wall();
-    call.reply.array(2);
-    call.reply.bulk(wall.as_secs().to_string().as_bytes());
-    call.reply.bulk(wall.subsec_micros().to_string().as_bytes());
+    tell_time(call.cx.link.wall(), call.reply);
     Flow::Done
 }
 
+/// Answers TIME.
+pub(super) fn tell_time(wall: Duration, reply: &mut Reply) {
+    reply.array(2);
+    reply.bulk(wall.as_secs().to_string().as_bytes());
+    reply.bulk(wall.subsec_micros().to_string().as_bytes());
+}
+
 pub(super) fn role(call: &mut Call<'_, '_>) -> Flow {
-    call.reply.array(3);
-    call.reply.bulk(b"master");
-    call.reply.integer(0);
-    call.reply.array(0);
+    tell_role(call.reply);
     Flow::Done
+}
+
+/// Answers ROLE.
+pub(super) fn tell_role(reply: &mut Reply) {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
 }
 
 pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {

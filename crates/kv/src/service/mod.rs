@@ -49,4 +49,5 @@ pub use conn::RespConn;
 pub use local::RespLocal;
 pub use message::Message;
 pub use resp_service::{RespCounters, RespService};
+pub use script::library_name;
 pub use settings::Settings;

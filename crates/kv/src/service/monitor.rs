@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidewire::{Cx, Handle};
 
+use super::acl::Place;
 use super::acl::category;
 use super::attention::Attention;
 use super::call::{Call, Flow};
@@ -120,8 +121,8 @@ impl RespConn {
         &self,
         entry: &Entry,
         args: &[&[u8]],
-        in_script: bool,
-        cx: &mut Cx<'_, RespConn>,
+        from: &str,
+        here: &dyn Place,
     ) {
         let admin = category::named(b"admin").unwrap_or_default();
         let leaf = super::acl::categories_of_call(entry, args);
@@ -129,13 +130,8 @@ impl RespConn {
             return;
         }
         let secret = matches!(entry.name, "auth" | "hello");
-        let from = match in_script {
-            true => "lua".to_owned(),
-            false => cx.link.peer().client().to_string(),
-        };
-        let line = line(cx.link.wall(), self.session.db, &from, args, secret);
-        let shared = &cx.local.shared;
-        for (id, monitor) in &*shared.monitors.all() {
+        let line = line(here.wall(), self.session.db, from, args, secret);
+        for (id, monitor) in &*here.shared().monitors.all() {
             if *id != self.card().id {
                 monitor.show(&line);
             }

@@ -10,8 +10,10 @@ use super::acl::Where;
 use super::batch::Batch;
 use super::call::{Call, Flow};
 use super::conn::RespConn;
-use super::run::{Outcome, count_error};
+use super::run::{Outcome, count_as_error, count_error};
 use super::script::{self, Kind};
+use super::shared::Shared;
+use super::stats::LoopStats;
 use super::table::{Entry, What, table};
 use crate::commands::{OUT_OF_MEMORY, Spec};
 use crate::reply::Reply;
@@ -38,6 +40,10 @@ pub(crate) struct Transaction {
     /// Bytes of memory of what is queued and watched.
     held: usize,
 }
+
+/// What EXEC is told while a script takes long.
+pub(super) const ABORTED_BUSY: &str = "EXECABORT Transaction discarded because of: BUSY Redis is busy \
+    running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Bytes that a watched key takes here and in the store beside its name, which both have.
 const WATCH_BYTES: usize = 256;
@@ -178,7 +184,9 @@ impl RespConn {
     ) -> Result<(), &'static str> {
         let writes = match entry.what {
             What::Data(spec) => spec.is_write(),
-            What::Session(spec) => Kind::of(spec.name).is_some_and(|kind| !kind.read_only),
+            What::Session(spec) => {
+                spec.name == "function" || Kind::of(spec.name).is_some_and(|kind| !kind.read_only)
+            }
         };
         if let What::Data(spec) = entry.what
             && !batch.has_room_for(iter::once((spec, args)))
@@ -270,6 +278,25 @@ impl RespConn {
         self.card().held.store(0, Relaxed);
     }
 
+    /// EXEC while a script takes long: the transaction is over.
+    #[cold]
+    pub(super) fn abort_busy(
+        &mut self,
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        if let Some(transaction) = self.session.transaction.take() {
+            transaction.forget(&batch.shared.store);
+        }
+        self.show_no_transaction();
+        let start = reply.len();
+        reply.error(ABORTED_BUSY);
+        count_error(&reply.bytes()[start..], cx);
+        self.silence(reply, start);
+        Outcome::Done
+    }
+
     /// Lets others hear what the transaction has published, when it has settled.
     pub(super) fn publish_queued(&mut self, batch: &mut Batch<'_>, cx: &mut Cx<'_, RespConn>) {
         self.note_commit(batch);
@@ -302,6 +329,9 @@ impl RespConn {
             ));
         }
         if !batch.begin(about_keys(&commands), watches) {
+            if batch.is_shut_out() {
+                return reply.error(ABORTED_BUSY);
+            }
             return reply.null_array();
         }
         reply.array(commands.len());
@@ -314,7 +344,8 @@ impl RespConn {
                 continue;
             }
             if batch.shared.attention.is_monitored() {
-                self.show_to_monitors(entry, args, false, cx);
+                let from = cx.link.peer().client().to_string();
+                self.show_to_monitors(entry, args, &from, cx);
             }
             match entry.what {
                 What::Data(spec) => match batch.run(spec, args, reply) {
@@ -328,6 +359,9 @@ impl RespConn {
                 What::Session(spec) if matches!(spec.name, "info" | "config") => {
                     outside.push((at, start));
                     continue;
+                }
+                What::Session(spec) if spec.name == "function" => {
+                    let _ = self.function(batch, args, true, reply, cx);
                 }
                 What::Session(spec) => match Kind::of(spec.name) {
                     Some(kind) => self.eval_queued(kind, batch, args, reply, cx),
@@ -373,13 +407,17 @@ impl RespConn {
 }
 
 /// Counts a command of a transaction and how it ended.
-pub(super) fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
-    let stats = &cx.local.stats;
+fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
+    count_as_called(entry, reply, &cx.local.stats, &cx.local.shared);
+}
+
+/// Counts a command of a transaction or a script and how it ended.
+pub(super) fn count_as_called(entry: &Entry, reply: &[u8], stats: &LoopStats, shared: &Shared) {
     stats.commands.add(1);
     stats.command(entry.id).calls.add(1);
     if reply.first() == Some(&b'-') {
         stats.command(entry.id).failed.add(1);
-        count_error(reply, cx);
+        count_as_error(reply, stats, shared);
     }
 }
 
@@ -391,7 +429,9 @@ fn about_keys<'x>(
         .iter()
         .filter_map(|&(entry, args)| match entry.what {
             What::Data(spec) => Some((spec, args)),
-            What::Session(_) if entry.runs_script() => Some((&script::WHOLE, args)),
+            What::Session(_) if entry.runs_script() || entry.name == "function" => {
+                Some((&script::WHOLE, args))
+            }
             What::Session(_) => None,
         })
 }

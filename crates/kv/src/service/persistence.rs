@@ -126,7 +126,7 @@ fn timeout(arg: &[u8]) -> Result<u64, &'static str> {
 /// Writes the section of INFO.
 pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let now_ms = call.cx.link.wall().as_millis() as u64;
-    let last_ms = saving::last_save_ms(call);
+    let last_ms = saving::last_save_ms(&call.shared);
     let shared = call.shared.clone();
     let durable = shared.durable.get();
     let failed = durable.is_some_and(|durable| durable.log.has_failed());

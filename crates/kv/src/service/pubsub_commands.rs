@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::call::{Call, Flow};
+use super::call::{Asked, Call, Flow};
 use super::local::Unpublished;
 use super::pubsub::{InboxFull, Kind, notice};
 use crate::commands::subcommands::Subcommands;
@@ -185,6 +185,12 @@ pub(super) const SUBCOMMANDS: Subcommands = &[
 ];
 
 pub(super) fn pubsub(call: &mut Call<'_, '_>) -> Flow {
+    answer(&mut call.asked());
+    Flow::Done
+}
+
+/// Answers PUBSUB.
+pub(super) fn answer(call: &mut Asked<'_>) {
     let sub = call.args[1].to_ascii_lowercase();
     let shared = call.shared.clone();
     match (&sub[..], &call.args[2..]) {
@@ -200,10 +206,9 @@ pub(super) fn pubsub(call: &mut Call<'_, '_>) -> Flow {
         (b"help", []) => call.help(HELP),
         _ => call.subcommand_error("pubsub"),
     }
-    Flow::Done
 }
 
-fn names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) {
+fn names(call: &mut Asked<'_>, kind: Kind, pattern: Option<&[u8]>) {
     let glob = match pattern.map(Glob::new) {
         None => None,
         Some(Some(glob)) => Some(glob),
@@ -216,7 +221,7 @@ fn names(call: &mut Call<'_, '_>, kind: Kind, pattern: Option<&[u8]>) {
     }
 }
 
-fn counts(call: &mut Call<'_, '_>, kind: Kind, names: &[&[u8]]) {
+fn counts(call: &mut Asked<'_>, kind: Kind, names: &[&[u8]]) {
     // Flat in RESP3 too: clients read pairs off an array.
     call.reply.array(2 * names.len());
     for name in names {

@@ -127,6 +127,14 @@ impl RespService {
         let _ = self.shared.stop.set(Arc::new(stop));
     }
 
+    /// Has scripts and functions that may take long run on a thread beside the loops, so that others are told of them
+    /// and can end them, whatever the number of loops. Without it they run where their connections are, and what
+    /// takes longer than `busy-reply-threshold` and has written nothing is ended. The thread starts with the first of
+    /// them. Not for the simulated network.
+    pub fn run_scripts_apart(&self) {
+        self.shared.scripts.use_thread();
+    }
+
     /// Does what is due at this time since the epoch although no command asks for it: removes some of
     /// the keys that have expired, frees some of what was removed and is large, and measures the rate
     /// of commands. Returns after what time to do it again, at most 100 ms; the work of one call is

@@ -10,9 +10,11 @@ use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
 use super::loading;
-use super::script::Kind;
+use super::script::{self, Kind};
 use super::session::Replies;
+use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
+use super::stats::LoopStats;
 use super::table::{Entry, What, When};
 use crate::commands::{BRIEF, Error, FAST};
 use crate::reply::{Proto, Reply};
@@ -100,6 +102,8 @@ impl RespConn {
                 }
                 if spec.name == "exec" {
                     self.exec(batch, reply, cx)
+                } else if spec.name == "function" {
+                    self.function(batch, args, false, reply, cx)
                 } else if let Some(kind) = Kind::of(spec.name) {
                     self.eval(kind, batch, args, reply, cx)
                 } else {
@@ -253,6 +257,13 @@ impl RespConn {
         {
             return Some(self.reject(Some(entry), &error, reply, cx));
         }
+        if batch.shared.is_busy() && !script::may_run_when_busy(entry, args) {
+            if entry.name == "exec" && self.session.is_queuing() {
+                return Some(self.abort_busy(batch, reply, cx));
+            }
+            let error = Error::new(script::busy_text(batch.shared));
+            return Some(self.reject(Some(entry), &error, reply, cx));
+        }
         let among_messages =
             matches!(when, When::Subscribed) || matches!(entry.name, "quit" | "reset");
         if self.session.is_subscribed() && self.session.proto == Proto::Resp2 && !among_messages {
@@ -291,7 +302,8 @@ impl RespConn {
             };
         }
         if batch.shared.attention.is_monitored() {
-            self.show_to_monitors(entry, args, false, cx);
+            let from = cx.link.peer().client().to_string();
+            self.show_to_monitors(entry, args, &from, cx);
         }
         if self.session.tracking().is_some() {
             let start = reply.len();
@@ -307,7 +319,8 @@ impl RespConn {
         match entry.what {
             What::Data(spec) => spec.is_write(),
             What::Session(spec) => match spec.name {
-                "publish" | "spublish" | "eval" | "evalsha" => true,
+                "publish" | "spublish" | "eval" | "evalsha" | "fcall" => true,
+                "function" => true,
                 "exec" => self
                     .session
                     .transaction
@@ -383,7 +396,13 @@ fn brings_password(args: &[&[u8]]) -> bool {
 /// Counts an error reply by its first word.
 #[cold]
 pub(crate) fn count_error(line: &[u8], cx: &mut Cx<'_, RespConn>) {
-    cx.local.stats.errors.add(1);
+    count_as_error(line, &cx.local.stats, &cx.local.shared);
+}
+
+/// The same, whoever counts.
+#[cold]
+pub(crate) fn count_as_error(line: &[u8], stats: &LoopStats, shared: &Shared) {
+    stats.errors.add(1);
     let word = line[1..].split(|b| b.is_ascii_whitespace()).next();
-    cx.local.shared.stats.error(word.unwrap_or_default());
+    shared.stats.error(word.unwrap_or_default());
 }

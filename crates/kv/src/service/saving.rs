@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
 use super::session::Replies;
+use super::shared::Shared;
 use crate::durable::snapshot::{Snapshots, Status};
 
 const NOTHING_TO_SAVE_TO: &str = "ERR there is nothing to save to: durability is none. Start the server \
@@ -109,16 +110,16 @@ pub(super) fn bgrewriteaof(call: &mut Call<'_, '_>) -> Flow {
 /// When the last snapshot was made; the time of the start, as for a server that has never saved, if
 /// there is none.
 pub(super) fn lastsave(call: &mut Call<'_, '_>) -> Flow {
-    let at_ms = last_save_ms(call);
+    let at_ms = last_save_ms(&call.shared);
     call.reply.integer((at_ms / 1000) as i64);
     Flow::Done
 }
 
-pub(super) fn last_save_ms(call: &Call<'_, '_>) -> u64 {
-    let durable = call.shared.durable.get();
+pub(super) fn last_save_ms(shared: &Shared) -> u64 {
+    let durable = shared.durable.get();
     let last = durable.map_or(0, |durable| durable.log.snapshots().status().last_ms);
     match last {
-        0 => call.shared.started_wall_ms.load(Relaxed),
+        0 => shared.started_wall_ms.load(Relaxed),
         last => last,
     }
 }
@@ -168,6 +169,7 @@ pub(super) fn shutdown(call: &mut Call<'_, '_>) -> Flow {
             }
         }
     }
+    call.shared.scripts.end_slow();
     tracing::warn!(peer = %call.cx.link.peer().client(), "a client has asked for the end: SHUTDOWN");
     // As Redis: the end of the connection is the answer.
     call.session.closing = true;

@@ -69,11 +69,15 @@ impl Session {
         let seen = shared.attention.now();
         let account = shared.acl.default_account().clone();
         let rights = account.rights();
+        Session::of(account, rights, seen, trusted)
+    }
+
+    fn of(account: Arc<Account>, rights: Arc<Rights>, seen: u64, authenticated: bool) -> Session {
         Session {
             proto: Proto::Resp2,
             db: 0,
-            authenticated: trusted,
-            free: trusted && rights.is_unrestricted(),
+            authenticated,
+            free: authenticated && rights.is_unrestricted(),
             account,
             rights,
             seen,
@@ -94,13 +98,26 @@ impl Session {
         }
     }
 
+    /// What a script that runs elsewhere knows of it; not who wants to be told of changes, whose scripts stay.
+    pub(crate) fn of_script(&self) -> Session {
+        Session {
+            proto: self.proto,
+            db: self.db,
+            no_touch: self.no_touch,
+            barrier: self.barrier,
+            ..Session::of(
+                self.account.clone(),
+                self.rights.clone(),
+                self.seen,
+                self.authenticated,
+            )
+        }
+    }
+
     /// Whether nothing has to be looked at before a command is run.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.free
-            && !self.loading
-            && self.transaction.is_none()
-            && self.subscriptions.is_none()
+        self.free && !self.loading && self.transaction.is_none() && self.subscriptions.is_none()
     }
 
     /// What it has dealt with of what may happen to all connections.

@@ -181,6 +181,16 @@ impl Shared {
         self.config.set_password(password);
     }
 
+    /// Whether a script takes long.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.attention.is_busy()
+    }
+
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.attention.set_busy(busy);
+    }
+
     /// Whether a command has to wait.
     #[cold]
     pub(crate) fn holds_back(&self, now_ms: u64, writes: bool) -> bool {

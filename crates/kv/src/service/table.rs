@@ -82,7 +82,10 @@ const SESSION: &[SessionSpec] = session! {
     "evalsha" -3 Usual &[], script::unreachable;
     "eval_ro" -3 Usual &[], script::unreachable;
     "evalsha_ro" -3 Usual &[], script::unreachable;
+    "fcall" -3 Usual &[], script::unreachable;
+    "fcall_ro" -3 Usual &[], script::unreachable;
     "script" -2 Usual script::SUBCOMMANDS, script::script;
+    "function" -2 Usual script::FUNCTION_SUBCOMMANDS, script::unreachable;
     "time" 1 Usual &[], misc::time;
     "lastsave" 1 Usual &[], saving::lastsave;
     "save" 1 Alone &[], saving::save;
@@ -239,7 +242,7 @@ impl Entry {
     pub(crate) fn group(&self) -> &'static str {
         let What::Data(spec) = self.what else {
             return match self.name {
-                "script" => "scripting",
+                "script" | "function" | "fcall" | "fcall_ro" => "scripting",
                 "cluster" | "readonly" | "readwrite" | "asking" => "cluster",
                 "migrate" => "generic",
                 name if name.starts_with("eval") => "scripting",

@@ -325,6 +325,10 @@ impl Store {
     pub(crate) fn begin_epoch<R>(&self, at: impl FnOnce(u16) -> R) -> Option<R> {
         let mut guards = Guards::new(self);
         guards.hold(self.mask_of_all());
+        if guards.is_kept() {
+            // Half of what a script does would be in it.
+            return None;
+        }
         if self.epochs.active.swap(true, Relaxed) {
             return None;
         }
@@ -341,6 +345,12 @@ impl Store {
             };
             shard.walk = Some((0..shard.tables.len()).map(progress).collect());
         }
+        let mut handed = self.epochs.handed();
+        let before = handed.items.len();
+        self.libraries.put_items(&mut handed.items);
+        let more = handed.items.len() - before;
+        self.epochs.queued.fetch_add(more, Relaxed);
+        drop(handed);
         Some(at(used))
     }
 

@@ -41,7 +41,8 @@ impl Store {
         let keys = KEYS.max((more / LEAST) as usize);
         for _ in 0..keys + MISSES {
             let mut shard = self.lock(at);
-            if self.evict_one(&mut shard, policy, clock, rng) {
+            // What a script keeps stays as it is.
+            if !shard.is_kept && self.evict_one(&mut shard, policy, clock, rng) {
                 misses = 0;
             } else {
                 misses += 1;

@@ -68,6 +68,11 @@ impl Store {
             {
                 swept.pause = swept.pause.min(Swept::LATER);
             }
+            if shard.is_kept {
+                // A script that takes long keeps its keys.
+                swept.pause = swept.pause.min(Swept::LATER);
+                continue;
+            }
             if !expires || shard.expiring.iter().all(|&keys| keys == 0) {
                 continue;
             }

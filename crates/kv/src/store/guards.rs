@@ -12,6 +12,11 @@ pub(crate) struct Guards<'s> {
     one: Option<(usize, MutexGuard<'s, Shard>)>,
     many: Vec<(usize, MutexGuard<'s, Shard>)>,
     held: u64,
+    /// A script keeps some of them; and whether it did so at any time since this was set to false.
+    is_kept: bool,
+    pub(super) met_kept: bool,
+    /// The shards of the script that runs here, whose locks it has let go of.
+    left: u64,
     /// The key of the command that runs, by its place in memory, and its hash.
     known: (*const u8, usize, u64),
     /// What was changed under the locks that are held, and is to be committed before they are let go;
@@ -30,6 +35,9 @@ impl<'s> Guards<'s> {
             one: None,
             many: Vec::new(),
             held: 0,
+            is_kept: false,
+            met_kept: false,
+            left: 0,
             known: (std::ptr::null(), 0, 0),
             pending: None,
             met_expired: Vec::new(),
@@ -77,13 +85,53 @@ impl<'s> Guards<'s> {
         self.held = mask;
         if mask.is_power_of_two() {
             let at = mask.trailing_zeros() as usize;
-            self.one = Some((at, self.store.lock(at)));
+            let shard = self.store.lock(at);
+            self.note(shard.is_kept);
+            self.one = Some((at, shard));
             return;
         }
         let mut rest = mask;
         while rest != 0 {
             let at = rest.trailing_zeros() as usize;
-            self.many.push((at, self.store.lock(at)));
+            let shard = self.store.lock(at);
+            self.note(shard.is_kept);
+            self.many.push((at, shard));
+            rest &= rest - 1;
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, is_kept: bool) {
+        self.is_kept |= is_kept;
+        self.met_kept |= is_kept;
+    }
+
+    /// Whether a script keeps some of the shards that are held: then no key of theirs may be read or changed.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Lets go of the locks of a script that takes long, and keeps others from its keys: they find the shards marked
+    /// when they have the locks. What it has changed is committed when it ends.
+    pub(crate) fn leave(&mut self) {
+        self.left = self.held;
+        for (_, mut shard) in self.one.take().into_iter().chain(self.many.drain(..)) {
+            shard.is_kept = true;
+            self.store.tell(&mut shard);
+        }
+        self.held = 0;
+    }
+
+    /// Takes back what was [left](Guards::leave), if anything was.
+    pub(crate) fn come_back(&mut self) {
+        let mut rest = std::mem::take(&mut self.left);
+        self.held |= rest;
+        while rest != 0 {
+            let at = rest.trailing_zeros() as usize;
+            let mut shard = self.store.lock(at);
+            shard.is_kept = false;
+            self.many.push((at, shard));
             rest &= rest - 1;
         }
     }
@@ -102,6 +150,9 @@ impl<'s> Guards<'s> {
                 Ok(guard) => more.push((at, guard)),
                 Err(TryLockError::Poisoned(poisoned)) => more.push((at, poisoned.into_inner())),
                 Err(TryLockError::WouldBlock) => return false,
+            }
+            if more.last().is_some_and(|(_, shard)| shard.is_kept) {
+                return false;
             }
             rest &= rest - 1;
         }
@@ -134,6 +185,10 @@ impl<'s> Guards<'s> {
     /// Lets go of all.
     #[inline]
     pub(crate) fn release(&mut self) {
+        if self.left != 0 {
+            self.come_back();
+        }
+        self.is_kept = false;
         if self.pending.is_some() {
             self.commit();
         }

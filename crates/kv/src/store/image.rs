@@ -16,6 +16,7 @@ const SET: u8 = 5;
 const HASH: u8 = 6;
 const ZSET: u8 = 7;
 const STREAM: u8 = 8;
+const LIBRARY: u8 = 9;
 
 /// Whose value it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,6 +121,17 @@ pub(crate) fn put_piece(
     to.extend_from_slice(&piece.bytes);
 }
 
+/// Writes a library of functions.
+pub(crate) fn put_library(name: &[u8], code: &[u8], to: &mut Vec<u8>) {
+    let head = Head {
+        db: 0,
+        deadline_ms: None,
+        key: name,
+    };
+    head.put(LIBRARY, to);
+    put_text(to, code);
+}
+
 /// What an item says of a value.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part<'a> {
@@ -147,6 +159,8 @@ pub(crate) enum Part<'a> {
     ZSet(Vec<(f64, &'a [u8])>),
     /// Parts of a stream, perhaps not all.
     Stream(Vec<&'a [u8]>),
+    /// The text of a library of functions, whose name stands for the key.
+    Library(&'a [u8]),
 }
 
 /// Shows the items that `bytes` are.
@@ -218,6 +232,7 @@ fn part<'a>(kind: u8, bytes: &mut &'a [u8]) -> Result<Part<'a>, Malformed> {
             Part::ZSet(members)
         }
         STREAM => Part::Stream(texts(bytes, 1)?),
+        LIBRARY => Part::Library(take(bytes)?),
         _ => return Err(Malformed("an item of an unknown kind")),
     })
 }

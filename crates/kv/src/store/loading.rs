@@ -92,6 +92,11 @@ impl<'s> Loading<'s> {
                     zset.insert(member, *score, fit).is_none()
                 })
             }),
+            Part::Library(code) => {
+                let libraries = &self.store.libraries;
+                let put = libraries.put(head.key, code);
+                put.map_err(|_| Malformed("more libraries of functions than there may be"))
+            }
             Part::Stream(parts) => self.add(head, parts.len(), |stream: &mut Stream| {
                 parts.iter().all(|part| stream.put_part(part))
             }),

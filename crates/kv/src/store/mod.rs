@@ -26,6 +26,7 @@ mod expiry;
 mod grave;
 mod guards;
 mod image;
+mod libraries;
 mod limits;
 mod loading;
 mod memory;
@@ -49,12 +50,13 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[doc(hidden)]
 pub use effect::Mistakes;
 pub use effect::{Effect, Effects, Gone, NoRoom};
 pub use expiry::Swept;
+pub use libraries::Library;
 pub use limits::Limits;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
@@ -72,6 +74,8 @@ use crate::commands::Spec;
 use crate::hash::HashKey;
 use epoch::Epochs;
 use grave::Graveyard;
+use libraries::Libraries;
+use ready::Ready;
 use shard::Shard;
 
 /// What a store is made with.
@@ -133,6 +137,10 @@ pub struct Store {
     used: AtomicI64,
     graveyard: Arc<Graveyard>,
     epochs: Arc<Epochs>,
+    libraries: Libraries,
+    /// Keys that somebody waits for and that became ready when a script kept the shards that serving needs.
+    unserved: Mutex<Ready>,
+    has_unserved: AtomicBool,
     /// Of the last unit that was committed.
     last_ticket: AtomicU64,
     tracking: Tracking,
@@ -189,6 +197,9 @@ impl Store {
             used: AtomicI64::new(0),
             graveyard,
             epochs,
+            libraries: Libraries::default(),
+            unserved: Mutex::default(),
+            has_unserved: AtomicBool::new(false),
             last_ticket: AtomicU64::new(0),
             tracking: Tracking::default(),
         }
@@ -354,7 +365,7 @@ impl Store {
     pub fn watch(&self, db: u16, key: &[u8], now_ms: u64) -> Watch {
         let hash = self.hash(key);
         let mut shard = self.lock(self.shard_of(hash));
-        if shard.is_due(db, key, hash, now_ms) {
+        if !shard.is_kept && shard.is_due(db, key, hash, now_ms) {
             // Its removal later would look like a change. If there is no room to say so, it will.
             let _ = self.drop_keys(&mut shard, &[(db, key.to_vec())], Gone::Expired, now_ms);
             self.tell(&mut shard);
@@ -421,6 +432,11 @@ impl Store {
     #[inline]
     fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
         guards::unpoisoned(self.shards[at].0.lock())
+    }
+
+    /// Under the lock of a shard that a script keeps, so that the script does not end before it is told.
+    fn unserved(&self) -> MutexGuard<'_, Ready> {
+        self.unserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use super::clock;
 use super::effect::NoRoom;
 use super::guards::Guards;
 use super::ready::Ready;
+use super::shard::Place;
 use super::value::Kind;
 use super::view::View;
 use super::waiter::{Blocked, Waiter};
@@ -46,6 +47,7 @@ pub struct Runner<'s> {
     clock: u32,
     rng: fastrand::Rng,
     pub(super) in_transaction: bool,
+    is_shut_out: bool,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
     /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
@@ -94,6 +96,7 @@ impl<'s> Runner<'s> {
             clock: clock::at(now_ms),
             rng: fastrand::Rng::with_seed(seed),
             in_transaction: false,
+            is_shut_out: false,
             no_touch: false,
             patient: false,
             first_ms: None,
@@ -127,8 +130,12 @@ impl<'s> Runner<'s> {
             if spec.keys == Keys::Walk {
                 // It takes one lock at a time, in any order.
                 self.guards.release();
+                self.guards.met_kept = false;
             }
             self.guards.hold(mask);
+            if self.guards.is_kept() {
+                return self.shut_out(reply);
+            }
         }
         let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
@@ -154,6 +161,26 @@ impl<'s> Runner<'s> {
             Called::Blocked(blocked) => Ran::Blocked(blocked),
             Called::NoRoom(why) => self.refuse(why, reply),
         }
+    }
+
+    /// A script keeps the keys.
+    #[cold]
+    fn shut_out(&mut self, reply: &mut Reply) -> Ran {
+        self.guards.forget();
+        self.guards.release();
+        reply.error(&Error::BUSY.0);
+        Ran::Done
+    }
+
+    /// Lets go of the locks of a script that takes long, between two of its commands. Others are told [`Error::BUSY`]
+    /// until the [end](Runner::end).
+    pub fn leave(&mut self) {
+        self.guards.leave();
+    }
+
+    /// Takes the locks that were [left](Runner::leave), if they were, for the script's next command.
+    pub fn come_back(&mut self) {
+        self.guards.come_back();
     }
 
     /// Has a command that has done nothing tried again, or answers why not.
@@ -196,8 +223,12 @@ impl<'s> Runner<'s> {
         if !self.in_transaction {
             if spec.keys == Keys::Walk {
                 self.guards.release();
+                self.guards.met_kept = false;
             }
             self.guards.hold(mask);
+            if self.guards.is_kept() {
+                return self.shut_out(reply);
+            }
         }
         let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
@@ -367,6 +398,11 @@ impl<'s> Runner<'s> {
             reply.truncate(start);
             reply.error(&error.0);
         }
+        if spec.keys == Keys::Walk && std::mem::take(&mut self.guards.met_kept) {
+            // It has come to where a script is at work.
+            reply.truncate(start);
+            reply.error(&Error::BUSY.0);
+        }
         if changes > 0 && store.effects().is_some() {
             match effective {
                 None => self.guards.did(db, args, self.now_ms),
@@ -460,7 +496,8 @@ impl<'s> Runner<'s> {
             mask |= store.mask_of(&watch.place.1);
         }
         self.guards.hold(mask);
-        let mut unchanged = true;
+        self.is_shut_out = self.guards.is_kept();
+        let mut unchanged = !self.is_shut_out;
         let settled = match store.effects() {
             None => u64::MAX,
             Some(effects) => {
@@ -483,13 +520,32 @@ impl<'s> Runner<'s> {
         if !unchanged {
             self.guards.end_growing();
         }
+        if self.is_shut_out {
+            self.guards.release();
+        }
         unchanged
+    }
+
+    /// Whether the last transaction did not [begin](Runner::begin) because of a script that takes long: then it is
+    /// not known whether anything that was watched has changed.
+    #[must_use]
+    pub fn is_shut_out(&self) -> bool {
+        self.is_shut_out
     }
 
     /// Ends a transaction: serves who waits for its keys, and lets go of the locks.
     pub fn end(&mut self) {
+        self.guards.come_back();
         self.in_transaction = false;
         self.guards.close_unit();
+        let store = self.guards.store();
+        if store.has_unserved.load(Relaxed) {
+            let mut unserved = store.unserved();
+            store.has_unserved.store(false, Relaxed);
+            while let Some(place) = unserved.take() {
+                self.ready.add(place);
+            }
+        }
         self.serve();
         self.guards.release();
     }
@@ -521,12 +577,32 @@ impl<'s> Runner<'s> {
         }
     }
 
+    /// Leaves a key that is ready to the script that keeps what is needed: it serves who waits for it when it ends.
+    #[cold]
+    fn put_off(&mut self, place: Place) {
+        let store = self.guards.store();
+        store.unserved().add(place);
+        store.has_unserved.store(true, Relaxed);
+    }
+
+    /// Takes the lock of a key that is ready; false if a script keeps it.
+    fn hold_to_serve(&mut self, db: u16, key: &[u8], hash: u64) -> bool {
+        self.guards.hold(1 << self.guards.store().shard_of(hash));
+        if self.guards.is_kept() {
+            self.put_off((db, key.into()));
+            return false;
+        }
+        true
+    }
+
     /// Runs the commands that read a stream, each: one that finds nothing says nothing of the others, but of
     /// those of its group. Those of groups also if it is no stream any more.
     fn serve_readers(&mut self, db: u16, key: &[u8]) {
         let store = self.guards.store();
         let hash = store.hash(key);
-        self.guards.hold(1 << store.shard_of(hash));
+        if !self.hold_to_serve(db, key, hash) {
+            return;
+        }
         let shard = self.guards.shard(store.shard_of(hash));
         let entry = shard.table(db).find(hash, key);
         let is_stream = entry.is_some_and(|entry| entry.value().kind() == Kind::Stream);
@@ -554,7 +630,9 @@ impl<'s> Runner<'s> {
     fn next_waiter(&mut self, db: u16, key: &[u8]) -> Option<Arc<Waiter>> {
         let store = self.guards.store();
         let hash = store.hash(key);
-        self.guards.hold(1 << store.shard_of(hash));
+        if !self.hold_to_serve(db, key, hash) {
+            return None;
+        }
         let shard = self.guards.shard(store.shard_of(hash));
         let kind = shard.table(db).find(hash, key)?.value().kind();
         let queue = shard.waiters.get(&(db, Box::from(key)))?;
@@ -571,6 +649,10 @@ impl<'s> Runner<'s> {
         let mask = store.mask(waiter.spec, &args) | store.mask_of(key);
         if !self.guards.try_add(mask) {
             self.guards.hold(mask);
+            if self.guards.is_kept() {
+                self.put_off((waiter.db, key.into()));
+                return false;
+            }
             // It may have been served or cancelled in between.
             if waiter.is_over() {
                 return true;

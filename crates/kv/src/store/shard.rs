@@ -52,6 +52,8 @@ pub(crate) struct Shard {
     /// Where each table stands, as long as there are entries of the epoch before.
     pub(crate) walk: Option<Box<[Progress]>>,
     pub(crate) epochs: Arc<Epochs>,
+    /// A script that takes long has let go of the lock and will take it back: nobody else may read or change keys.
+    pub(crate) is_kept: bool,
 }
 
 /// A watched key: how often it was changed since the first began to watch, and how many watch.
@@ -96,6 +98,7 @@ impl Shard {
             epoch: false,
             walk: None,
             epochs,
+            is_kept: false,
         }
     }
 

@@ -96,6 +96,9 @@ impl View<'_, '_> {
             let hash = store.hash(&key);
             let at = store.shard_of(hash);
             self.guards.hold(1 << at);
+            if self.guards.is_kept() {
+                continue;
+            }
             let shard = self.guards.shard(at);
             // It may have been set anew in between.
             if shard.is_due(db, &key, hash, now_ms) {

@@ -48,6 +48,7 @@ impl Server {
         let mut builder = Builder::new();
         let limits = settings.limits();
         let service = RespService::new(Arc::new(store), settings);
+        service.run_scripts_apart();
         let id = builder.service_with(service.clone(), limits);
         builder.listen(id, Listen::at("127.0.0.1:0"));
         builder.engine(engine).loops(loops);

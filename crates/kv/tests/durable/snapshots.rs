@@ -449,6 +449,61 @@ fn the_log_is_not_cut_behind_a_snapshot_whose_name_may_be_lost() {
     }
 }
 
+#[test]
+fn libraries_of_functions_are_in_the_log_and_in_snapshots() {
+    let function = tidewire_kv::commands::find_logged(b"function").unwrap();
+    let names = |scene: &Scene| -> Vec<String> {
+        let shown = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+        let all = scene.store.libraries();
+        all.iter()
+            .map(|library| shown(&library.name) + "=" + &shown(&library.code))
+            .collect()
+    };
+    let (disk, settings) = (SimDisk::new(3), settings(3));
+    let open = |disk: &SimDisk| {
+        let none = Mistakes::default();
+        open(Policy::Sync, disk, settings.clone(), none, START).unwrap()
+    };
+    let mut scene = open(&disk);
+    let change = |scene: &mut Scene, args: &[&[u8]]| {
+        let mut reply = Reply::new(Proto::Resp2);
+        let _ = scene
+            .store
+            .runner(START, 1)
+            .run(function, 0, args, &mut reply);
+        assert_eq!(reply.bytes(), b"+OK\r\n", "{args:?}");
+        for at in 0..8 {
+            step(&mut scene.writer, at);
+        }
+    };
+    change(&mut scene, &[b"function", b"put", b"a", b"one"]);
+    change(&mut scene, &[b"function", b"put", b"b", b"two"]);
+    scene.run(START, 0, "SET k v");
+    // From the log alone.
+    let disk = disk.kill();
+    let mut scene = open(&disk);
+    assert_eq!(names(&scene), ["a=one", "b=two"]);
+    change(&mut scene, &[b"function", b"put", b"a", b"other"]);
+    assert!(scene.save(START));
+    change(&mut scene, &[b"function", b"remove", b"b"]);
+    change(&mut scene, &[b"function", b"put", b"c", b"three"]);
+    let before = names(&scene);
+    assert_eq!(before, ["a=other", "c=three"]);
+    // From a snapshot and the log behind it.
+    let disk = disk.kill();
+    let mut scene = open(&disk);
+    assert!(scene.found.is_some());
+    assert_eq!(names(&scene), before);
+    // FLUSHALL leaves them, and they leave nothing when they go.
+    scene.run(START, 0, "FLUSHALL");
+    assert!(scene.save(START));
+    let mut scene = open(&disk.kill());
+    assert_eq!(names(&scene), before);
+    change(&mut scene, &[b"function", b"clear"]);
+    assert!(scene.save(START));
+    assert_eq!(names(&scene), [""; 0]);
+}
+
 /// What is left of it would hold as much of the disk as the store has in memory.
 #[test]
 fn nothing_is_left_of_a_snapshot_that_has_failed() {

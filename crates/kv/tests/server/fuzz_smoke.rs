@@ -307,8 +307,85 @@ fn packed_collections() {
     run(150, with_settings::<4>(acts), collections::kv_collections);
 }
 
+/// Pieces of Lua, some of which fit together.
+const PIECES: &[&str] = &[
+    "return ",
+    "local t = {} ",
+    "t[#t + 1] = ",
+    "t ",
+    "KEYS[1] ",
+    "ARGV ",
+    "#",
+    "{",
+    "} ",
+    "(",
+    ") ",
+    "function() ",
+    "end ",
+    "for i = 1, 100 do ",
+    "while true do ",
+    "if ARGV[1] then ",
+    "pcall(",
+    "error(",
+    "redis.call('get', 'k') ",
+    "redis.call('rpush', 'l', 'x') ",
+    "redis.pcall('lrange', 'l', 0, -1) ",
+    "redis.setresp(3) ",
+    "cjson.encode(",
+    "cjson.decode('[1,{\"a\":null}]') ",
+    "cmsgpack.pack(",
+    "cmsgpack.unpack(",
+    "struct.pack('>I2', ",
+    "struct.unpack(",
+    "bit.tohex(",
+    "string.rep('x', ",
+    "loadstring(",
+    "unpack(",
+    "coroutine.wrap(",
+    "setmetatable(",
+    "getmetatable(",
+    "redis.register_function('f', ",
+    "redis.register_function{function_name='f', callback=",
+    "-1 ",
+    "2^31 ",
+    "1e308 ",
+    "'a' ",
+    ", ",
+    ".. ",
+    "+ ",
+    "= ",
+    "x ",
+    "[[",
+    "]]",
+    "--",
+    "\n",
+    "\0",
+    "nil ",
+    "true ",
+    "{map = {a = 1}} ",
+    "{double = 1.5} ",
+    "{ok = 'fine'} ",
+    "{err = 'no'} ",
+    "redis.sha1hex(",
+    "tostring(",
+    "string.gsub(",
+];
+
+#[test]
+fn scripts() {
+    let piece = prop::sample::select(PIECES).prop_map(|piece| piece.as_bytes().to_vec());
+    let text = proptest::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat());
+    let head = (0u8..6, Just(4u8), any::<[u8; 4]>());
+    let input = (head, text).prop_map(|((kind, len, args), text)| {
+        let head = [kind, len];
+        [&head[..], &args, &text].concat()
+    });
+    run(400, input, kv::kv_scripts);
+}
+
 #[test]
 fn corpora() {
+    replay::replay("kv_scripts", kv::kv_scripts);
     replay::replay("kv_collections", collections::kv_collections);
     replay::replay("resp_codec", kv::resp_codec);
     replay::replay("kv_binary", kv::kv_binary);

@@ -3,24 +3,35 @@
 
 mod acl;
 mod acl_compared;
+mod advisories;
 mod binary;
 mod blocking;
+mod busy;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod effects;
 mod expiring;
+mod functions;
 mod fuzz_smoke;
+#[path = "../compare/generate.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod generate;
 mod guard;
 mod hostile;
 mod loading;
 mod memory;
 mod monitor;
+mod random_compared;
 mod same_as_redis;
 mod scripts;
 mod scripts_compared;
 mod session;
+#[path = "../compare/templates.rs"]
+mod templates;
 mod tracking;
+#[path = "../common/valkey.rs"]
+mod valkey;
 #[path = "../common/wire.rs"]
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 mod wire;

@@ -227,7 +227,9 @@ impl<D: Disk> Keeper<D> {
         });
         let Some(begun) = begun else {
             self.discard();
-            return Err(Failed("another snapshot is being made".into()));
+            return Err(Failed(
+                "another snapshot is being made, or a script takes long".into(),
+            ));
         };
         header.position = begun.position;
         let mistakes = kv_log.mistakes();

@@ -1,5 +1,7 @@
 //! A connection and its rights: brought up to date, asked before every command, and told of in ACL LOG.
 
+use std::time::Duration;
+
 use tidewire::Cx;
 
 use super::log::{Reason, Where};
@@ -11,6 +13,29 @@ use crate::service::pubsub::Kind;
 use crate::service::shared::Shared;
 use crate::service::table::{Entry, table};
 
+/// Where a command runs: on the loop of its connection, or, within a script, on the thread for scripts.
+pub(crate) trait Place {
+    fn shared(&self) -> &Shared;
+    /// Milliseconds of the loops' clock.
+    fn now_ms(&self) -> u64;
+    /// Since the epoch.
+    fn wall(&self) -> Duration;
+}
+
+impl Place for Cx<'_, RespConn> {
+    fn shared(&self) -> &Shared {
+        &self.local.shared
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.link.now().as_nanos() / 1_000_000
+    }
+
+    fn wall(&self) -> Duration {
+        self.link.wall()
+    }
+}
+
 impl RespConn {
     /// Whether the user of this connection may run a call; the error reply if not, which is logged.
     pub(crate) fn permit(
@@ -18,9 +43,9 @@ impl RespConn {
         entry: &Entry,
         args: &[&[u8]],
         place: Where,
-        cx: &mut Cx<'_, RespConn>,
+        here: &dyn Place,
     ) -> Result<(), Error> {
-        self.session.heed(&cx.local.shared);
+        self.session.heed(here.shared());
         if self.session.is_free() {
             return Ok(());
         }
@@ -28,7 +53,7 @@ impl RespConn {
             Ok(()) => return Ok(()),
             Err(denied) => denied,
         };
-        Err(self.refuse(entry, args, denied, place, cx))
+        Err(self.refuse(entry, args, denied, place, here))
     }
 
     /// The error reply to a call that is refused, which is logged.
@@ -39,7 +64,7 @@ impl RespConn {
         args: &[&[u8]],
         denied: Denied<'_>,
         place: Where,
-        cx: &mut Cx<'_, RespConn>,
+        here: &dyn Place,
     ) -> Error {
         let call = name_of_call(entry, args);
         let user = self.session.account().name.clone();
@@ -50,17 +75,12 @@ impl RespConn {
             Denied::Pattern(_) => None,
         };
         if let Some((reason, object)) = noted {
-            let now_ms = cx.link.now().as_nanos() / 1_000_000;
-            let wall_ms = cx.link.wall().as_millis() as u64;
-            let client = line_of(self.card(), &cx.local.shared, now_ms);
-            let most = cx
-                .local
-                .shared
-                .acl
-                .log_max
-                .load(std::sync::atomic::Ordering::Relaxed);
-            let log = &cx.local.shared.acl.log;
-            log.add((reason, place), object, &user, client, wall_ms, most);
+            let acl = &here.shared().acl;
+            let client = line_of(self.card(), here.shared(), here.now_ms());
+            let most = acl.log_max.load(std::sync::atomic::Ordering::Relaxed);
+            let wall_ms = here.wall().as_millis() as u64;
+            acl.log
+                .add((reason, place), object, &user, client, wall_ms, most);
         }
         match place {
             Where::TopLevel => denied.error("NOPERM", "", &user, &call),

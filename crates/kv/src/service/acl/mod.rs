@@ -19,6 +19,7 @@ mod users;
 
 pub(super) use command::{SUBCOMMANDS, acl};
 pub use file::AclFileError;
+pub(super) use guard::Place;
 pub(super) use leaves::categories_of_call;
 pub(super) use log::{Reason, Where};
 pub(super) use rights::{Denied, Rights};

@@ -4,8 +4,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use std::time::Instant;
+
 use sha1::{Digest, Sha1};
 
+use super::apart::Thread;
+use super::functions::Functions;
 use super::shebang::{self, Flags};
 use crate::commands::Error;
 
@@ -22,11 +26,26 @@ pub(super) struct Script {
     /// Its hash in hexadecimal digits.
     pub(super) name: String,
     /// What is compiled: a first line for the server is empty in it.
-    pub(super) text: Vec<u8>,
+    pub(super) text: Arc<[u8]>,
     pub(super) flags: Flags,
+    /// The library that it is a function of; `text` is that of the library then.
+    pub(super) library: Option<u64>,
+    /// It may take long, as far as anybody knows: it runs beside the loops.
+    pub(super) slow: AtomicBool,
 }
 
 impl Script {
+    /// What names it in error texts and to the interpreter; a function has its own name.
+    pub(super) fn new(name: String, text: Arc<[u8]>, flags: Flags, library: Option<u64>) -> Script {
+        Script {
+            name,
+            text,
+            flags,
+            library,
+            slow: AtomicBool::new(true),
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.text.len() + EACH
     }
@@ -65,6 +84,24 @@ pub(crate) struct Scripts {
     pub(super) runs: AtomicBool,
     pub(super) wrote: AtomicBool,
     pub(super) kill: AtomicBool,
+    /// The one that runs is a function.
+    pub(super) is_function: AtomicBool,
+    /// The server ends: what takes long is ended, whatever it has written.
+    ends: AtomicBool,
+    /// The one that takes long.
+    pub(super) long: Mutex<Option<Long>>,
+    /// There may be a thread for scripts, and the way to it.
+    pub(super) apart: AtomicBool,
+    pub(super) thread: Thread,
+    pub(super) functions: Functions,
+}
+
+/// What FUNCTION STATS tells of a script that takes long.
+#[derive(Debug)]
+pub(super) struct Long {
+    pub(super) name: String,
+    pub(super) command: Vec<Vec<u8>>,
+    pub(super) begun: Instant,
 }
 
 /// The hash of a script in hexadecimal digits.
@@ -103,7 +140,7 @@ impl Scripts {
             return Ok(script);
         }
         let (flags, text) = shebang::read(text)?;
-        Ok(Arc::new(Script { name, text, flags }))
+        Ok(Arc::new(Script::new(name, text.into(), flags, None)))
     }
 
     /// Keeps a script that compiles.
@@ -146,6 +183,25 @@ impl Scripts {
     pub(super) fn flush(&self) {
         *self.cache() = Cache::default();
         self.flushes.fetch_add(1, Relaxed);
+    }
+
+    /// Ends what takes long, and what will, because the server ends.
+    pub(crate) fn end_slow(&self) {
+        self.ends.store(true, Relaxed);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ends.load(Relaxed)
+    }
+
+    /// Has scripts that may take long run on a thread of their own.
+    pub(crate) fn use_thread(&self) {
+        self.apart.store(true, Relaxed);
+    }
+
+    /// The one that takes long.
+    pub(super) fn long(&self) -> MutexGuard<'_, Option<Long>> {
+        self.long.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many scripts there are, and the bytes they take.

@@ -2,10 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::at::At;
 use super::run::{compile_error, interpreter};
 use crate::commands::subcommands::Subcommands;
-use crate::service::call::{Call, Flow};
+use crate::service::call::{Asked, Call, Flow};
 use crate::service::info::line;
+use crate::service::shared::Shared;
+use crate::service::table::Entry;
 
 /// The subcommands of SCRIPT.
 pub(in crate::service) const SUBCOMMANDS: Subcommands = &[
@@ -58,25 +61,57 @@ pub(in crate::service) fn script(call: &mut Call<'_, '_>) -> Flow {
                     .error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
             }
         }
-        (b"kill", []) => {
-            if !scripts.runs.load(Relaxed) {
-                call.reply
-                    .error("NOTBUSY No scripts in execution right now.");
-            } else if scripts.wrote.load(Relaxed) {
-                call.reply.error(
-                    "UNKILLABLE Sorry the script already executed write commands against the dataset. \
-                     You can either wait the script termination or kill the server in a hard way \
-                     using the SHUTDOWN NOSAVE command.",
-                );
-            } else {
-                scripts.kill.store(true, Relaxed);
-                call.reply.ok();
-            }
-        }
+        (b"kill", []) => kill(&mut call.asked(), false),
         (b"help", []) => call.help(HELP),
         _ => call.subcommand_error("script"),
     }
     Flow::Done
+}
+
+/// Ends the script that runs, or the function, if it has written nothing.
+pub(super) fn kill(call: &mut Asked<'_>, function: bool) {
+    let scripts = &call.shared.scripts;
+    if !scripts.runs.load(Relaxed) {
+        call.reply
+            .error("NOTBUSY No scripts in execution right now.");
+    } else if scripts.wrote.load(Relaxed) {
+        call.reply.error(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. \
+             You can either wait the script termination or kill the server in a hard way \
+             using the SHUTDOWN NOSAVE command.",
+        );
+    } else if scripts.is_function.load(Relaxed) != function {
+        call.reply.error(busy_text(call.shared));
+    } else {
+        scripts.kill.store(true, Relaxed);
+        call.reply.ok();
+    }
+}
+
+/// What others are told while a script takes long.
+pub(in crate::service) fn busy_text(shared: &Shared) -> &'static str {
+    if shared.scripts.is_function.load(Relaxed) {
+        "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+    } else {
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+    }
+}
+
+/// Whether a command is run although a script takes long.
+pub(in crate::service) fn may_run_when_busy(entry: &Entry, args: &[&[u8]]) -> bool {
+    let sub = |word: &str| {
+        args.get(1)
+            .is_some_and(|sub| sub.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    match entry.name {
+        "auth" | "hello" | "quit" | "reset" | "multi" | "discard" | "watch" | "unwatch" => true,
+        "script" => sub("kill"),
+        "function" => sub("kill") || sub("stats"),
+        "shutdown" => args[1..]
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(b"nosave")),
+        _ => false,
+    }
 }
 
 fn load(call: &mut Call<'_, '_>, text: &[u8]) {
@@ -85,7 +120,7 @@ fn load(call: &mut Call<'_, '_>, text: &[u8]) {
         Ok(script) => script,
         Err(error) => return call.reply.error(error.0),
     };
-    let mut interpreter = match interpreter(call.cx) {
+    let mut interpreter = match interpreter(&mut At::Loop(call.cx)) {
         Ok(interpreter) => interpreter,
         Err(why) => {
             return call
@@ -115,8 +150,13 @@ pub(in crate::service) fn info(call: &Call<'_, '_>, text: &mut String) {
     line(text, "used_memory_scripts_eval", bytes);
     line(text, "used_memory_scripts", bytes + vms);
     line(text, "number_of_cached_scripts", count);
-    line(text, "number_of_functions", 0);
-    line(text, "number_of_libraries", 0);
+    let known = scripts.functions.known();
+    let functions = known
+        .libraries
+        .iter()
+        .map(|library| library.functions.len());
+    line(text, "number_of_functions", functions.sum::<usize>());
+    line(text, "number_of_libraries", known.libraries.len());
     line(text, "evicted_scripts", scripts.evicted.load(Relaxed));
     line(text, "stopped_scripts", scripts.stopped.load(Relaxed));
     line(

@@ -1,16 +1,20 @@
 //! What `redis.call` does: finds the command, checks it, and runs it under the locks that are held.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
-use tidewire::Cx;
 use tidewire_lua::{Call, Host, Stop, Value};
+
+use super::at::At;
+use super::cache::Long;
 
 use crate::commands::OUT_OF_MEMORY;
 use crate::reply::{Proto, Reply};
 use crate::service::acl::Where;
 use crate::service::batch::Batch;
 use crate::service::conn::RespConn;
-use crate::service::multi::count_call;
+use crate::service::shared::Shared;
+use crate::service::slowlog::shortened;
 use crate::service::table::{Entry, What, table};
 use crate::store::NoRoom;
 
@@ -23,18 +27,55 @@ const ALLOWED: &[&str] = &[
 
 /// Stops a script that has done nothing, for it to be run again a little later.
 pub(super) const LATER: &str = "later";
+/// The same, for it to be run on the thread for scripts.
+pub(super) const ELSEWHERE: &str = "elsewhere";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the loop's clock stands still, or there is no loop"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// As long as it is there, others are told that a script takes long.
+pub(super) struct Busy<'s>(&'s Shared);
+
+impl<'s> Busy<'s> {
+    fn new(shared: &'s Shared, long: Long) -> Busy<'s> {
+        *shared.scripts.long() = Some(long);
+        shared.set_busy(true);
+        Busy(shared)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.set_busy(false);
+        *self.0.scripts.long() = None;
+    }
+}
 
 /// Runs a script's commands.
 pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) conn: &'a mut RespConn,
     pub(super) batch: &'a mut Batch<'s>,
-    pub(super) cx: &'a mut Cx<'c, RespConn>,
-    pub(super) reply: &'b mut Reply,
+    pub(super) at: &'a mut At<'b, 'c>,
+    pub(super) reply: &'a mut Reply,
     pub(super) read_only: bool,
     /// There was no room when it began.
     pub(super) out_of_memory: bool,
     /// It may be run again if there is no room in the log.
     pub(super) may_wait: bool,
+    /// It may be run again on the thread for scripts if it takes long.
+    pub(super) may_move: bool,
+    /// It has published something: done twice, that would be heard.
+    pub(super) said: bool,
+    /// What FUNCTION STATS tells of it.
+    pub(super) name: &'a str,
+    pub(super) args: &'a [&'a [u8]],
+    /// It takes long: between its commands it has no locks, and its keys are kept.
+    pub(super) busy: Option<Busy<'s>>,
 }
 
 fn error(text: &str) -> Value {
@@ -43,6 +84,51 @@ fn error(text: &str) -> Value {
 
 impl Host for Commands<'_, '_, '_, '_> {
     fn call(&mut self, call: Call<'_>) -> Result<Value, Stop> {
+        self.batch.come_back();
+        let value = self.run(call);
+        if self.busy.is_some() {
+            self.batch.leave();
+        }
+        value
+    }
+
+    fn told(&mut self) -> Option<Stop> {
+        if self.may_move && !self.said && !self.batch.shared.scripts.wrote.load(Relaxed) {
+            return Some(Stop(ELSEWHERE.into()));
+        }
+        if self.busy.is_none() {
+            tracing::warn!(
+                script = self.name,
+                "a script takes long: others are told BUSY until it ends, or SCRIPT KILL ends it"
+            );
+            let long = Long {
+                name: self.name.to_owned(),
+                command: shortened(self.args),
+                begun: now(),
+            };
+            self.busy = Some(Busy::new(self.batch.shared, long));
+            self.batch.leave();
+        }
+        self.at.turn_away();
+        None
+    }
+
+    fn log(&mut self, level: u8, text: &[u8]) {
+        // A client decides what stands here, and how often.
+        const SHOWN: usize = 1024;
+        let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
+        match level {
+            0 => tracing::trace!(%text, "a script says"),
+            1 => tracing::debug!(%text, "a script says"),
+            2 => tracing::info!(%text, "a script says"),
+            _ => tracing::warn!(%text, "a script says"),
+        }
+    }
+}
+
+impl Commands<'_, '_, '_, '_> {
+    /// Runs a command under the locks.
+    fn run(&mut self, call: Call<'_>) -> Result<Value, Stop> {
         let args: Vec<&[u8]> = call.args.iter().map(|arg| &arg[..]).collect();
         let Some(entry) = table().find(args[0]) else {
             return Ok(error("ERR Unknown Redis command called from script"));
@@ -50,11 +136,11 @@ impl Host for Commands<'_, '_, '_, '_> {
         if let Err(why) = check(entry, &args) {
             return Ok(error(why));
         }
-        if let Err(denied) = self.conn.permit(entry, &args, Where::Script, self.cx) {
+        if let Err(denied) = self.conn.permit(entry, &args, Where::Script, self.at) {
             return Ok(Value::Error(denied.0.into_owned()));
         }
         if self.batch.shared.attention.is_monitored() {
-            self.conn.show_to_monitors(entry, &args, true, self.cx);
+            self.conn.show_to_monitors(entry, &args, "lua", self.at);
         }
         self.reply.clear();
         self.reply.proto = if call.resp3 {
@@ -90,7 +176,8 @@ impl Host for Commands<'_, '_, '_, '_> {
                 self.conn.note_read(self.batch, spec, &args);
             }
             What::Session(spec) => {
-                let _ = self.conn.call(spec.run, &args, self.reply, self.cx, true);
+                self.said |= matches!(spec.name, "publish" | "spublish");
+                self.at.session(self.conn, spec, &args, self.reply);
                 self.batch.db = self.conn.session.db;
             }
         }
@@ -98,21 +185,9 @@ impl Host for Commands<'_, '_, '_, '_> {
             self.reply.take_back(0);
             return Ok(error("ERR a reply is larger than the memory of scripts"));
         }
-        count_call(entry, self.reply.bytes(), self.cx);
+        self.at.count_call(entry, self.reply.bytes());
         let value = Value::parse(self.reply.bytes()).map(|(value, _)| value);
         Ok(value.unwrap_or_else(|| error("ERR a reply nests too deep for scripts")))
-    }
-
-    fn log(&mut self, level: u8, text: &[u8]) {
-        // A client decides what stands here, and how often.
-        const SHOWN: usize = 1024;
-        let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
-        match level {
-            0 => tracing::trace!(%text, "a script says"),
-            1 => tracing::debug!(%text, "a script says"),
-            2 => tracing::info!(%text, "a script says"),
-            _ => tracing::warn!(%text, "a script says"),
-        }
     }
 }
 

@@ -1,17 +1,25 @@
-//! Scripts: EVAL and its kin, and SCRIPT.
+//! Scripts and functions: EVAL, FCALL and their kin, SCRIPT and FUNCTION.
 //!
 //! The one idea: a script is a transaction that finds out what it is while it runs. It holds all shards,
-//! what it has changed is one unit of the log, and nothing else of the service knows of Lua.
+//! what it has changed is one unit of the log, and nothing else of the service knows of Lua. One that may take long runs
+//! on a thread beside the loops, so that those can tell others of it.
 
+mod apart;
+mod at;
 mod cache;
 mod command;
+mod function;
+mod functions;
 mod host;
 mod run;
 mod shebang;
 mod vm;
 
+pub(super) use apart::Away;
 pub(crate) use cache::Scripts;
-pub(super) use command::{SUBCOMMANDS, info, script, unreachable};
+pub(super) use command::{SUBCOMMANDS, busy_text, info, may_run_when_busy, script, unreachable};
+pub(super) use function::SUBCOMMANDS as FUNCTION_SUBCOMMANDS;
 pub(crate) use run::Kind;
 pub(super) use run::WHOLE;
+pub use shebang::library_name;
 pub(crate) use vm::Interpreter;

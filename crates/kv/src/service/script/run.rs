@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tidewire::Cx;
-use tidewire_lua::{Answer, Ended, Run, Stop};
+use tidewire_lua::{Answer, Ended, Fcall, Run, Stop};
 
+use super::at::At;
 use super::cache::Script;
-use super::host::{Commands, LATER};
-use super::vm::Interpreter;
+use super::command::busy_text;
+use super::functions;
+use super::host::{Commands, ELSEWHERE, LATER};
+use super::vm::{Interpreter, What};
 use crate::commands::{Ctx, Done, Error, Keys, MEMORY, OUT_OF_MEMORY, Spec, UNBOUNDED, WRITE};
 use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
@@ -29,22 +32,46 @@ fn never(_: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
 /// Which of the commands that run scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
-    by_hash: bool,
+    by: By,
     pub(crate) read_only: bool,
+}
+
+/// What the first argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Text,
+    Hash,
+    Function,
 }
 
 impl Kind {
     /// The one of this name.
     pub(crate) fn of(name: &str) -> Option<Kind> {
-        let (by_hash, read_only) = match name {
-            "eval" => (false, false),
-            "evalsha" => (true, false),
-            "eval_ro" => (false, true),
-            "evalsha_ro" => (true, true),
+        let (by, read_only) = match name {
+            "eval" => (By::Text, false),
+            "evalsha" => (By::Hash, false),
+            "fcall" => (By::Function, false),
+            "eval_ro" => (By::Text, true),
+            "evalsha_ro" => (By::Hash, true),
+            "fcall_ro" => (By::Function, true),
             _ => return None,
         };
-        Some(Kind { by_hash, read_only })
+        Some(Kind { by, read_only })
     }
+}
+
+/// What a script is run with.
+#[derive(Clone, Copy)]
+struct Given<'x> {
+    kind: Kind,
+    /// How many of the arguments are keys.
+    keys: usize,
+    /// The command.
+    args: &'x [&'x [u8]],
+    /// There was no room when it began.
+    out_of_memory: bool,
+    /// It is no part of a transaction.
+    alone: bool,
 }
 
 impl RespConn {
@@ -57,49 +84,20 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
-        let (script, keys) = match self.find_script(kind, args, cx) {
+        let (script, keys) = match find_script(kind, args, &mut At::Loop(cx)) {
             Ok(found) => found,
             Err(error) => {
                 reply.error(error.0);
                 return Outcome::Done;
             }
         };
-        let whole = || iter::once((&WHOLE, &args[..1]));
-        let out_of_memory = !batch.has_room_for(whole());
-        if out_of_memory
-            && script.flags.declared
-            && !script.flags.allow_oom
-            && !script.flags.no_writes
+        if self.may_send_away(batch)
+            && script.slow.load(Relaxed)
+            && self.send_away(kind, &script, keys, args, cx)
         {
-            reply.error(OUT_OF_MEMORY);
-            return Outcome::Done;
+            return Outcome::Waits;
         }
-        let writes = !kind.read_only && !script.flags.no_writes;
-        // If there never will be room it may read all the same: what writes is refused by itself. That the unit
-        // may grow is asked for by the first that writes, when no other script holds up the answer.
-        if writes
-            && let Err(NoRoom::Busy) = batch.reserve_some()
-            && batch.is_patient()
-        {
-            return self.wait_for_room(cx);
-        }
-        if !batch.begin(whole(), Vec::new()) {
-            reply.error("ERR nothing was watched and it has changed");
-            return Outcome::Done;
-        }
-        let out_of_memory = out_of_memory && !script.flags.allow_oom;
-        let outcome = self.run_script(
-            &script,
-            kind,
-            keys,
-            args,
-            out_of_memory,
-            true,
-            batch,
-            reply,
-            cx,
-        );
-        batch.end();
+        let outcome = self.run_alone(kind, &script, keys, args, batch, reply, &mut At::Loop(cx));
         if outcome == Outcome::Later {
             // It says so again when it runs again.
             cx.local.published.clear();
@@ -107,6 +105,60 @@ impl RespConn {
         if batch.shared.durable.get().is_some() {
             self.publish_queued(batch, cx);
         }
+        if outcome == Outcome::Waits && !self.send_away(kind, &script, keys, args, cx) {
+            reply.error("ERR the script takes long, and there is no thread for it");
+            return Outcome::Done;
+        }
+        outcome
+    }
+
+    /// Whether there is a thread for scripts, and nobody to be told of what they read.
+    fn may_send_away(&self, batch: &Batch<'_>) -> bool {
+        batch.shared.scripts.apart.load(Relaxed) && self.session.tracking().is_none()
+    }
+
+    /// The same with what was found, wherever it runs. It is to be run elsewhere, and has done nothing, if it
+    /// [waits](Outcome::Waits).
+    #[expect(clippy::too_many_arguments, reason = "what a script is run with")]
+    pub(super) fn run_alone(
+        &mut self,
+        kind: Kind,
+        script: &Arc<Script>,
+        keys: usize,
+        args: &[&[u8]],
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        at: &mut At<'_, '_>,
+    ) -> Outcome {
+        let flags = script.flags;
+        let whole = || iter::once((&WHOLE, &args[..1]));
+        let out_of_memory = !batch.has_room_for(whole());
+        if out_of_memory && flags.declared && !flags.allow_oom && !flags.no_writes {
+            reply.error(OUT_OF_MEMORY);
+            return Outcome::Done;
+        }
+        let writes = !kind.read_only && !flags.no_writes;
+        // If there never will be room it may read all the same: what writes is refused by itself. That the unit
+        // may grow is asked for by the first that writes, when no other script holds up the answer.
+        if writes
+            && let Err(NoRoom::Busy) = batch.reserve_some()
+            && batch.is_patient()
+        {
+            return at.wait_for_room(self);
+        }
+        if !batch.begin(whole(), Vec::new()) {
+            reply.error(busy_text(batch.shared));
+            return Outcome::Done;
+        }
+        let given = Given {
+            kind,
+            keys,
+            args,
+            out_of_memory: out_of_memory && !flags.allow_oom,
+            alone: true,
+        };
+        let outcome = self.run_script(script, given, batch, reply, at);
+        batch.end();
         outcome
     }
 
@@ -119,103 +171,102 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) {
-        match self.find_script(kind, args, cx) {
+        let at = &mut At::Loop(cx);
+        match find_script(kind, args, at) {
             Ok((script, keys)) => {
-                self.run_script(&script, kind, keys, args, false, false, batch, reply, cx);
+                let given = Given {
+                    kind,
+                    keys,
+                    args,
+                    out_of_memory: false,
+                    alone: false,
+                };
+                self.run_script(&script, given, batch, reply, at);
             }
             Err(error) => reply.error(error.0),
         }
     }
 
-    /// The script that a call names, and how many keys.
-    fn find_script(
-        &self,
-        kind: Kind,
-        args: &[&[u8]],
-        cx: &Cx<'_, RespConn>,
-    ) -> Result<(Arc<Script>, usize), Error> {
-        let keys = parse_integer(args[2]).ok_or(Error::NOT_INTEGER)?;
-        if keys > args.len() as i64 - 3 {
-            return Err(Error::new(
-                "ERR Number of keys can't be greater than number of args",
-            ));
-        }
-        let keys = usize::try_from(keys)
-            .map_err(|_| Error::new("ERR Number of keys can't be negative"))?;
-        let scripts = &cx.local.shared.scripts;
-        let script = if kind.by_hash {
-            let missing = Error::new("NOSCRIPT No matching script. Please use EVAL.");
-            scripts.find(args[1]).ok_or(missing)?
-        } else {
-            scripts.of(args[1])?
-        };
-        if kind.read_only && script.flags.declared && !script.flags.no_writes {
-            return Err(Error::new(
-                "ERR Can not execute a script with write flag using *_ro command.",
-            ));
-        }
-        Ok((script, keys))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the two callers are above")]
     fn run_script(
         &mut self,
         script: &Arc<Script>,
-        kind: Kind,
-        keys: usize,
-        args: &[&[u8]],
-        out_of_memory: bool,
-        may_wait: bool,
+        given: Given<'_>,
         batch: &mut Batch<'_>,
         reply: &mut Reply,
-        cx: &mut Cx<'_, RespConn>,
+        at: &mut At<'_, '_>,
     ) -> Outcome {
         let shared = batch.shared;
-        let mut interpreter = match interpreter(cx) {
+        let mut interpreter = match interpreter(at) {
             Ok(interpreter) => interpreter,
             Err(why) => {
                 reply.error(format!("ERR no interpreter for scripts: {why}"));
                 return Outcome::Done;
             }
         };
-        if !kind.by_hash
-            && let Err(why) = interpreter.vm.compile(&script.name, &script.text)
-        {
-            reply.error(compile_error(&why));
-            cx.local.interpreter = Some(interpreter);
-            return Outcome::Done;
-        }
-        if !kind.by_hash {
+        if given.kind.by == By::Text {
+            if let Err(why) = interpreter.vm.compile(&script.name, &script.text) {
+                reply.error(compile_error(&why));
+                *at.interpreter() = Some(interpreter);
+                return Outcome::Done;
+            }
             // One that is not to stay always finds room, or is not kept.
             let _ = shared.scripts.keep(script, false);
         }
         let scripts = &shared.scripts;
         scripts.wrote.store(false, Relaxed);
         scripts.kill.store(false, Relaxed);
+        scripts.is_function.store(script.library.is_some(), Relaxed);
         scripts.runs.store(true, Relaxed);
-        interpreter.running.begin();
+        let has_thread = self.may_send_away(batch);
+        let may_move = given.alone && has_thread && !at.is_apart();
+        interpreter.running.begin(if may_move || at.is_apart() {
+            What::Watched
+        } else {
+            What::Alone
+        });
         let db = self.session.db;
-        let (keys, args) = args[3..].split_at(keys);
-        let run = Run {
-            name: &script.name,
-            text: &script.text,
-            keys,
-            args,
-        };
+        let (keys, args) = given.args[3..].split_at(given.keys);
         let mut inner = Reply::new(Proto::Resp2);
         let patient = batch.is_patient();
-        let ended = interpreter.vm.run(
-            run,
-            &mut Commands {
-                conn: self,
-                batch,
-                cx,
-                reply: &mut inner,
-                read_only: kind.read_only || script.flags.no_writes,
-                out_of_memory,
-                may_wait: may_wait && patient,
-            },
-        );
+        let mut commands = Commands {
+            conn: self,
+            batch,
+            at,
+            reply: &mut inner,
+            read_only: given.kind.read_only || script.flags.no_writes,
+            out_of_memory: given.out_of_memory,
+            may_wait: given.alone && patient,
+            may_move,
+            said: false,
+            name: &script.name,
+            args: given.args,
+            busy: None,
+        };
+        let ended = match script.library {
+            None => {
+                let run = Run {
+                    name: &script.name,
+                    text: &script.text,
+                    keys,
+                    args,
+                };
+                interpreter.vm.run(run, &mut commands)
+            }
+            Some(library) => {
+                let call = Fcall {
+                    library,
+                    text: &script.text,
+                    function: &script.name,
+                    keys,
+                    args,
+                };
+                interpreter.vm.call(call, &mut commands)
+            }
+        };
+        // Others go on when it has let go of its keys, which are taken back to its end.
+        let busy = commands.busy.take();
+        batch.come_back();
+        drop(busy);
         interpreter.running.begun.set(None);
         scripts.runs.store(false, Relaxed);
         // A script's SELECT is its own.
@@ -230,8 +281,13 @@ impl RespConn {
                 reply.error(line);
             }
             Ended::Stopped(Stop(why)) if why == LATER => {
-                cx.local.interpreter = Some(interpreter);
-                return self.wait_for_room(cx);
+                *at.interpreter() = Some(interpreter);
+                return at.wait_for_room(self);
+            }
+            Ended::Stopped(Stop(why)) if why == ELSEWHERE => {
+                *at.interpreter() = Some(interpreter);
+                script.slow.store(true, Relaxed);
+                return Outcome::Waits;
             }
             Ended::Stopped(Stop(why)) => {
                 reply.error(format!("{why} script: {}.", script.name));
@@ -239,16 +295,55 @@ impl RespConn {
         }
         interpreter.tell();
         if interpreter.is_fresh(shared) {
-            cx.local.interpreter = Some(interpreter);
+            *at.interpreter() = Some(interpreter);
         }
         Outcome::Done
     }
 }
 
-/// The interpreter of this loop, to be put back.
-pub(super) fn interpreter(cx: &mut Cx<'_, RespConn>) -> Result<Box<Interpreter>, String> {
-    let shared = cx.local.shared.clone();
-    if let Some(mut kept) = cx.local.interpreter.take()
+/// The script that a call names, and how many keys.
+fn find_script(
+    kind: Kind,
+    args: &[&[u8]],
+    at: &mut At<'_, '_>,
+) -> Result<(Arc<Script>, usize), Error> {
+    let shared = at.here();
+    let scripts = &shared.scripts;
+    let function = match kind.by {
+        By::Function => Some(functions::find(args[1], at)?),
+        By::Text | By::Hash => None,
+    };
+    let keys = parse_integer(args[2]).ok_or(match kind.by {
+        By::Function => Error::new("ERR Bad number of keys provided"),
+        By::Text | By::Hash => Error::NOT_INTEGER,
+    })?;
+    if keys > args.len() as i64 - 3 {
+        return Err(Error::new(
+            "ERR Number of keys can't be greater than number of args",
+        ));
+    }
+    let keys =
+        usize::try_from(keys).map_err(|_| Error::new("ERR Number of keys can't be negative"))?;
+    let script = match (function, kind.by) {
+        (Some(script), _) => script,
+        (None, By::Hash) => {
+            let missing = Error::new("NOSCRIPT No matching script. Please use EVAL.");
+            scripts.find(args[1]).ok_or(missing)?
+        }
+        (None, _) => scripts.of(args[1])?,
+    };
+    if kind.read_only && script.flags.declared && !script.flags.no_writes {
+        return Err(Error::new(
+            "ERR Can not execute a script with write flag using *_ro command.",
+        ));
+    }
+    Ok((script, keys))
+}
+
+/// The interpreter of this loop or thread, to be put back.
+pub(super) fn interpreter(at: &mut At<'_, '_>) -> Result<Box<Interpreter>, String> {
+    let shared = at.here();
+    if let Some(mut kept) = at.interpreter().take()
         && kept.is_fresh(&shared)
     {
         return Ok(kept);

@@ -1,8 +1,10 @@
 //! The first line of a script that is for the server: `#!lua flags=no-writes,allow-oom`.
 
+use tidewire_lua::FLAGS;
+
 use crate::commands::Error;
 
-/// What a script says of itself.
+/// What a script or a function says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     /// It changes no key.
@@ -11,6 +13,87 @@ pub(super) struct Flags {
     pub(super) allow_oom: bool,
     /// It said anything: then the limit of memory is looked at before it begins.
     pub(super) declared: bool,
+}
+
+impl Flags {
+    /// Of a function: it has declared itself, whatever it has said.
+    pub(super) fn of_function(flags: &[Vec<u8>]) -> Flags {
+        let mut all = Flags {
+            declared: true,
+            ..Flags::default()
+        };
+        for flag in flags {
+            all.add(flag);
+        }
+        all
+    }
+
+    /// False if there is no such flag.
+    fn add(&mut self, flag: &[u8]) -> bool {
+        match flag {
+            b"no-writes" => self.no_writes = true,
+            b"allow-oom" => self.allow_oom = true,
+            // About replicas and clusters, which there are not.
+            _ => return FLAGS.iter().any(|known| known.as_bytes() == flag),
+        }
+        true
+    }
+}
+
+/// The name of a library, by its first line.
+///
+/// # Errors
+/// The error reply: there is no such line, or it is wrong.
+pub fn library_name(text: &[u8]) -> Result<&[u8], Error> {
+    read_library(text).map(|(name, _)| name)
+}
+
+/// The name of a library, and the text to load, in which the first line is empty.
+///
+/// # Errors
+/// There is no such line, or it is wrong.
+pub(super) fn read_library(text: &[u8]) -> Result<(&[u8], Vec<u8>), Error> {
+    if !text.starts_with(b"#!") {
+        return Err(Error::new("ERR Missing library metadata"));
+    }
+    let Some(end) = text.iter().position(|b| *b == b'\n') else {
+        return Err(Error::new("ERR Invalid library metadata"));
+    };
+    let mut words = text[2..end]
+        .split(|b| b.is_ascii_whitespace())
+        .filter(|word| !word.is_empty());
+    let engine = words.next().unwrap_or_default();
+    let mut name = None;
+    for word in words {
+        let is_name = word
+            .get(..5)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(b"name="));
+        if !is_name {
+            return Err(Error::quoting(
+                "ERR Invalid metadata value given: ",
+                word,
+                "",
+            ));
+        }
+        if name.replace(&word[5..]).is_some() {
+            return Err(Error::new(
+                "ERR Invalid metadata value, name argument was given multiple times",
+            ));
+        }
+    }
+    let Some(name) = name else {
+        return Err(Error::new("ERR Library name was not given"));
+    };
+    let is_letter = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    if name.is_empty() || !name.iter().all(is_letter) {
+        return Err(Error::new(
+            "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+        ));
+    }
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(Error::quoting("ERR Engine '", engine, "' not found"));
+    }
+    Ok((name, text[end..].to_vec()))
 }
 
 /// What the first line says, and the text to compile, in which that line is empty.
@@ -44,14 +127,9 @@ pub(super) fn read(text: &[u8]) -> Result<(Flags, Vec<u8>), Error> {
             return Err(Error::quoting("ERR Unknown lua shebang option: ", word, ""));
         };
         for flag in list.split(|b| *b == b',').filter(|flag| !flag.is_empty()) {
-            match flag {
-                b"no-writes" => flags.no_writes = true,
-                b"allow-oom" => flags.allow_oom = true,
-                b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
-                _ => {
-                    let what = "ERR Unexpected flag in script shebang: ";
-                    return Err(Error::quoting(what, flag, ""));
-                }
+            if !flags.add(flag) {
+                let what = "ERR Unexpected flag in script shebang: ";
+                return Err(Error::quoting(what, flag, ""));
             }
         }
     }

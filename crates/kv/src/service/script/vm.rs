@@ -2,21 +2,39 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tidewire_lua::{Stop, Vm};
+use tidewire_lua::{Stop, Verdict, Vm};
 
 use crate::service::shared::Shared;
 
 /// What the running script is watched by.
 pub(super) struct Running {
     pub(super) begun: Cell<Option<Instant>>,
-    shared: Arc<Shared>,
-    /// A line was logged about it.
-    warned: Cell<bool>,
+    /// Not to keep the server: the thread for scripts has an interpreter between them.
+    shared: Weak<Shared>,
+    what: Cell<What>,
+    /// How often it was looked at since it takes too long.
+    looks: Cell<u32>,
 }
+
+/// What runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A script that nobody else could end: it is ended when it takes too long and has written nothing.
+    Alone,
+    /// One that others can end, or that begins anew where they can.
+    Watched,
+    /// A library that is being loaded.
+    Library,
+}
+
+/// A library may take so long to load.
+const LOAD_MAX: Duration = Duration::from_millis(500);
+/// Looks between two times that others are told of a script that takes long: some ten milliseconds.
+const LOOKS: u32 = 1 << 10;
 
 /// An interpreter and what it may take.
 pub(crate) struct Interpreter {
@@ -24,6 +42,8 @@ pub(crate) struct Interpreter {
     pub(super) running: Rc<Running>,
     memory_max: usize,
     flushes: u64,
+    /// Which libraries it has heard of.
+    functions: u64,
     told: usize,
 }
 
@@ -36,44 +56,63 @@ fn now() -> Instant {
 }
 
 impl Running {
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, what: What) {
         self.begun.set(Some(now()));
-        self.warned.set(false);
+        self.what.set(what);
+        self.looks.set(0);
     }
 
-    /// Whether the script is to stop. One that has written is not: half of what it does would stay.
-    fn watch(&self) -> Option<Stop> {
-        let scripts = &self.shared.scripts;
-        if scripts.wrote.load(Relaxed) {
-            if self.is_slow() && !self.warned.replace(true) {
-                tracing::warn!(
-                    "a script that has written takes long; it cannot be ended without leaving it half done"
-                );
-            }
-            return None;
+    /// What is to become of the script. One that has written is not ended: half of what it does would stay.
+    fn watch(&self) -> Verdict {
+        let Some(shared) = self.shared.upgrade() else {
+            return Verdict::Go;
+        };
+        let scripts = &shared.scripts;
+        let took = self
+            .begun
+            .get()
+            .map_or(Duration::ZERO, |begun| now() - begun);
+        if self.what.get() == What::Library {
+            return if took > LOAD_MAX {
+                Verdict::Stop(Stop("ERR FUNCTION LOAD timeout".into()))
+            } else {
+                Verdict::Go
+            };
         }
-        if scripts.kill.load(Relaxed) {
+        let wrote = scripts.wrote.load(Relaxed);
+        if !wrote && scripts.kill.load(Relaxed) {
             scripts.stopped.fetch_add(1, Relaxed);
-            return Some(Stop(
-                "ERR Error running script: Script killed by user with SCRIPT KILL.".into(),
+            return Verdict::Stop(Stop(
+                match scripts.is_function.load(Relaxed) {
+                    true => "ERR Error running script: Script killed by user with FUNCTION KILL.",
+                    false => "ERR Error running script: Script killed by user with SCRIPT KILL.",
+                }
+                .into(),
             ));
         }
-        if self.is_slow() {
+        let limit_ms = shared.config.script_ms.load(Relaxed);
+        if limit_ms == 0 || took <= Duration::from_millis(limit_ms) {
+            return Verdict::Go;
+        }
+        if scripts.is_ending() {
             scripts.stopped.fetch_add(1, Relaxed);
-            return Some(Stop(
+            return Verdict::Stop(Stop(
+                "ERR Error running script: the server ends, and it takes long".into(),
+            ));
+        }
+        if !wrote && self.what.get() == What::Alone {
+            scripts.stopped.fetch_add(1, Relaxed);
+            return Verdict::Stop(Stop(
                 "ERR Error running script: it took longer than busy-reply-threshold and had written nothing".into(),
             ));
         }
-        None
-    }
-
-    fn is_slow(&self) -> bool {
-        let limit_ms = self.shared.config.script_ms.load(Relaxed);
-        limit_ms > 0
-            && self
-                .begun
-                .get()
-                .is_some_and(|begun| now() - begun > Duration::from_millis(limit_ms))
+        let looks = self.looks.get();
+        self.looks.set(looks.wrapping_add(1));
+        if looks.is_multiple_of(LOOKS) {
+            Verdict::Tell
+        } else {
+            Verdict::Go
+        }
     }
 }
 
@@ -85,8 +124,9 @@ impl Interpreter {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Interpreter, String> {
         let running = Rc::new(Running {
             begun: Cell::new(None),
-            shared: shared.clone(),
-            warned: Cell::new(false),
+            shared: Arc::downgrade(shared),
+            what: Cell::new(What::Alone),
+            looks: Cell::new(0),
         });
         let memory_max = shared.config.script_memory.load(Relaxed);
         let watched = running.clone();
@@ -96,6 +136,7 @@ impl Interpreter {
             running,
             memory_max,
             flushes: shared.scripts.flushes.load(Relaxed),
+            functions: shared.store.library_changes(),
             told: 0,
         })
     }
@@ -106,6 +147,12 @@ impl Interpreter {
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
             self.vm.forget();
         }
+        let functions = shared.store.library_changes();
+        if std::mem::replace(&mut self.functions, functions) != functions {
+            let known = shared.store.libraries();
+            self.vm
+                .keep_libraries(|id| known.iter().any(|library| library.id == id));
+        }
         self.memory_max == shared.config.script_memory.load(Relaxed)
             && self.vm.used_memory() < self.memory_max / 2
             && shared.scripts.vm_bytes.load(Relaxed) <= self.memory_max
@@ -114,16 +161,19 @@ impl Interpreter {
     /// Tells how much memory it takes.
     pub(super) fn tell(&mut self) {
         let used = self.vm.used_memory();
-        let all = &self.running.shared.scripts.vm_bytes;
-        all.fetch_add(used, Relaxed);
-        all.fetch_sub(self.told, Relaxed);
-        self.told = used;
+        if let Some(shared) = self.running.shared.upgrade() {
+            let all = &shared.scripts.vm_bytes;
+            all.fetch_add(used, Relaxed);
+            all.fetch_sub(self.told, Relaxed);
+            self.told = used;
+        }
     }
 }
 
 impl Drop for Interpreter {
     fn drop(&mut self) {
-        let all = &self.running.shared.scripts.vm_bytes;
-        all.fetch_sub(self.told, Relaxed);
+        if let Some(shared) = self.running.shared.upgrade() {
+            shared.scripts.vm_bytes.fetch_sub(self.told, Relaxed);
+        }
     }
 }

@@ -1,0 +1,25 @@
+//! What changes the libraries of functions. Not a command of clients: FUNCTION finds out what a text is, and then has it
+//! kept by this, which is what stands in the log.
+
+use super::{Ctx, Done, Error, Keys, MEMORY, Spec, WRITE};
+
+/// `function put NAME CODE`, `function remove NAME`, `function clear`.
+pub(crate) static FUNCTION: Spec = Spec::new("function", -2, WRITE | MEMORY, Keys::All, function);
+
+/// As [`FUNCTION`], where it may run when memory is short.
+pub(crate) static FEWER_FUNCTIONS: Spec = Spec::new("function", -2, WRITE, Keys::All, function);
+
+fn function(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
+    match args[1..] {
+        [b"put", name, code] => ctx.db.put_library(name, code)?,
+        [b"remove", name] => {
+            if !ctx.db.remove_library(name) {
+                return Err(Error::new("ERR Library not found"));
+            }
+        }
+        [b"clear"] => ctx.db.clear_libraries(),
+        _ => return Err(Error::SYNTAX),
+    }
+    ctx.reply.ok();
+    Ok(())
+}

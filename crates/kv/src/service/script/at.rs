@@ -1,0 +1,139 @@
+//! Where a script runs: on the loop of its connection, or on the thread for scripts.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tidewire::Cx;
+
+use super::apart::Apart;
+use super::vm::Interpreter;
+use crate::reply::Reply;
+use crate::service::acl::Place;
+use crate::service::call::Asked;
+use crate::service::conn::RespConn;
+use crate::service::local::Unpublished;
+use crate::service::multi::count_as_called;
+use crate::service::run::Outcome;
+use crate::service::shared::{Here, Shared};
+use crate::service::table::{Entry, SessionSpec};
+use crate::service::{command, hello, misc, pubsub_commands, saving};
+
+/// Where a script runs.
+pub(super) enum At<'a, 'c> {
+    Loop(&'a mut Cx<'c, RespConn>),
+    Apart(&'a mut Apart),
+}
+
+impl Place for At<'_, '_> {
+    fn shared(&self) -> &Shared {
+        match self {
+            At::Loop(cx) => &cx.local.shared,
+            At::Apart(apart) => &apart.shared,
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        match self {
+            At::Loop(cx) => cx.now_ms(),
+            At::Apart(apart) => apart.now_ms,
+        }
+    }
+
+    fn wall(&self) -> Duration {
+        match self {
+            At::Loop(cx) => cx.link.wall(),
+            At::Apart(apart) => apart.wall(),
+        }
+    }
+}
+
+impl At<'_, '_> {
+    pub(super) fn here(&self) -> Here {
+        match self {
+            At::Loop(cx) => cx.local.shared.clone(),
+            At::Apart(apart) => Rc::new(apart.shared.clone()),
+        }
+    }
+
+    pub(super) fn is_apart(&self) -> bool {
+        matches!(self, At::Apart(_))
+    }
+
+    /// The place of the interpreter.
+    pub(super) fn interpreter(&mut self) -> &mut Option<Box<Interpreter>> {
+        match self {
+            At::Loop(cx) => &mut cx.local.interpreter,
+            At::Apart(apart) => &mut apart.interpreter,
+        }
+    }
+
+    pub(super) fn count_call(&self, entry: &Entry, reply: &[u8]) {
+        match self {
+            At::Loop(cx) => count_as_called(entry, reply, &cx.local.stats, &cx.local.shared),
+            At::Apart(apart) => count_as_called(entry, reply, &apart.stats, &apart.shared),
+        }
+    }
+
+    /// The script has to begin anew a little later.
+    pub(super) fn wait_for_room(&mut self, conn: &mut RespConn) -> Outcome {
+        match self {
+            At::Loop(cx) => conn.wait_for_room(cx),
+            At::Apart(_) => Outcome::Later,
+        }
+    }
+
+    /// Runs a command about the connection or the server that scripts may use.
+    pub(super) fn session(
+        &mut self,
+        conn: &mut RespConn,
+        spec: &SessionSpec,
+        args: &[&[u8]],
+        reply: &mut Reply,
+    ) {
+        let apart = match self {
+            At::Loop(cx) => {
+                let _ = conn.call(spec.run, args, reply, cx, true);
+                return;
+            }
+            At::Apart(apart) => apart,
+        };
+        let shared = apart.shared.clone();
+        let mut asked = Asked {
+            shared: &shared,
+            reply,
+            args,
+        };
+        match spec.name {
+            "command" => command::answer(&mut asked),
+            "echo" => reply.bulk(args[1]),
+            "lastsave" => reply.integer((saving::last_save_ms(&shared) / 1000) as i64),
+            "ping" => hello::pong(&mut asked),
+            "pubsub" => pubsub_commands::answer(&mut asked),
+            "role" => misc::tell_role(reply),
+            "select" => match hello::database(args[1], &shared) {
+                Ok(db) => {
+                    conn.session.db = db;
+                    reply.ok();
+                }
+                Err(why) => reply.error(why),
+            },
+            "time" => misc::tell_time(apart.wall(), reply),
+            name => {
+                let sharded = name == "spublish";
+                reply.integer(shared.hub.receivers(sharded, args[1]) as i64);
+                apart.published.push(Unpublished {
+                    sharded,
+                    channel: args[1].to_vec(),
+                    payload: args[2].to_vec(),
+                });
+            }
+        }
+    }
+
+    /// Those that have come since a script runs here that takes long are told so.
+    pub(super) fn turn_away(&mut self) {
+        if let At::Apart(apart) = self {
+            apart.turn_away();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The functions there are, found out from the libraries that the store has.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidewire_lua::Registered;
+
+use super::at::At;
+use super::cache::Script;
+use super::run::interpreter;
+use super::shebang::{self, Flags};
+use super::vm::What;
+use crate::commands::Error;
+use crate::store;
+
+/// The number of a library that is only tried.
+const TRIAL: u64 = u64::MAX;
+
+/// A function and what it says of itself.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) script: Arc<Script>,
+    pub(super) description: Option<Vec<u8>>,
+    pub(super) flags: Vec<Vec<u8>>,
+}
+
+/// A library whose functions are known.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) id: u64,
+    pub(super) name: Arc<[u8]>,
+    pub(super) code: Arc<[u8]>,
+    pub(super) functions: Vec<Function>,
+}
+
+/// All of them, as they were at some time.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    changes: u64,
+    pub(super) libraries: Vec<Arc<Library>>,
+    /// By their names in lower case: as commands they are found whatever the case.
+    by_name: HashMap<Vec<u8>, Arc<Script>>,
+}
+
+impl Known {
+    /// The library that has a function of this name, and is another than the one of `but`.
+    pub(super) fn has(&self, name: &[u8], but: &[u8]) -> bool {
+        let others = self
+            .libraries
+            .iter()
+            .filter(|library| *library.name != *but);
+        let mut functions = others.flat_map(|library| &library.functions);
+        functions.any(|function| function.script.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// What all loops know of functions; made anew by the first that looks after a change.
+#[derive(Debug, Default)]
+pub(super) struct Functions(Mutex<Arc<Known>>);
+
+impl Functions {
+    pub(super) fn known(&self) -> Arc<Known> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The function of this name.
+pub(super) fn find(name: &[u8], at: &mut At<'_, '_>) -> Result<Arc<Script>, Error> {
+    let known = current(at)?;
+    let found = known.by_name.get(&name.to_ascii_lowercase());
+    found.cloned().ok_or(Error::new("ERR Function not found"))
+}
+
+/// The functions as they are now.
+///
+/// # Errors
+/// There is no interpreter to look into libraries.
+pub(super) fn current(at: &mut At<'_, '_>) -> Result<Arc<Known>, Error> {
+    let shared = at.here();
+    // Before it is looked what there is: a change in between has it done again.
+    let changes = shared.store.library_changes();
+    let functions = &shared.scripts.functions;
+    let old = functions.known();
+    if old.changes == changes {
+        return Ok(old);
+    }
+    let mut known = Known {
+        changes,
+        ..Known::default()
+    };
+    for library in shared.store.libraries() {
+        let same = old.libraries.iter().find(|other| other.id == library.id);
+        let made = match same {
+            Some(same) => same.clone(),
+            None => match try_text(&library.code, at)? {
+                Ok(registered) => Arc::new(made(&library, &registered)),
+                Err(why) => {
+                    tracing::error!(
+                        library = %String::from_utf8_lossy(&library.name),
+                        why = %String::from_utf8_lossy(&why),
+                        "a library of functions that was loaded before does not load: its functions are not there"
+                    );
+                    Arc::new(made(&library, &[]))
+                }
+            },
+        };
+        for function in &made.functions {
+            let name = function.script.name.to_ascii_lowercase().into_bytes();
+            known.by_name.insert(name, function.script.clone());
+        }
+        known.libraries.push(made);
+    }
+    let known = Arc::new(known);
+    *functions.0.lock().unwrap_or_else(PoisonError::into_inner) = known.clone();
+    Ok(known)
+}
+
+/// Loads a library to see what is in it, or the error line.
+///
+/// # Errors
+/// There is no interpreter.
+pub(super) fn try_text(
+    code: &[u8],
+    at: &mut At<'_, '_>,
+) -> Result<Result<Vec<Registered>, Vec<u8>>, Error> {
+    let text = match shebang::read_library(code) {
+        Ok((_, text)) => text,
+        Err(error) => return Ok(Err(error.0.into_owned())),
+    };
+    let mut interpreter = interpreter(at)
+        .map_err(|why| Error::text(format!("ERR no interpreter for scripts: {why}")))?;
+    interpreter.running.begin(What::Library);
+    let loaded = interpreter.vm.load(TRIAL, &text);
+    interpreter.running.begun.set(None);
+    interpreter.vm.keep_libraries(|id| id != TRIAL);
+    interpreter.tell();
+    *at.interpreter() = Some(interpreter);
+    Ok(match loaded {
+        Ok(registered) if registered.is_empty() => Err(b"ERR No functions registered".to_vec()),
+        loaded => loaded,
+    })
+}
+
+fn made(library: &store::Library, registered: &[Registered]) -> Library {
+    let text = shebang::read_library(&library.code).map_or_else(|_| Vec::new(), |(_, text)| text);
+    let text: Arc<[u8]> = text.into();
+    let function = |one: &Registered| {
+        let name = String::from_utf8_lossy(&one.name).into_owned();
+        let flags = Flags::of_function(&one.flags);
+        Function {
+            script: Arc::new(Script::new(name, text.clone(), flags, Some(library.id))),
+            description: one.description.clone(),
+            flags: one.flags.clone(),
+        }
+    };
+    Library {
+        id: library.id,
+        name: library.name.clone(),
+        code: library.code.clone(),
+        functions: registered.iter().map(function).collect(),
+    }
+}

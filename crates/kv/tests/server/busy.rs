@@ -1,0 +1,202 @@
+//! Scripts that take long, on real sockets: others are told so, and may end what has written nothing.
+
+use crate::wire::{Client, Server, Value, everywhere, of_words, until};
+use std::io::Write;
+
+/// Sends a command whose words may have spaces in them.
+fn send(client: &mut Client, words: &[&str]) {
+    client.socket.write_all(&of_words(words)).unwrap();
+}
+
+#[track_caller]
+fn ask(client: &mut Client, words: &[&str]) -> Value {
+    send(client, words);
+    client.reply()
+}
+
+#[track_caller]
+fn refused(value: Value, begin: &str) {
+    match value {
+        Value::Error(text) if text.starts_with(begin) => {}
+        other => panic!("{begin}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn wait_for_busy(client: &mut Client) {
+    until(
+        "a script to take long",
+        || matches!(client.ask("PING"), Value::Error(text) if text.starts_with("BUSY")),
+    );
+}
+
+/// A server with little patience, and a client that was there before any script.
+fn impatient(server: &Server) -> Client {
+    let mut client = server.client();
+    assert_eq!(
+        client.ask("CONFIG SET busy-reply-threshold 20"),
+        Value::ok()
+    );
+    client
+}
+
+#[test]
+fn one_without_end_is_told_of_and_killed_by_who_was_there() {
+    for script in [
+        "while true do end",
+        "local f = function() while true do redis.call('ping') end end while true do pcall(f) end",
+        "local co = coroutine.wrap(function() while true do end end) while true do pcall(co) end",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        "while true do redis.pcall('get', 'k') end",
+    ] {
+        everywhere(|server| {
+            println!("{}: {script}", server.name);
+            let mut other = impatient(server);
+            let mut queuing = server.client();
+            assert_eq!(queuing.ask("MULTI"), Value::ok());
+            assert_eq!(queuing.ask("SET k queued"), Value::Simple("QUEUED".into()));
+            let mut runner = server.client();
+            send(&mut runner, &["EVAL", script, "0"]);
+            wait_for_busy(&mut other);
+            for line in [
+                "GET k",
+                "SET k v",
+                "KEYS *",
+                "INFO",
+                "DBSIZE",
+                "FLUSHALL",
+                "SUBSCRIBE c",
+            ] {
+                refused(other.ask(line), "BUSY");
+            }
+            refused(ask(&mut other, &["EVAL", "return 1", "0"]), "BUSY");
+            // Who comes now is heard too.
+            let mut late = server.client();
+            refused(late.ask("PING"), "BUSY");
+            assert_eq!(late.ask("WATCH k"), Value::ok());
+            assert_eq!(late.ask("MULTI"), Value::ok());
+            refused(late.ask("GET k"), "BUSY");
+            refused(
+                late.ask("EXEC"),
+                "EXECABORT Transaction discarded because of: BUSY",
+            );
+            refused(
+                queuing.ask("EXEC"),
+                "EXECABORT Transaction discarded because of: BUSY",
+            );
+            refused(late.ask("FUNCTION KILL"), "BUSY");
+            let stats = late.ask("FUNCTION STATS").array();
+            let running = stats[1].clone().array();
+            assert_eq!(running[3].clone().array()[0], Value::Bulk("EVAL".into()));
+            assert_eq!(other.ask("SCRIPT KILL"), Value::ok());
+            let answer = runner.reply();
+            let killed = "ERR Error running script: Script killed by user with SCRIPT KILL.";
+            refused(answer, killed);
+            assert_eq!(other.ask("PING"), Value::Simple("PONG".into()));
+            assert_eq!(other.ask("EXISTS k"), Value::Int(0));
+            assert_eq!(runner.ask("SET k v"), Value::ok());
+            refused(other.ask("SCRIPT KILL"), "NOTBUSY");
+            assert!(other.info("stopped_scripts") > 0);
+        });
+    }
+}
+
+/// Takes its time by the clock of the server.
+const SLOW_WRITER: &str = "redis.call('set', 'k', 'v') redis.call('rpush', 'q', 'x') \
+    local t = redis.call('time') local e = t[1] * 1000000 + t[2] + ARGV[1] \
+    repeat redis.call('incr', 'n') t = redis.call('time') until t[1] * 1000000 + t[2] > e \
+    redis.call('publish', 'c', 'end') return 'done'";
+
+#[test]
+fn one_that_has_written_is_not_killed_and_is_seen_as_a_whole() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = impatient(server);
+        let mut waiting = server.client();
+        waiting.send(&["BLPOP q 0"]);
+        until("a client to wait", || other.info("blocked_clients") == 1);
+        let mut subscriber = server.client();
+        subscriber.ask("SUBSCRIBE c");
+        let mut runner = server.client();
+        send(&mut runner, &["EVAL", SLOW_WRITER, "0", "700000"]);
+        wait_for_busy(&mut other);
+        refused(other.ask("SCRIPT KILL"), "UNKILLABLE");
+        for line in ["GET k", "GET n", "KEYS *", "DEL k n", "RANDOMKEY", "SCAN 0"] {
+            refused(other.ask(line), "BUSY");
+        }
+        // One that was waiting goes while the script is at work.
+        let mut leaves = server.client();
+        assert_eq!(leaves.ask("WATCH k"), Value::ok());
+        drop(leaves);
+        assert_eq!(runner.reply(), Value::Bulk("done".into()));
+        until("the script to end", || {
+            matches!(other.ask("PING"), Value::Simple(_))
+        });
+        assert_eq!(other.ask("GET k"), Value::Bulk("v".into()));
+        assert!(other.ask("GET n").number() > 0);
+        let popped = waiting.reply().array();
+        assert_eq!(popped[1], Value::Bulk("x".into()));
+        assert_eq!(subscriber.reply().array()[2], Value::Bulk("end".into()));
+    });
+}
+
+#[test]
+fn one_that_was_quick_begins_anew_where_it_can_be_ended() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = impatient(server);
+        let mut runner = server.client();
+        let script = "if ARGV[1] == '1' then while true do end end return redis.call('incr', 'n')";
+        for n in 1..=3 {
+            let answer = ask(&mut runner, &["EVAL", script, "0", "0"]);
+            assert_eq!(answer, Value::Int(n));
+        }
+        send(&mut runner, &["EVAL", script, "0", "1"]);
+        wait_for_busy(&mut other);
+        assert_eq!(other.ask("SCRIPT KILL"), Value::ok());
+        refused(runner.reply(), "ERR Error running script: Script killed");
+        assert_eq!(other.ask("GET n"), Value::Bulk("3".into()));
+    });
+}
+
+#[test]
+fn a_function_is_killed_as_a_function() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = impatient(server);
+        let mut runner = server.client();
+        let library =
+            "#!lua name=lib\nredis.register_function('f', function() while true do end end)";
+        let loaded = ask(&mut runner, &["FUNCTION", "LOAD", library]);
+        assert_eq!(loaded, Value::Bulk("lib".into()));
+        runner.send(&["FCALL f 0"]);
+        wait_for_busy(&mut other);
+        refused(
+            other.ask("SCRIPT KILL"),
+            "BUSY Redis is busy running a script. You can only call FUNCTION KILL",
+        );
+        assert_eq!(other.ask("FUNCTION KILL"), Value::ok());
+        refused(
+            runner.reply(),
+            "ERR Error running script: Script killed by user with FUNCTION KILL.",
+        );
+        refused(other.ask("FUNCTION KILL"), "NOTBUSY");
+    });
+}
+
+#[test]
+fn a_server_ends_although_a_script_does_not() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = impatient(server);
+        let mut runner = server.client();
+        send(
+            &mut runner,
+            &["EVAL", "redis.call('set', 'k', 'v') while true do end", "0"],
+        );
+        wait_for_busy(&mut other);
+        refused(other.ask("SCRIPT KILL"), "UNKILLABLE");
+        refused(other.ask("SHUTDOWN"), "BUSY");
+        // The end of the server is the end of the test.
+    });
+}
