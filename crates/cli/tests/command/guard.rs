@@ -128,6 +128,33 @@ fn tokens_are_not_led_past_by_the_classic_ports() {
 }
 
 #[test]
+fn users_come_from_a_file() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("users").to_str().unwrap().to_owned();
+    let serve = [
+        "serve",
+        "kv/resp",
+        "--listen",
+        "kv/resp=0",
+        "--kv-acl-file",
+        &file,
+    ];
+    let message = refused(&serve);
+    assert!(message.contains("the ACL file"), "{message}");
+    fs::write(&file, "user default on >s3cret ~* &* +@nope\n").unwrap();
+    let message = refused(&serve);
+    assert!(message.contains(":1: Unknown command"), "{message}");
+    assert!(!message.contains("s3cret"), "{message}");
+    let users = "user default on >s3cret ~* &* +@all\nuser bob on nopass ~b +get\n";
+    fs::write(&file, users).unwrap();
+    let (server, addrs) = listening(tidewire(&serve), &["mode=resp"]);
+    assert!(ask(addrs[0], b"GET b\r\n").starts_with("-NOAUTH"));
+    let got = ask(addrs[0], b"AUTH bob x\r\nGET b\r\nGET c\r\n");
+    assert!(got.starts_with("+OK\r\n$-1\r\n-NOPERM"), "{got}");
+    stop(server);
+}
+
+#[test]
 fn secrets_come_from_files_and_the_environment() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();

@@ -369,10 +369,9 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
         }
     };
     if mode == Mode::Broadcast {
-        let is_new =
-            |prefix: &&Box<[u8]>| known.is_none_or(|known| !known.prefixes.contains(*prefix));
-        let new = prefixes.iter().filter(is_new);
-        store.track_prefixes(&tracker, new.map(|prefix| &**prefix));
+        let is_new = |prefix: &&[u8]| known.is_none_or(|known| !known.prefixes.contains(*prefix));
+        let all = prefixes.iter().map(|prefix| &**prefix);
+        store.track_prefixes(&tracker, all.filter(is_new));
     }
     let following = Following {
         tracker,
@@ -402,10 +401,9 @@ fn add_prefixes(known: &mut BTreeSet<Box<[u8]>>, more: &[&[u8]]) -> Result<(), E
         return Err(Error::new("ERR a client may name 1024 prefixes"));
     }
     for (at, prefix) in more.iter().enumerate() {
-        let differs = |other: &&Box<[u8]>| ***other != **prefix;
-        if let Some(other) = known
-            .iter()
-            .filter(differs)
+        let others = known.iter().map(|other| &**other);
+        if let Some(other) = others
+            .filter(|other| other != prefix)
             .find(|other| overlap(prefix, other))
         {
             return Err(error(prefix, "an existing", other));
