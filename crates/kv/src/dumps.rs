@@ -108,6 +108,9 @@ pub fn from_dump(value: rdb::Value, limits: &Limits) -> Option<Value> {
     (!value.is_void()).then_some(value)
 }
 
+/// The greatest number that commands can say.
+const MOST: u64 = i64::MAX as u64;
+
 fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
     let id = |(ms, seq): rdb::Id| StreamId { ms, seq };
     let mut stream = Stream::default();
@@ -118,12 +121,25 @@ fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
         }
         stream.entries.append(id(*at), &pairs);
     }
+    // As XSETID has it: what comes to more than was added, or was deleted before it came, is refused.
+    let is_told = id(dumped.last) >= stream.entries.last_id()
+        && id(dumped.max_deleted) <= id(dumped.last)
+        && (stream.entries.len()..=MOST).contains(&dumped.added);
+    if !is_told {
+        return None;
+    }
     stream.set(
         id(dumped.last),
         Some(dumped.added),
         Some(id(dumped.max_deleted)),
     );
     for group in &dumped.groups {
+        let pending = group.consumers.iter().flat_map(|c| &c.pending);
+        let mut numbers = pending.flat_map(|(_, ms, count)| [*ms, *count]);
+        let seen = group.consumers.iter().map(|c| c.seen_ms);
+        if numbers.any(|n| n > MOST) || seen.chain(group.read).any(|n| n > MOST) {
+            return None;
+        }
         if !stream.create_group(&group.name, id(group.last), group.read) {
             return None;
         }
@@ -146,4 +162,88 @@ fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
         });
     }
     Some(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(words: &[&str]) -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    /// A stream with a group, in which one entry waits.
+    fn stream() -> rdb::Stream {
+        rdb::Stream {
+            entries: vec![((5, 1), texts(&["a", "b"])), ((5, 2), texts(&["c", "d"]))],
+            last: (7, 0),
+            max_deleted: (6, 0),
+            added: 9,
+            groups: vec![rdb::Group {
+                name: b"g".to_vec(),
+                last: (5, 1),
+                read: Some(1),
+                consumers: vec![rdb::Consumer {
+                    name: b"c".to_vec(),
+                    seen_ms: 70,
+                    pending: vec![((5, 1), 60, 2)],
+                }],
+            }],
+        }
+    }
+
+    #[test]
+    fn values_come_back_as_they_were() {
+        let limits = Limits::default();
+        for value in [
+            rdb::Value::String(b"s\0".to_vec()),
+            rdb::Value::List(texts(&["a", "", "a"])),
+            rdb::Value::Set(texts(&["1", "2"])),
+            rdb::Value::Hash(vec![(b"f".to_vec(), b"v".to_vec())]),
+            rdb::Value::ZSet(vec![(b"m".to_vec(), -1.5), (b"a".to_vec(), 2.0)]),
+            rdb::Value::Stream(Box::new(stream())),
+        ] {
+            let payload = rdb::dump(&value);
+            let read = rdb::restore(&payload, 1 << 20).unwrap();
+            let made = from_dump(read, &limits).expect("a value");
+            assert_eq!(to_dump(made.as_ref()), value);
+        }
+    }
+
+    #[test]
+    fn what_no_command_could_have_made_is_refused() {
+        let limits = Limits::default();
+        let pair = |f: &str| (f.as_bytes().to_vec(), b"v".to_vec());
+        for value in [
+            rdb::Value::List(Vec::new()),
+            rdb::Value::Set(texts(&["a", "a"])),
+            rdb::Value::Set(Vec::new()),
+            rdb::Value::Hash(vec![pair("f"), pair("f")]),
+            rdb::Value::ZSet(vec![(b"m".to_vec(), 1.0), (b"m".to_vec(), 2.0)]),
+        ] {
+            assert!(from_dump(value.clone(), &limits).is_none(), "{value:?}");
+        }
+        type Spoil = fn(&mut rdb::Stream);
+        let spoilt: [Spoil; 10] = [
+            |s| s.entries[0].0 = (0, 0),
+            |s| s.entries[1].0 = (5, 1),
+            |s| s.last = (5, 1),
+            |s| s.max_deleted = (7, 1),
+            |s| s.added = 1,
+            |s| s.added = u64::MAX,
+            |s| s.groups.push(s.groups[0].clone()),
+            |s| s.groups[0].consumers[0].seen_ms = u64::MAX,
+            |s| s.groups[0].consumers[0].pending[0].2 = u64::MAX,
+            |s| {
+                let again = s.groups[0].consumers[0].clone();
+                s.groups[0].consumers.push(again);
+            },
+        ];
+        for (at, spoil) in spoilt.iter().enumerate() {
+            let mut stream = stream();
+            spoil(&mut stream);
+            let value = rdb::Value::Stream(Box::new(stream));
+            assert!(from_dump(value, &limits).is_none(), "{at}");
+        }
+    }
 }

@@ -60,3 +60,51 @@ pub fn restore(payload: &[u8], most: usize) -> Result<Value, Malformed> {
     let value = value.map_err(|_| Malformed::Value)?;
     cursor.end(value).map_err(|_| Malformed::Value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A payload with a right footer.
+    fn signed(mut body: Vec<u8>, version: u16) -> Vec<u8> {
+        body.extend_from_slice(&version.to_le_bytes());
+        let crc = crc::append(0, &body);
+        body.extend_from_slice(&crc.to_le_bytes());
+        body
+    }
+
+    #[test]
+    fn what_redis_dumps_is_read() {
+        // DUMP of the string "10" by Redis 7.0.
+        let payload = b"\0\xc0\n\n\0n\x9fWE\x0e\xaec\xbb";
+        assert_eq!(restore(payload, 100), Ok(Value::String(b"10".to_vec())));
+    }
+
+    #[test]
+    fn footers_and_lengths_are_checked() {
+        let good = signed(vec![0, 1, b'x'], 9);
+        assert_eq!(restore(&good, 100), Ok(Value::String(b"x".to_vec())));
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert!(restore(&bad, 100).is_err(), "{at}");
+            assert!(restore(&good[..at], 100).is_err(), "{at}");
+        }
+        for (body, version, why) in [
+            (vec![0, 1, b'x'], 13, Malformed::Footer),
+            (vec![], 9, Malformed::Footer),
+            (vec![0], 9, Malformed::Value),
+            (vec![0, 1, b'x', b'y'], 9, Malformed::Value),
+            (vec![0, 0x80, 0xff, 0xff, 0xff, 0xff], 9, Malformed::Value),
+            (vec![1, 0x80, 0xff, 0xff, 0xff, 0xff], 9, Malformed::Value),
+            (vec![99, 1, b'x'], 9, Malformed::Value),
+            (vec![22, 0], 9, Malformed::Value),
+        ] {
+            assert_eq!(
+                restore(&signed(body.clone(), version), 100),
+                Err(why),
+                "{body:?}"
+            );
+        }
+    }
+}

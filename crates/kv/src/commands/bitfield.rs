@@ -219,7 +219,8 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Ok(())
     };
     if ctx.db.edit_string(args[1], &mut run)?.is_none() {
-        let mut fresh = Vec::new();
+        // Zeros that nobody writes to take no memory yet.
+        let mut fresh = vec![0; end];
         run(&mut fresh)?;
         ctx.db.set(args[1], Value::Str(fresh));
     }

@@ -46,6 +46,8 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "PFMERGE $p {$p}",
     "PFMERGE ($p|$t) {$p}",
     "PFDEBUG (ENCODING|GETREG|DECODE|TODENSE|x) $p",
+    // Read and put back, each what the other has dumped.
+    "DUMP ($t|$h|$l|$s|$z|$p|$a)",
     // Places.
     "GEOADD $a {$O $m}",
     "GEOADD $a {$O $m}",

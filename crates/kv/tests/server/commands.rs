@@ -551,3 +551,129 @@ fn walks_of_several_threads_and_writers_never_wait_in_a_circle() {
         .for_each(|thread| thread.join().unwrap());
     assert_eq!(at(&store, NOW, Proto::Resp2, "DBSIZE"), ":604");
 }
+
+#[test]
+fn fields_of_bits() {
+    check(
+        &store(),
+        NOW,
+        &[
+            ("BITFIELD k", "*0"),
+            ("EXISTS k", ":0"),
+            ("BITFIELD k INCRBY i5 100 1 GET u4 0", "*2 :1 :0"),
+            (
+                "BITFIELD c OVERFLOW SAT INCRBY u2 102 3 INCRBY u2 102 1",
+                "*2 :3 :3",
+            ),
+            ("BITFIELD c OVERFLOW FAIL INCRBY u2 102 1", "*1 $-1"),
+            ("BITFIELD c SET u8 #0 300 GET u8 0", "*2 :0 :44"),
+            (
+                "BITFIELD c SET i64 0 -1 INCRBY i64 0 1",
+                "*2 :3170534137668829184 :0",
+            ),
+            ("BITFIELD_RO c GET i8 0", "*1 :0"),
+            (
+                "BITFIELD_RO c SET i8 0 1",
+                "-ERR BITFIELD_RO only supports the GET subcommand",
+            ),
+            (
+                "BITFIELD c GET u64 0",
+                "-ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_two_strings_have_in_common() {
+    check(
+        &store(),
+        NOW,
+        &[
+            ("MSET a ohmytext b mynewtext", "+OK"),
+            ("LCS a b", "$6 mytext"),
+            ("LCS a b LEN", ":6"),
+            (
+                "LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN",
+                "*4 $7 matches *1 *3 *2 :4 :7 *2 :5 :8 :4 $3 len :6",
+            ),
+            ("LCS a none", "$0"),
+            ("RPUSH l x", ":1"),
+            (
+                "LCS a l",
+                "-ERR The specified keys must contain string values",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn hyperloglogs_and_what_only_looks_like_one() {
+    check(
+        &store(),
+        NOW,
+        &[
+            ("PFADD p a b c d e f g", ":1"),
+            ("PFCOUNT p", ":7"),
+            ("PFADD p a", ":0"),
+            ("PFADD q g h", ":1"),
+            ("PFCOUNT p q none", ":8"),
+            ("PFMERGE r p q", "+OK"),
+            ("PFCOUNT r", ":8"),
+            ("PFDEBUG TODENSE r", ":1"),
+            ("STRLEN r", ":12304"),
+            ("PFADD r a i", ":1"),
+            ("PFCOUNT r", ":9"),
+            ("SETRANGE p 100 x", ":101"),
+            ("PFCOUNT p", "-INVALIDOBJ Corrupted HLL object detected"),
+            ("PFMERGE r p", "-INVALIDOBJ Corrupted HLL object detected"),
+            ("SETRANGE r 4 x", ":12304"),
+            (
+                "PFADD r a",
+                "-WRONGTYPE Key is not a valid HyperLogLog string value.",
+            ),
+            ("SET s HYLL", "+OK"),
+            (
+                "PFCOUNT s",
+                "-WRONGTYPE Key is not a valid HyperLogLog string value.",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn places() {
+    check(
+        &store(),
+        NOW,
+        &[
+            (
+                "GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania",
+                ":2",
+            ),
+            ("GEODIST g Palermo Catania km", "$8 166.2742"),
+            ("GEODIST g Palermo none", "$-1"),
+            ("GEOHASH g Palermo none", "*2 $11 sqc8b49rny0 $-1"),
+            (
+                "GEOPOS g Palermo none",
+                "*2 *2 $20 13.36138933897018433 $20 38.11555639549629859 *-1",
+            ),
+            (
+                "GEORADIUS g 15 37 200 km WITHDIST ASC",
+                "*2 *2 $7 Catania $7 56.4413 *2 $7 Palermo $8 190.4424",
+            ),
+            (
+                "GEOSEARCH g FROMMEMBER Palermo BYBOX 10 10 km",
+                "*1 $7 Palermo",
+            ),
+            ("GEORADIUS g 15 37 200 km STORE to", ":2"),
+            ("ZCARD to", ":2"),
+            ("GEORADIUS none 15 37 200 km STORE to", ":0"),
+            ("EXISTS to", ":0"),
+            (
+                "GEOADD g 181 0 x",
+                "-ERR invalid longitude,latitude pair 181.000000,0.000000",
+            ),
+        ],
+    );
+}
