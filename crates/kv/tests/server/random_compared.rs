@@ -130,6 +130,8 @@ impl Conn {
 fn as_valkey(reply: &[u8]) -> Vec<u8> {
     let text = reply.escape_ascii().to_string();
     let text = text.replace("calling Redis command", "calling command");
+    // What is beyond 64 bits becomes the largest number here, and what the processor makes of it there.
+    let text = text.replace(":-9223372036854775808", ":9223372036854775807");
     let mut words = Vec::new();
     for word in text.split(' ') {
         let is_hash = word.len() == 41 && word.ends_with(',');
