@@ -112,9 +112,9 @@ class Producer(threading.Thread):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.line, self.reset = Line(sock), False
         sock.settimeout(5)
-        self.line.send(produce(self.stream, self.name_))
+        self.line.send(produce(self.stream, self.name_, self.world.level))
         frame = self.line.frame()
-        if frame is None or frame.kind != 1:
+        if frame is None or frame.kind != 1 or frame.level < self.world.level:
             return
         mark = frame.last_id or 0
         expect(self.acked <= mark <= self.sent, f"the mark is {mark}: sent {self.sent}, acknowledged {self.acked}")
@@ -147,8 +147,9 @@ class Producer(threading.Thread):
 
 
 class World:
-    def __init__(self, tidewire, data, errors, seed, options=()):
+    def __init__(self, tidewire, data, errors, seed, options=(), level=2):
         self.tidewire, self.data, self.errors, self.options = tidewire, data, errors, options
+        self.level = level
         self.chance = random.Random(seed)
         self.over, self.quiet, self.addr, self.server = False, False, None, None
         self.counts = {}

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidewire_log::{
-    Begin, Change, ChangeRefused, Committed, Credit, Failure, Frames, Log, Mark, Policy,
+    Begin, Carried, Change, ChangeRefused, Committed, Credit, Failure, Frames, Log, Mark, Policy,
     ProducerId, Progress, Range, ReadError, Refused, Run, StreamId, StreamSettings, StreamStatus,
     Ticket, Wake, Watch,
 };
@@ -507,6 +507,15 @@ impl Log for SteppedLog {
             self.wake();
         }
         Ok(ticket)
+    }
+
+    fn carried(&self, carried: Carried) {
+        let mut state = self.state();
+        state.progress.replicated = state.progress.replicated.max(carried.replicated);
+        state.progress.replicates = carried.replicates;
+        state.progress.away = carried.away;
+        drop(state);
+        self.wake();
     }
 
     fn progress(&self) -> Progress {

@@ -1,6 +1,7 @@
 //! What a home of the log offers: append a batch, be told later when it is durable, read from a
 //! position. [`crate`] has the embedded home; a replicated one would stand behind the same trait.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,6 +138,14 @@ pub struct Progress {
     /// All batches up to this one are on the disk, whatever the [`Policy`]. With [`Policy::Os`] it moves
     /// only when somebody asks with [`Log::sync`].
     pub durable: Ticket,
+    /// All batches up to this one, and all that was there when the log was opened, are at home: where a
+    /// replicator carries them. `None`: there is none, or it has not come so far yet.
+    pub replicated: Option<Ticket>,
+    /// Whether `replicated` moves on, by what is known: a replicator has its home since the log was
+    /// opened, and has not lost it for good. It may be unable to reach it just now.
+    pub replicates: bool,
+    /// Why nothing comes home for now.
+    pub away: Option<Failure>,
     /// Groups of batches that were written since the log was opened: each is one write, and with
     /// [`Policy::Sync`] one sync.
     pub groups: u64,
@@ -145,6 +154,19 @@ pub struct Progress {
     pub blocked: Option<Failure>,
     /// Why the log has stopped for good. Batches above `committed` will never be committed.
     pub failure: Option<Failure>,
+}
+
+/// What a replicator tells the log that it reads from: see [`Log::carried`].
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// For each stream the position up to which its records are at home; those of other streams are not.
+    pub home: BTreeMap<Arc<str>, u64>,
+    /// Becomes [`Progress::replicated`]; never goes back.
+    pub replicated: Option<Ticket>,
+    /// Becomes [`Progress::replicates`].
+    pub replicates: bool,
+    /// Becomes [`Progress::away`].
+    pub away: Option<Failure>,
 }
 
 /// Why a log has stopped for good: what was attempted, on what, and what the system said.
@@ -383,6 +405,12 @@ pub trait Log: Send + Sync + 'static {
     /// remembered when the log is opened again. A home that never removes anything does nothing.
     fn discard(&self, stream: StreamId, before: u64) {
         let _ = (stream, before);
+    }
+
+    /// Says how far a replicator has carried the records. What is not at home is not removed, where
+    /// [`Settings::backlog`](crate::Settings::backlog) says so. A home that knows no other does nothing.
+    fn carried(&self, carried: Carried) {
+        let _ = carried;
     }
 
     /// How far the log has come.

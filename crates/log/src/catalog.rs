@@ -413,6 +413,26 @@ impl Catalog {
             && segment.gaps.iter().all(|gap| is_dead(gap.stream, gap.next))
     }
 
+    /// Bytes of records from these positions of streams on, by up to 64 KiB of each more.
+    pub(crate) fn bytes_from(&self, position_of: impl Fn(u32) -> u64) -> u64 {
+        let mut bytes = 0;
+        for (id, stream) in self.streams.iter() {
+            let from = position_of(id).max(stream.trimmed);
+            if from >= stream.next {
+                continue;
+            }
+            let begin = stream.segments.range(..=from).next_back();
+            let begin = begin.map_or(0, |(&first, _)| first);
+            for number in stream.segments.range(begin..).map(|(_, number)| number) {
+                let segment = self.segments.get(number);
+                if let Some(extent) = segment.and_then(|segment| segment.index.extent(id)) {
+                    bytes += extent.bytes - extent.before(from).min(extent.bytes);
+                }
+            }
+        }
+        bytes
+    }
+
     /// Counts again what is kept of a stream.
     fn recount(&mut self, id: u32) {
         let stream = &self.streams[id];

@@ -14,9 +14,9 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::Writer;
 use crate::{
-    Begin, Change, ChangeRefused, Committed, Compression, Credit, CursorStatus, Log, Mark, Placed,
-    Policy, ProducerId, Progress, Range, ReadError, Refused, Run, StreamId, StreamStatus, Ticket,
-    Wake, Watch,
+    Begin, Carried, Change, ChangeRefused, Committed, Compression, Credit, CursorStatus, Log, Mark,
+    Placed, Policy, ProducerId, Progress, Range, ReadError, Refused, Run, StreamId, StreamStatus,
+    Ticket, Wake, Watch,
 };
 
 /// The embedded home of records: segments in one directory.
@@ -156,6 +156,12 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Most bytes that are taken at once.
     pub fn group_bytes(&self) -> usize {
         self.shared.settings.group_bytes
+    }
+
+    /// Bytes of records that a replicator has not carried home yet; 0 where there is none.
+    pub fn backlog_bytes(&self) -> u64 {
+        let gather = self.shared.gather();
+        gather.backlog.as_ref().map_or(0, |backlog| backlog.bytes())
     }
 
     /// The random number that tells this log from others.
@@ -317,6 +323,24 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         *of_stream = before.max(*of_stream);
         gather.discard_asked = true;
         self.shared.unpark(&mut gather);
+    }
+
+    fn carried(&self, carried: Carried) {
+        let mut gather = self.shared.gather();
+        let home = carried.home.iter();
+        let home =
+            home.filter_map(|(name, &position)| Some((gather.state.stream(name)?, position)));
+        let home = home.collect();
+        if let Some(backlog) = &mut gather.backlog {
+            backlog.carried(home, &self.shared.catalog());
+        }
+        drop(gather);
+        let mut progress = self.shared.progress();
+        progress.replicated = progress.replicated.max(carried.replicated);
+        progress.replicates = carried.replicates;
+        progress.away = carried.away;
+        drop(progress);
+        self.shared.watchers.wake();
     }
 
     fn progress(&self) -> Progress {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::backlog::Backlog;
 use crate::format::{
     BATCH_HEADER, Needs, RECORDS_HEADER, Records, Stored, put_cursor, put_producer, put_stream,
     put_stream_set,
@@ -187,6 +188,8 @@ pub(crate) struct Gather {
     pub(crate) sync_asked: bool,
     /// Below which position of which stream nothing is of use any more, and whether that has changed.
     pub(crate) discarded: BTreeMap<u32, u64>,
+    /// What is not at home yet, where there is another home.
+    pub(crate) backlog: Option<Backlog>,
     pub(crate) discard_asked: bool,
     /// The log is to be closed.
     pub(crate) closing: bool,
@@ -221,6 +224,7 @@ impl Gather {
             awaited: Worth::default(),
             sync_asked: false,
             discarded: BTreeMap::new(),
+            backlog: settings.backlog.map(Backlog::new),
             discard_asked: false,
             closing: false,
             lived_us,
@@ -405,6 +409,10 @@ impl Gather {
             let retry_after = FULL_RETRY;
             return Err(Refused::StreamFull { retry_after });
         }
+        if self.backlog.as_ref().is_some_and(Backlog::is_full) {
+            // Somebody comes and says when there is room again.
+            return Err(Refused::Busy);
+        }
         self.admit(RECORDS_HEADER + length, 0, settings)?;
         self.put_records(run, frames).map(|placed| placed.ticket)
     }
@@ -436,6 +444,9 @@ impl Gather {
         let stream = &mut self.state.streams[stream_number];
         let bytes = frames.bytes.len() as u64;
         stream.held += bytes;
+        if let Some(backlog) = &mut self.backlog {
+            backlog.appended(bytes);
+        }
         let first = stream.next;
         let timestamp_us = run.timestamp_us.max(stream.newest_us);
         stream.newest_us = timestamp_us;

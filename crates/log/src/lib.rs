@@ -9,6 +9,7 @@
 mod admin;
 mod ahead;
 mod api;
+mod backlog;
 mod catalog;
 mod claims;
 pub mod disk;
@@ -34,8 +35,8 @@ mod writer;
 mod zeros;
 
 pub use api::{
-    Begin, Committed, Credit, Failure, Frames, Log, Mark, Placed, Policy, ProducerId, Progress,
-    RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
+    Begin, Carried, Committed, Credit, Failure, Frames, Log, Mark, Placed, Policy, ProducerId,
+    Progress, RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 pub use embedded::EmbeddedLog;
 pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};

@@ -68,6 +68,11 @@ pub struct Settings {
     pub retention_bytes: Option<u64>,
     /// Segments are removed when their newest record is older than this. Default: no limit.
     pub retention_age: Option<Duration>,
+    /// There is a replicator, which says how far it has [carried](crate::Log::carried) the records: what is
+    /// not at home is removed neither by `retention_bytes` and `retention_age` nor by those of streams, and of
+    /// it at most so many bytes are taken; then [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be
+    /// more. `u64::MAX` is no limit but the disk. Default: none, nothing waits for a home.
+    pub backlog: Option<u64>,
     /// How much is checked at opening. Default: everything.
     pub verify: Verify,
     /// How long to wait before trying again to find room on a full disk. Default: 1 s.
@@ -95,6 +100,7 @@ impl Default for Settings {
             producer_idle: PRODUCER_IDLE,
             retention_bytes: None,
             retention_age: None,
+            backlog: None,
             verify: Verify::All,
             full_retry: Duration::from_secs(1),
             identity: None,

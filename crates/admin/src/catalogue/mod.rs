@@ -10,6 +10,7 @@ pub mod ingest;
 pub mod kv;
 pub mod log;
 pub mod process;
+pub mod replication;
 pub mod server;
 
 use crate::metric::Metric;
@@ -20,6 +21,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         server::ALL,
         process::ALL,
         log::ALL,
+        replication::ALL,
         ingest::ALL,
         ack::ALL,
         kv::ALL,

@@ -179,6 +179,7 @@ pub(super) fn described(workload: &Workload) -> String {
             let level = match load.level {
                 client::Level::Received => "received",
                 client::Level::Durable => "durable",
+                client::Level::Replicated => "replicated",
             };
             let named = if load.named { ", with names" } else { "" };
             let (len, batch) = (load.message_len(), load.batch);

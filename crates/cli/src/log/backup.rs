@@ -10,7 +10,7 @@ use tidewire_log::disk::real::RealDisk;
 use tidewire_log::tools;
 use tidewire_log::{EmbeddedLog, Settings, View};
 
-use super::{Place, Shown, size};
+use super::{Place, Shown, home, size};
 use crate::exit::Failure;
 
 /// What is shown below the options of `backup`.
@@ -26,6 +26,7 @@ any other: check, info and read --data work on it. Of a key-value store (--data 
 const RESTORE: &str = "\
 Example:
   tidewire log restore /backup/log-2026-01-31 --data /var/lib/tidewire
+  tidewire log restore --home kafka://k1,k2,k3/events --data /var/lib/tidewire
 
 The copy is read and must be whole, and so must be what was restored. There must be no log in --data yet. \
 Producers go on from what the copy knows of them: what came later is to be sent again.";
@@ -50,7 +51,15 @@ pub(crate) struct RestoreArgs {
     #[command(flatten)]
     place: Place,
     /// The directory of the copy
-    from: PathBuf,
+    #[arg(required_unless_present = "home", conflicts_with = "home")]
+    from: Option<PathBuf>,
+    /// Restores from the home that the log was replicated to, kafka://HOST[:PORT],.../TOPIC, for a node that has lost
+    /// its disk: its records, and how far producers are. Named cursors are not at home
+    #[arg(long, value_name = "HOME")]
+    home: Option<String>,
+    /// A file of settings for the client of that home, name=value a line
+    #[arg(long, value_name = "FILE", requires = "home")]
+    home_config: Option<PathBuf>,
 }
 
 pub(super) fn backup(args: &BackupArgs, out: &mut impl Write) -> Shown {
@@ -59,7 +68,13 @@ pub(super) fn backup(args: &BackupArgs, out: &mut impl Write) -> Shown {
 }
 
 pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
-    copied(&args.from, &args.place.data, "restored", out)
+    match (&args.from, &args.home) {
+        (Some(from), _) => copied(from, &args.place.data, "restored", out),
+        (None, at) => {
+            let at = at.as_deref().unwrap_or_default();
+            home::restore(at, args.home_config.as_deref(), &args.place.data, out)
+        }
+    }
 }
 
 fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
@@ -142,13 +157,13 @@ fn copy(source: &ReadOnlyDisk, partial: &Path) -> Result<Option<Copied>, String>
 }
 
 /// Where it is until it is whole.
-fn partial(to: &Path) -> PathBuf {
+pub(super) fn partial(to: &Path) -> PathBuf {
     let mut name = to.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     to.with_file_name(name)
 }
 
-fn is_free(to: &Path) -> io::Result<bool> {
+pub(super) fn is_free(to: &Path) -> io::Result<bool> {
     match fs::read_dir(to) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(e) => Err(e),

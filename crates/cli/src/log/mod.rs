@@ -4,6 +4,7 @@
 mod backup;
 mod check;
 mod dump;
+mod home;
 mod info;
 mod repair;
 

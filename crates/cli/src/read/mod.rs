@@ -1,6 +1,7 @@
 //! `tidewire read`: the records of a stream, to standard output.
 
 mod directory;
+mod home;
 mod output;
 mod show;
 
@@ -30,6 +31,12 @@ pub(crate) struct Args {
     /// where the log is left. Nothing is changed there; what is written last may not be durable yet
     #[arg(long, value_name = "DIR", conflicts_with_all = ["to", "follow", "cursor", "token_file"])]
     data: Option<PathBuf>,
+    /// Reads the home that a log is replicated to, kafka://HOST[:PORT],.../TOPIC, instead of asking a server
+    #[arg(long, value_name = "HOME", conflicts_with_all = ["to", "data", "cursor", "wait", "token_file"])]
+    home: Option<String>,
+    /// A file of settings for the client of that home, name=value a line
+    #[arg(long, value_name = "FILE", requires = "home")]
+    home_config: Option<PathBuf>,
     /// The stream
     #[arg(long, default_value = "default", value_name = "NAME")]
     stream: String,
@@ -159,6 +166,9 @@ impl std::convert::From<Error> for Ended {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(directory) = &args.data {
         return directory::run(args, directory);
+    }
+    if let Some(at) = &args.home {
+        return home::run(args, at);
     }
     let subscribing = Subscribing {
         stream: args.stream.clone(),

@@ -49,7 +49,8 @@ pub(crate) struct Args {
     /// The stream
     #[arg(long, default_value = "default", value_name = "NAME")]
     stream: String,
-    /// What an acknowledgement is to mean: durable (synced) or received (in the server's memory)
+    /// What an acknowledgement is to mean: durable (synced), received (in the server's memory) or replicated (at
+    /// the home of the server's log, on several machines)
     #[arg(long, default_value = "durable", value_parser = level)]
     level: Level,
     /// A name by which the server knows this producer: nothing is stored twice
@@ -93,7 +94,8 @@ pub(crate) fn level(name: &str) -> Result<Level, String> {
     match name {
         "received" => Ok(Level::Received),
         "durable" => Ok(Level::Durable),
-        _ => Err("received or durable".into()),
+        "replicated" => Ok(Level::Replicated),
+        _ => Err("received, durable or replicated".into()),
     }
 }
 

@@ -85,6 +85,27 @@ pub(crate) struct LogOptions {
     #[arg(long, value_name = "WHAT")]
     pub(crate) verify: Option<VerifyName>,
 
+    /// Carries what is committed in the log of messages on to a home of many machines: kafka://HOST[:PORT],.../TOPIC,
+    /// with ?partition=N for another one than 0. Level replicated is acknowledged there. Needs a tidewire that was built
+    /// with the feature kafka, and a log that syncs [default: none]
+    #[arg(long = "replicate", value_name = "HOME")]
+    pub(crate) replicate: Option<String>,
+
+    /// A file of settings for the client of that home, name=value a line (librdkafka's: TLS, SASL and
+    /// others) [default: none]
+    #[arg(long = "replicate-config", value_name = "FILE")]
+    pub(crate) replicate_config: Option<PathBuf>,
+
+    /// Goes on with a home that cannot keep the promise: fewer than three copies, fewer than two in sync, unclean
+    /// elections
+    #[arg(long = "replicate-unsafe")]
+    pub(crate) replicate_unsafe: bool,
+
+    /// The most that the log keeps of what is not at home yet, which retention leaves alone; then producers
+    /// wait [default: no limit but the disk]
+    #[arg(long = "backlog-bytes", value_name = "SIZE")]
+    pub(crate) backlog_bytes: Option<Size>,
+
     /// What the server does when the log has failed for good, say on a disk error: exit (stops, with
     /// status 2) or refuse (goes on without it: messages are refused, what is stored can be read,
     /// other services serve) [default: exit]
@@ -343,6 +364,10 @@ impl LogOptions {
             retention_age: self.retention_age.or(base.retention_age),
             remember: self.remember.or(base.remember),
             verify: self.verify.or(base.verify),
+            replicate: self.replicate.or(base.replicate),
+            replicate_config: self.replicate_config.or(base.replicate_config),
+            replicate_unsafe: self.replicate_unsafe || base.replicate_unsafe,
+            backlog_bytes: self.backlog_bytes.or(base.backlog_bytes),
             on_failure: self.on_failure.or(base.on_failure),
         }
     }
@@ -385,6 +410,10 @@ impl LogOptions {
             producer_idle: self.remember.map_or(own.producer_idle, |Span(time)| time),
             retention_bytes: self.retention_bytes.map(|size| size.0),
             retention_age: self.retention_age.and_then(Span::limit),
+            backlog: self
+                .replicate
+                .as_ref()
+                .map(|_| self.backlog_bytes.map_or(u64::MAX, |size| size.0)),
             verify: match self.verify {
                 Some(VerifyName::Tail) => Verify::Tail,
                 Some(VerifyName::All) | None => Verify::All,

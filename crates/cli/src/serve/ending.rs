@@ -291,7 +291,7 @@ impl<'a> Ending<'a> {
     }
 
     /// The successor has died, and this server serves again.
-    fn go_back(self, kept: Inherited) -> Result<End, Failure> {
+    fn go_back(mut self, kept: Inherited) -> Result<End, Failure> {
         tracing::error!("the successor has not come to serve: this server goes on");
         self.stopper.stop_now();
         self.drain.wait();

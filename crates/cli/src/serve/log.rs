@@ -11,8 +11,10 @@ use tidewire_admin::catalogue::log as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::KvLog;
 use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Policy, Recovery, Settings};
+use tidewire_replicate::Shown;
 
 use super::durable::{LogOptions, PolicyName};
+use super::replica::{Replica, collect};
 use crate::exit::Failure;
 use crate::size::Size;
 
@@ -75,8 +77,9 @@ impl Logs {
     }
 
     /// Commits everything, and lets another process have them.
-    pub(crate) fn release(&self) {
-        for log in self.messages.iter().chain(&self.kv) {
+    pub(crate) fn release(&mut self) {
+        for log in self.each() {
+            log.replica = None;
             log.log.release();
         }
     }
@@ -91,6 +94,7 @@ impl Logs {
 /// The log, and where it is.
 pub(crate) struct OpenLog {
     log: Arc<EmbeddedLog>,
+    replica: Option<Replica>,
     pub(crate) directory: PathBuf,
     told: bool,
 }
@@ -104,7 +108,13 @@ impl OpenLog {
         awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
         let settings = options.settings()?;
-        OpenLog::open_at(options.directory(), settings, panel, awaits)
+        let payload_max = settings.payload_max;
+        let target = Replica::target(options, &settings)?;
+        let mut log = OpenLog::open_at(options.directory(), settings, panel, awaits)?;
+        if let Some(target) = target {
+            log.replica = Some(Replica::start(&log.log, &target, options, payload_max)?);
+        }
+        Ok(log)
     }
 
     /// Opens the one of the key-value store.
@@ -156,6 +166,7 @@ impl OpenLog {
         report(&directory, &recovery);
         Ok(OpenLog {
             log: Arc::new(log),
+            replica: None,
             directory,
             told: false,
         })
@@ -177,6 +188,7 @@ impl OpenLog {
     pub(crate) fn watched(&self) -> WatchedLog {
         WatchedLog {
             log: self.log.clone(),
+            replica: self.replica.as_ref().map(Replica::shown),
             directory: self.directory.clone(),
         }
     }
@@ -208,6 +220,7 @@ impl OpenLog {
     /// # Errors
     /// It had failed, or has now: whoever started the server has to know.
     pub(crate) fn close(mut self) -> Result<(), Failure> {
+        self.replica = None;
         self.log.close();
         if !self.has_failed() {
             return Ok(());
@@ -229,6 +242,7 @@ pub(crate) const STREAMS_SHOWN: usize = 100;
 /// The log as something to be looked at.
 pub(crate) struct WatchedLog {
     log: Arc<EmbeddedLog>,
+    replica: Option<Shown>,
     directory: PathBuf,
 }
 
@@ -258,6 +272,9 @@ impl WatchedLog {
         }
         to.add(&metrics::BLOCKED, &[log], progress.blocked.is_some());
         to.add(&metrics::FAILED, &[log], progress.failure.is_some());
+        if let Some(replica) = &self.replica {
+            collect(&self.log, replica, to);
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod listen_at;
 mod log;
 mod manager;
 mod open;
+mod replica;
 mod scoped;
 mod services;
 mod settings;
@@ -45,6 +46,7 @@ pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
 pub(crate) use log::{KV_DIRECTORY, kv_settings};
+pub(crate) use replica::client_settings;
 
 use self::events::Events;
 use self::handing::Handing;

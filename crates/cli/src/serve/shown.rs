@@ -115,6 +115,8 @@ impl Settings {
             "payload-max": log.payload_max,
             "retention-bytes": log.retention_bytes,
             "retention-age": never_is_0(log.retention_age),
+            "replicate": self.durable.replicate,
+            "backlog-bytes": log.backlog.filter(|&limit| limit < u64::MAX),
             "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
         })
     }

@@ -18,6 +18,8 @@ enum For {
     AckOrIngest,
     /// Whatever writes to the log of messages, or to that of keys.
     Log,
+    /// A log of messages that has a home.
+    Replicated,
     /// One that is synced before anybody is answered.
     SyncedLog,
     DurableKv,
@@ -132,6 +134,22 @@ impl Given {
             (durable.remember.is_some(), "--remember-producers", For::Log),
             (durable.verify.is_some(), "--verify", For::Log),
             (durable.on_failure.is_some(), "--on-log-failure", For::Log),
+            (durable.replicate.is_some(), "--replicate", For::AckOrIngest),
+            (
+                durable.replicate_config.is_some(),
+                "--replicate-config",
+                For::Replicated,
+            ),
+            (
+                durable.replicate_unsafe,
+                "--replicate-unsafe",
+                For::Replicated,
+            ),
+            (
+                durable.backlog_bytes.is_some(),
+                "--backlog-bytes",
+                For::Replicated,
+            ),
             (
                 admission.address_v6.is_some(),
                 "--address-v6",
@@ -186,6 +204,10 @@ impl Given {
             For::Log => (
                 !settings.log_directories().is_empty(),
                 "no service here writes to a log: ingest does, ack with --ack-level, kv with --durability",
+            ),
+            For::Replicated => (
+                settings.durable.replicate.is_some(),
+                "nothing is replicated here: see --replicate",
             ),
             For::SyncedLog => (
                 settings.awaits_syncs(),

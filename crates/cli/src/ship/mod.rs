@@ -68,7 +68,8 @@ pub(crate) struct Args {
     /// $STATE_DIRECTORY, else tidewire/ship in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// What an acknowledgement is to mean: durable (synced) or received (in the server's memory)
+    /// What an acknowledgement is to mean: durable (synced), received (in the server's memory) or replicated (at
+    /// the home of the server's log, on several machines)
     #[arg(long, default_value = "durable", value_parser = level)]
     level: Level,
     /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]

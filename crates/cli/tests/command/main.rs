@@ -39,6 +39,7 @@ mod memory;
 mod oracle;
 mod pages;
 mod read_edges;
+mod replicate;
 mod send_policies;
 mod serve;
 mod ship;

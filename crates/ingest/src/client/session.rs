@@ -440,7 +440,7 @@ impl Session {
         }
         if let Some(acknowledged) = self.settled
             && mark.is_none_or(|mark| mark < acknowledged)
-            && self.wants.level == Level::Durable
+            && self.wants.level >= Level::Durable
             // What was forgotten with the producer is not lost, and whoever goes on then has agreed to that.
             && !welcome.forgotten
         {

@@ -149,6 +149,8 @@ pub struct IngestLocal {
     pub(super) bell: Bell<Message>,
     /// In the order of tickets, which is that of appending.
     pub(super) owed: VecDeque<Owed>,
+    /// What is to be acknowledged when it is at home, in the same order.
+    pub(super) owed_home: VecDeque<Owed>,
     /// What was just committed; empty between calls.
     committed: Vec<Owed>,
     /// Producers that wait for what the session before them handed over.
@@ -171,6 +173,7 @@ impl fmt::Debug for IngestLocal {
 impl IngestLocal {
     fn waits(&self) -> bool {
         !(self.owed.is_empty()
+            && self.owed_home.is_empty()
             && self.settling.is_empty()
             && self.crowded.is_empty()
             && self.followers.is_empty())
@@ -189,6 +192,7 @@ impl Service for IngestService {
         IngestLocal {
             bell: self.shared.alarm.bell(at),
             owed: VecDeque::new(),
+            owed_home: VecDeque::new(),
             committed: Vec::new(),
             settling: Vec::new(),
             crowded: Vec::new(),
@@ -235,19 +239,28 @@ impl Service for IngestService {
         let mut committed = std::mem::take(&mut local.committed);
         let n = local.owed.partition_point(|o| o.ticket <= reached);
         committed.extend(local.owed.drain(..n));
+        if let Some(home) = progress.replicated {
+            // Each connection is owed in one queue or the other.
+            let n = local.owed_home.partition_point(|o| o.ticket <= home);
+            committed.extend(local.owed_home.drain(..n));
+        }
         // The newest first: it covers the others of its connection.
         for owed in committed.iter().rev() {
             all.with(owed.to, local, |conn, cx| conn.committed(owed, cx));
         }
         committed.clear();
-        if local.owed.is_empty() && local.owed.capacity() > OWED_KEPT {
-            local.owed = VecDeque::new();
-        } else {
+        if committed.capacity() <= OWED_KEPT || !local.owed.is_empty() {
             local.committed = committed;
+        }
+        for owed in [&mut local.owed, &mut local.owed_home] {
+            if owed.is_empty() && owed.capacity() > OWED_KEPT {
+                *owed = VecDeque::new();
+            }
         }
 
         if progress.failure.is_some() {
-            for owed in std::mem::take(&mut local.owed) {
+            let home = std::mem::take(&mut local.owed_home);
+            for owed in std::mem::take(&mut local.owed).into_iter().chain(home) {
                 all.with(owed.to, local, |conn, cx| conn.log_failed(&progress, cx));
             }
         }

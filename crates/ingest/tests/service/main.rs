@@ -19,6 +19,7 @@ mod native_fuzz_smoke;
 mod native_many;
 mod native_producer;
 mod native_reader;
+mod native_replicated;
 mod native_vectors;
 #[allow(unreachable_pub, reason = "the fuzzing crate exports it")]
 #[path = "../../../../fuzz/replay.rs"]

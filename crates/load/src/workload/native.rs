@@ -35,6 +35,7 @@ fn by_name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(match level {
         Level::Received => "received",
         Level::Durable => "durable",
+        Level::Replicated => "replicated",
     })
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the whole crate: on a real temporary directory and on the simulated disk.
 
 mod administered;
+mod backlog;
 mod basics;
 mod failures;
 mod golden;

@@ -35,6 +35,8 @@ impl<D: Disk> Writer<D> {
             });
             let cut = limited.map(|(id, stream)| {
                 let cut = catalog.cut(id, &stream.settings, stream.newest_us, clocks);
+                let home = gather.backlog.as_ref().map(|backlog| backlog.home_of(id));
+                let cut = cut.min(home.unwrap_or(u64::MAX));
                 (id, cut)
             });
             cut.collect::<Vec<_>>()
@@ -95,7 +97,8 @@ impl<D: Disk> Writer<D> {
     /// The oldest segment, if it is to be removed, and the one after it.
     fn surplus(&self, now: Now, early: bool) -> Option<(u64, u64)> {
         let settings = &self.shared.settings;
-        let discarded = self.shared.gather().discarded.clone();
+        let gather = self.shared.gather();
+        let discarded = gather.discarded.clone();
         // The mistake is to make room for a segment that has only begun.
         let begun = self
             .active
@@ -105,6 +108,10 @@ impl<D: Disk> Writer<D> {
         let catalog = self.shared.catalog();
         let mut oldest = catalog.segments.iter();
         let ((&number, segment), (&next, _)) = (oldest.next()?, oldest.next()?);
+        let backlog = gather.backlog.as_ref();
+        if backlog.is_some_and(|backlog| backlog.holds(segment, &catalog)) {
+            return None;
+        }
         let too_large = settings.retention_bytes.is_some_and(|limit| {
             let active = self.active.as_ref().map(|active| active.number);
             let finished = catalog.segments.iter();

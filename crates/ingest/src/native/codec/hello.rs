@@ -27,6 +27,8 @@ pub enum Level {
     Received = 1,
     /// Committed: synced.
     Durable = 2,
+    /// At a home of many machines, where the server's log is replicated to.
+    Replicated = 3,
 }
 
 impl Level {
@@ -34,6 +36,7 @@ impl Level {
         match byte {
             1 => Ok(Level::Received),
             2 => Ok(Level::Durable),
+            3 => Ok(Level::Replicated),
             _ => Err(Malformed("no such level")),
         }
     }

@@ -1,15 +1,17 @@
 //! What a producer is told, and when.
 
 use tidewire::Cx;
+use tidewire_log::Progress;
 
 use super::{Pause, Producer};
-use crate::native::codec::ServerFrame;
+use crate::native::codec::{Level, ServerFrame};
 use crate::native::conn::{IngestConn, send};
 use crate::native::counters::Count;
 use crate::native::service::{Owed, Shared};
 
 /// Why a producer waits that is not told more exactly.
 const QUEUE_FULL: &str = "the queue of the server's log is full: its disk takes less than is sent";
+const REPLICATING: &str = "it is durable at the server, and on its way to the home of its log";
 const COMMITTING: &str = "the server's log has not synced it yet";
 
 impl Producer {
@@ -81,11 +83,14 @@ impl Producer {
             if !cx.link.full() {
                 let id = self.acked.unwrap_or(self.ids.first.wrapping_sub(1));
                 cx.local.tally.add(Count::keepalives, 1);
-                let blocked = shared.log.progress().blocked;
-                let why = match (&blocked, self.pause) {
-                    (Some(why), _) => &*why.0,
-                    (None, Pause::Crowded) => QUEUE_FULL,
-                    (None, _) => COMMITTING,
+                let Progress { blocked, away, .. } = shared.log.progress();
+                let is_for_home = self.level == Level::Replicated || self.pause == Pause::Crowded;
+                let why = match (&blocked, &away, self.pause) {
+                    (Some(why), ..) => &*why.0,
+                    (None, Some(why), _) if is_for_home => &*why.0,
+                    (None, _, Pause::Crowded) => QUEUE_FULL,
+                    (None, ..) if self.level == Level::Replicated => REPLICATING,
+                    (None, ..) => COMMITTING,
                 };
                 let frame = ServerFrame::Ack {
                     id,

@@ -114,9 +114,11 @@ impl Producer {
             stream,
             id,
             session,
-            level: match log.policy() {
-                Policy::Os => Level::Received,
-                Policy::Sync | Policy::Interval(_) => hello.level.unwrap_or(settings.level),
+            level: match (log.policy(), hello.level.unwrap_or(settings.level)) {
+                (Policy::Os, _) => Level::Received,
+                // Nothing is at home yet, or nothing comes there any more: that is not promised.
+                (_, Level::Replicated) if !log.progress().replicates => Level::Durable,
+                (_, level) => level,
             },
             parser: codec::parser(shared.payload_max),
             ids: Ids {
@@ -164,6 +166,12 @@ impl Producer {
         let mistakes = shared.settings.mistakes;
         let early = mistakes.makes(|mistakes| mistakes.welcome_early);
         if mark.ticket > progress.committed && !early {
+            cx.link.pause();
+            return false;
+        }
+        // What the welcome names is acknowledged by it.
+        let is_home = progress.replicated.is_some_and(|home| mark.ticket <= home);
+        if self.level == Level::Replicated && mark.appended.is_some() && !is_home {
             cx.link.pause();
             return false;
         }

@@ -131,12 +131,12 @@ impl Producer {
             last_id: run.last,
             timestamp_us: u64::try_from(cx.link.wall().as_micros()).unwrap_or(u64::MAX),
         };
-        let durable = self.level == Level::Durable;
-        if durable {
+        let later = self.level != Level::Received;
+        if later {
             cx.local.bell.arm();
         }
         let mut appended = self.append(batch, &*shared.log);
-        if appended == Some(Err(Refused::Busy)) && !durable {
+        if appended == Some(Err(Refused::Busy)) && !later {
             // Once more, because there may be room since, and nobody has been told to ring for it.
             cx.local.bell.arm();
             appended = self.append(batch, &*shared.log);
@@ -208,7 +208,11 @@ impl Producer {
         self.sent.batches += 1;
         self.sent.messages += run.count as u64;
         self.sent.bytes += run.len as u64;
-        cx.local.owed.push_back(Owed {
+        let owed = match self.level {
+            Level::Replicated => &mut cx.local.owed_home,
+            Level::Received | Level::Durable => &mut cx.local.owed,
+        };
+        owed.push_back(Owed {
             ticket,
             to: cx.link.id(),
             id: run.last,

@@ -1,0 +1,157 @@
+"""Three real Kafka brokers on this machine, from Maven, and a reader of theirs that is none of ours."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from .wire import Failed, expect, messages
+
+VERSION = "4.1.0"
+# How long brokers may take to know each other.
+PATIENCE = 120
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>of.nobody</groupId><artifactId>brokers</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+</dependencies></project>"""
+
+
+def jars(place):
+    """Where the brokers' jars are; Maven brings them the first time."""
+    at = os.path.join(place, f"kafka-{VERSION}")
+    done = os.path.join(at, "done")
+    if not os.path.exists(done):
+        shutil.rmtree(at, ignore_errors=True)
+        os.makedirs(at)
+        with open(os.path.join(at, "pom.xml"), "w") as pom:
+            pom.write(POM)
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=jars"]
+        subprocess.run(command, cwd=at, check=True)
+        open(done, "w").close()
+    return os.path.join(at, "jars", "*")
+
+
+def free_ports(count):
+    socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in socks]
+    for sock in socks:
+        sock.close()
+    return ports
+
+
+class Broker:
+    def __init__(self, cluster, number, port, control):
+        self.cluster, self.number, self.port, self.control = cluster, number, port, control
+        self.at = os.path.join(cluster.place, f"broker-{number}")
+        self.process, self.is_stopped = None, False
+
+    def format(self, voters):
+        os.makedirs(self.at)
+        settings = {
+            "node.id": self.number, "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.control}",
+            "controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters,
+            "log.dirs": os.path.join(self.at, "data"),
+            "offsets.topic.replication.factor": 3, "offsets.topic.num.partitions": 3,
+            "transaction.state.log.replication.factor": 3, "transaction.state.log.min.isr": 2,
+            "transaction.state.log.num.partitions": 3, "default.replication.factor": 3, "min.insync.replicas": 2,
+            "auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": 0,
+            "broker.session.timeout.ms": 6000, "replica.lag.time.max.ms": 6000,
+        }
+        with open(os.path.join(self.at, "settings"), "w") as file:
+            file.writelines(f"{name}={value}\n" for name, value in settings.items())
+        self.java("kafka.tools.StorageTool", "format", "-t", self.cluster.identity, "-c",
+                  os.path.join(self.at, "settings"), wait=True)
+
+    def java(self, main, *args, wait=False):
+        command = ["java", "-Xmx320m", "-Xms160m", "-XX:+UseSerialGC", "-cp", self.cluster.jars, main, *args]
+        log = open(os.path.join(self.at, "said"), "ab")
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.at, start_new_session=True)
+        log.close()
+        if wait:
+            expect(process.wait(PATIENCE) == 0, f"{main} failed: {self.said()}")
+        return process
+
+    def said(self):
+        with open(os.path.join(self.at, "said"), errors="replace") as log:
+            return log.read()[-2000:]
+
+    def start(self):
+        self.process = self.java("kafka.Kafka", os.path.join(self.at, "settings"))
+
+    def signal(self, number):
+        self.process.send_signal(number)
+        self.is_stopped = number == signal.SIGSTOP
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        self.is_stopped = False
+
+    def listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            return True
+        except OSError:
+            return False
+
+
+class Cluster:
+    """Three brokers that are controllers too."""
+
+    def __init__(self, place, jars):
+        self.place, self.jars, self.identity = place, jars, "dGlkZXdpcmUtdGVzdGluZw"
+        ports = free_ports(6)
+        self.brokers = [Broker(self, i + 1, ports[i], ports[3 + i]) for i in range(3)]
+        voters = ",".join(f"{b.number}@127.0.0.1:{b.control}" for b in self.brokers)
+        for broker in self.brokers:
+            broker.format(voters)
+        for broker in self.brokers:
+            broker.start()
+        self.up()
+
+    def at(self):
+        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers)
+
+    def up(self):
+        """Until all listen."""
+        since = time.monotonic()
+        while not all(broker.listens() for broker in self.brokers):
+            for broker in self.brokers:
+                expect(broker.process.poll() is None, f"broker {broker.number} has ended: {broker.said()}")
+            expect(time.monotonic() - since < PATIENCE, "the brokers do not listen")
+            time.sleep(0.2)
+
+    def end(self):
+        for broker in self.brokers:
+            if broker.process and broker.process.poll() is None:
+                broker.kill()
+
+
+def read_home(at, topic, partition=0):
+    """All committed records, by kafka-python: stream, producer, position of the first, its messages."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    place = TopicPartition(topic, partition)
+    consumer = KafkaConsumer(bootstrap_servers=at.split(","), isolation_level="read_committed", enable_auto_commit=False,
+                             request_timeout_ms=30000, max_partition_fetch_bytes=8 << 20, check_crcs=True)
+    try:
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        end = consumer.end_offsets([place])[place]
+        since = time.monotonic()
+        while consumer.position(place) < end:
+            expect(time.monotonic() - since < PATIENCE, f"the reader stands at {consumer.position(place)} of {end}")
+            for record in consumer.poll(500).get(place, ()):
+                since = time.monotonic()
+                headers = {name: value.decode() for name, value in record.headers}
+                expect(headers.get("tidewire") == "1", f"offset {record.offset} is of another format")
+                found = list(messages(record.value))
+                expect(len(found) == int(headers["tidewire-count"]), f"offset {record.offset} counts other messages")
+                yield record.key.decode(), headers["tidewire-producer"], int(headers["tidewire-position"]), found
+    finally:
+        consumer.close()

@@ -1,0 +1,89 @@
+//! The home of a log: what is refused at once, and what a server without a home does.
+
+use crate::common::durable::{Place, Server, assert_code};
+use crate::common::{run, stderr};
+
+const HOME: &str = "kafka://127.0.0.1:1/tide";
+
+fn refused(args: &[&str]) -> String {
+    let output = run(args);
+    assert_code(&output, 1);
+    stderr(&output)
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_opened() {
+    let place = Place::new();
+    let data = place.path("none");
+    let data = &*data;
+    let serve = [
+        "serve",
+        "ingest",
+        "--listen",
+        "ingest=127.0.0.1:0",
+        "--data",
+        data,
+    ];
+    for (flags, says) in [
+        (&["--replicate", "kafka://a"][..], "names no topic"),
+        (
+            &["--replicate", HOME, "--sync", "os"],
+            "needs a log that syncs",
+        ),
+        (&["--backlog-bytes", "1GiB"], "nothing is replicated here"),
+        (&["--replicate-unsafe"], "nothing is replicated here"),
+    ] {
+        let said = refused(&[&serve[..], flags].concat());
+        assert!(said.contains(says), "{flags:?}: {said}");
+    }
+    assert!(!place.0.join("none").exists());
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn without_the_feature_every_way_to_a_home_names_it() {
+    let place = Place::new();
+    let data = place.path("none");
+    let data = &*data;
+    for args in [
+        &["serve", "ingest", "--data", data, "--replicate", HOME][..],
+        &["read", "--home", HOME],
+        &["log", "restore", "--home", HOME, "--data", data],
+    ] {
+        let output = run(args);
+        assert!(!output.status.success());
+        let said = stderr(&output);
+        assert!(said.contains("--features kafka"), "{args:?}: {said}");
+    }
+    assert!(!place.0.join("none").exists());
+}
+
+/// With the home of nobody: nothing listens there.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_server_that_does_not_reach_its_home_serves_at_level_durable_and_says_so() {
+    let place = Place::new();
+    let server = Server::with(&place, "ingest=0", &["--replicate", HOME]);
+    assert_code(&server.send(&[], "one\ntwo\n"), 0);
+    let output = server.send(&["--level", "replicated", "--retry", "0"], "three\n");
+    assert!(!output.status.success());
+    let said = stderr(&output);
+    assert!(
+        said.contains("Durable") && said.contains("Replicated"),
+        "{said}"
+    );
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
+}
+
+#[test]
+fn a_server_without_a_home_grants_durable() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let output = server.send(&["--level", "replicated", "--retry", "0"], "one\n");
+    assert!(!output.status.success());
+    let said = stderr(&output);
+    assert!(
+        said.contains("Durable") && said.contains("Replicated"),
+        "{said}"
+    );
+}

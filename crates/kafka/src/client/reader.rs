@@ -1,0 +1,101 @@
+//! Reading a home, record by record.
+
+use std::fmt;
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Headers, Message};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{marks, told};
+use crate::format::{self, Found};
+use crate::{Settings, Target, Unavailable};
+
+/// How long a broker may take for one answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long nothing may come, without the end being reached.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Reads the committed records of a home, in order.
+pub struct Reader {
+    consumer: BaseConsumer,
+    is_empty: bool,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
+impl Reader {
+    /// Begins at an offset of the partition, or at the oldest that is kept.
+    ///
+    /// # Errors
+    /// What the client says.
+    pub fn open(
+        target: &Target,
+        settings: &Settings,
+        from: Option<u64>,
+    ) -> Result<Reader, Unavailable> {
+        let client = |error: KafkaError| Unavailable::Client(told(&error));
+        let consumer = marks::consumer(target, settings, "read_committed").map_err(client)?;
+        let ends = consumer.fetch_watermarks(&target.topic, target.partition, ANSWER);
+        let (first, next) = ends.map_err(client)?;
+        let from = from.map_or(first, |from| {
+            i64::try_from(from).unwrap_or(i64::MAX).max(first)
+        });
+        let mut places = TopicPartitionList::new();
+        let place =
+            places.add_partition_offset(&target.topic, target.partition, Offset::Offset(from));
+        place
+            .and_then(|()| consumer.assign(&places))
+            .map_err(client)?;
+        Ok(Reader {
+            consumer,
+            is_empty: from >= next,
+        })
+    }
+
+    /// The next record; `None` at the end, unless it is to wait there for more.
+    ///
+    /// # Errors
+    /// What the client says, and records that are not of this format.
+    pub fn next(&mut self, follow: bool) -> Result<Option<Found>, Unavailable> {
+        if std::mem::take(&mut self.is_empty) && !follow {
+            return Ok(None);
+        }
+        let mut silent = Duration::ZERO;
+        loop {
+            match self.consumer.poll(Duration::from_secs(1)) {
+                Some(Ok(message)) => {
+                    let header = |name: &str| {
+                        let mut headers = message.headers()?.iter();
+                        headers
+                            .find(|header| header.key == name)
+                            .and_then(|header| header.value)
+                    };
+                    let key = message.key().unwrap_or_default();
+                    let record = format::record(key, header, message.payload().unwrap_or_default());
+                    let offset = u64::try_from(message.offset()).unwrap_or(0);
+                    let record = record.map_err(|why| {
+                        Unavailable::Client(format!(
+                            "offset {offset} is no record of a replicated log: {why}"
+                        ))
+                    })?;
+                    return Ok(Some(Found { offset, record }));
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) if !follow => return Ok(None),
+                Some(Err(KafkaError::PartitionEOF(_))) => {}
+                Some(Err(error)) => return Err(Unavailable::Client(told(&error))),
+                None => silent += Duration::from_secs(1),
+            }
+            if silent >= SILENCE && !follow {
+                return Err(Unavailable::Client(
+                    "Kafka: nothing comes, and the end is not reached".into(),
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The topics: made if they are missing, and whether they can keep the promise.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::types::RDKafkaRespErr;
+
+use super::{config, told};
+use crate::{Settings, Target};
+
+/// How long brokers may take for one thing.
+const WITHIN: Duration = Duration::from_secs(15);
+/// So many copies outlive the loss of one machine while another is being restarted.
+const REPLICAS: usize = 3;
+const IN_SYNC: usize = 2;
+/// What a record and the batch that it is in take beside its messages.
+const EXTRA: u64 = 64 << 10;
+/// Of one record of many messages, and the least that is asked for.
+const LEAST: u64 = 1 << 20;
+
+type Admin = AdminClient<DefaultClientContext>;
+
+/// The largest batch of records that is sent; bytes.
+pub(super) fn message_max(settings: &Settings) -> u64 {
+    LEAST.max(u64::from(settings.payload_max)) + EXTRA
+}
+
+/// Has both topics be there, and looks whether they keep what is promised.
+pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<(), String> {
+    let admin: Admin = config(target, settings)
+        .create()
+        .map_err(|error| told(&error))?;
+    let data = Kind {
+        name: target.topic.clone(),
+        is_compacted: false,
+        message_max: message_max(settings),
+    };
+    let marks = Kind {
+        name: target.marks(),
+        is_compacted: true,
+        message_max: 0,
+    };
+    for kind in [data, marks] {
+        let mut faults = look(&admin, target, &kind)?;
+        if faults.is_none() {
+            create(&admin, target, settings, &kind)?;
+            faults = look(&admin, target, &kind)?;
+        }
+        let faults =
+            faults.ok_or_else(|| format!("topic {} was made, and is not known yet", kind.name))?;
+        if faults.is_empty() {
+            continue;
+        }
+        let topic = &kind.name;
+        let faults = faults.join("; ");
+        if !settings.is_unsafe {
+            return Err(format!(
+                "topic {topic} cannot keep the promise: {faults}. Change that, or go on all the same with --replicate-unsafe"
+            ));
+        }
+        tracing::warn!(
+            topic,
+            faults,
+            "the topic cannot keep the promise of level replicated"
+        );
+    }
+    Ok(())
+}
+
+/// A topic, and what it must be like.
+struct Kind {
+    name: String,
+    is_compacted: bool,
+    message_max: u64,
+}
+
+/// What is wrong with a topic; `None` if there is none.
+fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Vec<String>>, String> {
+    let metadata = admin
+        .inner()
+        .fetch_metadata(Some(&kind.name), WITHIN)
+        .map_err(|error| told(&error))?;
+    let Some(topic) = metadata
+        .topics()
+        .iter()
+        .find(|topic| topic.name() == kind.name)
+    else {
+        return Ok(None);
+    };
+    if let Some(error) = topic.error() {
+        return match error {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => Ok(None),
+            error => Err(format!(
+                "topic {}: {}",
+                kind.name,
+                RDKafkaErrorCode::from(error)
+            )),
+        };
+    }
+    let partition = topic
+        .partitions()
+        .iter()
+        .find(|partition| partition.id() == target.partition);
+    let Some(partition) = partition else {
+        return Err(format!(
+            "topic {} has {} partitions, and no number {}",
+            kind.name,
+            topic.partitions().len(),
+            target.partition
+        ));
+    };
+    let mut faults = Vec::new();
+    let replicas = partition.replicas().len();
+    if replicas < REPLICAS {
+        faults.push(format!(
+            "its replication factor is {replicas}, at least {REPLICAS} is needed"
+        ));
+    }
+    let resource = [ResourceSpecifier::Topic(&kind.name)];
+    let options = AdminOptions::new().request_timeout(Some(WITHIN));
+    let described =
+        wait(admin.describe_configs(&resource, &options)).map_err(|error| told(&error))?;
+    let described = described
+        .into_iter()
+        .next()
+        .ok_or("the broker tells nothing of its topics")?;
+    let described = described.map_err(|error| format!("topic {}: {error}", kind.name))?;
+    faults.extend(kind.faults(&described));
+    Ok(Some(faults))
+}
+
+impl Kind {
+    fn faults(&self, described: &ConfigResource) -> Vec<String> {
+        let value = |name: &str| {
+            described
+                .get(name)
+                .and_then(|entry| entry.value.clone())
+                .unwrap_or_default()
+        };
+        let number = |name: &str| value(name).parse::<u64>().unwrap_or(0);
+        let mut faults = Vec::new();
+        let in_sync = number("min.insync.replicas");
+        if in_sync < IN_SYNC as u64 {
+            faults.push(format!(
+                "its min.insync.replicas is {in_sync}, at least {IN_SYNC} is needed"
+            ));
+        }
+        if value("unclean.leader.election.enable") == "true" {
+            faults.push("its unclean.leader.election.enable is true".into());
+        }
+        let most = number("max.message.bytes");
+        if most < self.message_max {
+            let least = self.message_max;
+            faults.push(format!(
+                "its max.message.bytes is {most}, {least} is needed for the payloads that are taken"
+            ));
+        }
+        if self.is_compacted != value("cleanup.policy").contains("compact") {
+            faults.push(format!("its cleanup.policy is {}", value("cleanup.policy")));
+        }
+        faults
+    }
+}
+
+fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> Result<(), String> {
+    let metadata = admin
+        .inner()
+        .fetch_metadata(None, WITHIN)
+        .map_err(|error| told(&error))?;
+    let brokers = metadata.brokers().len();
+    let (replicas, in_sync) = match settings.is_unsafe {
+        true => (brokers.min(REPLICAS), brokers.min(IN_SYNC)),
+        false => (REPLICAS, IN_SYNC),
+    };
+    let in_sync = in_sync.to_string();
+    let most = kind.message_max.to_string();
+    let mut topic = NewTopic::new(
+        &kind.name,
+        target.partition + 1,
+        TopicReplication::Fixed(i32::try_from(replicas).unwrap_or(i32::MAX)),
+    )
+    .set("min.insync.replicas", &in_sync)
+    .set("unclean.leader.election.enable", "false");
+    if kind.message_max > 0 {
+        topic = topic.set("max.message.bytes", &most);
+    }
+    if kind.is_compacted {
+        topic = topic.set("cleanup.policy", "compact");
+    }
+    let options = AdminOptions::new()
+        .request_timeout(Some(WITHIN))
+        .operation_timeout(Some(WITHIN));
+    let created = wait(admin.create_topics([&topic], &options)).map_err(|error| told(&error))?;
+    match created.into_iter().next() {
+        Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) | Some(Ok(_)) => {
+            tracing::info!(topic = kind.name, replicas, "the topic was made");
+            // It is not known everywhere at once.
+            std::thread::sleep(Duration::from_millis(500));
+            Ok(())
+        }
+        Some(Err((name, error))) => Err(format!(
+            "topic {name} cannot be made with {replicas} replicas: {error} ({brokers} brokers are known)"
+        )),
+        None => Err("the broker says nothing of the topic that was to be made".into()),
+    }
+}
+
+/// Waits for what the client's own thread will bring.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        std::thread::park();
+    }
+}

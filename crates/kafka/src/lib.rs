@@ -1,0 +1,42 @@
+//! Kafka, and what speaks its protocol, as the home of a replicated log.
+//!
+//! One idea: a node owns one partition of a topic, by a transactional id that belongs to the partition, and the marks stand in
+//! the same partition of a compacted topic beside it, `TOPIC-marks`. A transaction writes both, and opening the home is
+//! initialising the transactional id, which fences whoever had it before, and then reading the marks.
+//! `docs/replication.md` has the format.
+//!
+//! The client is C (librdkafka), and is built with the feature `client`. Without it everything else is here, and
+//! whoever wants the home is [told](Unavailable::NotBuilt).
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "client")]
+mod client;
+#[cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "only the client writes and reads it")
+)]
+mod format;
+mod target;
+#[cfg(not(feature = "client"))]
+mod without;
+
+#[cfg(feature = "client")]
+pub use client::{Reader, held, home};
+pub use format::{Found, Malformed};
+pub use target::{BadTarget, Settings, Target};
+#[cfg(not(feature = "client"))]
+pub use without::{Reader, held, home};
+
+/// Why there is no home.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// This program was built without the client.
+    #[error(
+        "this tidewire was built without Kafka: build it with `cargo build --release --features kafka`, which needs \
+         make and a C compiler"
+    )]
+    NotBuilt,
+    /// The client says so.
+    #[error("{0}")]
+    Client(String),
+}

@@ -1,0 +1,43 @@
+//! What there is without the client: a word about that.
+
+use tidewire_replicate::{Bell, Held, Home};
+
+use crate::{Found, Settings, Target, Unavailable};
+
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn home(_: &Target, _: &Settings, _: Bell) -> Result<Box<dyn Home>, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn held(_: &Target, _: &Settings) -> Result<Held, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// What reads a home; there is none.
+#[derive(Debug)]
+pub struct Reader(std::convert::Infallible);
+
+impl Reader {
+    /// Never: see [`Unavailable::NotBuilt`].
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(_: &Target, _: &Settings, _: Option<u64>) -> Result<Reader, Unavailable> {
+        Err(Unavailable::NotBuilt)
+    }
+
+    /// There is none to be asked.
+    ///
+    /// # Errors
+    /// None.
+    pub fn next(&mut self, _: bool) -> Result<Option<Found>, Unavailable> {
+        match self.0 {}
+    }
+}

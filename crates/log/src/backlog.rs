@@ -1,0 +1,66 @@
+//! What a replicator has not carried home yet: it is kept, and bounded.
+//!
+//! The one idea: the positions at home are all that is remembered. How many bytes are behind them is counted from
+//! the index when they move, and what is appended until then is added.
+
+use std::collections::BTreeMap;
+
+use crate::catalog::{Catalog, Segment};
+
+/// The backlog of a log that has a replicator.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    /// The most that it may be; bytes of records as they are stored.
+    limit: u64,
+    /// For each stream, up to where it is at home.
+    home: BTreeMap<u32, u64>,
+    bytes: u64,
+}
+
+impl Backlog {
+    pub(crate) fn new(limit: u64) -> Backlog {
+        Backlog {
+            limit,
+            home: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= self.limit
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn appended(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// More is at home; nothing ever comes back from there.
+    pub(crate) fn carried(&mut self, home: BTreeMap<u32, u64>, catalog: &Catalog) {
+        for (stream, position) in home {
+            let of_stream = self.home.entry(stream).or_default();
+            *of_stream = position.max(*of_stream);
+        }
+        self.home
+            .retain(|&stream, _| catalog.streams.get(stream).is_some());
+        self.bytes = catalog.bytes_from(|stream| self.home_of(stream));
+    }
+
+    /// Up to where a stream is at home.
+    pub(crate) fn home_of(&self, stream: u32) -> u64 {
+        self.home.get(&stream).copied().unwrap_or(0)
+    }
+
+    /// Whether a segment holds records that are neither at home nor of a stream that was deleted or cut off
+    /// behind them.
+    pub(crate) fn holds(&self, segment: &Segment, catalog: &Catalog) -> bool {
+        let mut extents = segment.index.extents();
+        extents.any(|(id, extent)| {
+            let stream = catalog.streams.get(id);
+            stream.is_some_and(|stream| extent.next > self.home_of(id).max(stream.trimmed))
+        })
+    }
+}

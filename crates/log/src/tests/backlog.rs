@@ -1,0 +1,134 @@
+//! What is not at home is kept, and bounded.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{append, ids, settle_at, small};
+use crate::disk::sim::SimDisk;
+use crate::{
+    Carried, Change, EmbeddedLog, Log, ProducerId, Refused, Settings, StreamSettings, Ticket,
+};
+
+const NOBODY: ProducerId = ProducerId::ANONYMOUS;
+
+fn home(streams: &[(&str, u64)]) -> Carried {
+    let home: BTreeMap<_, _> = streams
+        .iter()
+        .map(|&(name, at)| (name.into(), at))
+        .collect();
+    Carried {
+        home,
+        ..Carried::default()
+    }
+}
+
+#[test]
+fn retention_stops_at_what_is_not_at_home() {
+    let settings = Settings {
+        retention_bytes: Some(1),
+        retention_age: Some(Duration::from_secs(1)),
+        backlog: Some(u64::MAX),
+        ..small()
+    };
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let other = log.stream("other").expect("a stream");
+    append(&log, other, NOBODY, 1..=1).expect("room");
+    for n in 0..200u64 {
+        append(&log, stream, NOBODY, 1 + 10 * n..=10 + 10 * n).expect("room");
+        settle_at(&mut writer, 100 + n);
+    }
+    assert!(log.usage().segments > 2);
+    assert_eq!(log.range("s").expect("it is there").first, 0);
+    // The other stream's only record is in the oldest segment.
+    log.carried(home(&[("s", 1500)]));
+    settle_at(&mut writer, 1000);
+    assert_eq!(log.range("s").expect("it is there").first, 0);
+    log.carried(home(&[("other", 1)]));
+    settle_at(&mut writer, 2000);
+    let first = log.range("s").expect("it is there").first;
+    assert!(first > 0 && first <= 1500, "{first}");
+    // It does not come back from there.
+    log.carried(home(&[("s", 10)]));
+    assert_eq!(ids(&log, "s", first, 1 << 20).len() as u64, 2000 - first);
+}
+
+#[test]
+fn retention_of_a_stream_stops_there_too() {
+    let settings = Settings {
+        backlog: Some(u64::MAX),
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    let retains = StreamSettings {
+        retain_bytes: Some(1),
+        retain_age: Some(Duration::from_secs(1)),
+        ..StreamSettings::default()
+    };
+    let change = Change::Create {
+        stream: "s",
+        settings: retains,
+    };
+    for n in 0.. {
+        match log.administer(change) {
+            Ok(_) => break,
+            Err(_) => settle_at(&mut writer, n),
+        }
+    }
+    let stream = log.stream("s").expect("a stream");
+    for n in 0..100u64 {
+        append(&log, stream, NOBODY, 1 + 10 * n..=10 + 10 * n).expect("room");
+        settle_at(&mut writer, 100 + n);
+    }
+    settle_at(&mut writer, 10_000);
+    assert_eq!(log.range("s").expect("it is there").first, 0);
+    log.carried(home(&[("s", 1000)]));
+    settle_at(&mut writer, 20_000);
+    assert_eq!(log.range("s").expect("it is there").first, 1000);
+}
+
+#[test]
+fn a_full_backlog_takes_nothing_until_some_is_at_home() {
+    let settings = Settings {
+        backlog: Some(3000),
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut last = 0;
+    let refused = loop {
+        match append(&log, stream, NOBODY, last + 1..=last + 10) {
+            Ok(_) => last += 10,
+            Err(refused) => break refused,
+        }
+        settle_at(&mut writer, 1);
+        assert!(last < 10_000, "there is no limit");
+    };
+    assert_eq!(refused, Refused::Busy);
+    assert!((3000..3000 + 2048).contains(&log.backlog_bytes()));
+    // A cursor is no message.
+    log.set_cursor("s", "c", 1).expect("room");
+    log.carried(home(&[("s", last)]));
+    assert_eq!(log.backlog_bytes(), 0);
+    append(&log, stream, NOBODY, last + 1..=last + 10).expect("room");
+}
+
+#[test]
+fn a_log_without_a_home_keeps_and_bounds_nothing_for_it() {
+    let (log, _, _) = EmbeddedLog::open(SimDisk::new(1), small()).expect("the log");
+    let told = Carried {
+        replicated: Some(Ticket(5)),
+        replicates: true,
+        ..Carried::default()
+    };
+    log.carried(told.clone());
+    let earlier = Carried {
+        replicated: Some(Ticket(3)),
+        ..told
+    };
+    log.carried(earlier);
+    // What is at home stays there.
+    assert_eq!(log.progress().replicated, Some(Ticket(5)));
+    assert_eq!(log.backlog_bytes(), 0);
+}

@@ -1,0 +1,94 @@
+//! The transaction that fills while the one before is committed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_log::{Frames, Ticket};
+
+use crate::cut::pieces;
+use crate::home::{Owner, Place, Transaction};
+use crate::settings::Settings;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    pub(crate) transaction: Transaction,
+    /// With it, everything up to this ticket is at home.
+    pub(crate) covers: Option<Ticket>,
+    /// Of messages with their headers.
+    pub(crate) bytes: usize,
+    pub(crate) messages: u64,
+    /// When its first record was put in.
+    since: Option<Duration>,
+    /// It is committed though it holds no record: by it an owner leaves its name.
+    claims: bool,
+}
+
+impl Filling {
+    pub(crate) fn new(owner: Owner) -> Filling {
+        Filling {
+            transaction: Transaction::new(owner),
+            covers: None,
+            bytes: 0,
+            messages: 0,
+            since: None,
+            claims: false,
+        }
+    }
+
+    /// The first one of an owner.
+    pub(crate) fn claiming(owner: Owner) -> Filling {
+        Filling {
+            claims: true,
+            ..Filling::new(owner)
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.transaction.records.is_empty() && !self.claims
+    }
+
+    /// How many bytes more it should take; 0 when it is full.
+    pub(crate) fn room(&self, settings: &Settings) -> usize {
+        if self.transaction.records.len() >= settings.transaction_records.max(1) {
+            return 0;
+        }
+        settings.transaction_bytes.max(1).saturating_sub(self.bytes)
+    }
+
+    /// When it is to be committed at the latest; `None` if it is empty.
+    pub(crate) fn due(&self, settings: &Settings) -> Option<Duration> {
+        if self.is_empty() {
+            return None;
+        }
+        let is_full = self.room(settings) == 0;
+        let since = self.since.filter(|_| !is_full && !self.claims);
+        Some(since.map_or(Duration::ZERO, |since| since + settings.linger))
+    }
+
+    /// Puts a run in, with its marks.
+    pub(crate) fn put(
+        &mut self,
+        stream: &Arc<str>,
+        run: Frames,
+        now: Duration,
+        settings: &Settings,
+    ) {
+        self.since.get_or_insert(now);
+        self.bytes += run.bytes.len();
+        self.messages += u64::from(run.count);
+        for piece in pieces(stream, run, settings.record_bytes) {
+            let record = piece.record;
+            if !record.producer.is_empty() {
+                let producer = (stream.clone(), record.producer.clone());
+                self.transaction.producers.insert(producer, piece.last_id);
+            }
+            let place = Place {
+                next: record.first + u64::from(record.count),
+                print: piece.print,
+            };
+            self.transaction.streams.insert(stream.clone(), place);
+            self.transaction.records.push(record);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a home of the log has to do: take a transaction, and say what it holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where records are carried to.
+///
+/// Nothing here blocks: what is asked is answered later, at most once, perhaps never. Answers may come in any order, and
+/// after the asker has given them up.
+pub trait Home: Send {
+    /// Asks for something, under a number that was not used before.
+    fn ask(&mut self, number: u64, ask: Ask);
+
+    /// The next answer that has come, with the number of what was asked.
+    fn answer(&mut self) -> Option<(u64, Answer)>;
+}
+
+/// What a home is asked.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// What it holds now, without disturbing its owner. Answered by [`Answer::Held`].
+    Look,
+    /// To belong to the asker from now on: nobody who had opened it before can commit anything any more, and what was
+    /// under way is committed or never will be. Then, what it holds. Answered by [`Answer::Held`].
+    Open,
+    /// To take all of this or nothing. Answered by [`Answer::Committed`].
+    Carry(Transaction),
+}
+
+/// What a home says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What it holds.
+    Held(Held),
+    /// The transaction is there, and stays.
+    Committed,
+    /// It was not done, or nobody knows whether it was.
+    Failed(Arc<str>),
+    /// Somebody else has opened the home since.
+    Fenced(Arc<str>),
+}
+
+/// Who has opened a home last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The random number of its log.
+    pub log: u64,
+    /// Drawn by its process when it started.
+    pub session: u64,
+}
+
+/// How far a stream is at home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// One past the position of the last record there, in the owner's log.
+    pub next: u64,
+    /// A hash of that record, by which a log can be told from its copy that has gone another way.
+    pub print: u64,
+}
+
+/// The marks of a home, as they are committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// `None`: nothing was ever carried there.
+    pub owner: Option<Owner>,
+    /// By the names of streams.
+    pub streams: BTreeMap<Arc<str>, Place>,
+}
+
+/// Consecutive messages of one producer in one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The stream.
+    pub stream: Arc<str>,
+    /// Who sent them; empty for anonymous messages.
+    pub producer: Arc<str>,
+    /// The position of the first one in the owner's log.
+    pub first: u64,
+    /// How many there are.
+    pub count: u32,
+    /// When they were received: microseconds since the Unix epoch.
+    pub timestamp_us: u64,
+    /// The messages, framed as in [`tidewire_log::Run::frames`].
+    pub frames: Vec<u8>,
+}
+
+/// Records, and the marks that say how far they go: what must never disagree.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Who carries it.
+    pub owner: Owner,
+    /// In the order of each stream.
+    pub records: Vec<Record>,
+    /// How far its streams are at home with it.
+    pub streams: BTreeMap<Arc<str>, Place>,
+    /// The last ids of its producers, by stream and name.
+    pub producers: BTreeMap<(Arc<str>, Arc<str>), u64>,
+}
+
+impl Transaction {
+    /// One of nothing, by which an owner leaves its name.
+    pub fn new(owner: Owner) -> Transaction {
+        Transaction {
+            owner,
+            records: Vec::new(),
+            streams: BTreeMap::new(),
+            producers: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How far each stream is read, and how far it is at home.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidewire_log::{Log, Ticket};
+
+use crate::home::Place;
+
+/// One stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lane {
+    /// Up to where it is at home.
+    pub(crate) home: u64,
+    /// Up to where it is in transactions.
+    pub(crate) read: u64,
+    /// Up to where it was committed when that was looked at last.
+    end: u64,
+}
+
+/// All streams, and a moment of the log: what was committed then.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: BTreeMap<Arc<str>, Lane>,
+    /// Everything up to this ticket is below the ends of the lanes.
+    moment: Option<Ticket>,
+    /// The stream that is read next is the one behind this.
+    turn: Option<Arc<str>>,
+}
+
+impl Lanes {
+    /// Begins where the marks at home say.
+    pub(crate) fn begin(&mut self, held: &BTreeMap<Arc<str>, Place>) {
+        let lane = |place: &Place| Lane {
+            home: place.next,
+            read: place.next,
+            end: place.next,
+        };
+        let lanes = held.iter();
+        self.lanes = lanes
+            .map(|(name, place)| (name.clone(), lane(place)))
+            .collect();
+        self.moment = None;
+    }
+
+    /// Says up to where a stream is at home by what was known earlier.
+    pub(crate) fn remember(&mut self, stream: Arc<str>, home: u64) {
+        self.lanes.entry(stream).or_default().home = home;
+    }
+
+    /// Looks at what is committed now, if that is more than before.
+    pub(crate) fn look(&mut self, log: &dyn Log) -> bool {
+        // First the ticket: the ends may be later, never earlier.
+        let committed = log.progress().committed;
+        if self.moment.is_some_and(|moment| committed <= moment) {
+            return false;
+        }
+        for status in log.streams("", usize::MAX) {
+            self.lanes.entry(status.name).or_default().end = status.range.next;
+        }
+        self.moment = Some(committed);
+        true
+    }
+
+    /// Everything up to this ticket is in transactions; `None` if there is more to read.
+    pub(crate) fn covered(&self) -> Option<Ticket> {
+        let is_read = self.lanes.values().all(|lane| lane.read >= lane.end);
+        self.moment.filter(|_| is_read)
+    }
+
+    /// The next stream with something to read, and from where on; they take turns.
+    pub(crate) fn next(&mut self) -> Option<(Arc<str>, u64)> {
+        let is_behind = |&(_, lane): &(&Arc<str>, &Lane)| lane.read < lane.end;
+        let after = self.turn.take();
+        let later = after.as_deref().and_then(|turn| {
+            let behind = (std::ops::Bound::Excluded(turn), std::ops::Bound::Unbounded);
+            self.lanes.range::<str, _>(behind).find(is_behind)
+        });
+        let (name, lane) = later.or_else(|| self.lanes.iter().find(is_behind))?;
+        self.turn = Some(name.clone());
+        Some((name.clone(), lane.read))
+    }
+
+    /// A stream was read so far.
+    pub(crate) fn read(&mut self, stream: &str, next: u64) {
+        if let Some(lane) = self.lanes.get_mut(stream) {
+            lane.read = next.max(lane.read);
+        }
+    }
+
+    /// A transaction is committed. What lies before its records is at home, or was lost before it could be.
+    pub(crate) fn arrived(&mut self, places: &BTreeMap<Arc<str>, Place>) {
+        for (name, place) in places {
+            if let Some(lane) = self.lanes.get_mut(name) {
+                lane.home = place.next.max(lane.home);
+            }
+        }
+    }
+
+    /// There is nothing to read of this stream now. One of the same name may come, and go on behind its positions.
+    pub(crate) fn ends(&mut self, stream: &str) {
+        if let Some(lane) = self.lanes.get_mut(stream) {
+            lane.end = lane.read;
+        }
+    }
+
+    /// Up to where each is at home.
+    pub(crate) fn homes(&self) -> BTreeMap<Arc<str>, u64> {
+        let homes = self.lanes.iter();
+        homes
+            .map(|(name, lane)| (name.clone(), lane.home))
+            .collect()
+    }
+}

@@ -1,0 +1,494 @@
+//! The replicator: reads what is committed, fills transactions with it, and moves the watermark.
+//!
+//! The one idea: there is one way to begin and one way to go on after anything that went wrong, which is to open the
+//! home and to believe its marks. What is in memory is thrown away then, and read from the log again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_log::{Carried, Credit, Failure, Log, ReadError, Step, Ticket};
+
+use crate::cut::print;
+use crate::filling::Filling;
+use crate::home::{Answer, Ask, Held, Home, Owner, Place};
+use crate::lanes::Lanes;
+use crate::settings::Settings;
+use crate::status::{Phase, Shown};
+
+/// The cursor of each stream that remembers, in the log itself, how far it is at home: so that a node that starts
+/// without a home knows what it has to keep. What holds is what the home says.
+pub const CURSOR: &str = "@home";
+
+/// How often that is written, at most.
+const CURSOR_EVERY: Duration = Duration::from_secs(1);
+/// Bytes read from the log at a time, at most.
+const READ: usize = 1 << 20;
+
+/// Carries what one log has committed to a home, step by step.
+pub struct Replicator {
+    log: Arc<dyn Log>,
+    settings: Settings,
+    owner: Owner,
+    state: State,
+    lanes: Lanes,
+    filling: Filling,
+    /// The number of the last ask.
+    asked: u64,
+    /// The home was opened, and has had a transaction of this session since.
+    has_claimed: bool,
+    replicated: Option<Ticket>,
+    retry: Duration,
+    remembered: BTreeMap<Arc<str>, u64>,
+    /// More is at home than is remembered.
+    forgetful: bool,
+    remember_due: Duration,
+    shown: Shown,
+}
+
+/// What it waits for.
+#[derive(Debug)]
+enum State {
+    Away {
+        until: Duration,
+    },
+    /// For an answer of the home, until then.
+    Looking(u64, Duration),
+    Opening(u64, Duration),
+    Home(Option<Carrying>),
+    Over,
+}
+
+/// A transaction that is committed now.
+#[derive(Debug)]
+struct Carrying {
+    number: u64,
+    within: Duration,
+    streams: BTreeMap<Arc<str>, Place>,
+    covers: Option<Ticket>,
+    bytes: usize,
+    messages: u64,
+    /// What a mistake sends once more.
+    again: Option<Ask>,
+}
+
+impl std::fmt::Debug for Replicator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replicator({:?}, {:?})", self.state, self.replicated)
+    }
+}
+
+impl Replicator {
+    /// One for `log`, whose random number is `identity`; `session` is drawn anew for each process. The log must
+    /// sync what it commits, or its home would remember what it has forgotten.
+    pub fn new(log: Arc<dyn Log>, identity: u64, session: u64, settings: Settings) -> Replicator {
+        let owner = Owner {
+            log: identity,
+            session,
+        };
+        let mut replicator = Replicator {
+            retry: settings.retry_first,
+            settings,
+            owner,
+            state: State::Away {
+                until: Duration::ZERO,
+            },
+            lanes: Lanes::default(),
+            filling: Filling::new(owner),
+            asked: 0,
+            has_claimed: false,
+            replicated: None,
+            remembered: BTreeMap::new(),
+            forgetful: false,
+            remember_due: Duration::ZERO,
+            shown: Shown::default(),
+            log,
+        };
+        for stream in replicator.log.streams("", usize::MAX) {
+            if let Some(home) = replicator.log.cursor(&stream.name, CURSOR) {
+                replicator.lanes.remember(stream.name, home);
+            }
+        }
+        if replicator.makes(|mistakes| mistakes.promise_unread) {
+            replicator.replicated = Some(Ticket(0));
+        }
+        replicator.tell(None);
+        replicator
+    }
+
+    /// Where it shows how it does.
+    pub fn shown(&self) -> Shown {
+        self.shown.clone()
+    }
+
+    /// Does one piece of work. Reads the log, which may block on the disk; does not wait for the home. `now` is
+    /// since any fixed moment, and never goes back.
+    pub fn step(&mut self, now: Duration, home: &mut dyn Home) -> Step {
+        while let Some((number, answer)) = home.answer() {
+            if self.answered(number, answer, now, home) {
+                return Step::Worked;
+            }
+        }
+        match &self.state {
+            State::Over => Step::Idle,
+            State::Away { until } if now < *until => Step::WaitUntil(*until),
+            State::Away { .. } => {
+                let number = self.ask(home, Ask::Look);
+                self.state = State::Looking(number, now + self.settings.answer_within);
+                self.show();
+                Step::Worked
+            }
+            State::Looking(_, within) | State::Opening(_, within) if now < *within => {
+                Step::WaitUntil(*within)
+            }
+            State::Home(Some(carrying)) if now >= carrying.within => {
+                self.failed("the home has not answered in time".into(), now, home);
+                Step::Worked
+            }
+            State::Looking(..) | State::Opening(..) => {
+                self.failed("the home has not answered in time".into(), now, home);
+                Step::Worked
+            }
+            State::Home(_) => self.carry(now, home),
+        }
+    }
+
+    /// An answer has come; whether it changed anything.
+    fn answered(
+        &mut self,
+        number: u64,
+        answer: Answer,
+        now: Duration,
+        home: &mut dyn Home,
+    ) -> bool {
+        let awaited = match &self.state {
+            State::Looking(number, _) | State::Opening(number, _) => Some(*number),
+            State::Home(Some(carrying)) => Some(carrying.number),
+            State::Home(None) | State::Away { .. } | State::Over => None,
+        };
+        if awaited != Some(number) {
+            // It was given up, and settled by opening the home anew.
+            return false;
+        }
+        match (answer, &self.state) {
+            (Answer::Held(held), State::Looking(..)) => self.looked(&held, now, home),
+            (Answer::Held(held), State::Opening(..)) => self.opened(held, now, home),
+            (Answer::Committed, State::Home(_)) => self.committed(),
+            (Answer::Failed(why), _) => self.failed(why, now, home),
+            (Answer::Fenced(why), _) => {
+                // It may have been nobody but the home itself, which ends what takes too long: the marks tell.
+                self.failed(why, now, home);
+            }
+            (Answer::Held(_) | Answer::Committed, _) => {
+                self.failed("the home has answered something else".into(), now, home);
+            }
+        }
+        true
+    }
+
+    fn looked(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
+        if self.has_claimed && held.owner != Some(self.owner) {
+            // Opening it again would put an end to that one, which would open it again.
+            let why = match held.owner {
+                Some(_) => {
+                    "another process has opened the home since, with a copy of this log or in its place"
+                }
+                None => "the home does not know any more what was carried there",
+            };
+            self.state = State::Over;
+            self.tell(Some(
+                format!("{why}: nothing is carried from here any more").into(),
+            ));
+            return;
+        }
+        if let Err(why) = self.fits(held) {
+            return self.failed(why, now, home);
+        }
+        let number = self.ask(home, Ask::Open);
+        self.state = State::Opening(number, now + self.settings.answer_within);
+        self.show();
+    }
+
+    fn opened(&mut self, held: Held, now: Duration, home: &mut dyn Home) {
+        // What was under way when it was looked at has been committed since, perhaps.
+        if let Err(why) = self.fits(&held) {
+            return self.failed(why, now, home);
+        }
+        self.lanes.begin(&held.streams);
+        self.filling = Filling::claiming(self.owner);
+        self.state = State::Home(None);
+        self.show();
+    }
+
+    /// Whether what the home holds is of this log.
+    fn fits(&self, held: &Held) -> Result<(), Arc<str>> {
+        if let Some(owner) = held.owner
+            && owner.log != self.owner.log
+        {
+            return Err(format!(
+                "the home holds the records of another log ({:016x}; this one is {:016x}): it is carried nowhere \
+                 until it has a home of its own, or is the one that was restored from there",
+                owner.log, self.owner.log
+            )
+            .into());
+        }
+        for (stream, place) in &held.streams {
+            self.fits_in(stream, *place)?;
+        }
+        Ok(())
+    }
+
+    fn fits_in(&self, stream: &str, place: Place) -> Result<(), Arc<str>> {
+        if self.makes(|mistakes| mistakes.trust_positions) {
+            return Ok(());
+        }
+        // One that was deleted here stays there.
+        let Some(range) = self.log.range(stream) else {
+            return Ok(());
+        };
+        let Place { next, print: left } = place;
+        if next > range.next {
+            return Err(format!(
+                "the home holds records of stream {stream:?} up to position {next}, this log only up to {}: it is \
+                 an older copy of what was carried there",
+                range.next
+            )
+            .into());
+        }
+        if next == 0 || next <= range.first {
+            return Ok(());
+        }
+        let read = match self.log.read(stream, next - 1, Credit(1)) {
+            Ok(read) => read,
+            // Nothing is there that could be compared.
+            Err(ReadError::Gone { .. } | ReadError::Missing { .. }) => return Ok(()),
+            Err(error) => return Err(error.to_string().into()),
+        };
+        let run = read.runs.first();
+        if run.is_some_and(|run| print(&run.bytes, run.timestamp_us) != left) {
+            return Err(format!(
+                "the record before position {next} of stream {stream:?} is another one here than at home: this is \
+                 a copy of the log that has gone another way"
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Reads, or sends what has been read.
+    fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
+        let is_free = matches!(self.state, State::Home(None));
+        let due = self.filling.due(&self.settings);
+        if is_free && due.is_some_and(|due| due <= now) {
+            self.send(now, home);
+            return Step::Worked;
+        }
+        if self.filling.room(&self.settings) > 0 {
+            match self.fill(now) {
+                Ok(true) => return Step::Worked,
+                Ok(false) => {}
+                Err(why) => {
+                    self.failed(why, now, home);
+                    return Step::Worked;
+                }
+            }
+        }
+        if self.remember(now) {
+            return Step::Worked;
+        }
+        let within = match &self.state {
+            State::Home(Some(carrying)) => Some(carrying.within),
+            _ => due,
+        };
+        let remembers = self.forgetful.then_some(self.remember_due);
+        let due = [within, remembers].into_iter().flatten().min();
+        due.map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    /// Reads once; whether there was anything to do.
+    fn fill(&mut self, now: Duration) -> Result<bool, Arc<str>> {
+        let Some((stream, from)) = self.lanes.next() else {
+            if self.lanes.covered().is_some() {
+                self.cover();
+            }
+            return Ok(self.lanes.look(&*self.log));
+        };
+        let credit = Credit(self.filling.room(&self.settings).min(READ));
+        match self.log.read(&stream, from, credit) {
+            // It was deleted.
+            Ok(read) if read.runs.is_empty() => self.lanes.ends(&stream),
+            Err(ReadError::Beyond { .. }) => self.lanes.ends(&stream),
+            Ok(read) => {
+                for run in read.runs {
+                    self.filling.put(&stream, run, now, &self.settings);
+                }
+                self.lanes.read(&stream, read.next);
+            }
+            Err(ReadError::Gone { first, .. }) => self.skip(&stream, from, first),
+            Err(ReadError::Missing { next, .. }) => self.skip(&stream, from, next),
+            Err(error @ (ReadError::Damaged(_) | ReadError::Failed(_))) => {
+                return Err(error.to_string().into());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Records are not there any more, or lost: those behind them go home.
+    fn skip(&mut self, stream: &str, from: u64, next: u64) {
+        if from == 0 {
+            // They went before there was a home.
+            self.lanes.read(stream, next);
+            return;
+        }
+        tracing::warn!(
+            stream,
+            from,
+            next,
+            "records are not there any more, and are not carried home"
+        );
+        self.shown
+            .change(|status| status.lost += next.saturating_sub(from));
+        self.lanes.read(stream, next);
+    }
+
+    /// Everything of the moment that was looked at is in transactions: its ticket goes with the last of them.
+    fn cover(&mut self) {
+        let ticket = self.lanes.covered();
+        match &mut self.state {
+            _ if !self.filling.is_empty() => self.filling.covers = ticket,
+            State::Home(Some(carrying)) => carrying.covers = ticket,
+            _ if self.replicated != ticket => {
+                self.replicated = ticket;
+                self.tell(None);
+            }
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, now: Duration, home: &mut dyn Home) {
+        let mut filled = std::mem::replace(&mut self.filling, Filling::new(self.owner));
+        let streams = filled.transaction.streams.clone();
+        if self.makes(|mistakes| mistakes.marks_apart) {
+            self.filling.transaction.streams = std::mem::take(&mut filled.transaction.streams);
+        }
+        let ask = Ask::Carry(filled.transaction);
+        let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
+        let again = repeats.then(|| ask.clone());
+        let number = self.ask(home, ask);
+        self.state = State::Home(Some(Carrying {
+            number,
+            within: now + self.settings.answer_within,
+            streams,
+            covers: filled.covers,
+            bytes: filled.bytes,
+            messages: filled.messages,
+            again,
+        }));
+        if self.makes(|mistakes| mistakes.early_watermark) && filled.covers.is_some() {
+            self.replicated = filled.covers;
+            self.tell(None);
+        }
+    }
+
+    fn committed(&mut self) {
+        let State::Home(Some(carried)) = std::mem::replace(&mut self.state, State::Home(None))
+        else {
+            unreachable!("it is what was waited for");
+        };
+        self.retry = self.settings.retry_first;
+        self.has_claimed = true;
+        self.lanes.arrived(&carried.streams);
+        self.forgetful |= !carried.streams.is_empty();
+        self.replicated = self.replicated.max(carried.covers);
+        self.shown.change(|status| {
+            status.transactions += 1;
+            status.messages += carried.messages;
+            status.bytes += carried.bytes as u64;
+        });
+        self.tell(None);
+    }
+
+    /// Something did not work, and what has become of it is not known: everything begins anew.
+    fn failed(&mut self, why: Arc<str>, now: Duration, home: &mut dyn Home) {
+        self.shown.change(|status| status.failures += 1);
+        if let State::Home(Some(carrying)) = &mut self.state
+            && let Some(again) = carrying.again.clone()
+        {
+            carrying.within = now + self.settings.answer_within;
+            self.asked += 1;
+            carrying.number = self.asked;
+            return home.ask(self.asked, again);
+        }
+        self.filling = Filling::new(self.owner);
+        self.state = State::Away {
+            until: now + self.retry,
+        };
+        self.retry = (2 * self.retry).min(self.settings.retry_last);
+        self.tell(Some(why));
+    }
+
+    fn ask(&mut self, home: &mut dyn Home, ask: Ask) -> u64 {
+        self.asked += 1;
+        home.ask(self.asked, ask);
+        self.asked
+    }
+
+    /// Writes down how far streams are at home, now and then; whether it did.
+    fn remember(&mut self, now: Duration) -> bool {
+        if !self.forgetful || now < self.remember_due {
+            return false;
+        }
+        self.forgetful = false;
+        let homes = self.lanes.homes();
+        self.remember_due = now + CURSOR_EVERY;
+        for (stream, &home) in &homes {
+            if self.remembered.get(stream) != Some(&home) {
+                // One that is refused costs what is kept too long after a start without a home.
+                let _ = self.log.set_cursor(stream, CURSOR, home);
+            }
+        }
+        self.remembered = homes;
+        true
+    }
+
+    /// Tells the log, and whoever looks, how far it is.
+    fn tell(&mut self, trouble: Option<Arc<str>>) {
+        let is_over = matches!(self.state, State::Over);
+        let before = self.shown.status().trouble;
+        match (&before, &trouble) {
+            (_, Some(why)) if before != trouble => {
+                tracing::warn!(why = &**why, "nothing is carried home for now");
+            }
+            (Some(_), None) => tracing::info!("what is committed is carried home again"),
+            _ => {}
+        }
+        self.log.carried(Carried {
+            home: self.lanes.homes(),
+            replicated: self.replicated,
+            replicates: (self.has_claimed && !is_over)
+                || self.makes(|mistakes| mistakes.promise_unread),
+            away: trouble.clone().map(Failure),
+        });
+        let home = self.lanes.homes();
+        self.shown.change(|status| {
+            status.home = home;
+            status.trouble = trouble;
+        });
+        self.show();
+    }
+
+    fn show(&self) {
+        let phase = match self.state {
+            State::Away { .. } => Phase::Away,
+            State::Looking(..) => Phase::Looking,
+            State::Opening(..) => Phase::Opening,
+            State::Home(_) => Phase::Carrying,
+            State::Over => Phase::Over,
+        };
+        self.shown.change(|status| status.phase = phase);
+    }
+
+    fn makes(&self, which: impl Fn(&crate::Mistakes) -> bool) -> bool {
+        self.settings.mistakes.makes(which)
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be set about a replicator.
+
+use std::time::Duration;
+
+/// The settings of a replicator. Sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A transaction is committed when it holds so many bytes of messages with their headers; the next one
+    /// fills meanwhile, so twice as much is held in memory. Default 4 MiB; at least one record goes into each.
+    pub transaction_bytes: usize,
+    /// Or so many records. Default 10,000; at least 1.
+    pub transaction_records: usize,
+    /// Or when its first record has waited so long. Default 10 ms.
+    pub linger: Duration,
+    /// A run of a producer is cut, at messages, into records of at most so many bytes; a message that is larger is
+    /// a record alone. Default 512 KiB.
+    pub record_bytes: usize,
+    /// How long an answer of the home is waited for; then what was asked is settled by opening it anew. Default
+    /// 90 s, which should be longer than the home itself takes to give up.
+    pub answer_within: Duration,
+    /// How long to wait before trying again what has failed, at first; it doubles each time. Default 100 ms.
+    pub retry_first: Duration,
+    /// And at most. Default 5 s.
+    pub retry_last: Duration,
+    /// Mistakes to make on purpose.
+    #[doc(hidden)]
+    pub mistakes: Mistakes,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            transaction_bytes: 4 << 20,
+            transaction_records: 10_000,
+            linger: Duration::from_millis(10),
+            record_bytes: 512 << 10,
+            answer_within: Duration::from_secs(90),
+            retry_first: Duration::from_millis(100),
+            retry_last: Duration::from_secs(5),
+            mistakes: Mistakes::default(),
+        }
+    }
+}
+
+/// The classic mistakes of replicators, which tests of the simulated home must find. They are made only in a
+/// build with the feature `mistakes`.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes {
+    /// Promises the level before the marks at home are read.
+    pub promise_unread: bool,
+    /// Writes the marks of a transaction with the one after it.
+    pub marks_apart: bool,
+    /// Moves the watermark before the commit.
+    pub early_watermark: bool,
+    /// Sends a transaction again whose answer is missing, without ending it first.
+    pub repeat_unsettled: bool,
+    /// Takes positions at home for its own without looking at what stands there.
+    pub trust_positions: bool,
+}
+
+impl Mistakes {
+    /// Whether this one is to be made.
+    pub(crate) fn makes(self, which: impl Fn(&Mistakes) -> bool) -> bool {
+        cfg!(feature = "mistakes") && which(&self)
+    }
+}

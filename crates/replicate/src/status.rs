@@ -1,0 +1,90 @@
+//! What a replicator shows of itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What it is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits before it tries again.
+    #[default]
+    Away,
+    /// It looks what the home holds.
+    Looking,
+    /// It opens the home, which puts an end to whoever had opened it before.
+    Opening,
+    /// It carries.
+    Carrying,
+    /// Somebody else has opened the home: it carries nothing any more.
+    Over,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Phase; 5] = [
+        Phase::Away,
+        Phase::Looking,
+        Phase::Opening,
+        Phase::Carrying,
+        Phase::Over,
+    ];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Away => "away",
+            Phase::Looking => "looking",
+            Phase::Opening => "opening",
+            Phase::Carrying => "carrying",
+            Phase::Over => "over",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How a replicator does.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// What it is about.
+    pub phase: Phase,
+    /// What went wrong last, until it is right again.
+    pub trouble: Option<Arc<str>>,
+    /// Up to where each stream is at home, by what is known.
+    pub home: BTreeMap<Arc<str>, u64>,
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Bytes of those, with their headers.
+    pub bytes: u64,
+    /// What was asked of the home and failed, or was not answered in time.
+    pub failures: u64,
+    /// Messages that could not be carried because they were lost in damage, or removed, before.
+    pub lost: u64,
+}
+
+/// Where a replicator shows its status. Clones show the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Shown(Arc<Mutex<Status>>);
+
+impl Shown {
+    /// How it does now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,108 @@
+//! The thread that drives a replicator in production: it brings the clock, and parks when there is nothing to do.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tidewire_log::{Log, Step, Wake, Watch};
+
+use crate::home::Home;
+use crate::replicator::Replicator;
+use crate::status::Shown;
+
+/// How long to park when nothing is due: a bound, not a period anything depends on.
+const PARK_MAX: Duration = Duration::from_secs(60);
+
+/// Wakes the thread of a replicator: the log rings it, and the home when it has an answer.
+#[derive(Clone, Debug, Default)]
+pub struct Bell(Arc<(Mutex<Rung>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Rung {
+    rung: bool,
+    ends: bool,
+}
+
+impl Bell {
+    /// There may be something to do.
+    pub fn ring(&self) {
+        self.change(|rung| rung.rung = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Rung)) {
+        change(&mut self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.1.notify_one();
+    }
+
+    /// Waits until it is rung or so much time is over; whether to go on.
+    fn wait(&self, most: Duration) -> bool {
+        let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = |rung: &mut Rung| !rung.rung && !rung.ends;
+        let waited = self.0.1.wait_timeout_while(rung, most, idle);
+        let mut rung = waited.unwrap_or_else(PoisonError::into_inner).0;
+        rung.rung = false;
+        !rung.ends
+    }
+}
+
+/// A replicator that runs. Dropping it ends that; what is not at home by then goes there when it runs again.
+#[derive(Debug)]
+pub struct Running {
+    bell: Bell,
+    shown: Shown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Drives a replicator of `log`. The home is to ring `bell` when it has an answer.
+    ///
+    /// # Errors
+    /// What the system says when no thread can be had.
+    pub fn start(
+        mut replicator: Replicator,
+        mut home: Box<dyn Home>,
+        log: &dyn Log,
+        bell: Bell,
+    ) -> io::Result<Running> {
+        let shown = replicator.shown();
+        let rung = bell.clone();
+        let wake: Wake = Arc::new(move || rung.ring());
+        let watch: Watch = log.watch(wake);
+        let waits = bell.clone();
+        let start = Instant::now();
+        let thread = Builder::new().name("tidewire-home".into()).spawn(move || {
+            let _watch = watch;
+            let mut go_on = true;
+            while go_on {
+                let wait = match replicator.step(start.elapsed(), &mut *home) {
+                    Step::Worked => Duration::ZERO,
+                    Step::Idle => PARK_MAX,
+                    Step::WaitUntil(time) => time.saturating_sub(start.elapsed()).min(PARK_MAX),
+                };
+                go_on = waits.wait(wait);
+            }
+        })?;
+        Ok(Running {
+            bell,
+            shown,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it shows how it does.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        self.shown.clone()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.bell.change(|rung| rung.ends = true);
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}

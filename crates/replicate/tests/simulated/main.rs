@@ -1,0 +1,24 @@
+//! Replicators over a simulated home, thousands of seeds: nodes are killed and copied, answers are lost, late and out of
+//! order, the home's coordinator is away; and nothing that was acknowledged as replicated may be missing at home, be there
+//! twice, or out of order.
+
+mod home;
+mod mistakes;
+mod node;
+mod seeds;
+mod world;
+
+use tidewire_replicate::Mistakes;
+
+#[test]
+fn one_node_loses_nothing_and_doubles_nothing() {
+    seeds::all("one_node_loses_nothing_and_doubles_nothing", 3000, |seed| {
+        world::run(seed, 1, Mistakes::default())
+    });
+}
+
+#[test]
+fn two_nodes_that_both_believe_lose_nothing_and_double_nothing() {
+    let name = "two_nodes_that_both_believe_lose_nothing_and_double_nothing";
+    seeds::all(name, 2000, |seed| world::run(seed, 2, Mistakes::default()));
+}
