@@ -9,6 +9,10 @@ mod common;
 mod effects;
 mod expiring;
 mod fuzz_smoke;
+mod golden;
+#[path = "../../../../golden/check.rs"]
+#[allow(clippy::disallowed_methods, reason = "it reads files")]
+mod golden_check;
 mod guard;
 mod hostile;
 mod memory;
