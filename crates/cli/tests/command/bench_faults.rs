@@ -1,4 +1,4 @@
-//! Servers that do one thing wrong: each is found out, with status 2 and the fault's name.
+//! Servers that do one thing wrong: each is found out, with status 5 and the fault's name.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn said(load: &[&str], each: impl Fn(TcpStream) + Send + Sync + Clone + 'static)
     let more = ["--addr", &addr, "--stall", "500ms", "--no-pin"];
     let output = run(&[&["bench"], load, &more].concat());
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{load:?}: {said}");
+    assert_eq!(output.status.code(), Some(5), "{load:?}: {said}");
     said
 }
 

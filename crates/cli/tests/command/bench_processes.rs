@@ -104,7 +104,7 @@ fn a_wrong_reply_to_one_process_is_found_and_named() {
     let addr = addr.to_string();
     let output = in_three(&["echo", "-c", "6", "--size", "100", "--addr", &addr]);
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
         said.contains("process") && said.contains("flipped byte"),
         "{said}"
@@ -171,7 +171,7 @@ fn what_makes_many_runs_refuses_several_processes() {
         let output = in_three(args);
         assert_eq!(
             output.status.code(),
-            Some(1),
+            Some(2),
             "{args:?}: {}",
             stdout(&output)
         );

@@ -62,7 +62,7 @@ fn loads_of_every_shape_are_answered() {
 }
 
 #[test]
-fn a_wrong_reply_has_status_2_and_is_named() {
+fn a_wrong_reply_has_status_5_and_is_named() {
     let wrong = |reply: &'static str, words_of_it: &str| {
         let addr = server(move |mut client: TcpStream| {
             let mut asked = [0; 4096];
@@ -76,7 +76,7 @@ fn a_wrong_reply_has_status_2_and_is_named() {
             "bench http --addr {addr} --count 10 --length 2"
         )));
         let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{reply}: {said}");
+        assert_eq!(output.status.code(), Some(5), "{reply}: {said}");
         assert!(said.contains(words_of_it), "{said}");
     };
     wrong(

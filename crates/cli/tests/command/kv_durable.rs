@@ -401,7 +401,7 @@ fn when_a_sync_fails_nothing_more_is_acknowledged_and_the_rest_is_there() {
         assert!(n < 10_000, "no sync fails");
     }
     let ended = server.end();
-    assert_eq!(ended.status.code(), Some(2), "{}", stderr(&ended));
+    assert_eq!(ended.status.code(), Some(5), "{}", stderr(&ended));
     assert!(
         stderr(&ended).contains("the durable log has stopped for good"),
         "{}",

@@ -199,7 +199,7 @@ fn a_damaged_tail_behind_a_snapshot_is_said_and_repaired_when_agreed() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains(name) && said.contains("log check"), "{said}");
     assert_eq!(fs::read(&segment).unwrap(), bad, "nothing was changed");
-    assert_eq!(run(&["log", "check", "--data", kv]).status.code(), Some(2));
+    assert_eq!(run(&["log", "check", "--data", kv]).status.code(), Some(5));
     let repaired = run(&["log", "repair", "--data", kv, "--yes"]);
     assert!(repaired.status.success(), "{}", stderr(&repaired));
     // The loss has to be agreed to once more: the store is another without what was in there.

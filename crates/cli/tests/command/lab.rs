@@ -128,11 +128,11 @@ fn suites_built_in_are_shown_and_planned() {
         assert_eq!(planned.status.code(), Some(0), "{}", stderr(&planned));
         assert!(stdout(&planned).contains(" runs in "), "{suite}");
     }
-    assert_eq!(run(&["lab", "no-such-suite"]).status.code(), Some(1));
+    assert_eq!(run(&["lab", "no-such-suite"]).status.code(), Some(2));
 }
 
 #[test]
-fn a_lying_server_ends_a_matrix_with_status_2_and_its_name() {
+fn a_lying_server_ends_a_matrix_with_status_5_and_its_name() {
     let addr = server(|mut socket| {
         let mut bytes = [0; 64];
         while socket.read_exact(&mut bytes).is_ok() && socket.write_all(&[7; 64]).is_ok() {}
@@ -152,7 +152,7 @@ fn a_lying_server_ends_a_matrix_with_status_2_and_its_name() {
         runs.to_str().unwrap(),
     ]);
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains("w, liar: wrong reply"), "{said}");
 }
 

@@ -34,6 +34,7 @@ mod kv_snapshots;
 mod lab;
 mod log_trouble;
 mod main_thread;
+mod manners;
 mod memory;
 mod oracle;
 mod pages;

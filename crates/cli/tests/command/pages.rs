@@ -272,6 +272,6 @@ fn a_server_that_dies_in_the_middle_of_a_search_is_named() {
         "--no-pin",
     ]);
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains("close in the middle"), "{said}");
 }

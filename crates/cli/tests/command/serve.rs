@@ -201,7 +201,7 @@ fn a_third_signal_ends_a_server_whose_loop_is_stuck() {
     let begin = Instant::now();
     let output = server.end();
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains("have not ended"), "{said}");
     // Without the third it would have waited longer for its loops.
     assert!(begin.elapsed() < Duration::from_secs(30), "{said}");
@@ -289,7 +289,7 @@ fn a_file_sets_and_flags_win() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_named_with_status_1() {
+fn settings_that_make_no_sense_are_named_with_status_2() {
     let unknown = Config::new("unknown", "wokers = 2\n");
     let broken = Config::new("broken", "workers = \n");
     for (args, named) in [
@@ -312,7 +312,7 @@ fn settings_that_make_no_sense_are_named_with_status_1() {
     ] {
         let output = run(&[&["serve"], &args[..]].concat());
         let message = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
         assert!(message.contains(named), "{args:?}: {message}");
     }
 }
