@@ -168,13 +168,12 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     let schema = sources::schema();
     let (file, problems) = File::parse(&schema, &file::text_of(path)?);
     if problems.is_empty() {
-        let options = sources::options_of(&schema, file).map_err(Failure::usage)?;
-        configure(
-            options,
-            Sources::default(),
-            Given::default(),
-            &Inherited::default(),
-        )?;
+        // The command line of this command is right.
+        let wrong = |why: String| Failure::failed(format!("{}: {why}", path.display()));
+        let options = sources::options_of(&schema, file).map_err(wrong)?;
+        let (sources, given) = (Sources::default(), Given::default());
+        let made = configure(options, sources, given, &Inherited::default());
+        made.map_err(|e| wrong(e.message))?;
     }
     Ok(problems)
 }

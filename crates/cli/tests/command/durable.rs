@@ -244,8 +244,8 @@ fn exit_statuses_say_what_became_of_it() {
     );
     assert_code(&run(&["read", "--to", &to, "--retry", "0"]), 1);
     assert_code(&run(&["send", "--to", &to, "/nowhere/at/all"]), 1);
-    assert_code(&run(&["send", "--level", "certain"]), 1);
-    assert_code(&run(&["read", "--from", "there"]), 1);
+    assert_code(&run(&["send", "--level", "certain"]), 2);
+    assert_code(&run(&["read", "--from", "there"]), 2);
 }
 
 #[test]

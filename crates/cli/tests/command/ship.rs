@@ -221,8 +221,8 @@ fn two_of_one_state_and_wrong_usage_are_refused() {
     );
     first.signal(Signal::TERM);
     assert_code(&first.end(), 0);
-    assert_code(&run(&["ship"]), 1);
-    assert_code(&once(&place, "nonsense", &[&log]), 1);
+    assert_code(&run(&["ship"]), 2);
+    assert_code(&once(&place, "nonsense", &[&log]), 2);
     server.stop();
 }
 

@@ -90,7 +90,7 @@ fn streams_are_administered_and_a_restart_keeps_it() {
     assert_eq!(server.read(&["--stream", "logs", "--raw"]), lines(1000));
 
     let kept = stream(&server, &["delete", "logs"]);
-    assert_code(&kept, 1);
+    assert_code(&kept, 2);
     assert!(stderr(&kept).contains("1000 records"), "{}", stderr(&kept));
     done(&server, &["delete", "logs", "--yes"]);
     assert_code(&stream(&server, &["show", "logs"]), 1);
