@@ -1,4 +1,4 @@
-//! The bytes of the Redis protocol, and of dumped values, held still.
+//! The bytes of the Redis protocol, held still.
 
 use std::sync::Arc;
 
@@ -92,21 +92,4 @@ fn golden_replies() {
     let third = answers(&[&["HELLO 3"], &common[..]].concat());
     check("resp2.txt", &second);
     check("resp3.txt", &third);
-}
-
-#[test]
-fn golden_dumps() {
-    let made = [
-        "SET integer 12345",
-        "SET text hello",
-        "RPUSH list a b 3",
-        "HSET hash f v",
-        "SADD integers 1 2 300000",
-        "SADD set m",
-        "ZADD zset 1.5 m",
-        "XADD stream 7-1 f v",
-    ];
-    let dumped = made.map(|command| format!("DUMP {}", command.split(' ').nth(1).unwrap()));
-    let dumped: Vec<&str> = dumped.iter().map(String::as_str).collect();
-    check("dumps.txt", &answers(&[&made[..], &dumped].concat()));
 }

@@ -1,12 +1,9 @@
 //! The bytes of a log, held to what docs/log-format.md shows.
 
-#[path = "../../../../golden/check.rs"]
-mod golden_check;
-
 use std::fmt::Write;
 
 use super::recovery::{FIRST, open};
-use super::{append, settle};
+use super::settle;
 use crate::disk::sim::SimDisk;
 use crate::{Log, ProducerId, Run};
 
@@ -59,22 +56,4 @@ fn a_log_has_the_bytes_that_the_documentation_shows() {
     let shown = include_str!("../../../../docs/log-format.md");
     assert!(shown.contains(&segment), "the segment is\n{segment}");
     assert!(shown.contains(&claims), "the claims are\n{claims}");
-}
-
-/// Every kind of file, and of record: a stream that was created, one with a producer and a cursor, one that was deleted.
-#[test]
-fn golden_files() {
-    let disk = SimDisk::new(1);
-    let (log, mut writer, _) = open(&disk).expect("the log");
-    let stream = log.stream("s").expect("a stream");
-    let producer = log.producer(stream, "p").expect("a producer");
-    append(&log, stream, producer, 1..=3).expect("room");
-    settle(&mut writer);
-    log.set_cursor("s", "c", 2).expect("a cursor");
-    settle(&mut writer);
-    let shown = disk.names().into_iter().map(|name| {
-        let bytes = disk.contents(&name).expect("a file");
-        golden_check::hex(&name, &bytes)
-    });
-    golden_check::check("log.txt", &shown.collect::<String>());
 }
