@@ -41,7 +41,7 @@ fn read(file: &[u8], piece: usize) -> (Vec<Key>, Result<bool, Error>) {
                 match item {
                     Item::Key(key) => keys.push(key),
                     Item::End => return (keys, Ok(true)),
-                    Item::Skipped(_) => {}
+                    Item::Library(_) | Item::Skipped(_) => {}
                 }
             }
             Ok(None) if to == file.len() => return (keys, Ok(false)),

@@ -10,18 +10,22 @@ mod say;
 
 mod allocator;
 mod bench;
+mod config;
 mod count;
 mod descriptors;
 mod exit;
+mod host;
 mod kv;
 mod lab;
 mod log;
 mod logging;
 mod look;
+mod manners;
 mod read;
 mod secret;
 mod send;
 mod serve;
+mod shell;
 mod ship;
 mod signals;
 mod size;
@@ -29,16 +33,17 @@ mod span;
 mod status_line;
 mod stream;
 mod tls;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::Failure;
 
 /// TCP servers for floods of small messages, on threads, epoll or io_uring.
 #[derive(Debug, Parser)]
-#[command(name = "tidewire", version, max_term_width = 100)]
+#[command(name = "tidewire", version = version::short(), long_version = version::long(), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -72,11 +77,26 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Runs a matrix of workloads and servers, and says what may be said of it.
     Lab(lab::Args),
+    /// Prints or checks the configuration file of serve.
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Prints what completes commands in a shell.
+    Completions(shell::Completions),
+    /// Writes pages for man, one for each command.
+    Man(shell::Man),
+}
+
+/// The command, with all that its help shows.
+fn command() -> clap::Command {
+    manners::dressed(Cli::command())
 }
 
 fn main() -> ExitCode {
     allocator::announce();
-    let cli = match Cli::try_parse() {
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(e) => {
             // Help and version come this way too; what cannot be printed has nowhere to go.
@@ -100,6 +120,9 @@ fn main() -> ExitCode {
         Command::Log(log) => log::run(log),
         Command::Bench(bench) => bench::run(*bench),
         Command::Lab(args) => lab::run(&args),
+        Command::Config(config) => config.run(),
+        Command::Completions(args) => args.run(command()),
+        Command::Man(args) => args.run(command()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

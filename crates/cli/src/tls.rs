@@ -74,7 +74,7 @@ fn trusted_here() -> Result<RootCertStore, Failure> {
     store.add_parsable_certificates(found.certs);
     if store.is_empty() {
         let why = found.errors.first().map(|e| format!(" ({e})"));
-        return Err(Failure::usage(format!(
+        return Err(Failure::failed(format!(
             "no authorities are trusted on this machine{}: name one with --tls-ca",
             why.unwrap_or_default()
         )));

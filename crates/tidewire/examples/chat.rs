@@ -5,16 +5,15 @@
 //! lines costs a loop one wake-up. Someone who does not read is not waited for: lines are dropped
 //! for a connection that is full.
 
-mod common;
-
 use std::collections::{HashMap, VecDeque};
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tidewire::{
-    ConnId, Conns, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, codec,
+    Builder, ConnId, Conns, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service,
+    codec,
 };
 
 const LINE_MAX: usize = 4096;
@@ -132,46 +131,20 @@ impl Service for Chat {
     }
 }
 
-fn main() {
-    let args = common::args();
-    let (running, _) = common::start(&args, Chat(Arc::default()));
-    if args.self_test {
-        let mut guests: Vec<_> = (0..5)
-            .map(|_| BufReader::new(TcpStream::connect(&running.addrs()[0]).expect("connect")))
-            .collect();
-        // A guest whose connection has not been taken in yet misses what is said, so each is
-        // greeted until it hears.
-        for i in 0..guests.len() {
-            let other = (i + 1) % guests.len();
-            let mut heard = String::new();
-            while !heard.ends_with(&format!("here is {i}\n")) {
-                guests[i]
-                    .get_mut()
-                    .write_all(format!("here is {i}\n").as_bytes())
-                    .expect("write");
-                let briefly = Some(Duration::from_millis(50));
-                guests[other]
-                    .get_ref()
-                    .set_read_timeout(briefly)
-                    .expect("timeout");
-                let _ = guests[other].read_line(&mut heard);
-            }
-            guests[other]
-                .get_ref()
-                .set_read_timeout(None)
-                .expect("timeout");
-        }
-        guests[0]
-            .get_mut()
-            .write_all(b"hello, all\n")
-            .expect("write");
-        for guest in &mut guests[1..] {
-            let mut heard = String::new();
-            while heard != "hello, all\n" {
-                heard.clear();
-                assert_ne!(guest.read_line(&mut heard).expect("read"), 0);
-            }
-        }
-    }
-    common::end(&args, running);
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // threads, epoll, uring, or auto: the best that works here.
+    let engine = std::env::args().nth(1).unwrap_or_else(|| "auto".into());
+    let mut builder = Builder::new();
+    builder.engine(engine.parse()?);
+    let chat = builder.service(Chat(Arc::default()));
+    builder.listen(chat, Listen::at("127.0.0.1:0"));
+    let running = builder.start()?;
+    println!(
+        "listening on {} by {}",
+        running.addrs()[0],
+        running.engine()
+    );
+    Signals::new([SIGINT, SIGTERM])?.forever().next();
+    println!("{}", running.stop(Duration::from_secs(5)));
+    Ok(())
 }

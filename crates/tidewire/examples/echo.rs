@@ -5,26 +5,26 @@
 //! printf hello | nc -N 127.0.0.1 PORT
 //! ```
 
-mod common;
+use std::time::Duration;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tidewire::{Builder, Listen, on_input};
 
-fn main() {
-    let args = common::args();
-    let (running, _) = common::start(
-        &args,
-        tidewire::on_input(|input, link| link.forward_all(input)),
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // threads, epoll, uring, or auto: the best that works here.
+    let engine = std::env::args().nth(1).unwrap_or_else(|| "auto".into());
+    let mut builder = Builder::new();
+    builder.engine(engine.parse()?);
+    let echo = builder.service(on_input(|input, link| link.forward_all(input)));
+    builder.listen(echo, Listen::at("127.0.0.1:0"));
+    let running = builder.start()?;
+    println!(
+        "listening on {} by {}",
+        running.addrs()[0],
+        running.engine()
     );
-    if args.self_test {
-        let mut client = TcpStream::connect(&running.addrs()[0]).expect("connect");
-        client.write_all(b"hello").expect("write");
-        client
-            .shutdown(std::net::Shutdown::Write)
-            .expect("half-close");
-        let mut back = String::new();
-        client.read_to_string(&mut back).expect("read");
-        assert_eq!(back, "hello");
-    }
-    common::end(&args, running);
+    Signals::new([SIGINT, SIGTERM])?.forever().next();
+    println!("{}", running.stop(Duration::from_secs(5)));
+    Ok(())
 }

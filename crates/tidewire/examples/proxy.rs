@@ -7,18 +7,19 @@
 //! of sending is passed on alone (half-close), a reset as a reset.
 //!
 //! ```text
-//! cargo run --example proxy            # forwards to an echo server of its own
+//! cargo run --example proxy                        # forwards to an echo server of its own
+//! cargo run --example proxy auto 127.0.0.1:8080    # forwards to what listens there
 //! ```
 
-mod common;
-
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::time::Duration;
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tidewire::{
-    Chunk, Closed, ConnId, Cx, Dial, Endpoint, Input, LoopHandle, Next, Origin, Peer, Protocol,
-    Refusal, Service, Turn,
+    Builder, Chunk, Closed, ConnId, Cx, Dial, Endpoint, Input, Listen, LoopHandle, Next, Origin,
+    Peer, Protocol, Refusal, Service, Turn,
 };
 
 /// Listens, and dials `upstream` for each connection.
@@ -165,26 +166,30 @@ fn serve(listener: &TcpListener) {
     }
 }
 
-fn main() {
-    let args = common::args();
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let upstream = listener.local_addr().expect("bound");
-    std::thread::spawn(move || serve(&listener));
-    let upstream = upstream.into();
-    let (running, _) = common::start(&args, Proxy { upstream });
-    if args.self_test {
-        let mut client =
-            TcpStream::connect(running.addrs()[0].tcp().expect("TCP")).expect("connect");
-        client
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("timeout");
-        let sent: Vec<u8> = (0..1 << 20).map(|i: u32| (i / 7) as u8).collect();
-        client.write_all(&sent).expect("write");
-        // The upstream server answers when it has seen this end, through the proxy.
-        client.shutdown(Shutdown::Write).expect("half-close");
-        let mut back = Vec::new();
-        client.read_to_end(&mut back).expect("read");
-        assert!(back == sent, "{} of {} bytes", back.len(), sent.len());
-    }
-    common::end(&args, running);
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // threads, epoll, uring, or auto: the best that works here.
+    let engine = std::env::args().nth(1).unwrap_or_else(|| "auto".into());
+    // Somebody to forward to, if nobody is named.
+    let upstream = match std::env::args().nth(2) {
+        Some(upstream) => upstream.parse()?,
+        None => {
+            let listener = TcpListener::bind(("127.0.0.1", 0))?;
+            let upstream = listener.local_addr()?.into();
+            std::thread::spawn(move || serve(&listener));
+            upstream
+        }
+    };
+    let mut builder = Builder::new();
+    builder.engine(engine.parse()?);
+    let proxy = builder.service(Proxy { upstream });
+    builder.listen(proxy, Listen::at("127.0.0.1:0"));
+    let running = builder.start()?;
+    println!(
+        "listening on {} by {}",
+        running.addrs()[0],
+        running.engine()
+    );
+    Signals::new([SIGINT, SIGTERM])?.forever().next();
+    println!("{}", running.stop(Duration::from_secs(5)));
+    Ok(())
 }

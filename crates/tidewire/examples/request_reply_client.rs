@@ -4,14 +4,12 @@
 //! Dialled connections are protocols like accepted ones; only who speaks first differs. What the
 //! connection has found out reaches `main` through the service's shared state.
 
-mod common;
-
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tidewire::{
-    Closed, Cx, Dial, Input, Limits, Listen, LoopHandle, Next, Origin, Peer, Protocol, Refusal,
-    Service, Turn,
+    Builder, Closed, Cx, Dial, Input, Limits, Listen, LoopHandle, Next, Origin, Peer, Protocol,
+    Refusal, Service, Turn,
 };
 
 const QUESTIONS: u64 = 10_000;
@@ -102,28 +100,27 @@ impl Service for Both {
     }
 }
 
-fn main() {
-    let args = common::args();
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let engine = std::env::args().nth(1).unwrap_or_else(|| "auto".into());
     let (results, result): (_, Receiver<Result<u64, String>>) = channel();
-    let mut builder = tidewire::Builder::new();
-    builder.engine(args.engine).loops(args.loops);
+    let mut builder = Builder::new();
+    builder.engine(engine.parse()?);
     let limits = Limits {
         idle: Some(Duration::from_secs(5)),
         ..Limits::default()
     };
     let both = builder.service_with(Both(results), limits);
-    builder.listen(both, Listen::at(([127, 0, 0, 1], 0)));
-    let running = builder.start().expect("start");
+    builder.listen(both, Listen::at("127.0.0.1:0"));
+    let running = builder.start()?;
     let to = &running.addrs()[0];
     let dial = Dial::to(to).attempts(3);
     running.dial(both, dial).expect("room for a dial");
-    match result.recv() {
-        Ok(Ok(n)) => println!("{n} questions answered by {to} over {}", running.engine()),
-        Ok(Err(e)) => {
-            eprintln!("{to}: {e}");
-            std::process::exit(1);
-        }
-        Err(_) => unreachable!("the service keeps a sender"),
-    }
+    // The service keeps a sender, so there is a result.
+    let answered = result.recv()??;
+    println!(
+        "{answered} questions answered by {to} over {}",
+        running.engine()
+    );
     running.stop(Duration::from_secs(1));
+    Ok(())
 }

@@ -152,7 +152,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     };
     let comparison = recorded
         .compare(&args.a.name, &args.b.name, &Bootstrap::default())
-        .map_err(|e| Failure::usage(format!("the runs cannot be compared: {e}")))?;
+        .map_err(|e| Failure::failed(format!("the runs cannot be compared: {e}")))?;
     let environment = output::environment();
     show!("{environment}");
     show_line!("load                {}", args.generator.described());
@@ -246,7 +246,7 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
     let at = error.to_string();
     let Failure { status, message } = match error.source {
         RunError::Load(e) => single::failed(&e, &stand.server),
-        e @ (RunError::Interrupted | RunError::Nothing) => Failure::usage(e.to_string()),
+        e @ (RunError::Interrupted | RunError::Nothing) => Failure::failed(e.to_string()),
     };
     Failure {
         status,

@@ -100,7 +100,7 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
         }
         workload => {
             let executable = std::env::current_exe()
-                .map_err(|e| Failure::usage(format!("cannot find this executable: {e}")))?;
+                .map_err(|e| Failure::failed(format!("cannot find this executable: {e}")))?;
             let words = std::env::args_os().skip(1).chain(["--null".into()]);
             // What is not UTF-8 is a name of a file to write, which that server does not.
             let words = std::iter::once(executable.into()).chain(words);
@@ -122,11 +122,11 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
 pub(super) fn serve(workload: &Workload) -> Result<(), Failure> {
     let started = null_server(workload, EngineChoice::Epoll);
     let started = started.ok_or_else(|| Failure::usage("nobody knows the replies to this load"))?;
-    let running = started.map_err(|e| Failure::usage(format!("cannot start: {e}")))?;
+    let running = started.map_err(|e| Failure::failed(format!("cannot start: {e}")))?;
     let mut out = std::io::stdout().lock();
     for addr in running.addrs() {
         writeln!(out, "listening service=null addr={addr} engine=epoll")
-            .map_err(|e| Failure::usage(format!("cannot say where: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot say where: {e}")))?;
     }
     loop {
         // A signal ends the process.

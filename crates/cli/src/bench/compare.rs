@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map(|(name, a, b)| row(name, a, b, args.threshold / 100.0, higher_is_better))
         .collect();
     if rows.is_empty() {
-        return Err(Failure::usage(format!(
+        return Err(Failure::failed(format!(
             "{} and {} have no workload and server in common with runs of {}",
             args.a.display(),
             args.b.display(),
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The runs of a metric in a file, by workload and server.
 fn read(path: &Path, metric: &str) -> Result<BTreeMap<String, Series>, Failure> {
-    let failed = |e: String| Failure::usage(format!("cannot compare {}: {e}", path.display()));
+    let failed = |e: String| Failure::failed(format!("cannot compare {}: {e}", path.display()));
     let text = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
     let report: Value = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
     let format = u64::from(tidewire_load::report::FORMAT);

@@ -180,7 +180,7 @@ impl<L: LoadArgs> ab::Args<L> {
             let two = load(second);
             (one.join(), two)
         });
-        let one = one.map_err(|_| Failure::usage("the load of one server ended in a panic"))?;
+        let one = one.map_err(|_| Failure::failed("the load of one server ended in a panic"))?;
         let (of_a, of_other) = if other_first { (two, one) } else { (one, two) };
         let of_a = of_a.map_err(|e| single::failed(&e, &a.server))?;
         let of_other = of_other.map_err(|e| single::failed(&e, &other.server))?;

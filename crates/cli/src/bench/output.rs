@@ -325,7 +325,7 @@ pub(crate) fn write<R: Serialize>(
     let report = Report::new(kind, words, environment, result);
     report
         .write(path)
-        .map_err(|e| Failure::usage(e.to_string()))
+        .map_err(|e| Failure::failed(e.to_string()))
 }
 
 /// A time of day as ISO 8601 has it. Days are turned into a date by counting years from a March:

@@ -17,7 +17,7 @@ impl Scratch {
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Relaxed));
         let path = parent.join(format!("tidewire-bench-{process}-{number}"));
         fs::create_dir_all(&path).map_err(|e| {
-            Failure::usage(format!(
+            Failure::failed(format!(
                 "cannot make {} for the server's log: {e}; see --data",
                 path.display()
             ))

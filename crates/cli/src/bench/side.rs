@@ -12,6 +12,7 @@ use tidewire_load::workload::{AckLoad, DiscardLoad, NativeLoad, Workload};
 
 use super::load::Load;
 use crate::exit::Failure;
+use crate::host;
 use crate::serve::Kind;
 
 /// A server, and what is different about it.
@@ -76,7 +77,7 @@ impl FromStr for Side {
                 }
                 "args" => own.extend(value.split_ascii_whitespace().map(str::to_owned)),
                 "cmd" => program = Some(words(value)),
-                "addr" => addr = Some(value.parse().map_err(|_| bad("not IP:PORT"))?),
+                "addr" => addr = Some(host::server(value).map_err(|e| bad(&e))?),
                 "pid" => pid = Some(value.parse().map_err(|_| bad("not a process id"))?),
                 "service" => side.service = Some(kind(value)?),
                 "name" => value.clone_into(&mut side.name),

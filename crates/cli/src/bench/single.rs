@@ -23,6 +23,7 @@ use super::watch::Watcher;
 use super::{output, page, processes};
 use crate::count;
 use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
+use crate::host;
 use crate::span::Span;
 
 /// How long a run is if nobody says.
@@ -38,7 +39,7 @@ pub(crate) struct Args<L: LoadArgs> {
     #[command(flatten)]
     load: L,
     /// The server's address [default: a server is started, and stopped at the end]
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host::server)]
     addr: Option<SocketAddr>,
     /// The server's process, to measure its CPU time and that of its children [default: the one that listens at
     /// the address, where it can be seen]
@@ -170,7 +171,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     show!("{}", output::text(&ran));
     let written = |path: &Path, text: String| {
         fs::write(path, text)
-            .map_err(|e| Failure::usage(format!("cannot write {}: {e}", path.display())))
+            .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
     };
     if let Some(path) = &args.hgrm {
         written(path, outcome.histograms.felt().hgrm())?;
@@ -233,7 +234,7 @@ pub(super) fn first<L: LoadArgs>(
         let done = workload::run(&plan, generator, server.target(), &mut |_| true);
         done.map_err(|e| match (&e, first.refused) {
             (workload::Failure::WrongReply { what, .. }, Some(why)) => {
-                Failure::usage(format!("{why}: {what} ({})", server.target().addr))
+                Failure::failed(format!("{why}: {what} ({})", server.target().addr))
             }
             _ => failed(&e, server),
         })?;
@@ -267,7 +268,7 @@ pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
     if error.is_wrong_answer() {
         Failure::wrong(message)
     } else {
-        Failure::usage(format!("{} ({})", message, server.target().addr))
+        Failure::failed(format!("{} ({})", message, server.target().addr))
     }
 }
 

@@ -76,7 +76,8 @@ impl Ready {
             None => launch,
         };
         let started = launch.start();
-        let child = started.map_err(|e| Failure::usage(format!("cannot start the server: {e}")))?;
+        let child =
+            started.map_err(|e| Failure::failed(format!("cannot start the server: {e}")))?;
         let listening = &child.listeners()[0];
         Ok(Ready {
             target: Target {
@@ -114,7 +115,7 @@ impl Ready {
         };
         let stopped = child
             .stop(STOP_WITHIN)
-            .map_err(|e| Failure::usage(format!("cannot stop the server: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot stop the server: {e}")))?;
         // Other programs need not know what ending in order means.
         if stopped.is_clean() || !self.own {
             drop(self.scratch);
@@ -177,7 +178,7 @@ fn own(
     scratch: Option<&Scratch>,
 ) -> Result<Launch, Failure> {
     let executable = std::env::current_exe()
-        .map_err(|e| Failure::usage(format!("cannot find this executable to start it: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot find this executable to start it: {e}")))?;
     let service = match workload.mode() {
         Some(mode) => format!("{}/{mode}", workload.service()),
         None => workload.service().to_owned(),

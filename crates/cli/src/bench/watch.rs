@@ -27,7 +27,7 @@ impl Watcher {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, interrupted.clone())
-                .map_err(|e| Failure::usage(format!("cannot catch SIGINT and SIGTERM: {e}")))?;
+                .map_err(|e| Failure::failed(format!("cannot catch SIGINT and SIGTERM: {e}")))?;
         }
         Ok(Watcher {
             interrupted,

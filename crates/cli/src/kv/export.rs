@@ -41,11 +41,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::wrong(format!("{} was not made: {error}", to.display()));
     if to.exists() {
-        return Err(Failure::usage(format!("{} is there already", to.display())));
+        return Err(Failure::failed(format!(
+            "{} is there already",
+            to.display()
+        )));
     }
     // Opening would make one: an empty dump of a directory that was misspelt is no dump.
     if !super::is_there(&args.data) {
-        return Err(Failure::usage(format!(
+        return Err(Failure::failed(format!(
             "there is no key-value store in {}",
             args.data.display()
         )));

@@ -77,7 +77,7 @@ trait Target {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let file = File::open(&args.file)
-        .map_err(|e| Failure::usage(format!("cannot read {}: {e}", args.file.display())))?;
+        .map_err(|e| Failure::failed(format!("cannot read {}: {e}", args.file.display())))?;
     let counts = match (&args.to, &args.data) {
         (Some(to), _) => {
             let password = args.password_file.as_deref().map(Secret::from_file);
@@ -334,7 +334,7 @@ impl Directory {
 fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Counts, Failure> {
     let opened = super::open(data, false)?;
     if opened.store.keys() > 0 {
-        return Err(Failure::usage(format!(
+        return Err(Failure::failed(format!(
             "the key-value store in {} has {} keys: start a server on it and import with --to",
             data.display(),
             opened.store.keys()
@@ -391,7 +391,7 @@ impl Server {
             io::Result::Ok(socket)
         };
         let socket =
-            connect().map_err(|e| Failure::usage(format!("cannot connect to {to}: {e}")))?;
+            connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
         let mut server = Server {
             socket: BufReader::new(socket),
             requests: Vec::new(),
@@ -476,7 +476,7 @@ impl Server {
         if keys == ":0" || self.replace {
             return Ok(());
         }
-        Err(Failure::usage(format!(
+        Err(Failure::failed(format!(
             "database {database} of the server has {} keys: --replace puts keys of the dump in their place",
             keys.trim_start_matches(':')
         )))

@@ -55,7 +55,7 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     let directory = directory(data);
     let settings = kv_settings(&directory, None, Policy::Os)?;
     let cannot = |why: String| {
-        Failure::usage(format!(
+        Failure::failed(format!(
             "cannot open the key-value store in {}: {why}",
             directory.display()
         ))

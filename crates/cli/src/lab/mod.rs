@@ -135,7 +135,7 @@ impl Args {
                 }
                 Some(program) => {
                     let name = &host.name;
-                    return Err(Failure::usage(format!(
+                    return Err(Failure::failed(format!(
                         "server {name:?}: no program {program}"
                     )));
                 }
@@ -165,7 +165,7 @@ impl Args {
             seed: self.seed,
             version: env!("CARGO_PKG_VERSION").into(),
             environment: serde_json::to_value(facts)
-                .map_err(|e| Failure::usage(format!("the machine's facts: {e}")))?,
+                .map_err(|e| Failure::failed(format!("the machine's facts: {e}")))?,
         })
     }
 }

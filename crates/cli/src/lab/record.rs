@@ -119,7 +119,7 @@ impl Records {
     /// during which everything ended, is cut off.
     pub(super) fn open(path: &Path, header: &Header) -> Result<Records, Failure> {
         let failed = |e: io::Error| {
-            Failure::usage(format!("cannot keep the runs in {}: {e}", path.display()))
+            Failure::failed(format!("cannot keep the runs in {}: {e}", path.display()))
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -141,10 +141,11 @@ impl Records {
             return Ok(records);
         }
         let found = read(&text[..whole]);
-        let (old, runs) = found
-            .map_err(|e| Failure::usage(format!("{} has no runs of a lab: {e}", path.display())))?;
+        let (old, runs) = found.map_err(|e| {
+            Failure::failed(format!("{} has no runs of a lab: {e}", path.display()))
+        })?;
         if !old.is_same(header) {
-            return Err(Failure::usage(format!(
+            return Err(Failure::failed(format!(
                 "{} has runs of another suite, seed, version or machine: name another file with --runs, \
                  or remove it",
                 path.display()
@@ -160,7 +161,7 @@ impl Records {
 
     pub(super) fn add(&mut self, run: Run) -> Result<(), Failure> {
         self.append(&run)
-            .map_err(|e| Failure::usage(format!("cannot write a run down: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot write a run down: {e}")))?;
         self.runs.push(run);
         Ok(())
     }

@@ -162,7 +162,8 @@ impl Row {
             // What one of them cannot tell is compared with nothing.
             let recording = Recording::of(base.clone(), other, control.clone()).common();
             let compared = recording.compare(&name, &column.name, &Bootstrap::default());
-            let compared = compared.map_err(|e| Failure::usage(format!("{}: {e}", column.name)))?;
+            let compared =
+                compared.map_err(|e| Failure::failed(format!("{}: {e}", column.name)))?;
             column.comparisons = compared.metrics;
         }
         Ok(())

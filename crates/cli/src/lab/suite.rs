@@ -1,7 +1,6 @@
 //! What a matrix is made of: a TOML text, from a file or built in.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use clap::Parser;
@@ -9,6 +8,7 @@ use serde::Deserialize;
 
 use crate::bench::{Cell, Server, Side};
 use crate::exit::Failure;
+use crate::host;
 use crate::span::Span;
 
 /// Those built in.
@@ -249,9 +249,8 @@ impl Host {
                 match &self.addr {
                     None => Server::Program(command),
                     Some(addr) => {
-                        let addr: SocketAddr = put(addr).parse().map_err(|_| {
-                            Failure::usage(format!("server {:?}: {addr} is not IP:PORT", self.name))
-                        })?;
+                        let addr = host::server(&put(addr))
+                            .map_err(|e| Failure::usage(format!("server {:?}: {e}", self.name)))?;
                         Server::ProgramAt { command, addr }
                     }
                 }
@@ -292,7 +291,7 @@ fn free_port() -> Result<u16, Failure> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0));
     let addr = listener.and_then(|listener| listener.local_addr());
     addr.map(|addr| addr.port())
-        .map_err(|e| Failure::usage(format!("cannot find a free port: {e}")))
+        .map_err(|e| Failure::failed(format!("cannot find a free port: {e}")))
 }
 
 #[cfg(test)]

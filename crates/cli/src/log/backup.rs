@@ -79,11 +79,11 @@ pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
 
 fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
     let source = ReadOnlyDisk::open(from)
-        .map_err(|e| Failure::usage(format!("cannot look into the log: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot look into the log: {e}")))?;
     let (shown, partial) = (to.display(), partial(to));
     let failed = |why: String| Failure::wrong(format!("{shown} was not made: {why}"));
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
-        return Err(Failure::usage(format!("{shown} is not an empty directory")).into());
+        return Err(Failure::failed(format!("{shown} is not an empty directory")).into());
     }
     let mut tries = TRIES;
     let (backup, snapshot) = loop {

@@ -85,7 +85,7 @@ impl From<io::Error> for Ended {
     fn from(e: io::Error) -> Ended {
         match e.kind() {
             io::ErrorKind::BrokenPipe => Ended::Unread,
-            _ => Ended::Failed(Failure::usage(format!("cannot write the result: {e}"))),
+            _ => Ended::Failed(Failure::failed(format!("cannot write the result: {e}"))),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Place {
     /// The log, to be looked at: nothing is made, whoever has it open is not disturbed.
     fn look(&self) -> Result<ReadOnlyDisk, Failure> {
         ReadOnlyDisk::open(&self.data)
-            .map_err(|e| Failure::usage(format!("cannot look into the log: {e}; see --data")))
+            .map_err(|e| Failure::failed(format!("cannot look into the log: {e}; see --data")))
     }
 
     /// The log, to be looked at while nobody writes it.
@@ -108,7 +108,7 @@ impl Place {
         let disk = self.look()?;
         if disk.is_written() {
             let shown = self.data.display();
-            return Err(Failure::usage(format!(
+            return Err(Failure::failed(format!(
                 "cannot tell what is lost of the log in {shown}: another process has it open; stop \
                  the server before"
             )));
@@ -126,7 +126,7 @@ impl Place {
                 io::ErrorKind::WouldBlock => "; stop the server before",
                 _ => "",
             };
-            Failure::usage(format!("cannot open the log in {shown}: {e}{advice}"))
+            Failure::failed(format!("cannot open the log in {shown}: {e}{advice}"))
         })
     }
 
@@ -140,12 +140,12 @@ impl Place {
         let name = file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage(format!("{shown} is no file of a log")))?;
         let disk = ReadOnlyDisk::open(directory)
-            .map_err(|e| Failure::usage(format!("cannot show {shown}: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot show {shown}: {e}")))?;
         Ok((disk, name.to_owned()))
     }
 
     fn failed(&self, error: &OpenError) -> Failure {
-        Failure::usage(format!(
+        Failure::failed(format!(
             "cannot read the log in {}: {error}",
             self.data.display()
         ))

@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         return Ok(None);
     };
     let repaired = tools::repair(&disk, &loss)
-        .map_err(|e| Failure::usage(format!("cannot repair the log: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot repair the log: {e}")))?;
     for file in &repaired.kept_in {
         writeln!(
             out,

@@ -7,6 +7,7 @@ mod writer;
 use std::fmt;
 use std::io::{self, IsTerminal};
 
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -16,6 +17,7 @@ pub(crate) use self::line::LogFormat;
 pub(crate) use self::writer::Counts;
 use self::writer::Queue;
 use crate::exit::Failure;
+use crate::manners;
 
 /// What is logged unless somebody says otherwise.
 const DEFAULT: &str = "info";
@@ -68,6 +70,15 @@ fn parse(filter: &str, connections: bool) -> Result<EnvFilter, String> {
     if filter.trim().is_empty() {
         return Err("a filter is a level, or target=level pairs with commas in between".into());
     }
+    for word in filter.split(',').map(str::trim) {
+        // It would be taken for a target that nobody logs under.
+        let is_word = !word.contains(['=', '[', ':']) && !word.starts_with("tidewire");
+        if is_word && word.parse::<LevelFilter>().is_err() {
+            return Err(format!(
+                "{word:?} is no level: off, error, warn, info, debug or trace, or target=level"
+            ));
+        }
+    }
     let parsed = EnvFilter::try_new(filter).map_err(|e| e.to_string())?;
     if filter.contains(CONNECTIONS) {
         return Ok(parsed);
@@ -103,12 +114,12 @@ impl Logging {
             false => LogFormat::Logfmt,
         });
         let queue = Queue::start(io::stderr())
-            .map_err(|e| Failure::usage(format!("cannot start the thread that logs: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot start the thread that logs: {e}")))?;
         let (filter, handle) = reload::Layer::new(filter);
         let lines = tracing_subscriber::fmt::layer()
             // They would be said on stderr too, and panic where that is full or gone.
             .log_internal_errors(false)
-            .with_ansi(terminal)
+            .with_ansi(manners::colours(terminal))
             .event_format(Lines::new(format))
             .with_writer(queue.clone());
         let all = tracing_subscriber::registry().with(filter).with(lines);
@@ -157,7 +168,7 @@ mod tests {
         assert_eq!(levels.shown(), "info");
         levels.set("warn,tidewire=debug").unwrap();
         assert!(levels.shown().contains("tidewire=debug"), "{levels:?}");
-        for wrong in ["", "[", "a=b=c"] {
+        for wrong in ["", "[", "a=b=c", "verbose", "info,loud", "5x"] {
             levels.set(wrong).unwrap_err();
         }
         assert!(levels.shown().contains("tidewire=debug"), "{levels:?}");

@@ -20,15 +20,15 @@ pub(crate) struct Info {
 }
 
 pub(super) fn run(args: &Info) -> Result<(), Failure> {
-    let text = Asker::new(&args.whom)?.text().map_err(Failure::usage)?;
+    let text = Asker::new(&args.whom)?.text().map_err(Failure::failed)?;
     let shown = match args.json {
         true => format!("{}\n", text.trim_end()),
         false => {
-            let page = parse(&text).map_err(Failure::usage)?;
+            let page = parse(&text).map_err(Failure::failed)?;
             report(&Change::new(&page, None))
         }
     };
     let mut out = io::stdout().lock();
     let written = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|e| Failure::usage(format!("cannot write to stdout: {e}")))
+    written.map_err(|e| Failure::failed(format!("cannot write to stdout: {e}")))
 }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Top) -> Result<(), Failure> {
     let asker = Asker::new(&args.whom)?;
     let url = asker.url().to_owned();
     // Whoever is wrong about the address is told so before the screen changes.
-    let first = asker.page().map_err(Failure::usage)?;
+    let first = asker.page().map_err(Failure::failed)?;
     let (tell, pages) = channel();
     // Not joined: it ends when nobody listens any more.
     thread::spawn(move || {
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Top) -> Result<(), Failure> {
     let mut terminal = ratatui::init();
     let drawn = watch(&mut terminal, &mut view, &pages);
     ratatui::restore();
-    drawn.map_err(|e| Failure::usage(format!("cannot draw on the terminal: {e}")))
+    drawn.map_err(|e| Failure::failed(format!("cannot draw on the terminal: {e}")))
 }
 
 fn watch(

@@ -15,7 +15,7 @@ use crate::exit::Failure;
 const AT_ONCE: Credit = Credit(1 << 20);
 
 pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
-    let nothing = |why: String| Failure::usage(format!("nothing was read: {why}"));
+    let nothing = |why: String| Failure::failed(format!("nothing was read: {why}"));
     let view = View::open(directory).map_err(|e| nothing(format!("{e}; see --data")))?;
     let Some(range) = view.range(&args.stream) else {
         return Err(nothing(format!(

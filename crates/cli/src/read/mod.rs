@@ -194,7 +194,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             } => "; see --stream, and --wait for one that is to come",
             _ => "",
         };
-        Failure::usage(format!("nothing was read: {e}{advice}"))
+        Failure::failed(format!("nothing was read: {e}{advice}"))
     })?;
     if reader.welcome().skipped {
         say!(
@@ -208,7 +208,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn conclude(result: Result<(), Ended>) -> Result<(), Failure> {
     match result {
         Ok(()) | Err(Ended::Unread) => Ok(()),
-        Err(Ended::Output(e)) => Err(Failure::usage(format!("cannot write what was read: {e}"))),
+        Err(Ended::Output(e)) => Err(Failure::failed(format!("cannot write what was read: {e}"))),
         Err(Ended::Input(e)) => Err(Failure::wrong(e.to_string())),
     }
 }

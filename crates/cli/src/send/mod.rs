@@ -33,7 +33,7 @@ rotation). Standard input goes on after the last id, so a \
 named producer that is run again must be fed what follows there: the same lines once more would be \
 stored once more (`tail -f` prints the last ten again).
 Exit status: 0 when everything was acknowledged at the level asked for, 1 when nothing could be sent, \
-2 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed, \
+5 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed, \
 of a file its whole lines.";
 
 /// What to send where.
@@ -171,7 +171,7 @@ impl Source {
             }
             Ok(file)
         });
-        let failed = |e| Failure::usage(format!("cannot read {}: {e}", path.display()));
+        let failed = |e| Failure::failed(format!("cannot read {}: {e}", path.display()));
         Ok(Source::File(path.to_owned(), file.map_err(failed)?))
     }
 
@@ -205,7 +205,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let sources = sources?;
     let signals = || {
         Signals::catch()
-            .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))
+            .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))
     };
     let ends = signals()?;
     let producing = Producing {
@@ -220,7 +220,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let to = server(&args.to, &args.tls)?;
     let connect = |persistence| Producer::connect(to.clone(), producing.clone(), persistence);
     let producer = patiently(args.retry, connect)
-        .map_err(|e| Failure::usage(format!("nothing was sent: {}", advised(&e))))?;
+        .map_err(|e| Failure::failed(format!("nothing was sent: {}", advised(&e))))?;
     let most = producer.granted().payload_max;
     let mut sending = Sending {
         producer: &producer,

@@ -5,8 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Deserialize;
-use serde::de::{self, Deserializer};
 use tidewire::{Endpoint, Listen, StartError};
 use tidewire_admin::catalogue::admin as metrics;
 use tidewire_admin::{Admin, Levels, Panel, Token};
@@ -15,47 +13,51 @@ use super::settings::Settings;
 use super::shown::Found;
 use super::tls::{AdminFront, Front, Fronts, TlsOptions};
 use crate::exit::Failure;
+use crate::host::HostPort;
 use crate::logging::{self, Logging};
 use crate::secret::{self, Secret};
 
 /// Where it is if nobody says.
 const PORT: u16 = 7480;
 
-/// Settings of the admin listener; in the file the table `[admin]`, without `admin-`, and `addr`.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Settings of the admin listener.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct AdminOptions {
-    /// Serves metrics, health and a dashboard over HTTP at IP:PORT, PORT on this host, or a Unix socket
+    /// Serves metrics, health and a dashboard over HTTP at IP:PORT, HOST:PORT, PORT on this host, or a Unix socket
     /// (unix:/PATH); off does not. The default is left out, with a warning, where its port is taken. tls: or
     /// plain: in front says what is spoken there; else TLS where --tls-cert is given and other hosts reach it
     /// [default: 127.0.0.1:7480]
     #[arg(long, value_name = "ADDR")]
-    #[serde(rename = "addr", alias = "admin")]
     pub(crate) admin: Option<At>,
 
     /// A file whose one line must be shown by those who ask, as a bearer token or as the password of a
     /// browser's prompt; the environment's TIDEWIRE_ADMIN_TOKEN does too. Without one nothing can be
     /// changed, and only this host is served [default: none]
     #[arg(long, value_name = "FILE")]
-    #[serde(rename = "token-file", alias = "admin-token-file")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
     /// A name under which the admin listener is reached, beside addresses and localhost; may be repeated
     #[arg(long, value_name = "NAME")]
-    #[serde(rename = "host", alias = "admin-host")]
     pub(crate) admin_host: Vec<String>,
 
     /// The same in the environment; no flag, which others could see.
     #[arg(skip)]
-    #[serde(skip)]
     pub(crate) token: Option<Secret>,
 
-    /// Files of TLS of its own; only in the file, the flags are those of all listeners.
-    #[arg(skip)]
+    /// A certificate of its own, in PEM form; the admin listener speaks TLS then [default: --tls-cert]
+    #[arg(id = "admin_tls_cert", long = "admin-tls-cert", value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
-    #[arg(skip)]
+
+    /// Its private key, in PEM form [default: --tls-key]
+    #[arg(id = "admin_tls_key", long = "admin-tls-key", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    #[arg(skip)]
+
+    /// Authorities, in PEM form: who asks it must show a certificate of one of them [default: --tls-client-ca]
+    #[arg(
+        id = "admin_tls_client_ca",
+        long = "admin-tls-client-ca",
+        value_name = "FILE"
+    )]
     pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
@@ -64,6 +66,16 @@ impl AdminOptions {
     pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
         if self.admin_token_file.is_none() {
             self.token = Secret::from_environment("TIDEWIRE_ADMIN_TOKEN")?;
+        }
+        Ok(())
+    }
+
+    /// Finds the address of its host, if it has been given by name.
+    pub(crate) fn look_up(&mut self) -> Result<(), String> {
+        if let Some(At::Host { at, tls }) = &self.admin {
+            let (first, tls) = (at.here()?[0], *tls);
+            let place = first.into();
+            self.admin = Some(At::Place { place, tls });
         }
         Ok(())
     }
@@ -85,27 +97,6 @@ impl AdminOptions {
         Ok(secret.map(|secret| Token::new(&secret.into_text())))
     }
 
-    /// These, and where one is absent, that of `base`.
-    pub(crate) fn over(self, base: AdminOptions) -> AdminOptions {
-        // One secret, whichever way it is given.
-        let secret = match self.has_token() {
-            true => (self.admin_token_file, self.token),
-            false => (base.admin_token_file, base.token),
-        };
-        AdminOptions {
-            admin: self.admin.or(base.admin),
-            admin_token_file: secret.0,
-            token: secret.1,
-            admin_host: match self.admin_host.is_empty() {
-                true => base.admin_host,
-                false => self.admin_host,
-            },
-            tls_cert: self.tls_cert.or(base.tls_cert),
-            tls_key: self.tls_key.or(base.tls_key),
-            tls_client_ca: self.tls_client_ca.or(base.tls_client_ca),
-        }
-    }
-
     fn own_files(&self) -> TlsOptions {
         TlsOptions {
             cert: self.tls_cert.clone(),
@@ -118,7 +109,7 @@ impl AdminOptions {
     pub(crate) fn front(&self, tls: &TlsOptions) -> Result<Front, Failure> {
         let own = self.own_files();
         let (said, beyond) = match &self.admin {
-            None => (None, false),
+            None | Some(At::Host { .. }) => (None, false),
             Some(At::Off) => return Ok(Front::default()),
             Some(At::Place { place, tls }) => (*tls, reaches_beyond(place)),
         };
@@ -147,6 +138,11 @@ pub(crate) enum At {
         /// Whether TLS is spoken there, if that is said.
         tls: Option<bool>,
     },
+    /// At the first address of a host that can be listened to.
+    Host {
+        at: HostPort,
+        tls: Option<bool>,
+    },
 }
 
 impl FromStr for At {
@@ -161,21 +157,14 @@ impl FromStr for At {
             Some(("plain", text)) => (Some(false), text),
             _ => (None, text),
         };
-        let place = match text.parse::<u16>() {
-            Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(),
-            Err(_) => text
-                .parse()
-                .map_err(|e| format!("{e}; [tls:|plain:] IP:PORT, PORT, unix:/PATH; or off"))?,
+        let place = match (text.parse::<u16>(), text.parse()) {
+            (Ok(port), _) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into(),
+            (_, Ok(at)) => return Ok(At::Host { at, tls }),
+            _ => text.parse().map_err(|e| {
+                format!("{e}; [tls:|plain:] IP:PORT, HOST:PORT, PORT, unix:/PATH; or off")
+            })?,
         };
         Ok(At::Place { place, tls })
-    }
-}
-
-impl<'de> Deserialize<'de> for At {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<At, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
     }
 }
 
@@ -223,7 +212,7 @@ pub(crate) fn start(
     let (place, asked) = match &options.admin {
         Some(At::Off) => return Ok(None),
         Some(At::Place { place, .. }) => (place.clone(), true),
-        None => {
+        None | Some(At::Host { .. }) => {
             let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
             (default.into(), false)
         }
@@ -271,7 +260,7 @@ pub(crate) fn start(
             );
             Ok(None)
         }
-        Err(e) => Err(Failure::usage(format!(
+        Err(e) => Err(Failure::failed(format!(
             "the admin listener: {e}; --admin chooses another address, or none (off)"
         ))),
     }
@@ -285,20 +274,8 @@ mod tests {
         match options.admin.as_ref().unwrap() {
             At::Off => "off".into(),
             At::Place { place, .. } => place.to_string(),
+            At::Host { at, .. } => at.to_string(),
         }
-    }
-
-    #[test]
-    fn the_file_has_a_table() {
-        let text = "addr = '127.0.0.1:0'\ntoken-file = 't'\nhost = ['a', 'b']\n";
-        let options: AdminOptions = toml::from_str(text).unwrap();
-        assert_eq!(shown(&options), "127.0.0.1:0");
-        assert_eq!(options.admin_host, ["a", "b"]);
-        assert!(options.has_token());
-        assert!(
-            toml::from_str::<AdminOptions>("token = 'x'").is_err(),
-            "not in the file"
-        );
     }
 
     #[test]
@@ -312,6 +289,7 @@ mod tests {
             ("tls:7000", "127.0.0.1:7000"),
             ("plain:0.0.0.0:7480", "0.0.0.0:7480"),
             ("tls:unix:/run/a", "unix:/run/a"),
+            ("tls:it.example:7480", "it.example:7480"),
         ] {
             let options = AdminOptions {
                 admin: Some(text.parse().unwrap()),

@@ -1,61 +1,52 @@
-//! Who is let in, and how many: the settings as flags, as the table `[admission]` of the file, and of one listener.
+//! Who is let in, and how many: of all services, of some, and of one listener.
 
 use std::str::FromStr;
 
-use serde::Deserialize;
-use serde::de::{self, Deserializer};
+use serde::de::{self, Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tidewire::Network;
 use tidewire::admission::{Rate, Rules};
 
 use super::endpoint::{Kind, Named};
-use super::scoped::{One, Scope, Scoped, list, of, of_all, scopes, several};
+use super::scoped::{One, Scope, Scoped, of, of_all, scopes, several};
 
 /// Networks with commas in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Networks(Vec<Network>);
 
-/// Settings of admission; in the file the table `[admission]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Settings of admission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct AdmissionOptions {
     /// Connections open at once for each service; more are refused. Here and below, SERVICE= in front is
     /// for that service, all= for all of them together; may be repeated [default: 1000000]
     #[arg(long, value_name = "[SCOPE=]N")]
-    #[serde(deserialize_with = "several")]
     pub(crate) max_connections: Vec<Scoped<usize>>,
 
     /// Connections open at once of one address; in IPv6, of one network of 64 bits [default: no limit]
     #[arg(long, value_name = "[SCOPE=]N")]
-    #[serde(deserialize_with = "several")]
     pub(crate) max_per_address: Vec<Scoped<u32>>,
 
     /// Connections open at once of one network: of 256 IPv4 addresses, or a site of IPv6 (48 bits)
     /// [default: no limit]
     #[arg(long, value_name = "[SCOPE=]N")]
-    #[serde(deserialize_with = "several")]
     pub(crate) max_per_prefix: Vec<Scoped<u32>>,
 
     /// Connections that may come in a time, such as 1000 (a second), 600/m, or 100/s:20 for at most 20
     /// at once; faster ones are refused [default: no limit]
     #[arg(long, value_name = "[SCOPE=]RATE")]
-    #[serde(deserialize_with = "several")]
     pub(crate) accept_rate: Vec<Scoped<Rate>>,
 
     /// The same for each address [default: no limit]
     #[arg(long, value_name = "[SCOPE=]RATE")]
-    #[serde(deserialize_with = "several")]
     pub(crate) accept_rate_per_address: Vec<Scoped<Rate>>,
 
     /// Networks, such as 10.0.0.0/8,192.0.2.7,unix: if there are any, others are refused. Of all that an
     /// address is in, here and of --deny, the smallest decides [default: everybody]
     #[arg(long, value_name = "[SCOPE=]NETWORKS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) allow: Vec<Scoped<Networks>>,
 
     /// Networks whose connections are refused [default: none]
     #[arg(long, value_name = "[SCOPE=]NETWORKS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) deny: Vec<Scoped<Networks>>,
 
     /// Bits of an IPv6 address that count as one address [default: 64]
@@ -94,25 +85,6 @@ impl ListenerRules {
 }
 
 impl AdmissionOptions {
-    /// These, and where one is absent, that of `base`.
-    pub(crate) fn over(self, base: AdmissionOptions) -> AdmissionOptions {
-        AdmissionOptions {
-            max_connections: list(self.max_connections, base.max_connections),
-            max_per_address: list(self.max_per_address, base.max_per_address),
-            max_per_prefix: list(self.max_per_prefix, base.max_per_prefix),
-            accept_rate: list(self.accept_rate, base.accept_rate),
-            accept_rate_per_address: list(
-                self.accept_rate_per_address,
-                base.accept_rate_per_address,
-            ),
-            allow: list(self.allow, base.allow),
-            deny: list(self.deny, base.deny),
-            address_v6: self.address_v6.or(base.address_v6),
-            prefix_v4: self.prefix_v4.or(base.prefix_v4),
-            prefix_v6: self.prefix_v6.or(base.prefix_v6),
-        }
-    }
-
     /// Services that rules are for, with the names of the settings.
     pub(super) fn scopes(&self) -> Vec<(&'static str, Named)> {
         let mut to = Vec::new();
@@ -249,9 +221,10 @@ pub(super) fn shown(rules: &Rules) -> Value {
 mod tests {
     use super::*;
     use crate::serve::endpoint::KvMode;
+    use crate::serve::sources::in_file;
 
-    fn options(text: &str) -> Result<AdmissionOptions, toml::de::Error> {
-        toml::from_str(text)
+    fn options(text: &str) -> Result<AdmissionOptions, String> {
+        in_file(text).map(|options| options.admission)
     }
 
     #[test]
@@ -285,19 +258,9 @@ mod tests {
             ("deny = ['10.0.0.0/8', 'here']", "no network"),
             ("max-per-adress = 1", "max-per-adress"),
         ] {
-            let e = options(text).unwrap_err().to_string();
+            let e = options(text).unwrap_err();
             assert!(e.contains(said), "{text}: {e}");
         }
         assert!("kv=".parse::<Scoped<u32>>().is_err());
-    }
-
-    #[test]
-    fn flags_win() {
-        let flags = options("max-connections = 3").unwrap();
-        let file = options("max-connections = ['kv=9']\nprefix-v4 = 16").unwrap();
-        let both = flags.over(file);
-        assert_eq!(both.connections(Kind::Kv(KvMode::Resp)), Some(3));
-        assert_eq!(both.rules_of_all().prefix_v4, 16);
-        assert!(AdmissionOptions::default().rules_of(Kind::Echo).is_empty());
     }
 }

@@ -1,52 +1,47 @@
-//! The settings of `serve` as flags and as keys of a file: one list for both.
+//! The flags of `serve`, which are its settings; [`super::schema`] makes the keys of the file from them.
 
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::de::{self, Deserialize, Deserializer};
 use tidewire::Network;
 use tidewire::{EngineChoice, Placement};
 
 use super::admin::AdminOptions;
 use super::admission::AdmissionOptions;
 use super::control::ControlAt;
-use super::durable::{AckOptions, IngestOptions, LogKey, LogOptions};
+use super::durable::{AckOptions, IngestOptions, LogOptions};
 use super::endpoint::Named;
 use super::http::HttpOptions;
 use super::kv::KvOptions;
 use super::listen_at::ListenAt;
 use super::open::Open;
-use super::scoped::{Scoped, list, several};
-use super::settings::TokenSource;
-use super::tls::{TlsOptions, networks};
-use super::unused::Given;
+use super::scoped::Scoped;
+use super::tls::TlsOptions;
 use crate::exit::Failure;
+use crate::host::Host;
 use crate::logging::LogFormat;
 use crate::size::Size;
 use crate::span::Span;
 
 /// What is shown below the options.
-const PORTS: &str = "\
-Default ports: echo 12345, ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, \
-ack/sync 8004, ack/async 8005, ingest 7400, kv/resp 6380, kv/binary 7000, \
-http 8080, discard 12346.
+const NOTES: &str = "\
+Default ports: echo 12345, ingest 7400, kv/resp 6380, kv/binary 7000; when they are named: http 8080, discard 12346, \
+ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, ack/sync 8004, ack/async 8005.
 When ready, one line for each listener goes to stdout, such as
-  listening service=ack mode=sync addr=127.0.0.1:8004 engine=uring
+  listening service=kv mode=resp addr=127.0.0.1:6380 engine=uring
 SIGTERM and SIGINT stop in order with status 0; a second one ends at once. SIGHUP reads the files of TLS
 again. SIGUSR2 starts a successor with the same arguments, which takes over.
-Sockets of a service manager (LISTEN_FDS) are served under their names: FileDescriptorName=kv/resp, admin, ...";
+Sockets of a service manager (LISTEN_FDS) are served under their names: FileDescriptorName=kv/resp, admin, ...
+Secrets come from files (--kv-password-file, --ingest-token-file, --admin-token-file) and from the environment \
+(TIDEWIRE_KV_PASSWORD, TIDEWIRE_INGEST_TOKEN, TIDEWIRE_ADMIN_TOKEN), never from the command line, which others see.";
 
-/// What to serve, and how.
+/// The flags.
 #[derive(Debug, clap::Args)]
-#[command(args_override_self = true, after_help = PORTS)]
-pub(crate) struct Args {
-    /// Reads settings from this TOML file: the same names as the flags without their dashes in
-    /// front, the services as `services = [...]`; those of the durable log in a section `[log]`, of
-    /// ingest in `[ingest]`, of ack in `[ack]`, of the key-value store in `[kv]`, without `kv-`, of
-    /// TLS in `[tls]`, without `tls-`, of http in `[http]`,
-    /// without `http-`, of admission in `[admission]`. A `[[listen]]` may be a table:
-    /// service, at, mode, owner, tls, tls-cert, tls-key, tls-client-ca, proxy-from, and what `[admission]`
-    /// has, for this listener. Flags win.
+#[command(args_override_self = true, after_help = NOTES)]
+pub(crate) struct Flags {
+    /// Reads settings from this TOML file: its keys are the names of the flags without the dashes in front,
+    /// at the top or in tables such as [kv]. `tidewire config example` prints one with all of them, `tidewire config
+    /// check` says what is wrong with one. A flag goes before the environment (TIDEWIRE_WORKERS for --workers), and
+    /// that before the file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -54,18 +49,16 @@ pub(crate) struct Args {
 }
 
 /// Everything that may be set; absent means the default.
-#[derive(Debug, Default, clap::Args, serde::Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// Services to run: echo, ack (all modes), ack/MODE, ingest, kv (both modes), kv/MODE, http,
-    /// discard [default: all but http and discard]
+    /// discard [default: echo, ingest and kv]
     #[arg(value_name = "SERVICE")]
     pub(crate) services: Vec<Named>,
 
     /// What runs the loops: threads, epoll, uring, or auto, which takes uring where it works
     /// [default: auto]
     #[arg(long)]
-    #[serde(deserialize_with = "from_text")]
     pub(crate) engine: Option<EngineChoice>,
 
     /// Loops that carry connections; the threads engine has one for each connection instead
@@ -79,11 +72,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOW")]
     pub(crate) placement: Option<PlacementName>,
 
-    /// IP address for all listeners that don't name one [default: 127.0.0.1]
-    #[arg(long, value_name = "IP")]
-    pub(crate) bind: Option<IpAddr>,
+    /// IP address for all listeners that don't name one, or a host, for all its addresses [default: 127.0.0.1]
+    #[arg(long, value_name = "HOST")]
+    pub(crate) bind: Option<Host>,
 
-    /// Listens for a service at IP:PORT, PORT on the --bind address, or a Unix socket (unix:/PATH or
+    /// Listens for a service at IP:PORT, HOST:PORT (all its addresses), PORT on the --bind address, or a Unix socket (unix:/PATH or
     /// unix:@NAME), instead of its default ports; may be repeated. A path may have ?mode=0660&owner=USER:GROUP
     /// behind it, which say who may connect. Port 0 takes any free port. tls: or
     /// plain: in front of ADDR says what is spoken there
@@ -107,7 +100,6 @@ pub(crate) struct Options {
     /// with a header of the PROXY protocol, version 1 or 2, for whom it does; others cannot. Not given
     /// for a listener of the file that has a proxy-from of its own
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
-    #[serde(deserialize_with = "networks")]
     pub(crate) proxy_from: Option<Vec<Network>>,
 
     /// How long a TLS handshake, or the header of a proxy, may take [default: 10 and 5]
@@ -140,31 +132,26 @@ pub(crate) struct Options {
     /// quiet for ever, one of kv/resp between commands, too (--kv-timeout)
     /// [default: 5 s for ack, 60 s for others]
     #[arg(long, value_name = "[SERVICE=]SECS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) idle: Vec<Scoped<Span>>,
 
     /// Closes connections whose client has said nothing at all for this long from the beginning; 0 is
     /// never [default: 0; ingest awaits its hello for 5 s]
     #[arg(long, value_name = "[SERVICE=]SECS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) first_byte: Vec<Scoped<Span>>,
 
     /// How long a request may take from its first byte to its last; each KiB of it that has come gives
     /// a second more. Who takes longer is cut (http: answered 408). 0 is no limit
     /// [default: 60; http 10 for a head, 20 for a body]
     #[arg(long, value_name = "[SERVICE=]SECS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) whole_request: Vec<Scoped<Span>>,
 
     /// Cuts connections whose client takes none of the output that waits for it for this long, whatever
     /// it sends meanwhile; 0 is never [default: 60]
     #[arg(long, value_name = "[SERVICE=]SECS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) write_stall: Vec<Scoped<Span>>,
 
     /// Ends connections in order that have been open for this long; 0 is never [default: 0]
     #[arg(long, value_name = "[SERVICE=]SECS")]
-    #[serde(deserialize_with = "several")]
     pub(crate) lifetime: Vec<Scoped<Span>>,
 
     /// Largest payload of an ack message, in bytes; a larger one closes its connection
@@ -201,7 +188,6 @@ pub(crate) struct Options {
     /// What is logged: error, warn, info, debug, trace, or pairs such as tidewire=debug
     /// [default: RUST_LOG, else info]
     #[arg(long, value_name = "FILTER")]
-    #[serde(skip)]
     pub(crate) log: Option<String>,
 
     /// Logs a line at info for each connection that is closed: service, peer, reason, bytes, seconds. What is said
@@ -223,7 +209,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECS")]
     pub(crate) stats_interval: Option<Span>,
 
-    /// Who is let in; in the file the table `[admission]`.
+    /// Who is let in.
     #[command(flatten, next_help_heading = "Admission")]
     pub(crate) admission: AdmissionOptions,
 
@@ -237,57 +223,43 @@ pub(crate) struct Options {
     /// attempt is refused meanwhile, and what it has accepted it finishes. What it listens to must be in these
     /// settings, too; its logs are taken over when it has committed them
     #[arg(long, help_heading = "Handover")]
-    #[serde(skip)]
     pub(crate) takeover: bool,
 
     /// Takes over even if that forgets keys: those of a store without --durability
     #[arg(long, requires = "takeover", help_heading = "Handover")]
-    #[serde(skip)]
     pub(crate) takeover_forget: bool,
 
-    /// TLS; in the file the table `[tls]`.
+    /// TLS.
     #[command(flatten, next_help_heading = "TLS")]
     pub(crate) tls: TlsOptions,
 
-    /// Flags that are for something which may not be there.
-    #[arg(skip)]
-    #[serde(skip)]
-    pub(crate) given: Given,
-
-    /// The key `log` of the file.
-    #[arg(skip)]
-    #[serde(rename = "log")]
-    log_key: LogKey,
-
-    /// The admin listener; in the file the table `[admin]`.
+    /// The admin listener.
     #[command(flatten, next_help_heading = "Admin listener")]
     pub(crate) admin: AdminOptions,
 
-    /// The durable log; in the file the table `[log]`.
+    /// The durable log.
     #[command(flatten, next_help_heading = "Durable log")]
-    #[serde(skip)]
     pub(crate) durable: LogOptions,
 
-    /// The service ingest; in the file the table `[ingest]`.
+    /// The service ingest.
     #[command(flatten, next_help_heading = "Ingest")]
     pub(crate) ingest: IngestOptions,
 
-    /// The service ack; in the file the table `[ack]`.
+    /// The service ack.
     #[command(flatten, next_help_heading = "Ack")]
     pub(crate) ack: AckOptions,
 
-    /// The service http; in the file the table `[http]`.
+    /// The service http.
     #[command(flatten, next_help_heading = "HTTP")]
     pub(crate) http: HttpOptions,
 
-    /// The key-value store; in the file the table `[kv]`.
+    /// The key-value store.
     #[command(flatten, next_help_heading = "Key-value store")]
     pub(crate) kv: KvOptions,
 }
 
 /// How connections come to loops.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum PlacementName {
     /// Each loop accepts for itself.
     Shared,
@@ -307,24 +279,6 @@ impl From<PlacementName> for Placement {
     }
 }
 
-impl Args {
-    /// What the flags, the environment and the file say together.
-    pub(crate) fn options(self) -> Result<(Options, TokenSource), Failure> {
-        let mut flags = self.options;
-        flags.given = Given::among(&flags);
-        flags.take_secrets()?;
-        let token_source = TokenSource {
-            flags: flags.ingest.clone(),
-            config: self.config.clone(),
-        };
-        let options = match &self.config {
-            Some(path) => flags.over(Options::read(path)?),
-            None => flags,
-        };
-        Ok((options, token_source))
-    }
-}
-
 impl Options {
     /// Adds listeners that are there already. If no service is named, they are all that is meant.
     pub(crate) fn add_given(&mut self, given: &[ListenAt]) {
@@ -340,169 +294,10 @@ impl Options {
         }
     }
 
-    /// Reads a configuration file.
-    pub(crate) fn read(path: &Path) -> Result<Options, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Failure::usage(format!(
-                "cannot read the configuration {}: {e}",
-                path.display()
-            ))
-        })?;
-        Options::parse(&text).map_err(|e| {
-            let e = e.to_string();
-            Failure::usage(format!(
-                "configuration {}: {}",
-                path.display(),
-                e.trim_end()
-            ))
-        })
-    }
-
-    fn parse(text: &str) -> Result<Options, toml::de::Error> {
-        let mut options: Options = toml::from_str(text)?;
-        let key = std::mem::take(&mut options.log_key);
-        (options.log, options.durable) = (key.filter, key.options);
-        Ok(options)
-    }
-
-    /// Takes the secrets that the environment holds. A flag goes before it, and it before the file.
+    /// Takes the secrets that the environment holds, where nothing that goes before it says them.
     pub(crate) fn take_secrets(&mut self) -> Result<(), Failure> {
         self.kv.take_secret()?;
         self.admin.take_secret()?;
         self.ingest.take_secret()
-    }
-
-    /// These, and where one is absent, that of `base`.
-    pub(crate) fn over(self, base: Options) -> Options {
-        Options {
-            services: list(self.services, base.services),
-            engine: self.engine.or(base.engine),
-            workers: self.workers.or(base.workers),
-            placement: self.placement.or(base.placement),
-            bind: self.bind.or(base.bind),
-            listen: list(self.listen, base.listen),
-            open: list(self.open, base.open),
-            proxy_from: self.proxy_from.or(base.proxy_from),
-            handshake: self.handshake.or(base.handshake),
-            admission: self.admission.over(base.admission),
-            tls: self.tls.over(base.tls),
-            cpus: list(self.cpus, base.cpus),
-            busy_poll: self.busy_poll.or(base.busy_poll),
-            direct_descriptors: self.direct_descriptors.or(base.direct_descriptors),
-            idle: list(self.idle, base.idle),
-            first_byte: list(self.first_byte, base.first_byte),
-            whole_request: list(self.whole_request, base.whole_request),
-            write_stall: list(self.write_stall, base.write_stall),
-            lifetime: list(self.lifetime, base.lifetime),
-            max_payload: self.max_payload.or(base.max_payload),
-            memory: self.memory.or(base.memory),
-            linger: self.linger.or(base.linger),
-            congestion: self.congestion.or(base.congestion),
-            tcp_keepalive: self.tcp_keepalive.or(base.tcp_keepalive),
-            log_format: self.log_format.or(base.log_format),
-            log: self.log.or(base.log),
-            log_connections: self.log_connections || base.log_connections,
-            stop_deadline: self.stop_deadline.or(base.stop_deadline),
-            stall_threshold: self.stall_threshold.or(base.stall_threshold),
-            stats_interval: self.stats_interval.or(base.stats_interval),
-            control: self.control.or(base.control),
-            takeover: self.takeover,
-            takeover_forget: self.takeover_forget,
-            admin: self.admin.over(base.admin),
-            given: self.given,
-            log_key: LogKey::default(),
-            durable: self.durable.over(base.durable),
-            ingest: self.ingest.over(base.ingest),
-            ack: self.ack.over(base.ack),
-            http: self.http.over(base.http),
-            kv: self.kv.over(base.kv),
-        }
-    }
-}
-
-fn from_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<EngineChoice>, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(de::Error::custom)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_says_what_flags_say() {
-        let text = "services = ['echo', 'ack/sync']\nengine = 'epoll'\nworkers = 2\n\
-                    listen = ['echo=127.0.0.1:0']\nidle = 2.5\nstats-interval = '500ms'\n\
-                    placement = 'acceptor'\ncpus = [0, 1]\nlog-format = 'json'\n";
-        let options: Options = toml::from_str(text).unwrap();
-        assert_eq!(options.services.len(), 2);
-        assert_eq!(options.engine, Some(EngineChoice::Epoll));
-        assert_eq!(options.idle[0].value.0.as_millis(), 2500);
-        assert_eq!(options.cpus, [0, 1]);
-    }
-
-    #[test]
-    fn tables_know_the_names_of_the_flags() {
-        let text = "[log]\ndata = '/data'\nsync = 'os'\nlog-payload = '1KiB'\nretain-bytes = '1GiB'\n\
-                    retain-age = '7d'\nremember-producers = '1d'\non-log-failure = 'refuse'\n\
-                    [ingest]\ningest-level = 'received'\ningest-token-file = 'tokens'\n\
-                    [ack]\nack-level = 'durable'\nack-stream = 's'\n";
-        let options = Options::parse(text).unwrap();
-        assert_eq!(options.durable.dir.unwrap(), Path::new("/data"));
-        assert_eq!(options.durable.policy.unwrap().to_string(), "os");
-        assert_eq!(options.durable.payload_max.unwrap().0, 1 << 10);
-        assert_eq!(options.durable.retention_bytes.unwrap().0, 1 << 30);
-        assert!(options.durable.retention_age.is_some());
-        assert!(options.durable.on_failure.is_some());
-        assert!(options.ingest.level.is_some() && options.ingest.token_file.is_some());
-        assert!(options.ack.level.is_some() && options.ack.stream.is_some());
-    }
-
-    #[test]
-    fn the_log_and_its_services_have_tables() {
-        let text = "[log]\ndir = '/data'\npolicy = 'interval:50ms'\nsegment = '16MiB'\n\
-                    retention-bytes = 1000000\nretention-age = '7d'\nverify = 'tail'\n\
-                    [ingest]\nquota-messages = 10\nwindow-bytes = '1MiB'\n\
-                    tokens = [{ name = 'a', sha256 = 'ff', streams = ['s'] }]\n\
-                    [ack]\nlevel = 'durable'\n";
-        let options = Options::parse(text).unwrap();
-        assert_eq!(options.durable.dir.unwrap(), Path::new("/data"));
-        assert_eq!(options.durable.policy.unwrap().to_string(), "interval:50ms");
-        assert_eq!(options.durable.segment.unwrap().0, 16 << 20);
-        assert_eq!(options.ingest.quota_messages, Some(10));
-        assert_eq!(options.ingest.tokens.len(), 1);
-        assert_eq!(options.ack.level, Some(tidewire_ingest::Level::Durable));
-        // As before there was a table.
-        let options = Options::parse("log = 'debug'").unwrap();
-        assert_eq!(options.log.unwrap(), "debug");
-        let e = Options::parse("[log]\nsegmnt = 1").unwrap_err().to_string();
-        assert!(e.contains("segmnt") && e.contains("segment"), "{e}");
-    }
-
-    #[test]
-    fn flags_win_over_the_file() {
-        let file: Options =
-            toml::from_str("workers = 2\nbusy-poll = 30\ncpus = [0]\ndirect-descriptors = true")
-                .unwrap();
-        let flags = Options {
-            workers: Some(3),
-            ..Options::default()
-        };
-        let all = flags.over(file);
-        assert_eq!((all.workers, all.busy_poll), (Some(3), Some(30)));
-        assert_eq!(all.cpus, [0]);
-        assert_eq!(all.direct_descriptors, Some(true));
-    }
-
-    #[test]
-    fn a_key_nobody_knows_is_an_error_that_names_it() {
-        let e = toml::from_str::<Options>("wokers = 2")
-            .unwrap_err()
-            .to_string();
-        assert!(e.contains("wokers") && e.contains("workers"), "{e}");
-        let e = toml::from_str::<Options>("engine = 'steam'")
-            .unwrap_err()
-            .to_string();
-        assert!(e.contains("steam"), "{e}");
     }
 }

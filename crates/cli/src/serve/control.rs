@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use serde::de::{self, Deserialize, Deserializer};
 use tidewire_handover::{Control, Handed};
 
 use crate::exit::Failure;
@@ -41,13 +40,6 @@ impl fmt::Display for ControlAt {
             ControlAt::Off => f.write_str("off"),
             ControlAt::Path(path) => path.display().fmt(f),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for ControlAt {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ControlAt, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(de::Error::custom)
     }
 }
 
@@ -95,7 +87,7 @@ pub(crate) fn open(
         let inherited = Control::inherit(handed);
         return inherited
             .map(Some)
-            .map_err(|e| Failure::usage(format!("the control socket that was handed over: {e}")));
+            .map_err(|e| Failure::failed(format!("the control socket that was handed over: {e}")));
     }
     let path = match asked {
         Some(ControlAt::Off) => return Ok(None),
@@ -109,7 +101,7 @@ pub(crate) fn open(
             left_out(&path, &e);
             Ok(None)
         }
-        Err(e) => Err(Failure::usage(format!(
+        Err(e) => Err(Failure::failed(format!(
             "the control socket {}: {e}; --control chooses another path, or none (off)",
             path.display()
         ))),

@@ -107,9 +107,10 @@ fn or(set: &[Scoped<Span>], kind: Kind, own: Option<Duration>) -> Option<Duratio
 mod tests {
     use super::*;
     use crate::serve::endpoint::KvMode;
+    use crate::serve::sources::in_file;
 
     fn deadlines(text: &str) -> Deadlines {
-        Deadlines::of(&toml::from_str(text).unwrap())
+        Deadlines::of(&in_file(text).unwrap())
     }
 
     #[test]

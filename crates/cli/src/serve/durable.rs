@@ -1,5 +1,4 @@
-//! The settings of the durable log and of the services that write to it, as flags and as sections of
-//! the configuration file: `[log]`, `[ingest]` and `[ack]`.
+//! The settings of the durable log and of the services that write to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +6,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use tidewire_ingest::Level;
 use tidewire_ingest::native::{self, Quota, Rights, Token};
 use tidewire_kv::durable::KvLog;
@@ -22,28 +20,24 @@ use crate::span::Span;
 pub(crate) const DIRECTORY: &str = "tidewire-data";
 
 /// The log.
-#[derive(Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct LogOptions {
     /// Directory of the durable log, made if need be; used by ingest, and by ack with a level. That of kv
     /// with a durability is in it
     /// [default: tidewire-data]
     #[arg(long = "data", value_name = "DIR")]
-    #[serde(alias = "data")]
     pub(crate) dir: Option<PathBuf>,
 
     /// When messages count as durable: sync (each group is synced before it is acknowledged),
     /// interval:50ms (synced at least this often, acknowledged then), or os (never synced; durable is
     /// granted to nobody) [default: sync]
     #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
-    #[serde(alias = "sync")]
     pub(crate) policy: Option<PolicyName>,
 
     /// With --sync sync or --durability sync: waits so long at most, after each sync, for those who were
     /// answered by it to come back, so that the next one serves more of them. Fewer and larger
     /// syncs, for a disk that is slow or shared; who is alone never waits; at most 1s [default: 0s]
     #[arg(long = "group-wait", value_name = "TIME")]
-    #[serde(alias = "group-wait")]
     pub(crate) group_wait: Option<Span>,
 
     /// Size of the logs' segments.
@@ -57,19 +51,16 @@ pub(crate) struct LogOptions {
     /// Largest payload that the log takes.
     #[arg(long = "log-payload", id = "log_payload_max", value_name = "SIZE",
           help = sized("Largest payload that the log takes", Settings::default().payload_max.into()))]
-    #[serde(alias = "log-payload")]
     pub(crate) payload_max: Option<Size>,
 
     /// The most that the log takes on the disk, reserved room included: the oldest segments are
     /// removed before. At least four times --segment, which is made smaller for it unless it is given
     /// [default: no limit]
     #[arg(long = "retain-bytes", value_name = "SIZE")]
-    #[serde(alias = "retain-bytes")]
     pub(crate) retention_bytes: Option<Size>,
 
     /// Removes segments whose newest record is older than this, such as 7d [default: no limit]
     #[arg(long = "retain-age", value_name = "TIME")]
-    #[serde(alias = "retain-age")]
     pub(crate) retention_age: Option<Span>,
 
     /// How long an idle producer is remembered.
@@ -77,7 +68,6 @@ pub(crate) struct LogOptions {
           help = counted("How long a producer may be idle, counting only time in which the log is open, \
                           before it is forgotten and what it sends again is stored again",
                          Span(PRODUCER_IDLE)))]
-    #[serde(rename = "remember-producers")]
     pub(crate) remember: Option<Span>,
 
     /// What is checked when the log is opened: all, or tail (the newest segment; of the older ones
@@ -110,13 +100,11 @@ pub(crate) struct LogOptions {
     /// status 2) or refuse (goes on without it: messages are refused, what is stored can be read,
     /// other services serve) [default: exit]
     #[arg(long = "on-log-failure", value_name = "WHAT")]
-    #[serde(alias = "on-log-failure")]
     pub(crate) on_failure: Option<OnLogFailure>,
 }
 
 /// What follows a failure of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnLogFailure {
     /// The server stops in order, and says that it failed: whoever supervises it can act.
     #[default]
@@ -134,46 +122,11 @@ fn counted(what: &str, default: impl fmt::Display) -> String {
     format!("{what} [default: {default}]")
 }
 
-/// `[log]`: a table; or a text, which is the filter of what is logged to stderr, as in `--log`.
-#[derive(Debug, Default)]
-pub(crate) struct LogKey {
-    pub(crate) filter: Option<String>,
-    pub(crate) options: LogOptions,
-}
-
-impl<'de> Deserialize<'de> for LogKey {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LogKey, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = LogKey;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of the log's settings, or a filter for logging")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<LogKey, E> {
-                Ok(LogKey {
-                    filter: Some(text.to_owned()),
-                    ..LogKey::default()
-                })
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LogKey, A::Error> {
-                Ok(LogKey {
-                    filter: None,
-                    options: LogOptions::deserialize(MapAccessDeserializer::new(map))?,
-                })
-            }
-        }
-        from.deserialize_any(Either)
-    }
-}
-
 /// The ingest service.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct IngestOptions {
     /// Level of ingest producers that do not say: received or durable [default: durable]
     #[arg(long = "ingest-level", id = "ingest_level", value_name = "LEVEL")]
-    #[serde(alias = "ingest-level", deserialize_with = "level")]
     pub(crate) level: Option<Level>,
 
     /// Messages a second that one ingest connection may send [default: no limit]
@@ -209,15 +162,14 @@ pub(crate) struct IngestOptions {
                        native::Settings::default().reader_memory as u64))]
     pub(crate) reader_memory: Option<Size>,
 
-    /// Largest payload; only in the file, the flag is that of all services.
-    #[arg(skip)]
+    /// Largest payload of an ingest message; a larger one is refused [default: --max-payload]
+    #[arg(long = "ingest-max-payload", value_name = "SIZE")]
     pub(crate) payload_max: Option<Size>,
 
     /// A file whose one line clients must show as their token, for all streams; the environment's
     /// TIDEWIRE_INGEST_TOKEN does too. More of them, by hash and for some streams, in the configuration
     /// file [default: none, and only this host is served]
     #[arg(long = "ingest-token-file", value_name = "FILE")]
-    #[serde(alias = "ingest-token-file")]
     pub(crate) token_file: Option<PathBuf>,
 
     /// A file whose one line administrators of streams must show as their token; it is good for reading
@@ -227,7 +179,6 @@ pub(crate) struct IngestOptions {
         id = "ingest_admin_token_file",
         value_name = "FILE"
     )]
-    #[serde(alias = "ingest-admin-token-file")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
     /// Which streams there are: auto (a producer's hello makes the one that it names) or declared (only
@@ -237,7 +188,6 @@ pub(crate) struct IngestOptions {
 
     /// The environment's.
     #[arg(skip)]
-    #[serde(skip)]
     pub(crate) token: Option<Secret>,
 
     /// Secrets that clients must show, if there are any; only in the file.
@@ -246,8 +196,7 @@ pub(crate) struct IngestOptions {
 }
 
 /// Which streams there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum StreamsName {
     /// Those that producers name.
     #[default]
@@ -279,24 +228,16 @@ pub(crate) struct TokenEntry {
 }
 
 /// The classic services.
-#[derive(Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct AckOptions {
     /// What an acknowledgement of the ack service means: none (the message was read and dropped),
     /// received (it is in the queue of the log) or durable (it is synced) [default: none]
     #[arg(long = "ack-level", value_name = "LEVEL", id = "ack_level")]
-    #[serde(alias = "ack-level", deserialize_with = "level")]
     pub(crate) level: Option<Level>,
 
     /// The stream that messages of the ack service go to [default: default]
     #[arg(long = "ack-stream", value_name = "NAME", id = "ack_stream")]
-    #[serde(alias = "ack-stream")]
     pub(crate) stream: Option<String>,
-}
-
-fn level<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Level>, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(de::Error::custom)
 }
 
 /// When groups are committed, by name.
@@ -330,16 +271,8 @@ impl fmt::Display for PolicyName {
     }
 }
 
-impl<'de> Deserialize<'de> for PolicyName {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<PolicyName, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
 /// How much is checked.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum VerifyName {
     /// Everything.
     All,
@@ -351,25 +284,6 @@ impl LogOptions {
     /// Where the data is.
     pub(crate) fn directory(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(|| DIRECTORY.into())
-    }
-
-    pub(crate) fn over(self, base: LogOptions) -> LogOptions {
-        LogOptions {
-            dir: self.dir.or(base.dir),
-            policy: self.policy.or(base.policy),
-            group_wait: self.group_wait.or(base.group_wait),
-            segment: self.segment.or(base.segment),
-            payload_max: self.payload_max.or(base.payload_max),
-            retention_bytes: self.retention_bytes.or(base.retention_bytes),
-            retention_age: self.retention_age.or(base.retention_age),
-            remember: self.remember.or(base.remember),
-            verify: self.verify.or(base.verify),
-            replicate: self.replicate.or(base.replicate),
-            replicate_config: self.replicate_config.or(base.replicate_config),
-            replicate_unsafe: self.replicate_unsafe || base.replicate_unsafe,
-            backlog_bytes: self.backlog_bytes.or(base.backlog_bytes),
-            on_failure: self.on_failure.or(base.on_failure),
-        }
     }
 
     /// How long groups wait for those who were released.
@@ -440,28 +354,6 @@ const SEGMENTS_LEAST: u64 = 4;
 const GROUP_EXTRA: usize = 4096;
 
 impl IngestOptions {
-    pub(crate) fn over(self, base: IngestOptions) -> IngestOptions {
-        IngestOptions {
-            quota_messages: self.quota_messages.or(base.quota_messages),
-            quota_bytes: self.quota_bytes.or(base.quota_bytes),
-            level: self.level.or(base.level),
-            window_messages: self.window_messages.or(base.window_messages),
-            window_bytes: self.window_bytes.or(base.window_bytes),
-            readers: self.readers.or(base.readers),
-            reader_memory: self.reader_memory.or(base.reader_memory),
-            payload_max: self.payload_max.or(base.payload_max),
-            token: self.token,
-            token_file: self.token_file.or(base.token_file),
-            admin_token_file: self.admin_token_file.or(base.admin_token_file),
-            streams: self.streams.or(base.streams),
-            tokens: if self.tokens.is_empty() {
-                base.tokens
-            } else {
-                self.tokens
-            },
-        }
-    }
-
     /// Takes the token that the environment holds, if no flag says where it is.
     pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
         if self.token_file.is_none() {
@@ -528,15 +420,6 @@ impl IngestOptions {
             });
         }
         Ok(tokens)
-    }
-}
-
-impl AckOptions {
-    pub(crate) fn over(self, base: AckOptions) -> AckOptions {
-        AckOptions {
-            level: self.level.or(base.level),
-            stream: self.stream.or(base.stream),
-        }
     }
 }
 

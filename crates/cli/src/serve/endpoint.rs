@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use serde::de::{self, Deserialize, Deserializer};
 use tidewire_ingest::classic::Mode;
 
 use super::listen_at::{ListenAt, Place, Shield};
@@ -150,14 +149,19 @@ pub(crate) struct Endpoint {
 }
 
 /// What is to listen where. Services that are named in neither list are left out; if none is named
-/// at all, everything but http and discard runs. A service with places of its own gets none by default.
-pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> Vec<Endpoint> {
+/// at all, echo, ingest and kv run. A service with places of its own gets none by default.
+///
+/// # Errors
+/// A host has no address.
+pub(crate) fn endpoints(
+    named: &[Named],
+    places: &[ListenAt],
+    bind: &[IpAddr],
+) -> Result<Vec<Endpoint>, String> {
     let mut kinds: Vec<Kind> = named.iter().flat_map(|named| named.0.clone()).collect();
     let by_name = |kind: Kind| named.iter().any(|named| named.0 == [kind]);
     if kinds.is_empty() {
-        kinds.push(Kind::Echo);
-        kinds.extend(Mode::ALL.map(Kind::Ack));
-        kinds.push(Kind::Ingest);
+        kinds.extend([Kind::Echo, Kind::Ingest]);
         kinds.extend(KvMode::ALL.map(Kind::Kv));
     }
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
@@ -177,25 +181,22 @@ pub(crate) fn endpoints(named: &[Named], places: &[ListenAt], bind: IpAddr) -> V
     };
     for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
         for port in kind.ports() {
-            add(kind, (bind, port).into(), by_name(kind), Shield::default());
+            for ip in bind {
+                add(kind, (*ip, port).into(), by_name(kind), Shield::default());
+            }
         }
     }
     for place in places {
-        let at = match &place.place {
-            Place::Port(port) => (bind, *port).into(),
-            Place::At(endpoint) => endpoint.clone(),
+        let at: Vec<tidewire::Endpoint> = match &place.place {
+            Place::Port(port) => bind.iter().map(|ip| (*ip, *port).into()).collect(),
+            Place::At(endpoint) => vec![endpoint.clone()],
+            Place::Host(host) => host.here()?.into_iter().map(Into::into).collect(),
         };
-        add(place.kind, at, true, place.shield.clone());
+        for at in at {
+            add(place.kind, at, true, place.shield.clone());
+        }
     }
-    all
-}
-
-impl<'de> Deserialize<'de> for Named {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Named, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -205,31 +206,53 @@ mod tests {
     fn shown(named: &[&str], places: &[&str]) -> Vec<String> {
         let named: Vec<Named> = named.iter().map(|n| n.parse().unwrap()).collect();
         let places: Vec<ListenAt> = places.iter().map(|p| p.parse().unwrap()).collect();
-        let here = "127.0.0.1".parse().unwrap();
+        let here = ["127.0.0.1".parse().unwrap()];
         let shown = |e: Endpoint| format!("{} {}", Named(vec![e.kind]), e.place);
-        endpoints(&named, &places, here)
+        endpoints(&named, &places, &here)
+            .unwrap()
             .into_iter()
             .map(shown)
             .collect()
     }
 
     #[test]
-    fn by_default_everything_but_http_and_discard_listens() {
+    fn by_default_what_most_come_for_listens() {
         assert_eq!(
             shown(&[], &[]),
             [
                 "echo 127.0.0.1:12345",
+                "ingest 127.0.0.1:7400",
+                "kv/resp 127.0.0.1:6380",
+                "kv/binary 127.0.0.1:7000",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_classic_ports_are_there_when_they_are_asked_for() {
+        assert_eq!(
+            shown(&["ack"], &[]),
+            [
                 "ack/request-reply 127.0.0.1:8000",
                 "ack/request-reply 127.0.0.1:8001",
                 "ack/throttled 127.0.0.1:8002",
                 "ack/head-rest 127.0.0.1:8003",
                 "ack/sync 127.0.0.1:8004",
                 "ack/async 127.0.0.1:8005",
-                "ingest 127.0.0.1:7400",
-                "kv/resp 127.0.0.1:6380",
-                "kv/binary 127.0.0.1:7000",
             ]
         );
+    }
+
+    #[test]
+    fn a_host_is_listened_to_at_each_of_its_addresses() {
+        let local = shown(&[], &["echo=localhost:7"]);
+        assert!(local.contains(&"echo 127.0.0.1:7".to_owned()), "{local:?}");
+        let places = ["echo=no-such-host.invalid:7".parse().unwrap()];
+        let e = endpoints(&[], &places, &[]).unwrap_err();
+        assert!(e.contains("no-such-host.invalid"), "{e}");
+        let two = ["127.0.0.1", "::1"].map(|ip| ip.parse().unwrap());
+        let both = endpoints(&["discard".parse().unwrap()], &[], &two).unwrap();
+        assert_eq!(both.len(), 2);
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Events {
     /// From now on signals do not end the process by themselves.
     pub(crate) fn catch() -> Result<Events, Failure> {
         let caught = |signals: &[i32]| {
-            Caught::of(signals).map_err(|e| Failure::usage(format!("cannot catch signals: {e}")))
+            Caught::of(signals).map_err(|e| Failure::failed(format!("cannot catch signals: {e}")))
         };
         Ok(Events {
             ends: caught(&[SIGTERM, SIGINT])?,

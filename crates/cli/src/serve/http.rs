@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tidewire_http::Settings as HttpSettings;
 
@@ -11,9 +10,8 @@ use crate::exit::Failure;
 use crate::size::Size;
 use crate::span::Span;
 
-/// Settings of http; in the file the table `[http]`, without `http-`.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Settings of http.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct HttpOptions {
     /// Longest request line; a longer one is answered 414 [default: 8KiB]
     #[arg(
@@ -49,18 +47,6 @@ pub(crate) struct HttpOptions {
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 impl HttpOptions {
-    /// These, and where one is absent, that of `base`.
-    pub(crate) fn over(self, base: HttpOptions) -> HttpOptions {
-        HttpOptions {
-            request_line: self.request_line.or(base.request_line),
-            head: self.head.or(base.head),
-            headers: self.headers.or(base.headers),
-            body: self.body.or(base.body),
-            bodies: self.bodies.or(base.bodies),
-            streamed: self.streamed.or(base.streamed),
-        }
-    }
-
     /// What the service is given. `whole_request` is how long a head may take, and a body.
     pub(crate) fn settings(&self, whole_request: Option<Span>) -> Result<HttpSettings, Failure> {
         let mut own = HttpSettings::default();
@@ -117,12 +103,13 @@ pub(crate) fn times(settings: &HttpSettings) -> [Option<Duration>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::sources::in_file;
 
     #[test]
     fn limits_are_those_asked_for_or_refused() {
         let read = |text: &str| {
-            let options: HttpOptions = toml::from_str(text).unwrap();
-            options.settings(None).map_err(|e| e.message)
+            let options = in_file(&format!("[http]\n{text}")).unwrap();
+            options.http.settings(None).map_err(|e| e.message)
         };
         assert_eq!(read(""), Ok(HttpSettings::default()));
         let own =

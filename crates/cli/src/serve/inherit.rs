@@ -221,7 +221,8 @@ mod tests {
     fn settled(places: &[&str], all: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let places: Vec<ListenAt> = places.iter().map(|p| p.parse().unwrap()).collect();
         let named: Vec<Named> = places.iter().map(|p| Named(vec![p.kind])).collect();
-        let mut endpoints = endpoints(&named, &places, "127.0.0.1".parse().unwrap());
+        let here = ["127.0.0.1".parse().unwrap()];
+        let mut endpoints = endpoints(&named, &places, &here).unwrap();
         let all = all.iter().map(|(service, at)| handed(service, at, false));
         Inherited::new(all.collect()).settle(&mut endpoints)?;
         Ok(endpoints.iter().map(|e| e.place.to_string()).collect())

@@ -7,8 +7,6 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::Deserialize;
-use serde::de::{self, Deserializer};
 use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
@@ -28,9 +26,8 @@ use crate::secret::Secret;
 use crate::size::Size;
 use crate::span::Span;
 
-/// Settings of the key-value store; in the file the table `[kv]`, without `kv-`.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Settings of the key-value store.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct KvOptions {
     /// Memory for keys and values; at the limit the policy decides. 0 is no limit [default: 0]
     #[arg(id = "kv-maxmemory", long = "kv-maxmemory", value_name = "SIZE")]
@@ -64,7 +61,6 @@ pub(crate) struct KvOptions {
     /// Starts although damage took records of the log of --durability, which `tidewire log repair` has marked: what
     /// they changed stays lost, and the log says how many they were. Refused otherwise
     #[arg(id = "kv-accept-loss", long = "kv-accept-loss")]
-    #[serde(default)]
     pub(crate) accept_loss: bool,
 
     /// A file whose one line clients must say with AUTH or HELLO first; the environment's
@@ -185,9 +181,9 @@ impl KvOptions {
         }
     }
 
-    /// Takes the password that the environment holds, if no flag says where it is.
+    /// Takes the password that the environment holds, if nothing else has said one.
     pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
-        if self.password_file.is_none() {
+        if self.password_file.is_none() && self.password.is_none() {
             self.password = Secret::from_environment("TIDEWIRE_KV_PASSWORD")?;
         }
         Ok(())
@@ -210,32 +206,6 @@ impl KvOptions {
         match secret.map(Secret::into_text) {
             Some(text) if text.is_empty() => Err(Failure::usage("kv: the password is empty")),
             text => Ok(text),
-        }
-    }
-
-    /// These, and where one is absent, that of `base`.
-    pub(crate) fn over(self, base: KvOptions) -> KvOptions {
-        // One secret, whichever way it is given.
-        let secret = if self.has_password() {
-            (self.password_file, self.password)
-        } else {
-            (base.password_file, base.password)
-        };
-        KvOptions {
-            maxmemory: self.maxmemory.or(base.maxmemory),
-            policy: self.policy.or(base.policy),
-            databases: self.databases.or(base.databases),
-            durability: self.durability.or(base.durability),
-            snapshot_growth: self.snapshot_growth.or(base.snapshot_growth),
-            accept_loss: self.accept_loss || base.accept_loss,
-            password_file: secret.0,
-            password: secret.1,
-            acl_file: self.acl_file.or(base.acl_file),
-            shards: self.shards.or(base.shards),
-            client_output: self.client_output.or(base.client_output),
-            subscriber_output: self.subscriber_output.or(base.subscriber_output),
-            query_buffer: self.query_buffer.or(base.query_buffer),
-            timeout: self.timeout.or(base.timeout),
         }
     }
 }
@@ -264,13 +234,6 @@ impl fmt::Display for Durability {
             None => f.write_str("none"),
             Some(policy) => PolicyName(policy).fmt(f),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Durability {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(de::Error::custom)
     }
 }
 
@@ -319,7 +282,7 @@ fn recover(
             }
             _ => "",
         };
-        Failure::usage(format!(
+        Failure::failed(format!(
             "cannot recover the key-value store from {directory}: {error}{way_on}"
         ))
     })?;
@@ -384,7 +347,7 @@ impl Kv {
                 .map_err(|error| Failure::usage(error.to_string()))?;
         }
         resp.run_scripts_apart();
-        let mut binary = if settings.is_binary_open() {
+        let binary = if settings.is_binary_open() {
             BinaryService::open(store)
         } else {
             BinaryService::guarded(&resp)
@@ -442,7 +405,7 @@ impl Kv {
             replayed.snapshot,
         );
         let keeper = snapshot::Running::start(keeper).map_err(|error| {
-            Failure::usage(format!("cannot start the thread of snapshots: {error}"))
+            Failure::failed(format!("cannot start the thread of snapshots: {error}"))
         })?;
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
         resp.recovered(kv_log.clone());

@@ -143,7 +143,7 @@ impl<'a> Life<'a> {
         life.show();
         life.fronts.warn();
         let alarm = events.alarm();
-        let alarm = alarm.map_err(|e| Failure::usage(format!("cannot watch the loops: {e}")))?;
+        let alarm = alarm.map_err(|e| Failure::failed(format!("cannot watch the loops: {e}")))?;
         let alarm = Arc::new(alarm);
         let rung = alarm.clone();
         life.services.on_shutdown(move || rung.ring());
@@ -379,7 +379,7 @@ impl<'a> Life<'a> {
 /// everybody on this host would be let in.
 fn reload_tokens(settings: &Settings, services: &Services) {
     let had = !settings.ingest.tokens.is_empty();
-    match settings.token_source.read() {
+    match settings.sources.tokens() {
         Ok(tokens) if had && tokens.is_empty() => {
             tracing::error!("SIGHUP: there would be no tokens any more: nothing has changed");
         }
@@ -464,5 +464,5 @@ fn cannot_start(error: &StartError) -> Failure {
         StartError::Engine { .. } => "; use --engine auto, epoll or threads",
         _ => "",
     };
-    Failure::usage(format!("{error}{advice}"))
+    Failure::failed(format!("{error}{advice}"))
 }

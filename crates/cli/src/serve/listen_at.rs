@@ -13,8 +13,9 @@ use super::admission::{self, ListenerRules};
 use super::endpoint::{Kind, Named};
 use super::socket_access::SocketAccess;
 use super::tls::{TlsOptions, networks};
+use crate::host::HostPort;
 
-/// `SERVICE[/MODE]=[tls:|plain:]ADDR`, where `ADDR` is `IP:PORT`, only a port, or a Unix socket:
+/// `SERVICE[/MODE]=[tls:|plain:]ADDR`, where `ADDR` is `IP:PORT`, `HOST:PORT`, only a port, or a Unix socket:
 /// `unix:/PATH`, `unix:@NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
@@ -29,6 +30,8 @@ pub(crate) enum Place {
     /// On the address of `--bind`.
     Port(u16),
     At(tidewire::Endpoint),
+    /// At every address of a host.
+    Host(HostPort),
 }
 
 /// What is asked to stand between a listener and its service. What is not said here is as the settings
@@ -71,12 +74,13 @@ impl ListenAt {
             _ => (None, addr),
         };
         let (addr, access) = SocketAccess::split(addr)?;
-        let place = match addr.parse::<u16>() {
-            Ok(port) => Place::Port(port),
-            Err(_) => Place::At(
-                addr.parse()
-                    .map_err(|e| format!("{e}, or give only a port"))?,
-            ),
+        let place = match (addr.parse::<u16>(), addr.parse()) {
+            (Ok(port), _) => Place::Port(port),
+            (_, Ok(host)) => Place::Host(host),
+            _ => {
+                let place = addr.parse::<tidewire::Endpoint>();
+                Place::At(place.map_err(|e| format!("{e}, localhost:80, or only a port"))?)
+            }
         };
         let shield = Shield {
             tls,
@@ -201,8 +205,9 @@ mod tests {
         assert!(wrong("kv=1").contains("kv/resp=1"));
         assert!(wrong("kv/text=1").contains("resp or binary"));
         assert!(wrong("echo/sync=1").contains("only ack"));
-        assert!(wrong("echo=here:1").contains("here:1"));
-        assert!(wrong("echo=tls:here:1").contains("here:1"));
+        assert!(wrong("echo=he re:1").contains("he re:1"));
+        assert!(wrong("echo=tls:127.0.0:1").contains("127.0.0:1"));
+        assert!(wrong("echo=127.0.0.1").contains("only a port"));
     }
 
     #[test]

@@ -329,19 +329,23 @@ fn is_held(error: &OpenError) -> bool {
 
 fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     let advice = match error {
-        _ if is_held(error) => {
-            "; another process has it open: stop that, or choose another directory with --data DIR"
-        }
+        _ if is_held(error) => "; stop that, or choose another directory with --data DIR",
         OpenError::Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; choose a directory that may be written with --data DIR"
+            }
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                "; that is no directory: choose one with --data DIR"
             }
             _ => "",
         },
         _ => "",
     };
-    Failure::usage(format!(
-        "cannot open the log in {}: {error}{advice}",
-        directory.display()
-    ))
+    let directory = directory.display().to_string();
+    let why = match error {
+        // It is said here where that was.
+        OpenError::Io { what, source } if what.contains(&directory) => source.to_string(),
+        _ => error.to_string(),
+    };
+    Failure::failed(format!("cannot open the log in {directory}: {why}{advice}"))
 }

@@ -163,7 +163,7 @@ pub(crate) fn sockets() -> Result<Vec<Handed>, Failure> {
     for i in 0..passed.len() {
         let service = names.get(i).copied().unwrap_or_default();
         let wrong = |e| {
-            Failure::usage(format!(
+            Failure::failed(format!(
                 "the service manager passes something under the name {service:?} that is neither a TCP nor a Unix \
                  stream socket: {e}"
             ))

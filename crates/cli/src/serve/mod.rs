@@ -1,6 +1,6 @@
 //! `tidewire serve`: the ready servers in one process, on one set of loops.
 //!
-//! Settings come from flags and a file ([`args`]), are checked as a whole ([`settings`]), become
+//! Settings are flags ([`args`]), and come from them, the environment and a file ([`sources`]); they are checked as a whole ([`settings`]), become
 //! listeners ([`endpoint`], [`services`]), with a durable log where a service needs one ([`log`]), and
 //! run until a signal asks for the end ([`crate::signals`]).
 
@@ -17,6 +17,8 @@ mod durable;
 mod ending;
 mod endpoint;
 mod events;
+mod example;
+mod file;
 mod full;
 mod guard;
 mod handing;
@@ -30,31 +32,39 @@ mod log;
 mod manager;
 mod open;
 mod replica;
+mod schema;
 mod scoped;
 mod services;
 mod settings;
 mod shown;
 mod socket_access;
+mod sources;
 mod takeover;
 mod tls;
 mod unused;
 mod upgrade;
 
+use std::path::Path;
+
 use tidewire::EngineChoice;
 
-pub(crate) use args::Args;
 pub(crate) use durable::DIRECTORY;
 pub(crate) use endpoint::Kind;
+pub(crate) use example::example;
 pub(crate) use log::{KV_DIRECTORY, kv_settings};
 pub(crate) use replica::client_settings;
+pub(crate) use sources::Args;
 
 use self::events::Events;
+use self::file::{File, Problem};
 use self::handing::Handing;
 use self::inherit::Inherited;
 use self::life::{End, Life, Origin};
 use self::manager::Manager;
-use self::settings::{Settings, TokenSource};
+use self::settings::Settings;
+use self::sources::Sources;
 use self::takeover::Takeover;
+use self::unused::Given;
 use self::upgrade::Upgrade;
 use crate::allocator;
 use crate::descriptors;
@@ -64,7 +74,7 @@ use crate::logging::Logging;
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let upgrade = Upgrade::remember();
-    let (options, token_source) = args.options()?;
+    let (options, sources, given) = args.options()?;
     let logging = Logging::start(
         options.log_format,
         options.log.as_deref(),
@@ -86,7 +96,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let mut inherited = Inherited::new(handed);
-    let mut settings = match configure(options, token_source, &inherited) {
+    let mut settings = match configure(options, sources, given, &inherited) {
         Ok(settings) => settings,
         Err(why) => {
             return Err(match takeover {
@@ -117,7 +127,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         // A port that was any is a certain one once somebody has listened there.
         inherited
             .settle(&mut settings.endpoints)
-            .map_err(Failure::usage)?;
+            .map_err(Failure::failed)?;
         let first = std::mem::take(&mut inherited);
         let begun = Life::begin(&settings, &manager, &logging, first, origin, &mut events);
         let life = match begun {
@@ -137,8 +147,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             life.is_alone();
         }
         handing.adopt();
-        life.announce()
-            .map_err(|e| Failure::usage(format!("cannot write to stdout where it listens: {e}")))?;
+        life.announce().map_err(|e| {
+            Failure::failed(format!("cannot write to stdout where it listens: {e}"))
+        })?;
         match life.run(&mut events, &mut handing)? {
             End::Over => return Ok(()),
             End::Again(listeners) => (inherited, origin) = (listeners, Origin::Return),
@@ -146,20 +157,40 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
+/// Says all that is wrong with a configuration file, each with its line; if that is nothing, whether a server could
+/// have these settings.
+///
+/// # Errors
+/// It cannot be read, or a server could not.
+pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
+    let schema = sources::schema();
+    let (file, problems) = File::parse(&schema, &file::text_of(path)?);
+    if problems.is_empty() {
+        // The command line of this command is right.
+        let wrong = |why: String| Failure::failed(format!("{}: {why}", path.display()));
+        let options = sources::options_of(&schema, file).map_err(wrong)?;
+        let (sources, given) = (Sources::default(), Given::default());
+        let made = configure(options, sources, given, &Inherited::default());
+        made.map_err(|e| wrong(e.message))?;
+    }
+    Ok(problems)
+}
+
 /// The settings, checked as a whole, with the places of what was passed on.
 fn configure(
     options: args::Options,
-    token_source: TokenSource,
+    sources: Sources,
+    flags: Given,
     inherited: &Inherited,
 ) -> Result<Settings, Failure> {
-    let given = inherited.given().map_err(Failure::usage)?;
-    let mut settings = Settings::from(options, token_source, given)?;
+    let given = inherited.given().map_err(Failure::failed)?;
+    let mut settings = Settings::from(options, sources, flags, given)?;
     settings.admin_is_given = inherited.gives_admin();
     settings.close_side_doors()?;
     settings.flags.check(&settings)?;
     inherited
         .settle(&mut settings.endpoints)
-        .map_err(Failure::usage)?;
+        .map_err(Failure::failed)?;
     let fronts = settings.endpoints.iter().map(|endpoint| &endpoint.front);
     for front in fronts.chain([&settings.admin_front]) {
         front.check(settings.handshake)?;

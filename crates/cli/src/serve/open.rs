@@ -2,8 +2,6 @@
 
 use std::str::FromStr;
 
-use serde::de::{self, Deserialize, Deserializer};
-
 use super::endpoint::{Kind, Named};
 
 /// Services that are open to everybody who reaches them.
@@ -40,14 +38,6 @@ impl FromStr for Open {
             "all" => Ok(Open::All),
             _ => text.parse().map(Open::These),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Open {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Open, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
     }
 }
 

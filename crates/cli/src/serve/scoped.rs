@@ -27,11 +27,6 @@ pub(super) enum Scope {
     Of(Named),
 }
 
-/// What a flag says, and where it says nothing, what `base` does.
-pub(super) fn list<T>(over: Vec<T>, base: Vec<T>) -> Vec<T> {
-    if over.is_empty() { base } else { over }
-}
-
 /// What the setting that says most of this service says; of several that say as much, the last.
 pub(super) fn of<T: Copy>(all: &[Scoped<T>], kind: Kind) -> Option<T> {
     let places = all.iter().filter_map(|scoped| match &scoped.scope {

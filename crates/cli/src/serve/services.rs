@@ -297,7 +297,7 @@ fn add_http(
     fronts: &Fronts,
 ) -> Result<(Http<Router>, Door<Http<Router>>), Failure> {
     let pool = Pool::new(&tidewire_pool::Settings::default())
-        .map_err(|e| Failure::usage(format!("cannot start the workers of http: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot start the workers of http: {e}")))?;
     let burns = match settings.is_open(Kind::Http) {
         true => Burns::ForEverybody,
         false => Burns::ForTrusted,

@@ -1,12 +1,12 @@
 //! Settings, complete and checked: what the rest of `serve` works with.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::thread::CpuSet;
 use tidewire::{EngineChoice, Placement, TcpOptions};
 use tidewire_http::Settings as HttpSettings;
-use tidewire_ingest::native::Token;
 use tidewire_ingest::{Level, native};
 use tidewire_log::{GROUP_WAIT_MAX, Policy};
 
@@ -15,15 +15,17 @@ use super::admission::AdmissionOptions;
 use super::args::Options;
 use super::control::ControlAt;
 use super::deadlines::Deadlines;
-use super::durable::{IngestOptions, LogOptions, OnLogFailure};
+use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, Named, endpoints};
 use super::kv::KvOptions;
 use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
 use super::open::Open;
+use super::sources::Sources;
 use super::tls::{Front, Handshake};
 use super::unused::Given;
 use crate::exit::Failure;
+use crate::host::Host;
 use crate::logging::LogFormat;
 use crate::span::Span;
 
@@ -83,36 +85,18 @@ pub(crate) struct Settings {
     /// Services that turn nobody away.
     pub(crate) open: Vec<Open>,
     pub(crate) ingest_token_file: Option<PathBuf>,
-    /// Where the tokens of ingest come from.
-    pub(crate) token_source: TokenSource,
+    /// Where the settings come from, to read the tokens of ingest again.
+    pub(crate) sources: Sources,
     /// The binary port was not opened, because the store has a password.
     pub(crate) binary_left_out: bool,
-}
-
-/// Where the tokens of ingest come from: the flags, and the configuration file.
-#[derive(Debug)]
-pub(crate) struct TokenSource {
-    pub(super) flags: IngestOptions,
-    pub(super) config: Option<PathBuf>,
-}
-
-impl TokenSource {
-    /// Reads the files again.
-    pub(crate) fn read(&self) -> Result<Vec<Token>, Failure> {
-        let flags = self.flags.clone();
-        let options = match &self.config {
-            Some(path) => flags.over(Options::read(path)?.ingest),
-            None => flags,
-        };
-        options.accepted()
-    }
 }
 
 impl Settings {
     /// `given` is what the service manager passes on, as if it were asked for.
     pub(crate) fn from(
         mut options: Options,
-        token_source: TokenSource,
+        sources: Sources,
+        flags: Given,
         given: Vec<ListenAt>,
     ) -> Result<Settings, Failure> {
         if !given.is_empty() {
@@ -134,6 +118,7 @@ impl Settings {
                 Span(GROUP_WAIT_MAX)
             )));
         }
+        check_cpus(&options.cpus)?;
         let engine = options.engine.unwrap_or_default();
         let direct_descriptors = options.direct_descriptors.unwrap_or(false);
         if direct_descriptors && matches!(engine, EngineChoice::Threads | EngineChoice::Epoll) {
@@ -141,18 +126,27 @@ impl Settings {
                 "--direct-descriptors with --engine {engine}: only io_uring has tables for them",
             )));
         }
-        let bind = options.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let bind = options.bind.take();
+        let bind = bind.unwrap_or(Host::Ip(Ipv4Addr::LOCALHOST.into()));
+        let bind = bind
+            .here()
+            .map_err(|e| Failure::failed(format!("--bind: {e}")))?;
+        options
+            .admin
+            .look_up()
+            .map_err(|e| Failure::failed(format!("--admin: {e}")))?;
         let ingest = options.ingest.settings(options.max_payload)?;
         let deadlines = Deadlines::of(&options);
         deadlines.check()?;
-        let mut endpoints = endpoints(&options.services, &options.listen, bind);
+        let endpoints = endpoints(&options.services, &options.listen, &bind);
+        let mut endpoints = endpoints.map_err(|e| Failure::failed(format!("--listen: {e}")))?;
         let proxy_from = options.proxy_from.unwrap_or_default();
         for endpoint in &mut endpoints {
             endpoint.front = Front::of(endpoint, &options.tls, &proxy_from)?;
         }
         Ok(Settings {
             endpoints,
-            flags: options.given,
+            flags,
             given,
             admin_is_given: false,
             control: options.control,
@@ -200,7 +194,7 @@ impl Settings {
             kv: options.kv,
             open: options.open,
             ingest_token_file: options.ingest.token_file,
-            token_source,
+            sources,
             binary_left_out: false,
         })
     }
@@ -273,6 +267,30 @@ impl Settings {
         durability
             .and_then(|level| level.0)
             .filter(|_| self.serves_kv())
+    }
+}
+
+/// Refuses cores that this process may not run on.
+fn check_cpus(asked: &[usize]) -> Result<(), Failure> {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let allowed = rustix::thread::sched_getaffinity(None);
+    let allowed =
+        allowed.map_err(|e| Failure::failed(format!("--cpus: cannot ask for the cores: {e}")))?;
+    let may = |cpu: usize| cpu < CpuSet::MAX_CPU && allowed.is_set(cpu);
+    match asked.iter().find(|cpu| !may(**cpu)) {
+        None => Ok(()),
+        Some(cpu) => {
+            let all: Vec<String> = (0..CpuSet::MAX_CPU)
+                .filter(|cpu| may(*cpu))
+                .map(|cpu| cpu.to_string())
+                .collect();
+            Err(Failure::usage(format!(
+                "--cpus {cpu}: this process may run on the cores {}",
+                all.join(",")
+            )))
+        }
     }
 }
 

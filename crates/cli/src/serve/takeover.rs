@@ -84,5 +84,5 @@ impl Takeover {
 }
 
 fn failed(why: &str) -> Failure {
-    Failure::usage(format!("--takeover: {why}"))
+    Failure::failed(format!("--takeover: {why}"))
 }

@@ -15,25 +15,21 @@ use crate::exit::Failure;
 use crate::secret;
 
 /// Files of TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct TlsOptions {
     /// The certificate that the server shows, with those that lead to its authority, in PEM form. All
     /// TCP listeners speak TLS then, but those given as --listen SERVICE=plain:ADDR; Unix sockets do
     /// only as SERVICE=tls:unix:/PATH. SIGHUP has it and the other files of TLS read again
     #[arg(long = "tls-cert", id = "tls_cert", value_name = "FILE")]
-    #[serde(alias = "tls-cert")]
     pub(crate) cert: Option<PathBuf>,
 
     /// Its private key, in PEM form
     #[arg(long = "tls-key", id = "tls_key", value_name = "FILE")]
-    #[serde(alias = "tls-key")]
     pub(crate) key: Option<PathBuf>,
 
     /// Authorities, in PEM form: clients must show a certificate of one of them. Who does is let in
     /// from other hosts too; TLS without it is no authentication
     #[arg(long = "tls-client-ca", id = "tls_client_ca", value_name = "FILE")]
-    #[serde(alias = "tls-client-ca")]
     pub(crate) client_ca: Option<PathBuf>,
 }
 

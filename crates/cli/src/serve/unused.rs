@@ -5,6 +5,7 @@ use super::admission::ListenerRules;
 use super::args::Options;
 use super::deadlines::Deadlines;
 use super::endpoint::{Kind, Named};
+use super::schema::Setting;
 use super::settings::Settings;
 use crate::exit::Failure;
 
@@ -33,143 +34,46 @@ enum For {
 /// The flags that were given, of those that are for something that may not be there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
-    flags: Vec<(&'static str, For)>,
+    flags: Vec<(String, For)>,
     /// Flags that name a service.
     scopes: Vec<(&'static str, Named)>,
 }
 
+/// What a flag is for, if that may be missing. A flag of a service's own heading is for that service.
+fn of(setting: &Setting) -> Option<For> {
+    let of = match &*setting.name {
+        // They say that there is to be one, or where.
+        "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
+        "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
+        "max-payload" | "replicate" => For::AckOrIngest,
+        "replicate-config" | "replicate-unsafe" | "backlog-bytes" => For::Replicated,
+        "group-wait" => For::SyncedLog,
+        "address-v6" => For::Addresses,
+        "prefix-v4" | "prefix-v6" => For::Prefixes,
+        _ => match setting.table.as_deref()? {
+            "kv" => For::Kv,
+            "http" => For::Http,
+            "ingest" => For::Ingest,
+            "ack" => For::Ack,
+            "durable-log" => For::Log,
+            "tls" => For::Tls,
+            "admin" => For::Admin,
+            _ => return None,
+        },
+    };
+    Some(of)
+}
+
 impl Given {
     /// Of flags alone, before the file and the environment are looked at.
-    pub(crate) fn among(flags: &Options) -> Given {
-        let Options {
-            kv,
-            http,
-            ingest,
-            ack,
-            durable,
-            tls,
-            admin,
-            admission,
-            ..
-        } = flags;
-        let all = [
-            (kv.maxmemory.is_some(), "--kv-maxmemory", For::Kv),
-            (kv.policy.is_some(), "--kv-policy", For::Kv),
-            (kv.databases.is_some(), "--kv-databases", For::Kv),
-            (kv.durability.is_some(), "--durability", For::Kv),
-            (
-                kv.snapshot_growth.is_some(),
-                "--kv-snapshot-growth",
-                For::DurableKv,
-            ),
-            (kv.accept_loss, "--kv-accept-loss", For::DurableKv),
-            (kv.password_file.is_some(), "--kv-password-file", For::Kv),
-            (kv.acl_file.is_some(), "--kv-acl-file", For::Kv),
-            (kv.shards.is_some(), "--kv-shards", For::Kv),
-            (kv.client_output.is_some(), "--kv-client-output", For::Kv),
-            (
-                kv.subscriber_output.is_some(),
-                "--kv-subscriber-output",
-                For::Kv,
-            ),
-            (kv.query_buffer.is_some(), "--kv-query-buffer", For::Kv),
-            (kv.timeout.is_some(), "--kv-timeout", For::Kv),
-            (
-                http.request_line.is_some(),
-                "--http-request-line",
-                For::Http,
-            ),
-            (http.head.is_some(), "--http-head", For::Http),
-            (http.headers.is_some(), "--http-headers", For::Http),
-            (http.body.is_some(), "--http-body", For::Http),
-            (http.bodies.is_some(), "--http-bodies", For::Http),
-            (http.streamed.is_some(), "--http-streamed", For::Http),
-            (ingest.level.is_some(), "--ingest-level", For::Ingest),
-            (
-                ingest.quota_messages.is_some(),
-                "--quota-messages",
-                For::Ingest,
-            ),
-            (ingest.quota_bytes.is_some(), "--quota-bytes", For::Ingest),
-            (
-                ingest.window_messages.is_some(),
-                "--window-messages",
-                For::Ingest,
-            ),
-            (ingest.window_bytes.is_some(), "--window-bytes", For::Ingest),
-            (ingest.readers.is_some(), "--readers", For::Ingest),
-            (
-                ingest.reader_memory.is_some(),
-                "--reader-memory",
-                For::Ingest,
-            ),
-            (
-                ingest.token_file.is_some(),
-                "--ingest-token-file",
-                For::Ingest,
-            ),
-            (
-                ingest.admin_token_file.is_some(),
-                "--ingest-admin-token-file",
-                For::Ingest,
-            ),
-            (ingest.streams.is_some(), "--streams", For::Ingest),
-            (ack.level.is_some(), "--ack-level", For::Ack),
-            (ack.stream.is_some(), "--ack-stream", For::Ack),
-            (
-                flags.max_payload.is_some(),
-                "--max-payload",
-                For::AckOrIngest,
-            ),
-            (durable.policy.is_some(), "--sync", For::Log),
-            (durable.group_wait.is_some(), "--group-wait", For::SyncedLog),
-            (durable.segment.is_some(), "--segment", For::Log),
-            (durable.payload_max.is_some(), "--log-payload", For::Log),
-            (
-                durable.retention_bytes.is_some(),
-                "--retain-bytes",
-                For::Log,
-            ),
-            (durable.retention_age.is_some(), "--retain-age", For::Log),
-            (durable.remember.is_some(), "--remember-producers", For::Log),
-            (durable.verify.is_some(), "--verify", For::Log),
-            (durable.on_failure.is_some(), "--on-log-failure", For::Log),
-            (durable.replicate.is_some(), "--replicate", For::AckOrIngest),
-            (
-                durable.replicate_config.is_some(),
-                "--replicate-config",
-                For::Replicated,
-            ),
-            (
-                durable.replicate_unsafe,
-                "--replicate-unsafe",
-                For::Replicated,
-            ),
-            (
-                durable.backlog_bytes.is_some(),
-                "--backlog-bytes",
-                For::Replicated,
-            ),
-            (
-                admission.address_v6.is_some(),
-                "--address-v6",
-                For::Addresses,
-            ),
-            (admission.prefix_v4.is_some(), "--prefix-v4", For::Prefixes),
-            (admission.prefix_v6.is_some(), "--prefix-v6", For::Prefixes),
-            (tls.is_some(), "--tls-cert", For::Tls),
-            (
-                admin.admin_token_file.is_some(),
-                "--admin-token-file",
-                For::Admin,
-            ),
-            (!admin.admin_host.is_empty(), "--admin-host", For::Admin),
-        ];
-        let given = all.into_iter().filter(|(given, ..)| *given);
+    pub(crate) fn among<'a>(names: impl Iterator<Item = &'a Setting>, flags: &Options) -> Given {
         let open = flags.open.iter().filter_map(|open| open.named());
         Given {
-            flags: given.map(|(_, flag, of)| (flag, of)).collect(),
-            scopes: admission
+            flags: names
+                .filter_map(|setting| Some((setting.name.clone(), of(setting)?)))
+                .collect(),
+            scopes: flags
+                .admission
                 .scopes()
                 .into_iter()
                 .chain(Deadlines::of(flags).scopes())
@@ -236,7 +140,7 @@ impl Given {
             let (acts, why) = look(*of);
             if !acts {
                 return Err(Failure::usage(format!(
-                    "{flag} would have no effect: {why}"
+                    "--{flag} would have no effect: {why}"
                 )));
             }
         }

@@ -36,10 +36,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .map(|what| excluded(what))
         .collect::<Result<Vec<_>, Failure>>()?;
     let (state, checkpoint) =
-        StateDirectory::open(&args.state()?).map_err(|e| Failure::usage(e.to_string()))?;
+        StateDirectory::open(&args.state()?).map_err(|e| Failure::failed(e.to_string()))?;
     descriptors::raise_limit();
     let signals = Signals::catch()
-        .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
     let is_few = patterns.iter().all(|what| matches!(what, Pattern::File(_)));
     let lanes = match is_few {
         true => patterns.len().min(args.connections.into()),
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn pattern(what: &Path, is_directory: bool) -> Result<Pattern, Failure> {
     let absolute = std::path::absolute(what);
     let absolute =
-        absolute.map_err(|e| Failure::usage(format!("cannot follow {}: {e}", what.display())))?;
+        absolute.map_err(|e| Failure::failed(format!("cannot follow {}: {e}", what.display())))?;
     // A file that is there is meant, whatever its name looks like.
     if absolute.is_file() {
         return Ok(Pattern::File(absolute));

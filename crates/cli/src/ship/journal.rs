@@ -82,12 +82,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let directory = args.state()?;
     // Its lock keeps others out; files have their own checkpoint in it.
     let (_state, _) =
-        StateDirectory::open(&directory).map_err(|e| Failure::usage(e.to_string()))?;
+        StateDirectory::open(&directory).map_err(|e| Failure::failed(e.to_string()))?;
     let matches = args.what.iter();
     let matches = matches.map(|what| what.to_string_lossy().into_owned());
     let signals = || {
         Signals::catch()
-            .map_err(|e| Failure::usage(format!("cannot catch SIGTERM and SIGINT: {e}")))
+            .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))
     };
     let mut journal = Journal {
         args,
@@ -147,7 +147,7 @@ impl Journal<'_> {
                 let text = format!("{}: {why}", args.to[at]);
                 return Err(match self.is_begun {
                     true => Failure::wrong(text),
-                    false => Failure::usage(format!("nothing was shipped: {text}")),
+                    false => Failure::failed(format!("nothing was shipped: {text}")),
                 });
             }
             at = (at + 1) % to.len();
@@ -233,16 +233,16 @@ fn load(name: &Path, matches: &[String]) -> Result<Option<Origin>, Failure> {
     let shown = name.display();
     let bytes = match fs::read(name) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Failure::usage(format!("cannot read {shown}: {e}"))),
+        Err(e) => return Err(Failure::failed(format!("cannot read {shown}: {e}"))),
         Ok(bytes) => bytes,
     };
     let origin: Origin = serde_json::from_slice(&bytes).map_err(|e| {
-        Failure::usage(format!(
+        Failure::failed(format!(
             "{shown} is damaged: {e}; without it, the journal is shipped anew"
         ))
     })?;
     if origin.matches != matches {
-        return Err(Failure::usage(format!(
+        return Err(Failure::failed(format!(
             "{shown} was made for the entries {:?}, which were counted, and not for {matches:?}: use \
              another --state",
             origin.matches
@@ -263,7 +263,7 @@ impl Source {
             let pipe = io::stdin()
                 .as_fd()
                 .try_clone_to_owned()
-                .map_err(|e| Failure::usage(format!("cannot read standard input: {e}")))?;
+                .map_err(|e| Failure::failed(format!("cannot read standard input: {e}")))?;
             return Ok(Source { child: None, pipe });
         }
         let mut command = Command::new(&args.journalctl);
@@ -281,7 +281,7 @@ impl Source {
             .stdout(Stdio::piped());
         let mut child = command
             .spawn()
-            .map_err(|e| Failure::usage(format!("cannot run {}: {e}", args.journalctl)))?;
+            .map_err(|e| Failure::failed(format!("cannot run {}: {e}", args.journalctl)))?;
         let pipe = child.stdout.take().expect("it is piped").into();
         Ok(Source {
             child: Some(child),

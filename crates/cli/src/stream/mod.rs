@@ -202,7 +202,7 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
         }
     };
     match shown.and_then(|()| out.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::usage(format!(
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
             "cannot write what the server said: {e}"
         ))),
         _ => Ok(()),
@@ -226,7 +226,7 @@ fn delete_one(delete: &Delete) -> Result<(), Failure> {
 }
 
 fn no_stream(name: &str) -> Failure {
-    Failure::usage(format!(
+    Failure::failed(format!(
         "there is no stream {name:?}, or the token is not for it; `tidewire stream list` shows those that \
          there are"
     ))
@@ -258,5 +258,5 @@ fn failed(error: Error) -> Failure {
         },
         _ => "",
     };
-    Failure::usage(format!("{error}{advice}"))
+    Failure::failed(format!("{error}{advice}"))
 }

@@ -76,14 +76,15 @@ fn beyond_loopback_it_speaks_tls_where_there_is_a_certificate() {
         assert!(stdout(&asked).contains("serving"), "{}", stdout(&asked));
     }
     // Each mistake is said in words that help.
-    let wrong = |place: &str, more: &[&str], word: &str| {
+    let said = |status, place: &str, more: &[&str], word: &str| {
         let asked = info(place, &[&secret[..], more].concat());
-        assert_eq!(asked.status.code(), Some(1), "{place} {more:?}");
+        assert_eq!(asked.status.code(), Some(status), "{place} {more:?}");
         assert!(stderr(&asked).contains(word), "{word}: {}", stderr(&asked));
     };
+    said(2, &format!("http://{here}"), &ca, "https://");
+    said(2, &format!("ftp://{here}"), &[], "HOST:PORT");
+    let wrong = |place: &str, more: &[&str], word: &str| said(1, place, more, word);
     wrong(&here, &[], "--tls");
-    wrong(&format!("http://{here}"), &ca, "https://");
-    wrong(&format!("ftp://{here}"), &[], "HOST:PORT");
     let other = files.place.path().join("other.pem");
     std::fs::write(&other, Authority::new().pem()).unwrap();
     wrong(&here, &["--tls-ca", other.to_str().unwrap()], "authority");

@@ -394,7 +394,7 @@ fn a_unix_socket_has_the_mode_and_the_owner_that_are_asked_for() {
     }
     let wrong = format!("echo=unix:{}?mode=rw", path.display());
     let output = run(&["serve", "echo", "--listen", &wrong]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         stderr(&output).contains("octal digits"),
         "{}",

@@ -40,7 +40,7 @@ fn what_no_machine_can_hold_is_refused_with_a_word() {
     ] {
         let output = run(&[&["bench"], args].concat());
         let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(
             said.contains(word) && !said.contains("panicked"),
             "{args:?}: {said}"
@@ -195,7 +195,7 @@ fn the_ceiling_of_the_generator_stands_beside_every_load_that_has_one() {
     ] {
         let more = ["--ceiling", "--duration", "50ms"];
         let output = run(&[&["bench"], refused, &more].concat());
-        assert_eq!(output.status.code(), Some(1), "{refused:?}");
+        assert_eq!(output.status.code(), Some(2), "{refused:?}");
         assert!(stderr(&output).contains("--ceiling"), "{}", stderr(&output));
     }
 }

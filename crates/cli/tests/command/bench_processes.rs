@@ -171,7 +171,7 @@ fn what_makes_many_runs_refuses_several_processes() {
         let output = in_three(args);
         assert_eq!(
             output.status.code(),
-            Some(1),
+            Some(2),
             "{args:?}: {}",
             stdout(&output)
         );

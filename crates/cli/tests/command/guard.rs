@@ -37,7 +37,7 @@ fn refused(args: &[&str]) -> String {
     let output = run(args);
     assert_eq!(
         output.status.code(),
-        Some(1),
+        Some(2),
         "{args:?}: {}",
         stdout(&output)
     );

@@ -102,5 +102,5 @@ fn beyond_loopback_it_is_warned_of() {
     let log = stderr(&serving.end());
     assert!(log.contains("--open=http says that this is meant"), "{log}");
     let output = run(&words("bench http --path /a b"));
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }

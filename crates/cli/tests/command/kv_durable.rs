@@ -242,7 +242,7 @@ fn what_cannot_be_opened_is_said() {
     ]);
     assert!(!again.status.success());
     let said = stderr(&again);
-    assert!(said.contains("another process has it open"), "{said}");
+    assert!(said.contains("another process has this log open"), "{said}");
 
     let file = data.path().join("file");
     fs::write(&file, "no directory").unwrap();

@@ -128,7 +128,7 @@ fn suites_built_in_are_shown_and_planned() {
         assert_eq!(planned.status.code(), Some(0), "{}", stderr(&planned));
         assert!(stdout(&planned).contains(" runs in "), "{suite}");
     }
-    assert_eq!(run(&["lab", "no-such-suite"]).status.code(), Some(1));
+    assert_eq!(run(&["lab", "no-such-suite"]).status.code(), Some(2));
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod kv_snapshots;
 mod lab;
 mod log_trouble;
 mod main_thread;
+mod manners;
 mod memory;
 mod oracle;
 mod pages;

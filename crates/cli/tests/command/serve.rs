@@ -288,7 +288,7 @@ fn a_file_sets_and_flags_win() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_named_with_status_1() {
+fn settings_that_make_no_sense_are_named_with_status_2() {
     let unknown = Config::new("unknown", "wokers = 2\n");
     let broken = Config::new("broken", "workers = \n");
     for (args, named) in [
@@ -311,7 +311,7 @@ fn settings_that_make_no_sense_are_named_with_status_1() {
     ] {
         let output = run(&[&["serve"], &args[..]].concat());
         let message = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
         assert!(message.contains(named), "{args:?}: {message}");
     }
 }

@@ -404,7 +404,7 @@ fn a_server_that_awaits_its_log_ends_at_a_signal() {
     old.running.hear("holds the log still");
     old.running.signal(Signal::TERM);
     let ended = old.running.end();
-    assert!(stderr(&ended).contains("another process has it open"));
+    assert!(stderr(&ended).contains("another process has this log open"));
 }
 
 #[test]

@@ -328,7 +328,7 @@ fn settings_that_do_not_go_together_are_refused() {
     let (files, others) = (Files::new(), Files::new());
     let refused = |args: &[&str]| {
         let output = run(&[&["serve", "echo", "--listen", "echo=0"], args].concat());
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
         stderr(&output)
     };
     let [_, cert, _, key] = files.serve();
@@ -438,10 +438,10 @@ fn what_is_wrong_with_the_files_is_said_in_words() {
         let args = ["serve", "echo", "--listen", "echo=0", "--tls-cert", cert];
         let output = run(&[&args[..], &["--tls-key", key]].concat());
         let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(words), "{words}: {said}");
     }
     let output = run(&["serve", "echo", "--handshake", "0"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--handshake 0"));
 }

@@ -28,6 +28,7 @@ fn level(level: Level) -> &'static str {
     match level {
         Level::Received => "received",
         Level::Durable => "durable",
+        Level::Replicated => "replicated",
     }
 }
 

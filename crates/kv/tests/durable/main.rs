@@ -11,6 +11,8 @@
 
 #[path = "../concurrent/asks.rs"]
 mod asks;
+#[path = "../../../../golden/check.rs"]
+mod golden_check;
 #[path = "../concurrent/history.rs"]
 #[allow(dead_code, reason = "a part of it is for the other test")]
 mod history;
@@ -23,6 +25,7 @@ mod attacks;
 mod by_hand;
 mod disk;
 mod facts;
+mod golden;
 mod midway;
 mod mistakes;
 mod replay;

@@ -17,6 +17,10 @@ mod fuzz_smoke;
 #[path = "../compare/generate.rs"]
 #[allow(dead_code, reason = "a part of it is used here")]
 mod generate;
+mod golden;
+#[path = "../../../../golden/check.rs"]
+#[allow(clippy::disallowed_methods, reason = "it reads files")]
+mod golden_check;
 mod guard;
 mod hostile;
 mod loading;

@@ -43,10 +43,11 @@ impl RealDisk {
             taken.map_err(io::Error::from)
         })
         .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                let text = format!("{}: another process has this log open", path.display());
-                io::Error::new(io::ErrorKind::WouldBlock, text)
-            }
+            // Whoever opens it knows where, and says so.
+            io::ErrorKind::WouldBlock => io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "another process has this log open",
+            ),
             _ => error,
         })?;
         let directory = patient(|| File::open(path))?;

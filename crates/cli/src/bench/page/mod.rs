@@ -30,7 +30,7 @@ fn quoted(word: &str) -> String {
 /// Writes a page where the user wants it.
 pub(crate) fn write(path: &Path, page: &Page) -> Result<(), Failure> {
     std::fs::write(path, page.to_string())
-        .map_err(|e| Failure::usage(format!("cannot write {}: {e}", path.display())))
+        .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
 }
 
 /// CPU of a request in microseconds as user and system. The kernel counts all of it exactly, and shares it out by

@@ -1,0 +1,157 @@
+//! A configuration file with every setting, made from the flags and their help.
+
+use std::fmt::Write;
+
+use super::schema::{Schema, Setting};
+use super::sources::schema;
+
+/// Where lines of a comment end.
+const WIDTH: usize = 100;
+
+const HEAD: &str = "\
+# Settings of `tidewire serve`: every flag, under the same name and with the same meaning. All are commented out.
+#
+#   tidewire serve --config tidewire.toml
+#   tidewire config check tidewire.toml     # what is wrong with it, line by line
+#   tidewire config example                 # prints this file
+#
+# A flag goes before the environment, and the environment before this file. A variable has the name of the flag behind
+# TIDEWIRE_, such as TIDEWIRE_KV_MAXMEMORY for --kv-maxmemory; where a flag may be repeated, blanks stand between values.
+#
+# A setting stands at the top, or in the table of its section, where what the name has in common with that of the table
+# may be left out: `kv-maxmemory = \"1GiB\"` is the same as `maxmemory = \"1GiB\"` in [kv]. Sizes are bytes or texts such as
+# \"64MiB\", times are seconds or texts such as \"500ms\". Where a flag may be repeated, there may be a list.
+";
+
+const BESIDE: &str = "\
+# ---- In this file alone ----
+
+# The password of the key-value store. Better in a file of its own (kv-password-file), or in TIDEWIRE_KV_PASSWORD.
+#kv-password = \"...\"
+
+# A listener with what is said for it only, instead of a text in `listen`; proxy-from and the rules of admission are as
+# above. mode and owner are those of a Unix socket's file.
+#[[listen]]
+#service = \"kv/resp\"
+#at = \"0.0.0.0:6390\"
+#tls = true
+#tls-cert = \"other.pem\"
+#tls-key = \"other.key\"
+#tls-client-ca = \"clients.pem\"
+#proxy-from = [\"10.0.0.0/8\"]
+#max-connections = 1000
+#max-per-address = 100
+#max-per-prefix = 1000
+#accept-rate = \"1000/s\"
+#accept-rate-per-address = \"10/s\"
+#allow = [\"10.0.0.0/8\"]
+#deny = [\"10.9.0.0/16\"]
+#[[listen]]
+#service = \"kv/resp\"
+#at = \"unix:/run/tidewire/kv.sock\"
+#mode = \"0660\"
+#owner = \"0:0\"
+
+# A token of ingest, by its hash (`printf %s SECRET | sha256sum`); streams: all if there are none; rights: read, write,
+# admin, the first two if nothing is said. SIGHUP has them read again.
+#[[ingest-tokens]]
+#name = \"shipper\"
+#sha256 = \"...\"
+#streams = [\"logs\"]
+#rights = [\"write\"]
+";
+
+/// The file.
+pub(crate) fn example() -> String {
+    let schema = schema();
+    let mut text = HEAD.to_owned();
+    let mut section = None;
+    for setting in schema.settings() {
+        if setting.table != section {
+            section.clone_from(&setting.table);
+            let name = section.as_deref().unwrap_or("server");
+            let _ = write!(text, "\n# ---- [{name}] ----\n");
+        }
+        text.push('\n');
+        for line in wrapped(&setting.help()) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let _ = writeln!(text, "#{} = {}", setting.name, value(&schema, setting));
+    }
+    text + "\n" + BESIDE
+}
+
+/// The default where the help tells one that can be written so, else what stands for a value.
+fn value(schema: &Schema, setting: &Setting) -> String {
+    if setting.is_switch() {
+        return "true".into();
+    }
+    let help = setting.help();
+    let default = help
+        .rsplit_once("[default: ")
+        .and_then(|(_, rest)| rest.split(']').next());
+    // Any text is a file's name, or that of something that only the system knows.
+    let fits = |text: &&str| {
+        let is_value = setting.value_name() != "FILE" && !text.contains(' ');
+        is_value && schema.check(&setting.said(vec![text.into()])).is_ok()
+    };
+    let value = default.filter(fits).unwrap_or(setting.value_name());
+    let written = match value.parse::<u64>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{value:?}"),
+    };
+    match setting.repeats() {
+        true => format!("[{written}]"),
+        false => written,
+    }
+}
+
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is one");
+        if last.is_empty() {
+            word.clone_into(last);
+        } else if last.len() + 1 + word.len() <= WIDTH {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::File;
+    use super::*;
+
+    /// `tidewire config example > tidewire.toml` at the root of the repository makes it so.
+    #[test]
+    fn it_is_the_file_that_is_shipped() {
+        let shipped = include_str!("../../../../tidewire.toml");
+        assert_eq!(shipped, example());
+    }
+
+    /// With every value let in, nothing of it is unknown; and nothing that there is is missing.
+    #[test]
+    fn every_line_of_it_is_a_setting() {
+        let schema = schema();
+        let text: String = example()
+            .lines()
+            .filter(|line| !line.starts_with("# ") && *line != "#")
+            .map(|line| format!("{}\n", line.trim_start_matches('#')))
+            .collect();
+        // A listener is said once, as a text or as tables.
+        let text = text.replacen("listen = [\"SERVICE[/MODE]=ADDR\"]\n", "", 1);
+        let (file, problems) = File::parse(&schema, &text);
+        for problem in &problems {
+            let of_value = problem.what.starts_with("invalid value");
+            assert!(of_value, "{problem}");
+        }
+        assert_eq!(file.beside.len(), 3);
+        let known = file.said.len() + problems.len();
+        assert_eq!(known, schema.settings().len() - 1);
+    }
+}

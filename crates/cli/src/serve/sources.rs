@@ -1,0 +1,296 @@
+//! Where the settings come from: a flag goes before the environment, and that before the file. Each of them is a list
+//! of what could stand on a command line, and all together are read once, as flags.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args as _, Command, FromArgMatches};
+
+use tidewire_ingest::native::Token;
+
+use super::args::{Flags, Options};
+use super::file::{Beside, File};
+use super::schema::{Said, Schema, Setting};
+use super::unused::Given;
+use crate::exit::Failure;
+
+/// Names of one thing: who says one of them means none of the others that somebody else has said.
+const TOGETHER: [&[&str]; 5] = [
+    &["tls-cert", "tls-key"],
+    &["admin-tls-cert", "admin-tls-key"],
+    &["admin-token-file", "admin-token"],
+    &["ingest-token-file", "ingest-token"],
+    &["kv-password-file", "kv-password"],
+];
+
+/// Secrets that the environment may hold, by what they are called above. They are no flags, which others could see.
+const SECRETS: [&str; 3] = ["admin-token", "ingest-token", "kv-password"];
+
+/// What to serve, and how: what the flags say, and where the rest is found.
+#[derive(Debug)]
+pub(crate) struct Args {
+    sources: Sources,
+    /// Flags that are for something which may not be there.
+    given: Given,
+}
+
+/// What the command line says, and the file that it names. The file may be read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    flags: Vec<Said>,
+    config: Option<PathBuf>,
+}
+
+/// The flags of `serve`.
+pub(crate) fn schema() -> Schema {
+    Schema::of(Flags::augment_args(Command::new("tidewire serve")))
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        Flags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Flags::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
+        let schema = schema();
+        let Flags { config, options } = Flags::from_arg_matches(matches)?;
+        let flags = schema.said(matches);
+        let names = flags.iter().filter_map(|said| schema.get(&said.name));
+        Ok(Args {
+            given: Given::among(names, &options),
+            sources: Sources { flags, config },
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Args::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args {
+    /// What the flags, the environment and the file say together.
+    pub(crate) fn options(self) -> Result<(Options, Sources, Given), Failure> {
+        let options = self.sources.options()?;
+        Ok((options, self.sources, self.given))
+    }
+}
+
+impl Sources {
+    /// The tokens of ingest as they are now. Files are read again.
+    pub(crate) fn tokens(&self) -> Result<Vec<Token>, Failure> {
+        self.options()?.ingest.accepted()
+    }
+
+    /// All of them together. The file is read.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let schema = schema();
+        let environment = environment(&schema, |name| std::env::var_os(name));
+        let environment = environment.map_err(Failure::usage)?;
+        let config = self.config.clone().or_else(|| {
+            let path = std::env::var_os("TIDEWIRE_CONFIG")?;
+            (!path.is_empty()).then(|| path.into())
+        });
+        let file = match &config {
+            Some(path) => File::read(&schema, path)?,
+            None => File::default(),
+        };
+        together(&schema, &self.flags, environment, file).map_err(Failure::usage)
+    }
+}
+
+/// What a file alone says.
+pub(crate) fn options_of(schema: &Schema, file: File) -> Result<Options, String> {
+    together(schema, &[], Vec::new(), file)
+}
+
+fn together(
+    schema: &Schema,
+    flags: &[Said],
+    environment: Vec<Said>,
+    file: File,
+) -> Result<Options, String> {
+    let environment = beneath(environment, flags);
+    let above: Vec<Said> = flags.iter().cloned().chain(environment).collect();
+    let beside = file.beside.into_iter().filter(|beside| {
+        let name = beside.name();
+        !above.iter().any(|said| are_together(&said.name, name))
+    });
+    let beside: Vec<Beside> = beside.collect();
+    let all: Vec<Said> = beneath(file.said, &above)
+        .into_iter()
+        .chain(above)
+        .collect();
+    let mut options = Options::from_arg_matches(&schema.read(&all)?).map_err(|e| e.to_string())?;
+    for one in beside {
+        match one {
+            Beside::Listen(listen) => options.listen = listen,
+            Beside::IngestTokens(tokens) => options.ingest.tokens = tokens,
+            Beside::KvPassword(secret) => options.kv.password = Some(secret),
+        }
+    }
+    options.take_secrets().map_err(|e| e.message)?;
+    Ok(options)
+}
+
+/// What is left of `all` where `above` has been said.
+fn beneath(all: Vec<Said>, above: &[Said]) -> Vec<Said> {
+    let hidden = |said: &Said| above.iter().any(|of| are_together(&of.name, &said.name));
+    all.into_iter().filter(|said| !hidden(said)).collect()
+}
+
+fn are_together(one: &str, other: &str) -> bool {
+    let both = |names: &&[&str]| names.contains(&one) && names.contains(&other);
+    one == other || TOGETHER.iter().any(both)
+}
+
+/// What the environment says. Where a setting may be said several times, blanks stand between its values.
+fn environment(
+    schema: &Schema,
+    get: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Said>, String> {
+    let mut all = Vec::new();
+    for setting in schema.settings() {
+        let variable = setting.variable();
+        let Some(value) = get(&variable) else {
+            continue;
+        };
+        let said = setting.said(values(setting, &variable, value)?);
+        schema
+            .check(&said)
+            .map_err(|e| format!("the variable {variable}: {e}"))?;
+        all.push(said);
+    }
+    for name in SECRETS {
+        let variable = format!("TIDEWIRE_{}", name.to_ascii_uppercase().replace('-', "_"));
+        if get(&variable).is_none() {
+            continue;
+        }
+        if all.iter().any(|said| are_together(&said.name, name)) {
+            return Err(format!(
+                "the variables {variable} and {variable}_FILE are two secrets: name one of them"
+            ));
+        }
+        all.push(Said {
+            name: name.into(),
+            words: Vec::new(),
+        });
+    }
+    Ok(all)
+}
+
+fn values(setting: &Setting, variable: &str, value: OsString) -> Result<Vec<OsString>, String> {
+    if !setting.repeats() && !setting.is_switch() {
+        return Ok(vec![value]);
+    }
+    let Some(text) = value.to_str() else {
+        return Err(format!("the variable {variable} is not UTF-8"));
+    };
+    match (setting.is_switch(), text) {
+        (true, "true" | "false") => Ok(vec![value]),
+        (true, _) => Err(format!("the variable {variable}: true or false")),
+        (false, text) => Ok(text.split_whitespace().map(OsString::from).collect()),
+    }
+}
+
+/// What a file says, for tests.
+#[cfg(test)]
+pub(crate) fn in_file(text: &str) -> Result<Options, String> {
+    let schema = schema();
+    let (file, problems) = File::parse(&schema, text);
+    match problems.first() {
+        Some(problem) => Err(problem.to_string()),
+        None => options_of(&schema, file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(words: &[&str]) -> Vec<Said> {
+        let matches = Flags::augment_args(Command::new("serve"))
+            .no_binary_name(true)
+            .try_get_matches_from(words)
+            .unwrap();
+        schema().said(&matches)
+    }
+
+    fn all(words: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Options, String> {
+        let schema = schema();
+        let get = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).into())
+        };
+        let (file, problems) = File::parse(&schema, file);
+        assert!(problems.is_empty(), "{problems:?}");
+        together(&schema, &flags(words), environment(&schema, get)?, file)
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_environment_and_that_before_the_file() {
+        let file = "workers = 2\nbusy-poll = 30\ncpus = [0]\ndirect-descriptors = true\n\
+                    services = ['echo']\nlog-connections = true\nlinger = 7\n";
+        let variables = [
+            ("TIDEWIRE_WORKERS", "3"),
+            ("TIDEWIRE_BUSY_POLL", "40"),
+            ("TIDEWIRE_CPUS", "1 2,3"),
+            ("TIDEWIRE_SERVICES", "kv ingest"),
+            ("TIDEWIRE_LOG_CONNECTIONS", "false"),
+        ];
+        let options = all(&["--workers", "4", "discard"], &variables, file).unwrap();
+        assert_eq!((options.workers, options.busy_poll), (Some(4), Some(40)));
+        assert_eq!(options.cpus, [1, 2, 3]);
+        assert_eq!(options.direct_descriptors, Some(true));
+        assert_eq!(options.services, ["discard".parse().unwrap()]);
+        assert!(!options.log_connections);
+        assert_eq!(options.linger.unwrap().to_string(), "7s");
+        let options = all(&[], &[], file).unwrap();
+        assert!(options.log_connections);
+        assert_eq!((options.workers, options.cpus), (Some(2), vec![0]));
+    }
+
+    #[test]
+    fn what_goes_together_comes_from_one_place() {
+        let file = "tls-cert = 'c'\ntls-key = 'k'\ntls-client-ca = 'a'\nkv-password = 'older'\n\
+                    listen = ['echo=7']\n[[ingest.tokens]]\nname = 'n'\nsha256 = 'ff'\n";
+        let options = all(&["--tls-cert", "c2", "--listen=echo=8"], &[], file).unwrap();
+        assert_eq!(options.tls.cert.as_deref().unwrap().to_str(), Some("c2"));
+        assert_eq!(options.tls.key, None);
+        assert!(options.tls.client_ca.is_some() && options.kv.password.is_some());
+        assert_eq!(options.listen, ["echo=8".parse().unwrap()]);
+        assert_eq!(options.ingest.tokens.len(), 1);
+        let options = all(&["--kv-password-file=f"], &[], file).unwrap();
+        assert!(options.kv.password.is_none());
+        let variable = [("TIDEWIRE_KV_PASSWORD_FILE", "f")];
+        assert!(all(&[], &variable, file).unwrap().kv.password.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_environment_is_said_with_its_name() {
+        for (variable, value, said) in [
+            (
+                "TIDEWIRE_WORKERS",
+                "many",
+                "TIDEWIRE_WORKERS: invalid value 'many'",
+            ),
+            ("TIDEWIRE_SERVICES", "gopher", "gopher"),
+            ("TIDEWIRE_SERVICES", "--takeover", "--takeover"),
+            ("TIDEWIRE_LOG_CONNECTIONS", "perhaps", "true or false"),
+        ] {
+            let e = all(&[], &[(variable, value)], "").unwrap_err();
+            assert!(e.contains(said), "{e}");
+        }
+        let two = [
+            ("TIDEWIRE_KV_PASSWORD", "a"),
+            ("TIDEWIRE_KV_PASSWORD_FILE", "b"),
+        ];
+        assert!(all(&[], &two, "").unwrap_err().contains("two secrets"));
+    }
+}
