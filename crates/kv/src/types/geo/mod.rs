@@ -130,7 +130,7 @@ mod tests {
             longitude in -180.0..180.0f64,
             latitude in -85.0..85.0f64,
             radius in 1.0..3_000_000.0f64,
-            bearing in 0.0..6.28f64,
+            bearing in 0.0..std::f64::consts::TAU,
             share in 0.0..0.99f64,
         ) {
             let centre = Point { longitude, latitude };
