@@ -48,12 +48,17 @@ impl Cell {
         spread(self.row) | spread(self.column) << 1
     }
 
-    /// So many cells to the north and to the east, round and round.
+    /// So many cells to the north and to the east, round and round. What is not moved stays: a place at the very
+    /// end of the map is in a cell beyond the last.
     pub(super) fn moved(self, north: i32, east: i32) -> Cell {
         let mask = (1 << self.steps) - 1;
+        let moved = |at: u32, by: i32| match by {
+            0 => at,
+            by => at.wrapping_add_signed(by) & mask,
+        };
         Cell {
-            row: self.row.wrapping_add_signed(north) & mask,
-            column: self.column.wrapping_add_signed(east) & mask,
+            row: moved(self.row, north),
+            column: moved(self.column, east),
             ..self
         }
     }

@@ -110,6 +110,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_at_the_end_of_the_map_is_near_itself() {
+        for (longitude, latitude) in [(-8.8, LATITUDE_MAX), (LONGITUDE_MAX, 1.0), (180.0, -85.0)] {
+            let place = Point::of_score(Point::new(longitude, latitude).unwrap().score());
+            let areas = areas(place, Shape::Circle { radius: 36_550.0 });
+            let score = place.score() as u64;
+            assert!(
+                areas.iter().any(|area| area.scores().contains(&score)),
+                "{place:?}"
+            );
+        }
+    }
+
     proptest::proptest! {
         /// Every place within a shape is in one of its areas.
         #[test]
@@ -117,7 +130,7 @@ mod tests {
             longitude in -180.0..180.0f64,
             latitude in -85.0..85.0f64,
             radius in 1.0..3_000_000.0f64,
-            bearing in 0.0..6.28f64,
+            bearing in 0.0..std::f64::consts::TAU,
             share in 0.0..0.99f64,
         ) {
             let centre = Point { longitude, latitude };
