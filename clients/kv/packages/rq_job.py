@@ -11,7 +11,7 @@ from rq.job import JobStatus
 connection = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]))
 queue = Queue(connection=connection)
 jobs = [queue.enqueue(pow, 2, n) for n in range(10)]
-failing = queue.enqueue(int, "x")
+failing = queue.enqueue(divmod, 1, 0)
 SimpleWorker([queue], connection=connection).work(burst=True, logging_level="ERROR")
 assert [job.return_value() for job in jobs] == [2**n for n in range(10)]
 assert failing.get_status() == JobStatus.FAILED
