@@ -36,7 +36,7 @@ pub enum Policy {
     /// synced at least this often; committed when synced.
     Interval(Duration),
     /// Groups are written, and synced when the operating system likes. Committed when written;
-    /// the log never calls them durable, and `durable` is not granted to anybody.
+    /// what is in a finished segment is synced a minute or two later, and `durable` is not granted to anybody.
     Os,
 }
 

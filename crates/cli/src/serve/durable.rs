@@ -29,7 +29,7 @@ pub(crate) struct LogOptions {
     pub(crate) dir: Option<PathBuf>,
 
     /// When messages count as durable: sync (each group is synced before it is acknowledged),
-    /// interval:50ms (synced at least this often, acknowledged then), or os (never synced; durable is
+    /// interval:50ms (synced at least this often, acknowledged then), or os (nobody waits for a sync; durable is
     /// granted to nobody) [default: sync]
     #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
     pub(crate) policy: Option<PolicyName>,
