@@ -12,8 +12,9 @@ use tidewire_kv::service::Settings;
 /// Commands and a category that the two do not agree about, and why.
 const DIFFERENT: &[(&str, &str, &str)] = &[];
 
-/// Commands that answer that they are not there, and so have no keys.
-const MISSING: &[&str] = &["dump ", "restore "];
+/// MIGRATE answers that it is not there, and so has no keys; PFDEBUG TODENSE changes its key, so it takes the
+/// right to write, which the other does not ask for.
+const LEFT_OUT: &[&str] = &["migrate ", "pfdebug "];
 
 fn both() -> Option<(Redis, Client, Server, Client)> {
     let Some(redis) = redis() else {
@@ -179,7 +180,7 @@ fn rights_to_keys_are_those_of_a_real_server() {
         .chain(MORE.iter().map(|line| (*line).to_owned()))
         .filter(|line| mine.contains(&line.split(' ').next().unwrap().to_ascii_lowercase()))
         .collect();
-    calls.retain(|line| !MISSING.iter().any(|name| line.starts_with(name)));
+    calls.retain(|line| !LEFT_OUT.iter().any(|name| line.starts_with(name)));
     assert!(calls.len() > 150, "{} calls", calls.len());
     let mut wrong = Vec::new();
     for rules in RULES {

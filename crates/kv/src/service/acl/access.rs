@@ -32,6 +32,7 @@ const WRITE_ONLY: &[&str] = &[
     "pfadd",
     "psetex",
     "restore",
+    "restore-asking",
     "rpush",
     "rpushx",
     "sadd",

@@ -53,6 +53,23 @@ const ADMIN: &[&str] = &[
     "client|pause",
     "client|unblock",
     "client|unpause",
+    "cluster|addslots",
+    "cluster|addslotsrange",
+    "cluster|bumpepoch",
+    "cluster|count-failure-reports",
+    "cluster|delslots",
+    "cluster|delslotsrange",
+    "cluster|failover",
+    "cluster|flushslots",
+    "cluster|forget",
+    "cluster|meet",
+    "cluster|replicas",
+    "cluster|replicate",
+    "cluster|reset",
+    "cluster|saveconfig",
+    "cluster|set-config-epoch",
+    "cluster|setslot",
+    "cluster|slaves",
     "config|get",
     "config|resetstat",
     "config|rewrite",
@@ -83,7 +100,16 @@ const ADMIN: &[&str] = &[
 ];
 
 const DANGEROUS: &[&str] = &[
-    "flushall", "flushdb", "info", "keys", "migrate", "restore", "sort", "sort_ro", "swapdb",
+    "flushall",
+    "flushdb",
+    "info",
+    "keys",
+    "migrate",
+    "restore",
+    "restore-asking",
+    "sort",
+    "sort_ro",
+    "swapdb",
 ];
 
 const BLOCKING: &[&str] = &[
@@ -107,6 +133,7 @@ const FAST_ONES: &[&str] = &[
     "echo",
     "hello",
     "lastsave",
+    "lolwut",
     "multi",
     "ping",
     "publish",
@@ -122,12 +149,13 @@ const FAST_ONES: &[&str] = &[
     "watch",
 ];
 
-/// What changes something that is not a key.
+/// What changes something that is not a key, or elsewhere would.
 const WRITES: &[&str] = &[
     "function|delete",
     "function|flush",
     "function|load",
     "function|restore",
+    "migrate",
 ];
 
 /// What belongs to connections, whatever group its documentation has.
@@ -186,6 +214,9 @@ pub(crate) fn of(entry: &Entry, sub: Option<&str>) -> Categories {
     }
     if is_in(WRITES) {
         all |= bit("write");
+    }
+    if entry.name == "lolwut" {
+        all |= bit("read");
     }
     if is_in(BLOCKING) {
         all |= bit("blocking");
