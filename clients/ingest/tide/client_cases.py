@@ -22,7 +22,7 @@ class Store:
         expect(head is not None and head[:6] == b"TIDE\x01\x01", f"no hello of a producer: {head}")
         body = line.take(struct.unpack("<H", head[6:])[0])
         level, flags, reserved, _, _, first = struct.unpack_from("<BBHIQQ", body)
-        expect(level in (0, 1, 2) and reserved == 0 and not flags & ~3, f"a bad hello: {body.hex()}")
+        expect(level in (0, 1, 2, 3) and reserved == 0 and not flags & ~3, f"a bad hello: {body.hex()}")
         names, at = [], 24
         while at < len(body):
             names.append(body[at + 1:at + 1 + body[at]].decode())

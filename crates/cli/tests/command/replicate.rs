@@ -7,7 +7,7 @@ const HOME: &str = "kafka://127.0.0.1:1/tide";
 
 fn refused(args: &[&str]) -> String {
     let output = run(args);
-    assert_code(&output, 1);
+    assert_code(&output, 2);
     stderr(&output)
 }
 

@@ -97,7 +97,7 @@ fn a_directory_that_is_away_for_a_while_is_not_shipped_again() {
     assert_code(&once(&place, &server.to, &[&named]), 0);
     fs::rename(&here, &away).unwrap();
     let output = once(&place, &server.to, &[&named]);
-    assert_code(&output, 5);
+    assert_code(&output, 2);
     assert!(
         stderr(&output).contains("is not there"),
         "{}",
@@ -172,7 +172,7 @@ fn another_content_is_an_error() {
     file.write_all(b"other").unwrap();
     append(Path::new(&log), "two\n");
     let output = once(&place, &server.to, &[&log]);
-    assert_code(&output, 5);
+    assert_code(&output, 2);
     assert!(
         stderr(&output).contains("is not what was shipped"),
         "{}",
@@ -194,7 +194,7 @@ fn a_server_that_lost_what_it_had_is_an_error() {
     let server = Server::with(&place, &format!("ingest={to}"), &[]);
     append(Path::new(&log), "two\n");
     let output = once(&place, &to, &[&log]);
-    assert_code(&output, 5);
+    assert_code(&output, 2);
     assert!(
         stderr(&output).contains("lost messages"),
         "{}",
@@ -275,7 +275,7 @@ fn a_retry_of_0_is_not_at_all() {
     ];
     for more in [&[][..], &["--to", &to], &["--once"]] {
         let output = run(&[&args[..], more].concat());
-        assert_code(&output, 5);
+        assert_code(&output, 2);
         let said = stderr(&output);
         assert!(said.contains("gave up"), "{said}");
     }
@@ -436,7 +436,7 @@ fn the_journal_from_a_command_and_from_standard_input() {
     let rest = entry(5012);
     fs::write(&journal, &rest).unwrap();
     let output = once(&place, &server.to, &args);
-    assert_code(&output, 5);
+    assert_code(&output, 2);
     assert!(
         stderr(&output).contains("may have been removed"),
         "{}",

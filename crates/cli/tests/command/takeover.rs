@@ -416,28 +416,35 @@ fn settings_that_do_not_fit_are_refused_and_the_old_one_goes_on() {
     let to = old.addr(0);
     let port = to.port().to_string();
     let (other, place_of) = (format!("discard={port}"), format!("echo={}", to.port() ^ 1));
-    let mistaken = |args: &[&str], said: &str| {
+    let mistaken = |args: &[&str], said: &str, status| {
         let refused = run(&with(&["serve", "--takeover", "--control", &control], args));
-        assert_code(&refused, 1);
+        assert_code(&refused, status);
         assert!(stderr(&refused).contains(said), "{}", stderr(&refused));
         drop(echo(to));
     };
     mistaken(
         &["discard", "--listen", &other],
         "discard is asked for at that place",
+        1,
     );
-    mistaken(&["echo", "--listen", &place_of], "these settings do not");
+    mistaken(&["echo", "--listen", &place_of], "these settings do not", 1);
     mistaken(
         &["echo", "--listen", "echo=0", "--tls-cert", "/nowhere"],
         "--tls-key",
+        2,
     );
     mistaken(
         &["echo", "--listen", "echo=0", "--engine", "steam"],
         "steam",
+        2,
     );
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = format!("echo={}", busy.local_addr().unwrap().port());
-    mistaken(&["echo", "--listen", "echo=0", "--listen", &busy], "in use");
+    mistaken(
+        &["echo", "--listen", "echo=0", "--listen", &busy],
+        "in use",
+        1,
+    );
     // What is new is bound.
     let new = Server::start(
         &with(&args, &["--listen", "discard=0", "discard", "--takeover"]),
