@@ -26,6 +26,7 @@ mod hostile;
 mod loading;
 mod memory;
 mod monitor;
+#[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 mod random_compared;
 mod same_as_redis;
 mod scripts;

@@ -144,6 +144,16 @@ fn as_valkey(reply: &[u8]) -> Vec<u8> {
         }
     }
     let text = words.join(" ");
+    // Of a member that is not there, in the words of each.
+    let is_missing = |line: &str| {
+        line.starts_with("ERR member ") && line.ends_with(" does not exist")
+            || line == "ERR could not decode requested zset member"
+    };
+    if text.split("\\r\\n").any(is_missing) {
+        let lines = text.split("\\r\\n");
+        let lines = lines.filter(|line| !line.starts_with('$') && !is_missing(line));
+        return lines.collect::<Vec<_>>().join(" ").into_bytes();
+    }
     if !text.contains("calling command") {
         return text.into_bytes();
     }

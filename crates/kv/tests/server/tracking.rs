@@ -246,7 +246,7 @@ fn notes_are_bounded_and_go_by_telling() {
         let _ = w.ask(&mut reader, &format!("GET k{n}"));
     }
     let told = w.sim.received(reader.peer);
-    let told = String::from_utf8_lossy(&told).matches("invalidate").count();
+    let told = String::from_utf8_lossy(told).matches("invalidate").count();
     let info = w.ask(&mut writer, "INFO stats");
     let left: usize = info
         .split('|')
