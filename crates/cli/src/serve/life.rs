@@ -180,11 +180,19 @@ impl<'a> Life<'a> {
                 }
             }
         }
-        let mut goes_on = || !events.is_end_asked();
+        let mut is_asked = false;
+        let mut goes_on = || {
+            is_asked = is_asked || events.is_end_asked();
+            !is_asked
+        };
         let recovered =
             self.services
                 .recover(self.settings, &self.logs, &self.panel, &mut goes_on)?;
         self.was_cut_short = !recovered;
+        if recovered && is_asked {
+            // There was nothing left to cut short: the end is asked for again, where ends are heard from now on.
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+        }
         Ok(())
     }
 
