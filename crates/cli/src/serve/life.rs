@@ -127,6 +127,12 @@ impl<'a> Life<'a> {
         if !is_early {
             services.recover(settings, &logs, &panel, &mut || true)?;
         }
+        // Before anybody is served: a client may ask for the end with its first command.
+        let alarm = events.alarm();
+        let alarm = alarm.map_err(|e| Failure::failed(format!("cannot watch the loops: {e}")))?;
+        let alarm = Arc::new(alarm);
+        let rung = alarm.clone();
+        services.on_shutdown(move || rung.ring());
         let running = builder.start().map_err(|e| cannot_start(&e))?;
         services.listening(&settings.endpoints, running.addrs());
         let mut life = Life {
@@ -142,11 +148,6 @@ impl<'a> Life<'a> {
         };
         life.show();
         life.fronts.warn();
-        let alarm = events.alarm();
-        let alarm = alarm.map_err(|e| Failure::failed(format!("cannot watch the loops: {e}")))?;
-        let alarm = Arc::new(alarm);
-        let rung = alarm.clone();
-        life.services.on_shutdown(move || rung.ring());
         let loops = life.running.waiter();
         watch(move || drop(loops.wait()), alarm);
         if is_early && let Err(why) = life.recover(events) {

@@ -126,7 +126,6 @@ fn who_connects_while_it_recovers_is_told_so_and_then_served() {
 }
 
 #[test]
-#[ignore = "known to fail: on a loaded machine one end in some dozens is not heard, and it serves on until it is asked again"]
 fn it_stops_when_it_is_asked_to_while_it_recovers() {
     // By a signal, and by a client.
     for by_client in [false, true] {
