@@ -372,6 +372,10 @@ fn an_export_that_cannot_be_written_has_the_status_of_what_could_not_be_done() {
     fs::write(&dump, b"REDIS0009\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0").unwrap();
     let imported = run(&["kv", "import", &dump, "--data", &data]);
     assert!(imported.status.success(), "{}", stderr(&imported));
+    // So has an import that cannot be read: opening a directory succeeds.
+    let refused = run(&["kv", "import", &text(""), "--data", &text("never")]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(stderr(&refused).contains("cannot read"), "{refused:?}");
     let nowhere = text("missing/dump.rdb");
     let refused = run(&["kv", "export", "--data", &data, &nowhere]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
