@@ -113,7 +113,8 @@ impl Gather {
             let retry_after = settings.full_retry;
             return Err(Refused::DiskFull { retry_after });
         }
-        self.wants_segment = true;
+        // The writer tries again by itself where it was blocked.
+        self.wants_segment = !self.is_segment_blocked;
         self.refused = true;
         Err(Refused::Busy)
     }

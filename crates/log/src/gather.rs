@@ -140,6 +140,8 @@ pub(crate) struct Growth {
     /// Whether there is room on the disk for as much as the largest group above the limit; `None` if the
     /// writer has not seen to it since the last group that needed it.
     pub(crate) room: Option<bool>,
+    /// There is none, for another reason than that the disk is full.
+    pub(crate) is_blocked: bool,
     /// What who may grow was promised by now, in all.
     grown: Option<usize>,
 }
@@ -167,6 +169,8 @@ pub(crate) struct Gather {
     pub(crate) wanted: usize,
     /// There is no room for more than it is.
     pub(crate) is_stuck: bool,
+    /// And not because the disk is full: nobody is told that it is.
+    pub(crate) is_stuck_by_other: bool,
     /// What was promised that may grow beyond the limit.
     pub(crate) growth: Growth,
     /// What may be written that readers must know: the segment in use says so, or the next one is
@@ -176,6 +180,8 @@ pub(crate) struct Gather {
     pub(crate) wants_segment: bool,
     /// There was no room for it.
     pub(crate) no_segment: bool,
+    /// It could not be had for another reason than that; the writer tries again.
+    pub(crate) is_segment_blocked: bool,
     /// On a full disk, what is left in the segment in use for changes that make room.
     pub(crate) room_left: usize,
     /// Somebody was told [`Refused::Busy`] since the last group was taken.
@@ -214,10 +220,12 @@ impl Gather {
             reserved: 0,
             wanted: 0,
             is_stuck: false,
+            is_stuck_by_other: false,
             growth: Growth::default(),
             ready_for: Needs::default(),
             wants_segment: false,
             no_segment: false,
+            is_segment_blocked: false,
             room_left: 0,
             refused: false,
             parked: false,
@@ -312,7 +320,7 @@ impl Gather {
         // What is promised stays when the group is taken, and may be the caller's own: trying again is of
         // use only where there is room for both.
         self.wanted = self.wanted.max(self.reserved + bytes);
-        if self.is_stuck && bytes > self.limit + extra {
+        if self.is_stuck && !self.is_stuck_by_other && bytes > self.limit + extra {
             return Err(Refused::DiskFull { retry_after: retry });
         }
         Err(Refused::Busy)
@@ -340,7 +348,7 @@ impl Gather {
         self.refused = true;
         self.growth.is_wanted = true;
         match self.growth.room {
-            Some(false) => Err(Refused::DiskFull {
+            Some(false) if !self.growth.is_blocked => Err(Refused::DiskFull {
                 retry_after: settings.full_retry,
             }),
             _ => Err(Refused::Busy),

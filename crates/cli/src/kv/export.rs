@@ -39,7 +39,7 @@ const ENOUGH: usize = 1 << 20;
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let to = &args.to;
     let failed =
-        |error: io::Error| Failure::wrong(format!("{} was not made: {error}", to.display()));
+        |error: io::Error| Failure::failed(format!("{} was not made: {error}", to.display()));
     if to.exists() {
         return Err(Failure::failed(format!(
             "{} is there already",

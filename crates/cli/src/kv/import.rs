@@ -122,6 +122,8 @@ impl Names {
 /// Reads the file a key at a time.
 fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, Failure> {
     let wrong = |why: String| Failure::wrong(format!("{}: {why}", args.file.display()));
+    let unread =
+        |e: io::Error| Failure::failed(format!("cannot read {}: {e}", args.file.display()));
     let (mut counts, mut names) = (Counts::default(), Names::default());
     let mut decoder = Decoder::default().with_key_max(args.key_max.0 as usize);
     let (mut bytes, mut from, mut more) = (Vec::new(), 0, true);
@@ -158,7 +160,7 @@ fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, F
                 // Twice as many each time, so that a long key is not looked at for each piece.
                 let wanted = PIECE.max(bytes.len()) as u64;
                 let read = (&file).take(wanted).read_to_end(&mut bytes);
-                more = read.map_err(|e| wrong(e.to_string()))? > 0;
+                more = read.map_err(unread)? > 0;
             }
         }
     }

@@ -363,6 +363,28 @@ fn a_directory_without_keys_of_a_server_is_not_exported_and_not_made() {
     assert_eq!(fs::read_dir(path("empty")).unwrap().count(), 0);
 }
 
+/// A disk that is full is such a place too: it may be tried again, and nobody has to look.
+#[test]
+fn an_export_that_cannot_be_written_has_the_status_of_what_could_not_be_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (dump, data) = (text("dump.rdb"), text("data"));
+    fs::write(&dump, b"REDIS0009\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0").unwrap();
+    let imported = run(&["kv", "import", &dump, "--data", &data]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    // So has an import that cannot be read: opening a directory succeeds.
+    let refused = run(&["kv", "import", &text(""), "--data", &text("never")]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(stderr(&refused).contains("cannot read"), "{refused:?}");
+    let nowhere = text("missing/dump.rdb");
+    let refused = run(&["kv", "export", "--data", &data, &nowhere]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = stderr(&refused);
+    assert!(said.contains("was not made"), "{said}");
+    let exported = run(&["kv", "export", "--data", &data, &text("other.rdb")]);
+    assert!(exported.status.success(), "{}", stderr(&exported));
+}
+
 /// Two lists of 2 MiB, of zeros that were compressed.
 #[test]
 fn a_dump_that_takes_more_memory_than_it_may_is_refused() {

@@ -11,7 +11,10 @@ use tidewire_log::{Change, ChangeRefused, Progress, Refused, StreamStatus, Ticke
 use super::codec::{
     AdminFrame, Malformed, PlaceFrame, Read, Reason, ServerFrame, StreamFrame, Wanted,
 };
-use super::conn::{CUT_SHORT, DEFAULT_STREAM, IngestConn, millis, reason_of, refuse, send, tell};
+use super::conn::{
+    CUT_SHORT, DEFAULT_STREAM, IngestConn, RESERVED, is_reserved, millis, reason_of, refuse, send,
+    tell,
+};
 use super::counters::Count;
 use super::service::Shared;
 use super::tokens::{Pass, Right};
@@ -123,6 +126,9 @@ impl Admin {
             AdminFrame::Cursors { stream, after } => self.cursors(meant(stream), after, shared, cx),
             AdminFrame::Readers { stream } => self.readers(meant(stream), shared, cx),
             AdminFrame::DeleteCursor { stream, cursor } => {
+                if is_reserved(cursor) {
+                    return Done::Refused(Reason::Unsupported, 0, RESERVED.to_owned());
+                }
                 let stream = meant(stream);
                 let change = Change::DeleteCursor { stream, cursor };
                 self.change(stream, shared, cx, |_| Some(change))

@@ -25,6 +25,14 @@ const PROTECTED: &str = "this server has no tokens, so it serves only clients on
 /// The stream of those who name none.
 pub(super) const DEFAULT_STREAM: &str = "default";
 
+/// What clients are told who name a cursor of the server's own.
+pub(super) const RESERVED: &str = "cursors whose names begin with @ are the server's own";
+
+/// Whether a cursor is one of the server's own, which clients neither read from nor move.
+pub(super) fn is_reserved(cursor: &str) -> bool {
+    cursor.starts_with('@')
+}
+
 /// What is said of bytes at the end that are no whole frame.
 pub(super) const CUT_SHORT: &str = "the connection ended in the middle of a frame";
 
@@ -155,6 +163,10 @@ impl IngestConn {
         cx: &mut Cx<'_, Self>,
     ) -> Result<(), TurnedAway> {
         let stream = self.admit(cx.link.peer(), Right::Read, hello.stream, hello.token)?;
+        if is_reserved(hello.cursor) {
+            refuse_and_close(cx, 0, Reason::Malformed, 0, RESERVED);
+            return Ok(());
+        }
         if self.shared.readers.fetch_add(1, Relaxed) >= self.shared.settings.readers {
             self.shared.readers.fetch_sub(1, Relaxed);
             return Err(Reason::TooMany.into());

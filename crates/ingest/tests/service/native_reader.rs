@@ -258,6 +258,27 @@ fn cursors_stand_where_they_were_put() {
 }
 
 #[test]
+fn cursors_of_the_server_itself_are_refused_to_readers() {
+    for begin in [Begin::Cursor, Begin::Tail] {
+        let mut world = filled(100, settings());
+        let stands = world.log.cursor("default", "@home");
+        let mut r = reader(
+            &mut world,
+            Subscribe {
+                begin,
+                cursor: "@home",
+                follow: true,
+                ..subscribe()
+            },
+        );
+        assert_eq!(world.frames(&mut r), [refusal(0, Reason::Malformed)]);
+        assert!(world.ended(r));
+        assert_eq!(world.log.cursor("default", "@home"), stands);
+        assert_eq!(world.counters().cursors, 0);
+    }
+}
+
+#[test]
 fn what_retention_removed_meanwhile_is_gone() {
     let mut world = filled(100, settings());
     let mut r = reader(

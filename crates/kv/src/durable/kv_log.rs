@@ -215,6 +215,18 @@ impl KvLog {
         self.log.progress().failure
     }
 
+    /// Whether changes are refused now because the disk is full: asks for a byte, and gives it back.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self.log.reserve(1) {
+            Ok(()) => {
+                self.log.give_back(1);
+                false
+            }
+            Err(refused) => matches!(refused, Refused::DiskFull { .. }),
+        }
+    }
+
     /// Changes that were refused so far because the disk is full.
     #[must_use]
     pub fn refused_full(&self) -> u64 {

@@ -129,7 +129,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let last_ms = saving::last_save_ms(&call.shared);
     let shared = call.shared.clone();
     let durable = shared.durable.get();
-    let failed = durable.is_some_and(|durable| durable.log.has_failed());
+    let writes = durable.is_none_or(|durable| !durable.log.has_failed() && !durable.log.is_full());
     let status = durable.map(|durable| durable.log.snapshots().status());
     let status = status.unwrap_or_default();
     let ok = |ok: bool| if ok { "ok" } else { "err" };
@@ -164,7 +164,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "aof_current_rewrite_time_sec", seconds(current));
     line(text, "aof_last_bgrewrite_status", saved);
     line(text, "aof_rewrites", status.made);
-    line(text, "aof_last_write_status", ok(!failed));
+    line(text, "aof_last_write_status", ok(writes));
     line(text, "aof_last_cow_size", 0);
     match shared.promised {
         None => line(text, "durability", "none"),

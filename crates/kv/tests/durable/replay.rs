@@ -475,6 +475,7 @@ fn a_full_disk_refuses_changes_and_serves_reads() {
         matches!(&refused, Value::Error(text) if text.starts_with("MISCONF the disk")),
         "{refused:?}"
     );
+    assert!(opened.log.is_full(), "INFO says so");
     assert_eq!(line(&opened.store, START, "LLEN l"), Value::Int(done));
     line(&opened.store, START, "LRANGE l 0 -1");
     // Nothing that expires is there any more for readers, though nobody can say so in the log.
@@ -483,6 +484,7 @@ fn a_full_disk_refuses_changes_and_serves_reads() {
     assert_eq!(opened.store.keyspace(0).keys, before);
     disk.set_capacity(u64::MAX);
     settle(&mut opened.writer, 10_000);
+    assert!(!opened.log.is_full());
     assert_eq!(
         line(&opened.store, START, "RPUSH l again"),
         Value::Int(done + 1)

@@ -365,6 +365,37 @@ fn what_an_earlier_process_failed_to_sync_is_proven_before_a_sync_counts_at_os()
     }
 }
 
+#[test]
+fn what_keeps_a_group_from_growing_is_called_a_full_disk_only_if_it_is_one() {
+    let settings = || Settings {
+        group_first: 1 << 10,
+        group_bytes: 4 << 10,
+        ..small()
+    };
+    for is_full in [true, false] {
+        let disk = SimDisk::new(3);
+        let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+        let stream = log.stream("s").expect("a stream");
+        append(&log, stream, ProducerId::ANONYMOUS, 1..=1).expect("room");
+        settle(&mut writer);
+        match is_full {
+            true => disk.set_capacity(0),
+            // The call that reserves room fails, and not for want of any.
+            false => disk.set_faults(Faults {
+                power: Some(1),
+                ..Faults::default()
+            }),
+        }
+        assert_eq!(log.reserve(3 << 10), Err(Refused::Busy));
+        settle(&mut writer);
+        let refused = log.reserve(3 << 10).expect_err("there is no room");
+        let is_called_full = matches!(refused, Refused::DiskFull { .. });
+        assert_eq!(is_called_full, is_full, "{refused:?}");
+        assert_eq!(log.progress().blocked.is_some(), !is_full);
+        log.reserve(100).expect("there is room for as much");
+    }
+}
+
 /// In 2099, as a clock that runs ahead has it.
 const AHEAD_US: u64 = 4_000_000_000_000_000;
 

@@ -257,7 +257,8 @@ impl<D: Disk> Writer<D> {
             let gather = self.shared.gather();
             let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
             let checkpoint = gather.state.encoded_len();
-            let (segment, growth) = (gather.wants_segment, gather.growth.is_wanted);
+            let segment = gather.wants_segment || gather.is_segment_blocked;
+            let growth = gather.growth.is_wanted;
             (gather.limit, wanted, checkpoint, segment, growth)
         };
         // Twice as much, for a while of quiet; and the power of two keeps the calls few.
@@ -268,38 +269,60 @@ impl<D: Disk> Writer<D> {
                 .min(settings.group_bytes),
             false => limit,
         };
+        // What was not to be had, for another reason than that the disk is full.
+        let mut other = None;
         let (limit, secured) = match self.secure(wanted, 0, checkpoint) {
             Ok(()) => (wanted, Ok(())),
-            Err(_) if wanted > limit => (limit, self.secure(limit, 0, checkpoint)),
+            Err(error) if wanted > limit => {
+                keep_other(error, &mut other);
+                (limit, self.secure(limit, 0, checkpoint))
+            }
             Err(error) => (limit, Err(error)),
         };
+        let is_stuck_by_other = other.is_some();
         let largest = settings.group_bytes as u64;
+        let mut is_growth_blocked = false;
         let room = wants_growth.then(|| {
             // Behind the other: who does not grow is to do without.
-            secured.is_ok() && self.secure(limit, largest, checkpoint).is_ok()
+            let room = match &secured {
+                Ok(()) => self.secure(limit, largest, checkpoint),
+                Err(_) => return false,
+            };
+            if let Err(error) = room {
+                is_growth_blocked = keep_other(error, &mut other);
+                return false;
+            }
+            true
         });
-        if limit < wanted || secured.is_err() || room == Some(false) {
+        let full = settings.segment_length(checkpoint);
+        let least = settings.segment_least(checkpoint, limit).min(full);
+        let (mut no_segment, mut is_segment_blocked) = (false, false);
+        if wants_segment && let Err(error) = self.have_spare(least, full) {
+            is_segment_blocked = keep_other(error, &mut other);
+            no_segment = !is_segment_blocked;
+        }
+        if limit < wanted || secured.is_err() || room == Some(false) || is_segment_blocked {
             self.room_due = Some(monotonic + self.shared.settings.full_retry);
         } else {
             self.room_due = None;
         }
-        let full = settings.segment_length(checkpoint);
-        let least = settings.segment_least(checkpoint, limit).min(full);
-        let no_segment = wants_segment && self.have_spare(least, full).is_err();
         let mut gather = self.shared.gather();
         if wants_segment {
             gather.wants_segment = false;
             gather.no_segment = no_segment;
+            gather.is_segment_blocked = is_segment_blocked;
         }
         gather.ready_for = match (&self.spare, &self.active) {
             (None, Some(active)) => active.needs,
             _ => Needs::KNOWN,
         };
         let has_more = room == Some(true) && gather.growth.room != room;
-        let grown = limit > gather.limit || wants_segment || has_more;
+        let grown = limit > gather.limit || (wants_segment && !is_segment_blocked) || has_more;
         gather.growth.room = room;
+        gather.growth.is_blocked = is_growth_blocked;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
+        gather.is_stuck_by_other = is_stuck_by_other;
         if !gather.is_stuck {
             gather.wanted = 0;
         }
@@ -321,8 +344,10 @@ impl<D: Disk> Writer<D> {
         let taken = BATCH_HEADER + gather.group.gathered() + gather.reserved + may_grow;
         gather.room_left = (self.left_for_changes() as usize).saturating_sub(2 * taken);
         drop(gather);
-        let blocked = secured.err().filter(|error| !is_full(error));
-        let blocked = blocked.map(|error| {
+        if let Err(error) = secured {
+            keep_other(error, &mut other);
+        }
+        let blocked = other.map(|error| {
             let text = format!("no room can be reserved for the log: {error}");
             Failure(text.into())
         });
@@ -438,6 +463,15 @@ fn is_full(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
+}
+
+/// Keeps an error that is none of a full disk, and says whether it was such a one.
+fn keep_other(error: io::Error, other: &mut Option<io::Error>) -> bool {
+    let is_other = !is_full(&error);
+    if is_other {
+        *other = Some(error);
+    }
+    is_other
 }
 
 fn reserve<D: Disk>(disk: &D, length: u64) -> io::Result<D::File> {

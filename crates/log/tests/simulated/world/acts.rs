@@ -271,8 +271,8 @@ impl World {
         self.full |= matches!(refused, Refused::DiskFull { .. });
         let fine = match refused {
             Refused::Busy => true,
-            // Room cannot be reserved either where the power has just gone.
-            Refused::DiskFull { .. } => self.may_be_full || !self.disk.has_power(),
+            // Without power too: that room cannot be reserved does not mean that there is none.
+            Refused::DiskFull { .. } => self.may_be_full,
             Refused::Failed => self.log().progress().failure.is_some(),
             Refused::TooLarge
             | Refused::TooMany
