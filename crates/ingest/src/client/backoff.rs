@@ -24,6 +24,9 @@ pub struct Persistence {
     /// How long a server that is connected may go on refusing messages for now (its disk is full, or
     /// a quota is used up) without taking any. Default: for ever.
     pub refused: Option<Duration>,
+    /// How often a server that names another one is followed before there is a pause, as after a failed attempt, and
+    /// it begins with the first one again; 0: never. Default 4.
+    pub moves: u32,
 }
 
 impl Default for Persistence {
@@ -36,6 +39,7 @@ impl Default for Persistence {
             timeout: Duration::from_secs(10),
             at_first: false,
             refused: None,
+            moves: 4,
         }
     }
 }

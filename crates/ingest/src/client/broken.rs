@@ -96,10 +96,27 @@ impl Broken {
             Broken::Silent(_) | Broken::Overtaken | Broken::Closed => true,
             Broken::Refused { reason, .. } => matches!(
                 reason,
-                // Of a hello, these two close as well.
-                Reason::Stopping | Reason::DiskFull | Reason::OverQuota | Reason::StreamFull
+                // Of a hello, these close as well.
+                Reason::Stopping
+                    | Reason::DiskFull
+                    | Reason::OverQuota
+                    | Reason::StreamFull
+                    | Reason::Moved
             ),
             _ => false,
+        }
+    }
+
+    /// Where the server said that the producer belongs, `HOST:PORT`; a new connection is to be made there.
+    #[must_use]
+    pub fn moved(&self) -> Option<&str> {
+        match self {
+            Broken::Refused {
+                reason: Reason::Moved,
+                text,
+                ..
+            } => Some(text),
+            _ => None,
         }
     }
 

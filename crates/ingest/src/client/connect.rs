@@ -112,6 +112,17 @@ impl Server {
         }
     }
 
+    /// The server that this one has named. It is spoken to in the same way; `None` if it is not of the form
+    /// `HOST:PORT`: nobody else says what is a socket on this host.
+    pub(super) fn named_by(&self, place: &str) -> Option<Server> {
+        let to = To {
+            name: place.to_owned(),
+            tls: self.to.tls.clone(),
+        };
+        let is_local = place.starts_with(UNIX);
+        Server::named(to).ok().filter(|_| !is_local)
+    }
+
     fn unknown(&self, source: io::Error) -> Error {
         Error::Address {
             to: self.name.clone(),

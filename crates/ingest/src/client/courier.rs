@@ -15,6 +15,7 @@ use super::clock::{Clock, until};
 use super::connect;
 use super::error::Error;
 use super::producer::{Shared, State};
+use super::route::Route;
 use super::session::Event;
 
 /// Pieces written in one call.
@@ -25,6 +26,7 @@ const RECEIVED: usize = 16 << 10;
 pub(super) struct Courier {
     shared: Arc<Shared>,
     persistence: Persistence,
+    route: Route,
     /// Refused for now, with nothing taken since.
     refusals: Option<Refusals>,
 }
@@ -50,6 +52,7 @@ struct Line {
 impl Courier {
     pub(super) fn new(shared: Arc<Shared>, persistence: Persistence) -> Courier {
         Courier {
+            route: Route::new(shared.server.clone(), persistence.moves),
             shared,
             persistence,
             refusals: None,
@@ -73,6 +76,11 @@ impl Courier {
             let mut state = self.shared.lock();
             state.session.disconnected();
             state.asleep = false;
+            let moved = failure.broken().and_then(Broken::moved);
+            if !state.stop && moved.is_some_and(|place| self.route.moved(place)) {
+                continue;
+            }
+            self.route.failed();
             let first = state.connections == 0 && !self.persistence.at_first;
             if state.stop || first || !failure.is_passing() {
                 return self.shared.fail(&mut state, failure);
@@ -123,7 +131,7 @@ impl Courier {
     /// One connection, from the attempt to its end; `Ok` if the producer was dropped.
     fn connection(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let shared = self.shared.clone();
-        let server = &shared.server;
+        let server = &self.route.server().clone();
         let socket = server.connect(self.persistence.timeout)?;
         let setup = socket.socket().set_nonblocking(true);
         setup.map_err(|e| server.failed("set up the connection to", e))?;
@@ -190,8 +198,9 @@ impl Courier {
             Event::KeepAlive { why } => waits = Some(printable(why)),
             Event::Refused(refusal) => refused = Some(Broken::from(refusal)),
         });
-        let done = done.map_err(|e| self.shared.server.broken(e));
+        let done = done.map_err(|e| self.route.server().broken(e));
         if welcome {
+            self.route.welcomed();
             backoff.succeeded();
             state.connections += 1;
         }
@@ -225,7 +234,7 @@ impl Courier {
             Some(most) if elapsed >= most => Err(Error::GaveUp {
                 attempts: refusals.count,
                 elapsed,
-                last: Box::new(self.shared.server.broken(refused)),
+                last: Box::new(self.route.server().broken(refused)),
             }),
             _ => Ok(()),
         }

@@ -20,6 +20,7 @@ mod outgoing;
 mod producer;
 mod reader;
 mod reading;
+mod route;
 mod session;
 mod settings;
 

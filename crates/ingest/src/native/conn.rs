@@ -127,6 +127,10 @@ impl IngestConn {
                 refuse_and_close(cx, 0, Reason::Unauthorised, 0, PROTECTED);
                 Next::More
             }
+            Err(TurnedAway::Moved(to)) => {
+                refuse_and_close(cx, 0, Reason::Moved, 0, &to);
+                Next::More
+            }
             Err(TurnedAway::For(reason, retry_after)) => {
                 refuse_and_close(cx, 0, reason, millis(retry_after), reason.name());
                 Next::More
@@ -136,6 +140,10 @@ impl IngestConn {
 
     fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), TurnedAway> {
         let stream = self.admit(cx.link.peer(), Right::Write, hello.stream, hello.token)?;
+        let fleet = self.shared.settings.fleet.as_ref();
+        if let Some(to) = fleet.and_then(|fleet| fleet.elsewhere(hello.producer)) {
+            return Err(TurnedAway::Moved(to.into()));
+        }
         if self.shared.settings.declared && self.shared.log.range(stream).is_none() {
             return Err(Reason::NoStream.into());
         }
@@ -413,12 +421,14 @@ impl Protocol for IngestConn {
 }
 
 /// Why a hello leads to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum TurnedAway {
     /// The queue of the log is full: it has to wait.
     Busy,
     /// It comes from another host, and there are no tokens to ask for.
     Protected,
+    /// The producer belongs to the server there.
+    Moved(Box<str>),
     /// It is refused, and may be tried again after a time where that is not zero.
     For(Reason, Duration),
 }

@@ -88,6 +88,8 @@ counters! {
     refused_unsupported,
     /// Refused: no such cursor.
     refused_no_cursor,
+    /// Refused: a producer of another server.
+    refused_moved,
 }
 
 impl Count {
@@ -112,6 +114,7 @@ impl Count {
             Reason::Exists => Count::refused_exists,
             Reason::Unsupported => Count::refused_unsupported,
             Reason::NoCursor => Count::refused_no_cursor,
+            Reason::Moved => Count::refused_moved,
             Reason::TooSlow => Count::hello_timeouts,
         }
     }

@@ -50,6 +50,7 @@ mod admin;
 pub mod codec;
 mod conn;
 mod counters;
+mod fleet;
 mod ids;
 mod memory;
 mod pool;
@@ -64,6 +65,7 @@ mod tokens;
 
 pub use conn::IngestConn;
 pub use counters::Counters;
+pub use fleet::Fleet;
 pub use quota::Quota;
 pub use reading::ReaderStatus;
 pub use service::{IngestLocal, IngestService};

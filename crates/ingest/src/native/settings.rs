@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidewire::Limits;
 
 use super::codec::Level;
+use super::fleet::Fleet;
 use super::quota::Quota;
 use super::tokens::Token;
 use crate::classic::{HEADER, PAYLOAD_MAX};
@@ -32,6 +33,9 @@ pub struct Settings {
     /// Producers and readers find only streams that were created: a producer that names another one is
     /// refused. Default false: a producer's first message makes its stream.
     pub declared: bool,
+    /// The servers that share producers out among them: a producer of another one is refused as moved. Default none:
+    /// all are taken.
+    pub fleet: Option<Fleet>,
     /// Tokens, one of which every client must show. Default none: everybody is let in.
     pub tokens: Vec<Token>,
     /// Without tokens, clients of other hosts are refused as unauthorised. Default true.
@@ -63,6 +67,7 @@ impl Default for Settings {
             hello_within: Duration::from_secs(5),
             quota: Quota::default(),
             declared: false,
+            fleet: None,
             tokens: Vec::new(),
             protected: true,
             readers: 1024,

@@ -13,7 +13,7 @@ use tidewire_ingest::client::{
     Amount, Begin, Broken, Error, Level, Persistence, Producer, Producing, Reader, Subscribing,
 };
 use tidewire_ingest::native::codec::{Hello, Read, Reason};
-use tidewire_ingest::native::{IngestService, Settings};
+use tidewire_ingest::native::{Fleet, IngestService, Settings};
 use tidewire_ingest::testing::SteppedLog;
 use tidewire_log::Policy;
 
@@ -530,4 +530,71 @@ fn who_was_forgotten_goes_on_only_if_that_is_accepted() {
     assert_eq!(second.send(b"one").unwrap(), 1);
     second.close().unwrap();
     assert_eq!(payloads(&log), [b"one", b"one"]);
+}
+
+/// Addresses that nobody listens at.
+fn free_addrs<const N: usize>() -> [SocketAddr; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+fn member(nodes: [SocketAddr; 2], own: usize) -> Settings {
+    let nodes = nodes.map(|node| node.to_string());
+    Settings {
+        fleet: Fleet::new(nodes, own),
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn a_producer_of_another_server_goes_there_and_finds_it_again() {
+    let addrs = free_addrs();
+    let logs = [SteppedLog::new().auto(), SteppedLog::new().auto()];
+    let one = Server::at(addrs[0], &logs[0], member(addrs, 0));
+    let other = Server::at(addrs[1], &logs[1], member(addrs, 1));
+    assert_eq!(Fleet::place("web-7", 2), 1);
+    let producer = one.producer(named("web-7")).unwrap();
+    producer.send(b"a").unwrap();
+    producer.flush().unwrap();
+    // It loses the connection there, is sent there again by the first one, and nothing is stored twice.
+    drop(other);
+    producer.send(b"b").unwrap();
+    let other = Server::at(addrs[1], &logs[1], member(addrs, 1));
+    producer.flush().unwrap();
+    // Who has been named is found without the first one too.
+    drop((one, other));
+    producer.send(b"c").unwrap();
+    let other = Server::at(addrs[1], &logs[1], member(addrs, 1));
+    producer.flush().unwrap();
+    drop(other);
+    assert_eq!(payloads(&logs[1]), [b"a", b"b", b"c"]);
+    assert!(payloads(&logs[0]).is_empty());
+}
+
+#[test]
+fn messages_of_nobody_are_taken_by_every_server() {
+    let addrs = free_addrs();
+    for own in 0..2 {
+        let log = SteppedLog::new().auto();
+        let server = Server::at(addrs[own], &log, member(addrs, own));
+        let producer = server.producer(Producing::default()).unwrap();
+        producer.send(b"a").unwrap();
+        producer.flush().unwrap();
+        assert_eq!(payloads(&log), [b"a"]);
+    }
+}
+
+/// Of two that send everybody to each other.
+#[test]
+fn a_circle_of_servers_is_left() {
+    let addrs = free_addrs();
+    let log = SteppedLog::new().auto();
+    let turned = [addrs[1], addrs[0]];
+    assert_eq!(Fleet::place("web-7", 2), 1);
+    let one = Server::at(addrs[0], &log, member(addrs, 0));
+    let _other = Server::at(addrs[1], &log, member(turned, 0));
+    let error = one.producer(named("web-7")).unwrap_err();
+    assert_eq!(reason(&error), Some(Reason::Moved), "{error}");
+    assert!(error.broken().unwrap().moved().is_some());
+    assert!(payloads(&log).is_empty());
 }

@@ -87,6 +87,8 @@ reasons! {
     Unsupported = 18, "unsupported";
     /// The stream has no cursor of this name.
     NoCursor = 19, "no such cursor";
+    /// The producer belongs to another server; the text says where that is.
+    Moved = 20, "moved";
 }
 
 impl fmt::Display for Reason {

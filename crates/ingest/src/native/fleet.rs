@@ -1,0 +1,86 @@
+//! Several servers that share the producers out among them, by their names.
+
+use std::sync::Arc;
+
+/// Servers in a fixed order, and the place of this one among them. A named producer belongs to one of them; anonymous
+/// messages are taken by all.
+///
+/// ```
+/// use tidewire_ingest::native::Fleet;
+///
+/// let nodes = ["a.example:7400".to_owned(), "b.example:7400".to_owned()];
+/// let fleet = Fleet::new(nodes, 0).unwrap();
+/// assert_eq!(Fleet::place("web-7", 2), 1);
+/// assert_eq!(fleet.elsewhere("web-7"), Some("b.example:7400"));
+/// assert_eq!(fleet.elsewhere("web-8"), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fleet {
+    nodes: Arc<[String]>,
+    own: usize,
+}
+
+impl Fleet {
+    /// Bytes of the longest place that a refusal can name.
+    pub const NODE_MAX: usize = 255;
+
+    /// The places where clients find each server, `HOST:PORT` of at most [`NODE_MAX`](Fleet::NODE_MAX) bytes, and
+    /// which of them this is, counted from 0. `None` if it is none of them, or a place is longer.
+    pub fn new(nodes: impl Into<Arc<[String]>>, own: usize) -> Option<Fleet> {
+        let nodes = nodes.into();
+        let are_short = nodes.iter().all(|node| node.len() <= Fleet::NODE_MAX);
+        (own < nodes.len() && are_short).then_some(Fleet { nodes, own })
+    }
+
+    /// To which of `count` servers a producer belongs, counted from 0: the FNV-1a hash of its name, 64 bits, modulo
+    /// their number. It is part of the protocol, and stays.
+    ///
+    /// # Panics
+    /// If `count` is 0.
+    #[must_use]
+    pub fn place(producer: &str, count: usize) -> usize {
+        let hash = producer.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        (hash % count as u64) as usize
+    }
+
+    /// Where a producer is to go, if that is not here.
+    #[must_use]
+    pub fn elsewhere(&self, producer: &str) -> Option<&str> {
+        if producer.is_empty() {
+            return None;
+        }
+        let place = Fleet::place(producer, self.nodes.len());
+        (place != self.own).then(|| &*self.nodes[place])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients in other languages may compute it, and what servers have stored rests on it.
+    #[test]
+    fn places_are_these() {
+        for (producer, of_two, of_three, of_seven) in [
+            ("a", 0, 1, 5),
+            ("web-7", 1, 2, 3),
+            ("web-8", 0, 2, 2),
+            ("\u{fc}", 0, 0, 5),
+        ] {
+            let places = [2, 3, 7].map(|count| Fleet::place(producer, count));
+            assert_eq!(places, [of_two, of_three, of_seven], "{producer}");
+        }
+        assert_eq!(Fleet::place("any", 1), 0);
+    }
+
+    #[test]
+    fn who_is_no_member_has_no_fleet() {
+        assert_eq!(Fleet::new([], 0), None);
+        assert_eq!(Fleet::new(["a:1".to_owned()], 1), None);
+        assert_eq!(Fleet::new(["a".repeat(Fleet::NODE_MAX + 1)], 0), None);
+        let alone = Fleet::new(["a:1".to_owned()], 0).unwrap();
+        assert_eq!(alone.elsewhere("any"), None);
+    }
+}
