@@ -91,6 +91,12 @@ pub(crate) struct LogOptions {
     #[arg(long = "replicate-unsafe")]
     pub(crate) replicate_unsafe: bool,
 
+    /// The servers that share the topic, each with a partition of its own: HOST:PORT of all of them, where clients of
+    /// ingest find them, separated by commas, in the order of their partitions from 0 on; the same everywhere. A
+    /// producer that belongs to another one by its name is sent there [default: none]
+    #[arg(long = "fleet", value_name = "PLACES")]
+    pub(crate) fleet: Option<String>,
+
     /// The most that the log keeps of what is not at home yet, which retention leaves alone; then producers
     /// wait [default: no limit but the disk]
     #[arg(long = "backlog-bytes", value_name = "SIZE")]

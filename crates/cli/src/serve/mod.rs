@@ -19,6 +19,7 @@ mod endpoint;
 mod events;
 mod example;
 mod file;
+mod fleet;
 mod full;
 mod guard;
 mod handing;

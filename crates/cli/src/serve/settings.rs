@@ -17,6 +17,7 @@ use super::control::ControlAt;
 use super::deadlines::Deadlines;
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, Named, endpoints};
+use super::fleet::fleet;
 use super::kv::KvOptions;
 use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
@@ -135,7 +136,8 @@ impl Settings {
             .admin
             .look_up()
             .map_err(|e| Failure::failed(format!("--admin: {e}")))?;
-        let ingest = options.ingest.settings(options.max_payload)?;
+        let mut ingest = options.ingest.settings(options.max_payload)?;
+        ingest.fleet = fleet(&options.durable)?;
         let deadlines = Deadlines::of(&options);
         deadlines.check()?;
         let endpoints = endpoints(&options.services, &options.listen, &bind);

@@ -116,6 +116,7 @@ impl Settings {
             "retention-bytes": log.retention_bytes,
             "retention-age": never_is_0(log.retention_age),
             "replicate": self.durable.replicate,
+            "fleet": self.durable.fleet,
             "backlog-bytes": log.backlog.filter(|&limit| limit < u64::MAX),
             "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
         })

@@ -32,6 +32,11 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
         ),
         (&["--backlog-bytes", "1GiB"], "nothing is replicated here"),
         (&["--replicate-unsafe"], "nothing is replicated here"),
+        (&["--fleet", "a:1,b:1"], "nothing is replicated here"),
+        (
+            &["--fleet", "a:1,b", "--replicate", HOME],
+            "\"b\" is not HOST:PORT",
+        ),
     ] {
         let said = refused(&[&serve[..], flags].concat());
         assert!(said.contains(says), "{flags:?}: {said}");
@@ -73,6 +78,31 @@ fn a_server_that_does_not_reach_its_home_serves_at_level_durable_and_says_so() {
         "{said}"
     );
     assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
+}
+
+/// Two servers, and no brokers: whose producer it is does not depend on them.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_producer_is_taken_by_the_server_of_its_partition() {
+    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let at = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+    let fleet = at.join(",");
+    let places = [Place::new(), Place::new()];
+    let servers = [0, 1].map(|n| {
+        let home = format!("{HOME}?partition={n}");
+        let listen = format!("ingest={}", at[n]);
+        Server::with(
+            &places[n],
+            &listen,
+            &["--replicate", &home, "--fleet", &fleet],
+        )
+    });
+    for server in &servers {
+        assert_code(&server.send(&["--producer", "web-7"], "one\ntwo\n"), 0);
+        assert_code(&server.send(&["--producer", "web-8"], "three\n"), 0);
+    }
+    assert_eq!(servers[0].read(&["--raw"]), "three\nthree\n");
+    assert_eq!(servers[1].read(&["--raw"]), "one\ntwo\none\ntwo\n");
 }
 
 #[test]
