@@ -56,7 +56,7 @@ mod tests {
             replicate: Some(home.into()),
             ..LogOptions::default()
         };
-        fleet(&options).map_err(|failure| failure.to_string())
+        fleet(&options).map_err(|failure| failure.message)
     }
 
     #[test]
