@@ -243,6 +243,16 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
 
+/// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
+fn may_pass(error: &ReplayError) -> bool {
+    matches!(
+        error,
+        ReplayError::Stream(_)
+            | ReplayError::Read(ReadError::Failed(_))
+            | ReplayError::Snapshot(durable::snapshot::SnapshotError::Io { .. })
+    )
+}
+
 /// Builds the store again from its snapshot and log, to which it commits from then on; `None` if `show`, which is told how
 /// far it is, does not want it to go on.
 fn recover(
@@ -282,9 +292,12 @@ fn recover(
             }
             _ => "",
         };
-        Failure::failed(format!(
-            "cannot recover the key-value store from {directory}: {error}{way_on}"
-        ))
+        let message =
+            format!("cannot recover the key-value store from {directory}: {error}{way_on}");
+        match may_pass(&error) {
+            true => Failure::failed(message),
+            false => Failure::wrong(message),
+        }
     })?;
     if replayed.lost > 0 {
         tracing::warn!(

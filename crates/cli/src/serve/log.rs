@@ -347,5 +347,10 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
         OpenError::Io { what, source } if what.contains(&directory) => source.to_string(),
         _ => error.to_string(),
     };
-    Failure::failed(format!("cannot open the log in {directory}: {why}{advice}"))
+    let message = format!("cannot open the log in {directory}: {why}{advice}");
+    match error {
+        // No other start finds it whole.
+        OpenError::Damaged { .. } => Failure::wrong(message),
+        _ => Failure::failed(message),
+    }
 }

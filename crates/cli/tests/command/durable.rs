@@ -439,7 +439,7 @@ fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
     fs::write(&segment, bytes).unwrap();
     let name = segment.file_name().unwrap().to_str().unwrap().to_owned();
     let output = run(&["serve", "ingest", "--listen", "ingest=0", "--data", &data]);
-    assert_code(&output, 1);
+    assert_code(&output, 2);
     let message = stderr(&output);
     assert!(
         message.contains(&name) && message.contains("log check"),
