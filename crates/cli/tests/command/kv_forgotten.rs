@@ -196,7 +196,7 @@ fn a_damaged_tail_behind_a_snapshot_is_said_and_repaired_when_agreed() {
         stderr(&refused),
         segment.file_name().unwrap().to_str().unwrap(),
     );
-    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains(name) && said.contains("log check"), "{said}");
     assert_eq!(fs::read(&segment).unwrap(), bad, "nothing was changed");
     assert_eq!(run(&["log", "check", "--data", kv]).status.code(), Some(2));
@@ -205,7 +205,7 @@ fn a_damaged_tail_behind_a_snapshot_is_said_and_repaired_when_agreed() {
     // The loss has to be agreed to once more: the store is another without what was in there.
     let refused = run(&[&args[..], &["--data", path]].concat());
     let said = stderr(&refused);
-    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("--kv-accept-loss"), "{said}");
     let dump = data.join("dump.rdb");
     let export = ["kv", "export", "--data", path, dump.to_str().unwrap()];
