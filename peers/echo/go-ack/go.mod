@@ -1,0 +1,3 @@
+module tidewire.example/peers/ack
+
+go 1.24
