@@ -28,6 +28,7 @@ pages! {
     metrics "src/metrics.md"
     deploying "src/deploying.md"
     log "src/log.md"
+    shippers "src/shippers.md"
     key_value "src/key-value.md"
     wire_formats "src/wire-formats.md"
 }
