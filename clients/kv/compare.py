@@ -1,6 +1,6 @@
 """Compares what failed in a suite with the list of what is expected to.
 
-    compare.py junit|tcl-ours|tcl-real|mocha REPORT EXPECTED
+    compare.py junit|tcl|mocha[-real] REPORT EXPECTED
 
 In the list a line that begins with `##` is a reason, and the lines after it are the tests that fail for it.
 Reasons may begin with a word: `everywhere:` (a real server fails too, under the same flags), `real:` (only
@@ -84,16 +84,18 @@ def tcl(report: str) -> tuple[set[str], dict[str, str]]:
 def mocha(report: str) -> tuple[set[str], dict[str, str]]:
     """As `junit`, from the report that mocha writes as JSON."""
     with open(report, encoding="utf-8") as text:
-        whole = json.load(text)
+        # What tests print stands before it.
+        said = text.read()
+        whole = json.loads(said[said.index('{\n  "stats"') :])
     failed = {case["fullTitle"]: case["err"].get("message", "") for case in whole["failures"]}
     return {case["fullTitle"] for case in whole["passes"]} | set(failed), failed
 
 
 def main() -> int:
     kind, report, expected_file = sys.argv[1:]
-    expected, loose = expected_tests(expected_file, kind == "tcl-real")
-    reader = {"junit": junit, "mocha": mocha}.get(kind, tcl)
-    ran, failed = reader(report)
+    kind, _, real = kind.partition("-")
+    expected, loose = expected_tests(expected_file, real == "real")
+    ran, failed = {"junit": junit, "tcl": tcl, "mocha": mocha}[kind](report)
     if not ran:
         print("no test ran")
         return 1
