@@ -2,11 +2,16 @@
 
     compare.py junit|tcl|mocha[-real] REPORT EXPECTED
 
-In the list a line that begins with `##` is a reason, and the lines after it are the tests that fail for it.
-Reasons may begin with a word: `everywhere:` (a real server fails too, under the same flags), `real:` (only
-that one does), `sometimes:` (these tests may pass: they wait for a time, or for luck), `never:` (not to be
-asked for here: it is not ours, or not yet). Lines that begin with one `#` are for readers. A test that
-fails and is not named, or is named and passes, is an error.
+In the list a line that begins with `##` is a reason, and the lines after it are the tests that fail for
+it. Lines that begin with one `#` are for readers. Reasons may begin with a word:
+
+    everywhere:  a real server fails too, under the same flags
+    real:        only that one does
+    sometimes:   may pass: waits for a time, or for luck
+    skipped:     not run against ours: waits for ever, or leaves what the tests behind do not expect
+    never:       not to be asked for here
+
+A test that fails and is not named, or is named and passes, is an error.
 """
 
 import json

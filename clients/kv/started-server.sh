@@ -4,18 +4,22 @@
 #   stop
 #
 # A server of ours prints a `listening service=kv mode=resp addr=HOST:PORT ...` line. A `redis-server` is
-# given a port that is free a moment before. Uses $work, a directory for what they print.
+# given a port that is free a moment before. Uses $work, a directory for what they print; $work/data is
+# empty at each start. $ours is the command of a suite to which none was given: it has a log, so that
+# SAVE and its like have something to do.
 
+ours=("$root/target/release/tidewire" serve kv --listen kv/resp=127.0.0.1:0 --admin off --control off
+  --durability os --data "$work/data")
 server=
 trap 'stop' EXIT
 
 start() {
   host=127.0.0.1
+  rm -rf "$work/data"
+  mkdir -p "$work/data"
   if [ "$(basename "$1")" = redis-server ]; then
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    rm -rf "$work/redis-data"
-    mkdir -p "$work/redis-data"
-    "$@" --port "$port" --dir "$work/redis-data" > "$work/server.out" 2> "$work/server.err" &
+    "$@" --port "$port" --dir "$work/data" > "$work/server.out" 2> "$work/server.err" &
   else
     command -v "$1" > /dev/null || { echo "no $1: cargo build --release first, or name a server" >&2; exit 1; }
     port=
