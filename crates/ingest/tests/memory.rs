@@ -8,11 +8,39 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use common::{acknowledged, messages, server};
 use tidewire::{Builder, EngineChoice, Listen, StartError};
 use tidewire_ingest::classic::{Classic, Mode, PAYLOAD_MAX};
+
+/// Has glibc's allocator map what is large, each time. By itself it learns from the first large block that is freed to take the
+/// next ones from its heaps instead, where one that grows is copied and leaves a hole that stays resident: 67 MB of messages
+/// were 88 to 130 MB then, by the order in which threads had come and gone.
+const MAPPED: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
+
+/// Runs the test in a process whose allocator does so from its start on; whether this is that process.
+fn is_mapped(test: &str) -> bool {
+    if std::env::var_os(MAPPED.0).is_some() {
+        return true;
+    }
+    let program = std::env::current_exe().unwrap();
+    let run = Command::new(program)
+        .args(["--exact", test, "--nocapture"])
+        .env(MAPPED.0, MAPPED.1)
+        .output()
+        .unwrap();
+    let (out, err) = (&run.stdout, &run.stderr);
+    print!("{}", String::from_utf8_lossy(out));
+    eprint!("{}", String::from_utf8_lossy(err));
+    assert!(run.status.success(), "{}", run.status);
+    assert!(
+        String::from_utf8_lossy(out).contains("1 passed"),
+        "no test is called {test}"
+    );
+    false
+}
 
 /// Has the most memory counted from now on.
 fn forget_peak() {
@@ -29,6 +57,9 @@ fn resident_peak() -> usize {
 
 #[test]
 fn a_large_message_is_held_once() {
+    if !is_mapped("a_large_message_is_held_once") {
+        return;
+    }
     const CLIENTS: usize = 4;
     let classic = Classic::preset(Mode::Sync);
     let stream = messages(&classic, [PAYLOAD_MAX as usize, 5]);

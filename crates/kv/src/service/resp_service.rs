@@ -56,15 +56,24 @@ pub struct RespCounters {
 #[derive(Clone)]
 pub struct RespService {
     shared: Arc<Shared>,
+    _last: Arc<LastHandle>,
+}
+
+/// Goes with the last handle on a service: nobody can hear any more what a script answers, and one without end that has written
+/// would keep its thread and the store for as long as the process runs.
+struct LastHandle(Arc<Shared>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.scripts.end_slow();
+    }
 }
 
 impl RespService {
     /// Serves `store`.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: Settings) -> RespService {
-        RespService {
-            shared: Arc::new(Shared::new(store, settings, None)),
-        }
+        RespService::of(Shared::new(store, settings, None))
     }
 
     /// Serves the store of `log`, and answers as that promises.
@@ -80,9 +89,7 @@ impl RespService {
     /// [has loaded](Store::end_loading), [`recovered`](RespService::recovered) is to be called.
     #[must_use]
     pub fn recovering(store: Arc<Store>, settings: Settings, policy: Policy) -> RespService {
-        RespService {
-            shared: Arc::new(Shared::new(store, settings, Some(policy))),
-        }
+        RespService::of(Shared::new(store, settings, Some(policy)))
     }
 
     /// Has INFO tell how much of what is to be read is in the store, in whatever unit.
@@ -93,6 +100,12 @@ impl RespService {
     /// The store is what `log` says, and commits to it. The first call counts.
     pub fn recovered(&self, log: Arc<KvLog>) {
         self.shared.durable.get_or_init(|| Durable::new(log));
+    }
+
+    fn of(shared: Shared) -> RespService {
+        let shared = Arc::new(shared);
+        let _last = Arc::new(LastHandle(shared.clone()));
+        RespService { shared, _last }
     }
 
     /// Tells the service where clients connect to, for CLIENT LIST and INFO to show.

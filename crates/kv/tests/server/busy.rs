@@ -1,7 +1,9 @@
 //! Scripts that take long, on real sockets: others are told so, and may end what has written nothing.
 
 use crate::wire::{Client, Server, Value, everywhere, of_words, until};
+use std::cell::RefCell;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Sends a command whose words may have spaces in them.
 fn send(client: &mut Client, words: &[&str]) {
@@ -186,8 +188,11 @@ fn a_function_is_killed_as_a_function() {
 
 #[test]
 fn a_server_ends_although_a_script_does_not() {
+    let stores = RefCell::new(Vec::new());
     everywhere(|server| {
         println!("{}", server.name);
+        let store = Arc::downgrade(server.service.store());
+        stores.borrow_mut().push((store, server.name.clone()));
         let mut other = impatient(server);
         let mut runner = server.client();
         send(
@@ -197,6 +202,10 @@ fn a_server_ends_although_a_script_does_not() {
         wait_for_busy(&mut other);
         refused(other.ask("SCRIPT KILL"), "UNKILLABLE");
         refused(other.ask("SHUTDOWN"), "BUSY");
-        // The end of the server is the end of the test.
     });
+    // The server's end is the script's: nothing keeps its store.
+    for (store, name) in stores.into_inner() {
+        let what = format!("the script to end with {name}");
+        until(&what, || store.upgrade().is_none());
+    }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::sim::trace::files;
 
@@ -39,10 +41,10 @@ fn said<T>(name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     Some(parse(&text).unwrap_or_else(|| panic!("{name} says no seeds: {text:?}")))
 }
 
-/// Runs one seed after the other: those of [`seeds`].
+/// Runs one seed after the other, on all processors: those of [`seeds`].
 ///
 /// # Panics
-/// At the first seed that panics or is an error, after it has been run once more: the message names it, and the
+/// At the lowest seed that panics or is an error, after it has been run once more: the message names it, and the
 /// [trace](super) of what happened.
 ///
 /// ```
@@ -54,22 +56,55 @@ fn said<T>(name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
 ///     if sim.streams() > 0 { Err("nobody was to connect") } else { Ok(()) }
 /// });
 /// ```
-pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<(), E>) {
-    for seed in seeds(usual) {
-        if let Err(what) = try_seed(seed, &run) {
-            let (again, traces) = files::recorded(seed, || try_seed(seed, &run));
-            let again = match again {
-                Err(_) => "",
-                Ok(()) => "\nonce more, it did not fail: something counts besides the seed",
+pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<(), E> + Sync) {
+    let Some((seed, what)) = lowest_failing(seeds(usual), &run) else {
+        return;
+    };
+    let (again, traces) = files::recorded(seed, || try_seed(seed, &run));
+    let again = match again {
+        Err(_) => "",
+        Ok(()) => "\nonce more, it did not fail: something counts besides the seed",
+    };
+    let traces: Vec<String> = traces.iter().map(|t| t.display().to_string()).collect();
+    panic!(
+        "seed {seed}: {what}{again}\nthis one alone: TIDEWIRE_SEED={seed}; what happened on its network, in \
+         words, and beside it as pcap: {}",
+        traces.join(", ")
+    );
+}
+
+/// The lowest seed that fails, and what is wrong with it. Those above one that has failed are not begun.
+fn lowest_failing<E: fmt::Display>(
+    seeds: Range<u64>,
+    run: &(impl Fn(u64) -> Result<(), E> + Sync),
+) -> Option<(u64, String)> {
+    let count = usize::try_from(seeds.end.saturating_sub(seeds.start)).unwrap_or(usize::MAX);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let (rest, failing) = (Mutex::new(seeds), Mutex::new(None::<(u64, String)>));
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let search = || {
+        while let Some(seed) = next() {
+            let Err(what) = try_seed(seed, run) else {
+                continue;
             };
-            let traces: Vec<String> = traces.iter().map(|t| t.display().to_string()).collect();
-            panic!(
-                "seed {seed}: {what}{again}\nthis one alone: TIDEWIRE_SEED={seed}; what happened on its network, in \
-                 words, and beside it as pcap: {}",
-                traces.join(", ")
-            );
+            // Those below are with other threads, or done.
+            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+            rest.end = rest.end.min(seed);
+            drop(rest);
+            let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
+            if failing.as_ref().is_none_or(|(lowest, _)| seed < *lowest) {
+                *failing = Some((seed, what));
+            }
         }
-    }
+    };
+    thread::scope(|scope| {
+        // One alone stays on the thread that asks.
+        for _ in 1..threads.min(count) {
+            scope.spawn(search);
+        }
+        search();
+    });
+    failing.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs one seed.
@@ -102,6 +137,8 @@ pub fn try_seed<E: fmt::Display>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
 
     #[test]
@@ -110,5 +147,24 @@ mod tests {
         assert_eq!(range("5..20"), Some(5..20));
         assert_eq!(range("many"), None);
         assert_eq!(range("5..many"), None);
+    }
+
+    #[test]
+    fn every_seed_is_run_once_and_the_lowest_that_fails_is_told() {
+        for fails in [None, Some(0), Some(17), Some(299)] {
+            let runs: Vec<AtomicUsize> = (0..300).map(|_| AtomicUsize::new(0)).collect();
+            let found = lowest_failing(0..300, &|seed| {
+                runs[seed as usize].fetch_add(1, Relaxed);
+                match fails {
+                    Some(lowest) if seed >= lowest && seed % 2 == lowest % 2 => Err(seed),
+                    _ => Ok(()),
+                }
+            });
+            assert_eq!(found, fails.map(|seed| (seed, seed.to_string())));
+            let below = fails.map_or(300, |seed| seed as usize + 1);
+            assert!(runs[..below].iter().all(|n| n.load(Relaxed) == 1));
+            assert!(runs[below..].iter().all(|n| n.load(Relaxed) <= 1));
+        }
+        assert_eq!(lowest_failing(5..5, &|_| Err("is run")), None);
     }
 }

@@ -63,13 +63,13 @@ static MACHINE: RwLock<()> = RwLock::new(());
 
 pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial> {
     // Those that run alone last, so that nobody waits for them.
-    let (mut trials, mut alone) = (Vec::new(), Vec::new());
+    let (mut waiting, mut computing, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for &(variant, works) in variants {
         for case in cases.iter().filter(|c| (c.on)(variant)) {
             let (run, weight) = (case.run, case.weight);
             let name = format!("{variant}/{}", case.name);
             if variant.is_simulated() {
-                trials.push(on_simulated_kernel(name, case, variant));
+                computing.push(on_simulated_kernel(name, case, variant));
                 continue;
             }
             let trial = Trial::test(name.clone(), move || match weight {
@@ -84,18 +84,33 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
                 }
             });
             let list = match weight {
-                Weight::Light => &mut trials,
+                Weight::Light => &mut waiting,
                 Weight::Alone => &mut alone,
             };
             list.push(trial.with_ignored_flag(!works));
         }
     }
     for &(variant, _) in variants.iter().filter(|(v, _)| v.is_simulated()) {
-        trials.push(sameness(cases, variant));
+        computing.push(sameness(cases, variant));
     }
+    let mut trials = among(waiting, computing);
     trials.push(real::nobody_is_left_out(cases));
     trials.append(&mut alone);
     trials
+}
+
+/// Spreads those on simulated kernels, which only compute, evenly among the others, which mostly wait.
+fn among(waiting: Vec<Trial>, computing: Vec<Trial>) -> Vec<Trial> {
+    let (waits, computes) = (waiting.len().max(1), computing.len());
+    let mut all = Vec::with_capacity(waiting.len() + computes);
+    let mut computing = computing.into_iter();
+    for (at, trial) in waiting.into_iter().enumerate() {
+        all.push(trial);
+        let due = (at + 1) * computes / waits - at * computes / waits;
+        all.extend(computing.by_ref().take(due));
+    }
+    all.extend(computing);
+    all
 }
 
 /// Seeds that each case is tried with on a simulated kernel.

@@ -98,12 +98,16 @@ impl Stream {
             if bytes.is_empty() && sim.state(peer) == PlainState::Open {
                 return None;
             }
-            Some(match broken(sim, peer) {
+            let got = match broken(sim, peer) {
                 Some(e) if bytes.is_empty() => Err(e),
                 _ => Ok(bytes),
-            })
+            };
+            sim.reading(peer, false);
+            Some(got)
         });
-        world::with(move |sim| sim.reading(peer, false));
+        if got.is_none() {
+            world::with(move |sim| sim.reading(peer, false));
+        }
         let bytes = got.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))?;
         into[..bytes.len()].copy_from_slice(&bytes);
         self.ends.read.store(at + bytes.len(), SeqCst);
@@ -115,19 +119,21 @@ impl Stream {
         if self.ends.finished.load(SeqCst) {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let room = world::wait(self.patience, move |sim| {
-            let there = broken(sim, peer).map(Err);
-            there.or((sim.unsent(peer) == 0).then_some(Ok(())))
-        });
-        room.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))?;
         let piece = bytes[..bytes.len().min(PIECE)].to_vec();
-        let sent = piece.len();
-        let taken = world::with(move |sim| {
+        // Asked once: each question is a change of threads there and back.
+        let taken = world::wait(self.patience, move |sim| {
+            if let Some(e) = broken(sim, peer) {
+                return Some(Err(e));
+            }
+            if sim.unsent(peer) > 0 {
+                return None;
+            }
             sim.send(peer, &piece);
-            broken(sim, peer).map_or(Ok(sent), Err)
+            Some(broken(sim, peer).map_or(Ok(piece.len()), Err))
         });
+        let sent = taken.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))?;
         self.arrive();
-        taken
+        Ok(sent)
     }
 
     pub(crate) fn finish(&self) {

@@ -30,6 +30,9 @@ struct Ask {
     /// Set when it is first looked at.
     until: Option<tidewire::Instant>,
     look: Look,
+    /// Who asks. It alone is woken by the answer: with a hundred others waiting, waking all of them for each answer was most
+    /// of what the suite cost.
+    asker: thread::Thread,
 }
 
 #[derive(Default)]
@@ -46,7 +49,8 @@ struct Others {
 #[derive(Default)]
 struct Shared {
     others: Mutex<Others>,
-    changed: Condvar,
+    /// Fewer run than before: for who has them go on, one after the other.
+    fewer_run: Condvar,
 }
 
 impl Shared {
@@ -55,7 +59,7 @@ impl Shared {
     }
 
     fn wait<'a>(&self, others: MutexGuard<'a, Others>) -> MutexGuard<'a, Others> {
-        let waited = self.changed.wait_timeout(others, STUCK);
+        let waited = self.fewer_run.wait_timeout(others, STUCK);
         let (others, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         assert!(
             !timeout.timed_out(),
@@ -89,8 +93,10 @@ pub(crate) fn simulated(sim: Sim, case: impl FnOnce()) -> u64 {
     struct Over(Arc<Shared>);
     impl Drop for Over {
         fn drop(&mut self) {
-            self.0.lock().over = true;
-            self.0.changed.notify_all();
+            let mut others = self.0.lock();
+            others.over = true;
+            others.asks.iter().for_each(|ask| ask.asker.unpark());
+            drop(others);
             WORLD.set(None);
         }
     }
@@ -166,9 +172,10 @@ pub(crate) fn wait<R: Send + 'static>(
                 most,
                 until: None,
                 look,
+                asker: thread::current(),
             });
             others.running -= 1;
-            shared.changed.notify_all();
+            shared.fewer_run.notify_all();
             loop {
                 let answer = found.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(answer) = answer {
@@ -179,8 +186,9 @@ pub(crate) fn wait<R: Send + 'static>(
                     drop(others);
                     panic!("the case is over");
                 }
-                let waited = shared.changed.wait(others);
-                others = waited.unwrap_or_else(PoisonError::into_inner);
+                drop(others);
+                thread::park();
+                others = shared.lock();
             }
         }
     }
@@ -257,9 +265,9 @@ fn answer(sim: &mut Sim, shared: &Shared) {
             (ask.look)(sim, now >= until)
         });
         let Some(answered) = answered else { return };
-        others.asks.remove(answered);
+        let answered = others.asks.remove(answered);
         others.running += 1;
-        shared.changed.notify_all();
+        answered.asker.unpark();
     }
 }
 
@@ -295,7 +303,7 @@ impl Drop for Ending {
         self.ended.store(true, SeqCst);
         if let Some(shared) = &self.shared {
             shared.lock().running -= 1;
-            shared.changed.notify_all();
+            shared.fewer_run.notify_all();
         }
     }
 }
