@@ -34,7 +34,7 @@ pub(crate) struct KvOptions {
     pub(crate) maxmemory: Option<Size>,
 
     /// What goes when memory is short: noeviction, allkeys-lru, volatile-lru, volatile-ttl,
-    /// allkeys-random, volatile-random [default: noeviction]
+    /// allkeys-random, volatile-random, allkeys-lfu, volatile-lfu [default: noeviction]
     #[arg(id = "kv-policy", long = "kv-policy", value_name = "POLICY")]
     pub(crate) policy: Option<String>,
 

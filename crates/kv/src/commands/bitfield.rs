@@ -4,7 +4,7 @@ use super::parse::{integer, is, parse_integer};
 use super::strings::LONGEST;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Reply;
-use crate::store::Value;
+use crate::store::{Value, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("bitfield", -2, WRITE | MEMORY, Keys::ONE, bitfield),
@@ -224,6 +224,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         run(&mut fresh)?;
         ctx.db.set(args[1], Value::Str(fresh));
     }
+    ctx.db.event(events::STRING, "setbit", args[1]);
     Ok(())
 }
 

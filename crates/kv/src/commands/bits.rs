@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::strings::LONGEST;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Deadline, Value, ValueRef};
+use crate::store::{Deadline, Value, ValueRef, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("setbit", 4, WRITE | MEMORY, Keys::ONE, setbit),
@@ -41,25 +41,32 @@ fn bit_at(bytes: &[u8], at: usize) -> u8 {
 fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (key, at) = (args[1], offset(args[2])?);
     let new = bit(args[3]).ok_or(Error::new("ERR bit is not an integer or out of range"))?;
-    let write = |bytes: &mut Vec<u8>| {
+    let mut changes = false;
+    let mut write = |bytes: &mut Vec<u8>| {
         if bytes.len() <= at / 8 {
+            changes = true;
             bytes.resize(at / 8 + 1, 0);
         }
         let old = bit_at(bytes, at);
+        changes |= old != new;
         bytes[at / 8] &= !(1 << (7 - at % 8));
         bytes[at / 8] |= new << (7 - at % 8);
         Ok(old)
     };
-    let old = match ctx.db.edit_string(key, write)? {
+    let old = match ctx.db.edit_string(key, &mut write)? {
         Some(old) => old,
         None => {
             // Zeros that nobody writes to take no memory yet.
             let mut fresh = vec![0; at / 8 + 1];
             let old = write(&mut fresh)?;
             ctx.db.set(key, Value::Str(fresh));
+            changes = true;
             old
         }
     };
+    if changes {
+        ctx.db.event(events::STRING, "setbit", key);
+    }
     ctx.reply.integer(old.into());
     Ok(())
 }
@@ -196,6 +203,9 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             "ERR BITOP NOT must be called with a single source key.",
         ));
     }
+    for key in from {
+        ctx.db.string(key)?;
+    }
     let mut operands = Vec::with_capacity(from.len());
     for key in from {
         operands.push(match ctx.db.peek_value(key) {
@@ -220,9 +230,11 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             .for_each(|(a, b)| *a = operation(*a, b));
     }
     if result.is_empty() {
-        ctx.db.remove(to);
+        let removed = ctx.db.remove(to);
+        ctx.db.event_stored(events::STRING, "set", to, removed);
     } else {
         ctx.db.set_string(to, &result, Deadline::Clear);
+        ctx.db.event(events::STRING, "set", to);
     }
     ctx.reply.integer(len as i64);
     Ok(())

@@ -5,6 +5,7 @@ use super::strings::LONGEST;
 use super::{Ctx, Done, Error, Keys, MEMORY, READ, Spec, WRITE};
 use crate::dumps::{from_dump, to_dump};
 use crate::reply::decimal;
+use crate::store::events;
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("dump", 2, READ, Keys::ONE, dump),
@@ -85,13 +86,19 @@ fn restore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     ctx.reply.ok();
     if deadline_ms.is_some_and(|at| at <= ctx.now_ms) {
-        ctx.db.remove(key);
+        if ctx.db.remove(key) {
+            ctx.db.event(events::GENERIC, "del", key);
+        }
         ctx.rewrite(&[b"DEL", key]);
         return Ok(());
     }
     super::keys::put(ctx, key, value, deadline_ms);
+    ctx.db.event(events::GENERIC, "restore", key);
     if let Some(idle_s) = options.idle_s {
         ctx.db.set_idle_s(key, idle_s);
+    }
+    if let Some(frequency) = options.frequency {
+        ctx.db.set_frequency(key, frequency);
     }
     if ctx.has_effects() {
         let at = deadline_ms.unwrap_or(0) as i64;

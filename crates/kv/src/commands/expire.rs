@@ -4,6 +4,7 @@ use super::parse::{integer, is};
 use super::strings::Unit;
 use super::{Ctx, Done, Error, FAST, Keys, READ, Spec, WRITE};
 use crate::reply::decimal;
+use crate::store::events;
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("expire", -3, WRITE | FAST, Keys::ONE, expire),
@@ -86,6 +87,8 @@ pub(super) fn set_deadline(ctx: &mut Ctx<'_, '_>, key: &[u8], at: i64) {
     let now_ms = ctx.now_ms;
     let at = at.max(0) as u64;
     ctx.db.set_deadline_ms(key, Some(at));
+    let name = if at <= now_ms { "del" } else { "expire" };
+    ctx.db.event(events::GENERIC, name, key);
     if ctx.has_effects() {
         if at <= now_ms {
             ctx.rewrite(&[b"DEL", key]);
@@ -99,6 +102,7 @@ fn persist(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let expires = matches!(ctx.db.deadline_ms(args[1]), Some(Some(_)));
     if expires {
         ctx.db.set_deadline_ms(args[1], None);
+        ctx.db.event(events::GENERIC, "persist", args[1]);
     }
     ctx.reply.integer(expires.into());
     Ok(())

@@ -3,6 +3,7 @@
 use super::parse::{integer, is, sample_parts, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::store::events;
 use crate::types::Hash;
 use crate::types::extended::{Extended, Read};
 
@@ -43,6 +44,7 @@ fn hset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         hash.trim();
         (true, new)
     })?;
+    ctx.db.event(events::HASH, "hset", args[1]);
     if ctx.name == "hmset" {
         ctx.reply.ok();
     } else {
@@ -60,6 +62,9 @@ fn hsetnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
         (new, new)
     })?;
+    if new {
+        ctx.db.event(events::HASH, "hset", args[1]);
+    }
     ctx.reply.integer(new.into());
     Ok(())
 }
@@ -120,7 +125,11 @@ fn hdel(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let n = fields.filter(|field| hash.remove(field)).count();
         (n > 0, n)
     })?;
-    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.db.event_left(events::HASH, "hdel", args[1]);
+    }
+    ctx.reply.integer(removed as i64);
     Ok(())
 }
 
@@ -161,6 +170,7 @@ fn hincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
         (sum.is_ok(), sum)
     })??;
+    ctx.db.event(events::HASH, "hincrby", args[1]);
     ctx.reply.integer(sum);
     Ok(())
 }
@@ -185,6 +195,7 @@ fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if ctx.has_effects() {
         ctx.rewrite(&[b"hset", args[1], args[2], sum.as_bytes()]);
     }
+    ctx.db.event(events::HASH, "hincrbyfloat", args[1]);
     ctx.reply.bulk(sum.as_bytes());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::parse::is;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Value, ValueRef};
+use crate::store::{Value, ValueRef, events};
 use crate::types::hll::{self, Registers, Wrong};
 
 pub(crate) const SPECS: &[Spec] = &[
@@ -53,6 +53,9 @@ fn pfadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             }
         }
     }
+    if changed {
+        ctx.db.event(events::STRING, "pfadd", key);
+    }
     ctx.reply.integer(changed.into());
     Ok(())
 }
@@ -97,10 +100,14 @@ fn pfmerge(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             dense |= hll::is_dense(one);
         }
     }
-    let into = ctx.db.string(args[1])?;
-    let mut merged = into.map_or_else(hll::empty, <[u8]>::to_vec);
+    // It was looked up above.
+    let mut merged = match ctx.db.peek_value(args[1]) {
+        Some(ValueRef::Str(into)) => into.to_vec(),
+        _ => hll::empty(),
+    };
     hll::raise_all(&mut merged, &all, dense, sparse_max)?;
     store(ctx, args[1], merged)?;
+    ctx.db.event(events::STRING, "pfadd", args[1]);
     ctx.reply.ok();
     Ok(())
 }

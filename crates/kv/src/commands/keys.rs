@@ -4,7 +4,7 @@ use super::parse::{integer, is, parse_integer};
 use super::scan::{Scan, pattern};
 use super::subcommands::{self, Subcommands};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Deadline, Kind, Value, ValueRef};
+use crate::store::{Deadline, Kind, Value, ValueRef, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("del", -2, WRITE, Keys::REST, del),
@@ -37,11 +37,24 @@ pub(crate) const OBJECT: Subcommands = &[
 ];
 
 /// The subcommands of MEMORY.
-pub(crate) const MEMORY_COMMANDS: Subcommands = &[("help", 2), ("usage", -3)];
+pub(crate) const MEMORY_COMMANDS: Subcommands = &[
+    ("doctor", 2),
+    ("help", 2),
+    ("malloc-stats", 2),
+    ("purge", 2),
+    ("stats", 2),
+    ("usage", -3),
+];
 
 fn del(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let n = args[1..].iter().filter(|key| ctx.db.remove(key)).count();
-    ctx.reply.integer(n as i64);
+    let mut n = 0;
+    for key in &args[1..] {
+        if ctx.db.remove(key) {
+            ctx.db.event(events::GENERIC, "del", key);
+            n += 1;
+        }
+    }
+    ctx.reply.integer(n);
     Ok(())
 }
 
@@ -77,6 +90,8 @@ fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if done && from != to {
         let (value, deadline_ms) = ctx.db.take(from).expect("it exists");
         put(ctx, to, value, deadline_ms);
+        ctx.db.event(events::GENERIC, "rename_from", from);
+        ctx.db.event(events::GENERIC, "rename_to", to);
     }
     if only_new {
         ctx.reply.integer(done.into());
@@ -88,6 +103,10 @@ fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 
 /// Puts a value with its deadline in the place of whatever a key holds.
 pub(super) fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: Value, deadline_ms: Option<u64>) {
+    if ctx.db.exists(key) {
+        // As in Redis what was there is removed first.
+        ctx.db.event(events::NEW, "new", key);
+    }
     match value {
         Value::Str(s) => {
             let deadline = deadline_ms.map_or(Deadline::Clear, Deadline::At);
@@ -136,6 +155,7 @@ fn copy(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let free = replace || !ctx.db.exists(to);
             if free {
                 put(ctx, to, value, deadline_ms);
+                ctx.db.event(events::GENERIC, "copy_to", to);
             }
             ctx.db.swap_db(here);
             free
@@ -161,6 +181,10 @@ fn move_(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if let Some((value, deadline_ms)) = value {
         ctx.db.swap_db(db);
         put(ctx, key, value, deadline_ms);
+        ctx.db.swap_db(here);
+        ctx.db.event(events::GENERIC, "move_from", key);
+        ctx.db.swap_db(db);
+        ctx.db.event(events::GENERIC, "move_to", key);
         ctx.db.swap_db(here);
     }
     ctx.reply.integer(done.into());
@@ -292,6 +316,16 @@ fn object(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     match sub {
         "encoding" => ctx.reply.bulk(encoding(value).as_bytes()),
         "refcount" => ctx.reply.integer(1),
+        "freq" if ctx.db.counts_uses() => {
+            let count = ctx.db.frequency(args[2]).unwrap_or(0);
+            ctx.reply.integer(count.into());
+        }
+        "idletime" if ctx.db.counts_uses() => {
+            return Err(Error::new(
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
         "idletime" => ctx
             .reply
             .integer(ctx.db.idle_s(args[2]).unwrap_or(0) as i64),
@@ -322,9 +356,18 @@ fn encoding(value: ValueRef<'_>) -> &'static str {
 }
 
 fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    if subcommands::check("memory", MEMORY_COMMANDS, args)? == "help" {
+    let sub = subcommands::check("memory", MEMORY_COMMANDS, args)?;
+    if sub == "help" {
         let lines = [
             "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "DOCTOR",
+            "    Say in words what is unusual about the memory.",
+            "MALLOC-STATS",
+            "    Say what is known of the allocator.",
+            "PURGE",
+            "    Free what was removed and waits to be freed.",
+            "STATS",
+            "    Return what takes memory.",
             "USAGE <key> [SAMPLES <count>]",
             "    Return memory in bytes used by <key> and its value.",
             "HELP",
@@ -332,6 +375,10 @@ fn memory(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ];
         ctx.reply.array(lines.len());
         lines.iter().for_each(|line| ctx.reply.simple(line));
+        return Ok(());
+    }
+    if sub != "usage" {
+        ctx.outside = true;
         return Ok(());
     }
     match args {

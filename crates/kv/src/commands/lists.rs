@@ -3,7 +3,7 @@
 use super::parse::{either_way, integer, is, range, timeout};
 use super::popping::{candidates, several, wait};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Kind, Nothing};
+use crate::store::{Kind, Nothing, events};
 use crate::types::{End, List, Text};
 
 const COUNTED: Keys = Keys::Counted {
@@ -48,6 +48,22 @@ fn end_of(name: &str) -> End {
     }
 }
 
+/// What is told of pushing at an end.
+fn pushed(end: End) -> &'static str {
+    match end {
+        End::Left => "lpush",
+        End::Right => "rpush",
+    }
+}
+
+/// What is told of popping from an end.
+fn popped(end: End) -> &'static str {
+    match end {
+        End::Left => "lpop",
+        End::Right => "rpop",
+    }
+}
+
 fn end(arg: &[u8]) -> Result<End, Error> {
     match () {
         () if is(arg, "left") => Ok(End::Left),
@@ -63,6 +79,7 @@ fn push(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         args[2..].iter().for_each(|x| list.push(end, x));
         (true, list.len())
     })?;
+    ctx.db.event(events::LIST, pushed(end), args[1]);
     ctx.reply.integer(len as i64);
     Ok(())
 }
@@ -74,6 +91,9 @@ fn pushx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         args[2..].iter().for_each(|x| list.push(end, x));
         (true, list.len())
     })?;
+    if len.is_some() {
+        ctx.db.event(events::LIST, pushed(end), args[1]);
+    }
     ctx.reply.integer(len.unwrap_or(0) as i64);
     Ok(())
 }
@@ -84,7 +104,7 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Err(Error::arity(ctx.name));
     }
     let Some(&wanted) = args.get(2) else {
-        let element = take_one(ctx, args[1], end)?;
+        let element = take_one_told(ctx, args[1], end)?;
         ctx.reply.bulk_or_null(element.as_deref());
         return Ok(());
     };
@@ -92,7 +112,7 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         .ok()
         .and_then(|n| usize::try_from(n).ok())
         .ok_or(Error::NOT_POSITIVE)?;
-    match take(ctx, args[1], end, wanted)? {
+    match take_told(ctx, args[1], end, wanted)? {
         None => ctx.reply.null_array(),
         Some(elements) => array(ctx, &elements),
     }
@@ -108,6 +128,15 @@ fn take_one(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8
         (true, element)
     })?;
     Ok(element.flatten())
+}
+
+/// The same, and tells of it.
+fn take_one_told(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8>>, Error> {
+    let element = take_one(ctx, key, end)?;
+    if element.is_some() {
+        ctx.db.event_left(events::LIST, popped(end), key);
+    }
+    Ok(element)
 }
 
 /// Takes up to `most` elements; `None` if there is no such list.
@@ -128,6 +157,20 @@ fn take(
         list.settle(fit);
         (n > 0, taken)
     })
+}
+
+/// The same, and tells of it.
+fn take_told(
+    ctx: &mut Ctx<'_, '_>,
+    key: &[u8],
+    end: End,
+    most: usize,
+) -> Result<Option<Vec<Vec<u8>>>, Error> {
+    let taken = take(ctx, key, end, most)?;
+    if taken.as_ref().is_some_and(|taken| !taken.is_empty()) {
+        ctx.db.event_left(events::LIST, popped(end), key);
+    }
+    Ok(taken)
 }
 
 fn array(ctx: &mut Ctx<'_, '_>, elements: &[Vec<u8>]) {
@@ -191,6 +234,7 @@ fn lset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if set != Some(true) {
         return Err(Error::INDEX);
     }
+    ctx.db.event(events::LIST, "lset", args[1]);
     ctx.reply.ok();
     Ok(())
 }
@@ -210,6 +254,9 @@ fn linsert(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         list.insert(at + behind, args[4]);
         (true, list.len() as i64)
     })?;
+    if len.is_some_and(|len| len > 0) {
+        ctx.db.event(events::LIST, "linsert", args[1]);
+    }
     ctx.reply.integer(len.unwrap_or(0));
     Ok(())
 }
@@ -238,14 +285,18 @@ fn lrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         list.settle(fit);
         (!found.is_empty(), found.len())
     })?;
-    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.db.event_left(events::LIST, "lrem", args[1]);
+    }
+    ctx.reply.integer(removed as i64);
     Ok(())
 }
 
 fn ltrim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (start, stop) = (integer(args[2])?, integer(args[3])?);
     let fit = ctx.db.limits().list();
-    ctx.db.update(args[1], |list: &mut List| {
+    let trimmed = ctx.db.update(args[1], |list: &mut List| {
         match range(start, stop, list.len()) {
             Some((first, last)) => list.keep(first, last),
             None => list.shorten(End::Right, list.len()),
@@ -253,6 +304,9 @@ fn ltrim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         list.settle(fit);
         (true, ())
     })?;
+    if trimmed.is_some() {
+        ctx.db.event_left(events::LIST, "ltrim", args[1]);
+    }
     ctx.reply.ok();
     Ok(())
 }
@@ -335,6 +389,8 @@ fn shift(
             list.settle(fit);
             (true, element)
         })?;
+        ctx.db.event(events::LIST, pushed(into), to);
+        ctx.db.event(events::LIST, popped(out), from);
         ctx.reply.bulk(&turned.flatten().unwrap_or_default());
         return Ok(true);
     }
@@ -348,6 +404,8 @@ fn shift(
         list.push(into, &element);
         (true, ())
     })?;
+    ctx.db.event(events::LIST, pushed(into), to);
+    ctx.db.event_left(events::LIST, popped(out), from);
     ctx.reply.bulk(&element);
     Ok(true)
 }
@@ -370,7 +428,7 @@ fn rpoplpush(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 /// Takes elements of the first key that has some, and answers key and elements.
 fn first_of(ctx: &mut Ctx<'_, '_>, keys: &[&[u8]], end: End, most: usize) -> Result<bool, Error> {
     for &key in keys {
-        if let Some(elements) = take(ctx, key, end, most)? {
+        if let Some(elements) = take_told(ctx, key, end, most)? {
             ctx.reply.array(2);
             ctx.reply.bulk(key);
             array(ctx, &elements);
@@ -396,7 +454,7 @@ fn bpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     timeout(seconds)?;
     let end = end_of(ctx.name);
     for key in candidates(ctx.serving, keys) {
-        if let Some(element) = take_one(ctx, key, end)? {
+        if let Some(element) = take_one_told(ctx, key, end)? {
             ctx.reply.array(2);
             ctx.reply.bulk(key);
             ctx.reply.bulk(&element);

@@ -86,6 +86,8 @@ pub struct Ctx<'a, 's> {
     pub(crate) blocked: Option<Blocked>,
     pub(crate) effective: Option<Vec<Vec<Vec<u8>>>>,
     pub(crate) no_room: Option<NoRoom>,
+    /// It asks about all of the server, which who runs it answers when no locks are held.
+    pub(crate) outside: bool,
 }
 
 impl Ctx<'_, '_> {

@@ -3,7 +3,7 @@
 use super::parse::{integer, limit, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, UNBOUNDED, WRITE};
-use crate::store::Value;
+use crate::store::{Value, events};
 use crate::types::Set;
 
 const COUNTED: Keys = Keys::Counted {
@@ -40,6 +40,9 @@ fn sadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         set.trim();
         (n > 0, n)
     })?;
+    if new > 0 {
+        ctx.db.event(events::SET, "sadd", args[1]);
+    }
     ctx.reply.integer(new as i64);
     Ok(())
 }
@@ -49,7 +52,11 @@ fn srem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let n = args[2..].iter().filter(|member| set.remove(member)).count();
         (n > 0, n)
     })?;
-    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.db.event_left(events::SET, "srem", args[1]);
+    }
+    ctx.reply.integer(removed as i64);
     Ok(())
 }
 
@@ -117,6 +124,9 @@ fn spop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
         (!taken.is_empty(), ())
     })?;
+    if !taken.is_empty() {
+        ctx.db.event_left(events::SET, "spop", args[1]);
+    }
     if ctx.has_effects() && !taken.is_empty() {
         let mut effective: Vec<&[u8]> = vec![b"srem", args[1]];
         effective.extend(taken.iter().map(Vec::as_slice));
@@ -173,8 +183,14 @@ fn smove(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let fit = ctx.db.limits().set();
         ctx.db
             .update(from, |set: &mut Set| (set.remove(member), ()))?;
-        ctx.db
-            .upsert(to, |set: &mut Set| (set.insert(member, fit), ()))?;
+        ctx.db.event_left(events::SET, "srem", from);
+        let is_new = ctx.db.upsert(to, |set: &mut Set| {
+            let is_new = set.insert(member, fit);
+            (is_new, is_new)
+        })?;
+        if is_new {
+            ctx.db.event(events::SET, "sadd", to);
+        }
     }
     ctx.reply.integer(1);
     Ok(())
@@ -208,7 +224,9 @@ fn finish(ctx: &mut Ctx<'_, '_>, result: Vec<Vec<u8>>, into: Option<&[u8]>) -> D
         set.insert(member, fit);
     }
     ctx.reply.integer(set.len() as i64);
+    let removed = set.is_empty() && ctx.db.exists(into);
     ctx.db.set(into, Value::Set(set));
+    ctx.db.event_stored(events::SET, ctx.name, into, removed);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use super::parse::{integer, is};
 use super::{Ctx, Done, Error, Keys, MEMORY, READ, Spec, UNBOUNDED, WRITE};
-use crate::store::{Value, ValueRef};
+use crate::store::{Value, ValueRef, events};
 use crate::types::{End, List, score};
 
 pub(crate) const SPECS: &[Spec] = &[
@@ -212,6 +212,9 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             ctx.rewrite(&push.chain(stored).collect::<Vec<_>>());
         }
     }
+    let removed = list.is_empty() && ctx.db.exists(into);
     ctx.db.set(into, Value::List(list));
+    ctx.db
+        .event_stored(events::LIST, "sortstore", into, removed);
     Ok(())
 }

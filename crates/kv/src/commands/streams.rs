@@ -10,7 +10,7 @@ mod read;
 use super::parse::{integer, is};
 use super::{CREATES, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Reply;
-use crate::store::Collection;
+use crate::store::{Collection, events};
 use crate::types::{Item, Stream, StreamId, Trim};
 use args::{Added, Adding, Trimming, id, interval};
 
@@ -146,6 +146,10 @@ fn xadd(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             grown
         }
     };
+    ctx.db.event(events::STREAM, "xadd", args[1]);
+    if grown.trimmed > 0 {
+        ctx.db.event(events::STREAM, "xtrim", args[1]);
+    }
     write_id(ctx.reply, grown.id);
     if ctx.has_effects() {
         let (id, left) = (grown.id.text(), grown.left.to_string());
@@ -211,7 +215,11 @@ fn xdel(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             (deleted > 0, deleted)
         })?;
     }
-    ctx.reply.integer(deleted.unwrap_or(0) as i64);
+    let deleted = deleted.unwrap_or(0);
+    if deleted > 0 {
+        ctx.db.event(events::STREAM, "xdel", args[1]);
+    }
+    ctx.reply.integer(deleted as i64);
     Ok(())
 }
 
@@ -223,6 +231,9 @@ fn xtrim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     })?;
     let (trimmed, left) = trimmed.unwrap_or_default();
     ctx.reply.integer(trimmed as i64);
+    if trimmed > 0 {
+        ctx.db.event(events::STREAM, "xtrim", args[1]);
+    }
     if trimmed > 0 && !trim.is_exact() {
         ctx.rewrite(&[
             b"xtrim",
@@ -294,6 +305,7 @@ fn xsetid(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         stream.set(last, added, max_deleted);
         (true, ())
     })?;
+    ctx.db.event(events::STREAM, "xsetid", args[1]);
     ctx.reply.ok();
     Ok(())
 }

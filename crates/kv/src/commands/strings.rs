@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::decimal;
-use crate::store::{Deadline, Value};
+use crate::store::{Deadline, Value, events};
 use crate::types::extended::{Extended, Read};
 
 const PAIRS: Keys = Keys::Range {
@@ -140,6 +140,7 @@ fn set(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (key, value) = (args[1], args[2]);
     if args.len() == 3 {
         ctx.db.set_string(key, value, Deadline::Clear);
+        ctx.db.event(events::STRING, "set", key);
         ctx.reply.ok();
         return Ok(());
     }
@@ -160,10 +161,22 @@ fn set(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         None => Deadline::Clear,
     };
     put(ctx, key, value, deadline);
+    tell_put(ctx, key, options.deadline_ms.is_some());
     if !options.get {
         ctx.reply.ok();
     }
     Ok(())
+}
+
+/// Tells that a string was set, perhaps with a time, which has passed if it is not there.
+fn tell_put(ctx: &mut Ctx<'_, '_>, key: &[u8], timed: bool) {
+    if timed && !ctx.db.exists(key) {
+        return ctx.db.event(events::GENERIC, "del", key);
+    }
+    ctx.db.event(events::STRING, "set", key);
+    if timed {
+        ctx.db.event(events::GENERIC, "expire", key);
+    }
 }
 
 /// Sets a string, and says so in a form that no clock has a part in. A time that has passed removes
@@ -203,6 +216,7 @@ fn setnx(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let absent = !ctx.db.exists(args[1]);
     if absent {
         ctx.db.set_string(args[1], args[2], Deadline::Clear);
+        ctx.db.event(events::STRING, "set", args[1]);
     }
     ctx.reply.integer(absent.into());
     Ok(())
@@ -215,6 +229,7 @@ fn setex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let at = unit.deadline_ms(args[2], ctx)?;
     put(ctx, args[1], args[3], Deadline::At(at));
+    tell_put(ctx, args[1], true);
     ctx.reply.ok();
     Ok(())
 }
@@ -222,6 +237,7 @@ fn setex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 fn getset(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     ctx.reply.bulk_or_null(ctx.db.string(args[1])?);
     ctx.db.set_string(args[1], args[2], Deadline::Clear);
+    ctx.db.event(events::STRING, "set", args[1]);
     Ok(())
 }
 
@@ -237,6 +253,7 @@ fn getex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         super::expire::set_deadline(ctx, key, at as i64);
     } else if options.persist && ctx.db.deadline_ms(key) != Some(None) {
         ctx.db.set_deadline_ms(key, None);
+        ctx.db.event(events::GENERIC, "persist", key);
         if ctx.has_effects() {
             ctx.rewrite(&[b"PERSIST", key]);
         }
@@ -246,7 +263,9 @@ fn getex(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 
 fn getdel(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     ctx.reply.bulk_or_null(ctx.db.string(args[1])?);
-    ctx.db.remove(args[1]);
+    if ctx.db.remove(args[1]) {
+        ctx.db.event(events::GENERIC, "del", args[1]);
+    }
     Ok(())
 }
 
@@ -262,6 +281,7 @@ fn mget(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 fn set_pairs(ctx: &mut Ctx<'_, '_>, pairs: &[&[u8]]) {
     for pair in pairs.chunks_exact(2) {
         ctx.db.set_string(pair[0], pair[1], Deadline::Clear);
+        ctx.db.event(events::STRING, "set", pair[0]);
     }
 }
 
@@ -299,6 +319,7 @@ fn append(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.db.set_string(key, tail, Deadline::Clear);
         tail.len()
     });
+    ctx.db.event(events::STRING, "append", key);
     ctx.reply.integer(len as i64);
     Ok(())
 }
@@ -336,6 +357,7 @@ fn setrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             end
         }
     };
+    ctx.db.event(events::STRING, "setrange", key);
     ctx.reply.integer(len as i64);
     Ok(())
 }
@@ -386,6 +408,7 @@ fn add(ctx: &mut Ctx<'_, '_>, key: &[u8], by: i64) -> Done {
     let new = old.checked_add(by).ok_or(Error::OVERFLOW)?;
     ctx.db
         .set_string(key, decimal(new, &mut [0; 20]), Deadline::Keep);
+    ctx.db.event(events::STRING, "incrby", key);
     ctx.reply.integer(new);
     Ok(())
 }
@@ -399,6 +422,7 @@ fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let by = Extended::parse(args[2]).ok_or(Error::NOT_FLOAT)?;
     let text = sum(old, by)?;
     put(ctx, key, text.as_bytes(), Deadline::Keep);
+    ctx.db.event(events::STRING, "incrbyfloat", key);
     ctx.reply.bulk(text.as_bytes());
     Ok(())
 }

@@ -10,6 +10,7 @@ use super::parse::{float, is, sample_parts, sample_size};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::{Proto, Reply};
+use crate::store::events;
 use crate::types::{Fit, Scored, ZSet, score};
 
 const COUNTED: Keys = Keys::Counted {
@@ -175,6 +176,10 @@ pub(super) fn add_all(
             done,
         )
     })??;
+    if added + changed > 0 {
+        let name = if options.incr { "zincr" } else { "zadd" };
+        ctx.db.event(events::ZSET, name, key);
+    }
     match (options.incr, last) {
         (true, Some(score)) => ctx.reply.double(score),
         (true, None) => ctx.reply.null(),
@@ -218,6 +223,7 @@ fn zincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let done = add(set, &options, &[(by, args[3])], fit);
         (done.is_ok(), done.map(|(_, _, last)| last))
     })??;
+    ctx.db.event(events::ZSET, "zincr", args[1]);
     ctx.reply.double(last.unwrap_or(by));
     Ok(())
 }
@@ -230,7 +236,11 @@ fn zrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             .count();
         (n > 0, n)
     })?;
-    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.db.event_left(events::ZSET, "zrem", args[1]);
+    }
+    ctx.reply.integer(removed as i64);
     Ok(())
 }
 

@@ -197,7 +197,8 @@ impl RespConn {
                     return;
                 }
             }
-            Ran::Done => self.note_commit(&mut batch),
+            // No command that waits asks about all of the server.
+            Ran::Done | Ran::Outside => self.note_commit(&mut batch),
         }
         drop(batch);
         if reply.is_over() {

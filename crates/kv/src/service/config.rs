@@ -15,6 +15,7 @@ use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
 use crate::store::Policy;
+use crate::store::events::{classes_text, parse_classes};
 use crate::types::glob;
 
 const HELP: &[&str] = &[
@@ -205,14 +206,86 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "notify-keyspace-events",
+        read: |s| classes_text(s.store.events()),
+        write: Some(|s, value, take| {
+            let classes = parse_classes(value.as_bytes());
+            let classes = classes.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?;
+            if take {
+                s.store.set_events(classes);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "latency-monitor-threshold",
+        read: |s| s.config.spikes_ms.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let ms = between(value, 0, i64::MAX)?;
+            if take {
+                s.config.spikes_ms.store(ms as u64, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "latency-tracking",
+        read: |s| yes_no(s.config.tracks_latency.load(Relaxed)).to_string(),
+        write: Some(|s, value, take| {
+            let on = said_yes(value)?;
+            if take {
+                s.config.tracks_latency.store(on, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "latency-tracking-info-percentiles",
+        read: |s| {
+            let all = s.config.percentiles();
+            let all: Vec<String> = all.iter().map(f64::to_string).collect();
+            all.join(" ")
+        },
+        write: Some(|s, value, take| {
+            /// So that a line of INFO has an end.
+            const MOST: usize = 64;
+            let one = |word: &str| word.parse().ok().filter(|p| (0.0..=100.0).contains(p));
+            let all: Option<Vec<f64>> = value.split_ascii_whitespace().map(one).collect();
+            let all = all.filter(|all| all.len() <= MOST);
+            let all = all.ok_or("latency-tracking-info-percentiles should be between 0 and 100")?;
+            if take {
+                s.config.set_percentiles(all);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "lfu-decay-time",
+        read: |s| s.store.lfu_decay_min().to_string(),
+        write: Some(|s, value, take| {
+            let minutes = between(value, 0, i64::from(i32::MAX))?;
+            if take {
+                s.store.set_lfu_decay_min(minutes as u32);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "lfu-log-factor",
+        read: |s| s.store.lfu_log_factor().to_string(),
+        write: Some(|s, value, take| {
+            let factor = between(value, 0, i64::from(i32::MAX))?;
+            if take {
+                s.store.set_lfu_log_factor(factor as u32);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "protected-mode",
         read: |s| yes_no(s.config.protected.load(Relaxed)).to_string(),
         write: Some(|s, value, take| {
-            let on = match value.to_ascii_lowercase().as_str() {
-                "yes" => true,
-                "no" => false,
-                _ => return Err("argument must be 'yes' or 'no'".to_string()),
-            };
+            let on = said_yes(value)?;
             if take {
                 s.config.protected.store(on, Relaxed);
             }
@@ -341,6 +414,14 @@ const LIVE: &[Live] = &[
     },
 ];
 
+fn said_yes(value: &str) -> Result<bool, String> {
+    match value.to_ascii_lowercase().as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("argument must be 'yes' or 'no'".to_string()),
+    }
+}
+
 /// The subcommands of CONFIG.
 pub(super) const SUBCOMMANDS: Subcommands = &[
     ("get", -3),
@@ -445,15 +526,7 @@ fn set(call: &mut Call<'_, '_>, pairs: &[&[u8]]) {
             // Checked above.
             Change::Live(write, value) => drop(write(&call.shared, &value, true)),
             Change::Threshold(threshold, n) => threshold.set(call.shared.store.limits(), n),
-            Change::Kept(tuning, value) => {
-                if tuning.name == "notify-keyspace-events" && !value.is_empty() {
-                    tracing::warn!(
-                        value,
-                        "notify-keyspace-events is kept, but no events are sent"
-                    );
-                }
-                call.shared.config.tuning.set(tuning, value);
-            }
+            Change::Kept(tuning, value) => call.shared.config.tuning.set(tuning, value),
         }
     }
     call.reply.ok();

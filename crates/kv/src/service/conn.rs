@@ -399,6 +399,11 @@ impl RespConn {
             self.session.loading = false;
             cx.local.find_log();
         }
+        if shared.store.tells_events() && shared.hub.is_crowded() {
+            // What makes events waits as who publishes does.
+            cx.link.set_timer_after(RETRY);
+            return (Served::Early(Next::Paused), 0);
+        }
         cx.local.begin_batch();
         let now_ms = cx.link.wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, self.session.db, now_ms, cx.link.random());
@@ -584,14 +589,7 @@ impl RespConn {
     /// Writes what this client did not ask for just now, or cuts it if it takes none.
     pub(crate) fn hand_out(&mut self, bytes: &Bytes, most: usize, cx: &mut Cx<'_, Self>) {
         if cx.link.queued_len().saturating_add(bytes.len()) > most {
-            cx.local.stats.slow_subscribers.add(1);
-            if cx.local.may_warn(cx.link.now()) {
-                tracing::warn!(
-                    peer = %cx.link.peer().client(), limit = most,
-                    "a subscriber does not take its messages: cutting the connection",
-                );
-            }
-            return cx.link.abort_because("subscriber output limit");
+            return self.cut_subscriber(most, cx);
         }
         cx.local.stats.bytes_out.add(bytes.len() as u64);
         if bytes.len() > KEPT_REPLY / 16 {
@@ -599,6 +597,20 @@ impl RespConn {
         } else {
             cx.link.write(bytes);
         }
+    }
+
+    /// Ends the connection of a subscriber that does not take its messages, or for whom one was lost: `limit` is what
+    /// may wait for it.
+    #[cold]
+    pub(crate) fn cut_subscriber(&mut self, limit: usize, cx: &mut Cx<'_, Self>) {
+        cx.local.stats.slow_subscribers.add(1);
+        if cx.local.may_warn(cx.link.now()) {
+            tracing::warn!(
+                peer = %cx.link.peer().client(), limit,
+                "a subscriber does not take its messages: cutting the connection",
+            );
+        }
+        cx.link.abort_because("subscriber output limit");
     }
 }
 

@@ -23,6 +23,7 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
     ("cpu", "CPU", true, cpu),
     ("modules", "Modules", true, |_, _| {}),
     ("commandstats", "Commandstats", false, command_stats),
+    ("latencystats", "Latencystats", false, super::latency::info),
     ("errorstats", "Errorstats", true, error_stats),
     ("cluster", "Cluster", true, |_, text| {
         line(text, "cluster_enabled", 0)
@@ -138,7 +139,7 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
 }
 
 /// Memory of the process that is resident, and the most that ever was; 0 where it cannot be told.
-fn resident() -> (u64, u64) {
+pub(super) fn resident() -> (u64, u64) {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return (0, 0);
     };
@@ -209,6 +210,7 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "pubsub_channels", shared.hub.count(Kind::Channel));
     line(text, "pubsub_patterns", shared.hub.count(Kind::Pattern));
     line(text, "pubsubshard_channels", shared.hub.count(Kind::Shard));
+    line(text, "keyspace_events_lost", shared.store.events_lost());
     line(text, "latest_fork_usec", 0);
     let tracking = shared.store.tracking();
     line(text, "tracking_total_keys", tracking.keys());

@@ -109,7 +109,8 @@ impl RespLocal {
         self.arm();
         self.batches = self.batches.wrapping_add(1);
         self.times_all = self.batches.is_multiple_of(TIMED_ONE_IN)
-            || self.shared.config.slow_us.load(Relaxed) == 0;
+            || self.shared.config.slow_us.load(Relaxed) == 0
+            || self.shared.config.spikes_ms.load(Relaxed) > 0;
     }
 }
 

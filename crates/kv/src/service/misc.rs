@@ -124,35 +124,3 @@ pub(super) fn slowlog(call: &mut Call<'_, '_>) -> Flow {
     }
     Flow::Done
 }
-
-/// The subcommands of LATENCY.
-pub(super) const LATENCY: Subcommands = &[
-    ("doctor", 2),
-    ("help", 2),
-    ("histogram", -2),
-    ("history", 3),
-    ("latest", 2),
-    ("reset", -2),
-];
-
-/// Latencies are not sampled: there is never anything to tell.
-pub(super) fn latency(call: &mut Call<'_, '_>) -> Flow {
-    let sub = call.args[1].to_ascii_lowercase();
-    match (&sub[..], &call.args[2..]) {
-        (b"latest", []) | (b"history", [_]) => call.reply.array(0),
-        (b"reset", _) => call.reply.integer(0),
-        (b"histogram", _) => call.reply.map(0),
-        (b"doctor", []) => call
-            .reply
-            .verbatim("Latencies are not monitored by this server.\n"),
-        (b"help", []) => call.help(&[
-            "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-            "LATEST, HISTORY <event>, HISTOGRAM [<command> ...]",
-            "    Always empty: latencies are not monitored.",
-            "RESET [<event> ...]",
-            "    Forget what there is not.",
-        ]),
-        _ => call.subcommand_error("latency"),
-    }
-    Flow::Done
-}

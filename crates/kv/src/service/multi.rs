@@ -10,6 +10,7 @@ use super::acl::Where;
 use super::batch::Batch;
 use super::call::{Call, Flow};
 use super::conn::RespConn;
+use super::memory;
 use super::run::{Outcome, count_as_error, count_error};
 use super::script::{self, Kind};
 use super::shared::Shared;
@@ -350,6 +351,10 @@ impl RespConn {
             match entry.what {
                 What::Data(spec) => match batch.run(spec, args, reply) {
                     Ran::Done => self.note_read(batch, spec, args),
+                    Ran::Outside => {
+                        outside.push((at, start));
+                        continue;
+                    }
                     Ran::Blocked(_) | Ran::Later => {
                         unreachable!("nothing waits within a transaction")
                     }
@@ -397,9 +402,11 @@ impl RespConn {
             from = place;
             let (entry, args) = commands[at];
             let start = reply.len();
-            if let What::Session(spec) = entry.what {
-                self.call(spec.run, args, reply, cx, true);
-            }
+            let run = match entry.what {
+                What::Session(spec) => spec.run,
+                What::Data(_) => memory::run,
+            };
+            self.call(run, args, reply, cx, true);
             count_call(entry, &reply.bytes()[start..], cx);
         }
         reply.raw(&others[from..]);

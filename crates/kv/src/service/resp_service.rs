@@ -276,6 +276,9 @@ impl Service for RespService {
         subscribers.deliver(|id, frame| {
             all.with(id, local, |conn, cx| conn.deliver(frame, most, cx));
         });
+        for id in subscribers.deceived() {
+            all.with(id, local, |conn, cx| conn.cut_subscriber(most, cx));
+        }
         local.subscribers = subscribers;
         local.end_subscriptions();
         if all.number() == TICKS && all.timer().is_none() {

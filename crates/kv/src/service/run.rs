@@ -10,13 +10,14 @@ use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
 use super::loading;
+use super::memory;
 use super::script::{self, Kind};
 use super::session::Replies;
 use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
 use super::stats::LoopStats;
 use super::table::{Entry, What, When};
-use crate::commands::{BRIEF, Error, FAST};
+use crate::commands::Error;
 use crate::reply::{Proto, Reply};
 use crate::store::Ran;
 
@@ -94,6 +95,10 @@ impl RespConn {
                 Ran::Done => Outcome::Done,
                 Ran::Later => self.wait_for_room(cx),
                 Ran::Blocked(blocked) => self.begin_wait(spec, blocked, args, batch, reply, cx),
+                Ran::Outside => {
+                    batch.pause();
+                    self.call(memory::run, args, reply, cx, false)
+                }
             },
             What::Session(spec) => {
                 batch.pause();
@@ -152,8 +157,7 @@ impl RespConn {
     /// always quick are timed only now and then.
     #[inline]
     fn is_timed(&self, entry: &Entry, cx: &mut Cx<'_, RespConn>) -> bool {
-        let quick = matches!(entry.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0);
-        !quick || cx.local.times_all
+        !entry.is_brief() || cx.local.times_all
     }
 
     /// Counts the time of a call, and keeps it if it was slow.
@@ -164,10 +168,26 @@ impl RespConn {
         took: Duration,
         cx: &mut Cx<'_, RespConn>,
     ) {
+        let shared = &cx.local.shared;
         let counts = cx.local.stats.command(entry.id);
         counts.timed.add(1);
         counts.timed_ns.add(took.as_nanos() as u64);
-        let shared = &cx.local.shared;
+        if shared.config.tracks_latency.load(Relaxed) {
+            counts.times().add(took.as_nanos() as u64);
+        }
+        let (spikes_ms, took_ms) = (
+            shared.config.spikes_ms.load(Relaxed),
+            took.as_millis() as u64,
+        );
+        if spikes_ms > 0 && took_ms >= spikes_ms {
+            let event = if entry.is_quick() {
+                "fast-command"
+            } else {
+                "command"
+            };
+            let at_s = cx.link.wall().as_secs();
+            shared.spikes.add(event, at_s, took_ms);
+        }
         let slow_us = shared.config.slow_us.load(Relaxed);
         let took_us = took.as_micros() as u64;
         if slow_us < 0 || took_us < slow_us as u64 {

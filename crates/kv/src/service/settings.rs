@@ -102,6 +102,12 @@ pub(crate) struct Config {
     /// Microseconds from which on a command is kept in the slow log; negative is never.
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_len: AtomicUsize,
+    /// Milliseconds from which on a command is kept as having taken long; 0 is never.
+    pub(crate) spikes_ms: AtomicU64,
+    /// How long commands take is counted.
+    pub(crate) tracks_latency: AtomicBool,
+    /// What INFO tells of that.
+    percentiles: RwLock<Vec<f64>>,
     /// Milliseconds from which on a script takes too long; 0 is never.
     pub(crate) script_ms: AtomicU64,
     /// Bytes of memory that the interpreter of one loop may take.
@@ -127,10 +133,23 @@ impl Config {
             timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),
             slow_us: AtomicI64::new(10_000),
             slow_len: AtomicUsize::new(128),
+            spikes_ms: AtomicU64::new(0),
+            tracks_latency: AtomicBool::new(true),
+            percentiles: RwLock::new(vec![50.0, 99.0, 99.9]),
             script_ms: AtomicU64::new(5_000),
             script_memory: AtomicUsize::new(64 << 20),
             tuning: Kept::default(),
         }
+    }
+
+    pub(crate) fn percentiles(&self) -> Vec<f64> {
+        let all = self.percentiles.read();
+        all.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_percentiles(&self, all: Vec<f64>) {
+        let held = self.percentiles.write();
+        *held.unwrap_or_else(PoisonError::into_inner) = all;
     }
 
     /// What a client that has authenticated may send.

@@ -12,6 +12,7 @@ use super::acl::Acl;
 use super::attention::Attention;
 use super::clients::Clients;
 use super::durable::Durable;
+use super::latency::Spikes;
 use super::loading::Loaded;
 use super::message::Message;
 use super::monitor::Monitors;
@@ -43,9 +44,10 @@ pub(crate) struct Shared {
     pub(crate) attention: Attention,
     pub(crate) monitors: Monitors,
     pub(crate) clients: Clients,
-    pub(crate) hub: Hub<Message>,
+    pub(crate) hub: Arc<Hub<Message>>,
     pub(crate) stats: Stats,
     pub(crate) slowlog: SlowLog,
+    pub(crate) spikes: Spikes,
     pub(crate) scripts: Scripts,
     /// Of log lines about clients that are not let in, and about browsers.
     pub(crate) denials: Throttle,
@@ -71,6 +73,8 @@ pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 impl Shared {
     /// With a log that commits when `promised` says, if any will be there.
     pub(crate) fn new(store: Arc<Store>, settings: Settings, promised: Option<Policy>) -> Shared {
+        let hub = Arc::new(Hub::default());
+        store.announce_to(hub.clone());
         Shared {
             store,
             acl: Acl::new(settings.password.as_deref()),
@@ -81,9 +85,10 @@ impl Shared {
             loaded: Loaded::default(),
             config: Config::new(settings),
             clients: Clients::default(),
-            hub: Hub::default(),
+            hub,
             stats: Stats::default(),
             slowlog: SlowLog::default(),
+            spikes: Spikes::default(),
             scripts: Scripts::default(),
             denials: Throttle::new(MINUTE),
             intrusions: Throttle::new(MINUTE),

@@ -4,27 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub(crate) use super::count::Count;
+use super::times::{Sum, Times};
+
 /// Different error prefixes that are told apart; the rest is counted together.
 const ERRORS_MAX: usize = 128;
 /// Commands whose counters are set aside together: most clients use few.
 const PER_PAGE: usize = 16;
 const PAGES: usize = 32;
-
-/// A count that one thread adds to and others read.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    /// Adds; only the loop that owns it may.
-    #[inline]
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed) + n, Relaxed);
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
 
 /// What is counted for one command.
 #[derive(Debug, Default)]
@@ -37,6 +24,14 @@ pub(crate) struct PerCommand {
     /// Calls that were timed, and how long they took.
     pub(crate) timed: Count,
     pub(crate) timed_ns: Count,
+    times: OnceLock<Box<Times>>,
+}
+
+impl PerCommand {
+    /// How long calls took; only the loop that owns it may ask.
+    pub(crate) fn times(&self) -> &Times {
+        self.times.get_or_init(Box::default)
+    }
 }
 
 type Page = Box<[PerCommand; PER_PAGE]>;
@@ -69,6 +64,13 @@ impl LoopStats {
         &page[id % PER_PAGE]
     }
 
+    /// How long the calls of a command took that were counted since `before`; `None` if none was.
+    pub(crate) fn times_since(&self, before: &LoopStats, id: u16) -> Option<Sum> {
+        let times = self.command(id).times.get()?;
+        let before = before.command(id).times.get();
+        Some(times.since(before.map(|before| &**before)))
+    }
+
     /// Adds the counts of another loop; only while this one has a single owner.
     fn absorb(&self, other: &LoopStats) {
         let pairs = |a: &LoopStats, b: &LoopStats| {
@@ -97,6 +99,9 @@ impl LoopStats {
                 to.failed.add(from.failed.value());
                 to.timed.add(from.timed.value());
                 to.timed_ns.add(from.timed_ns.value());
+                if let Some(times) = from.times.get() {
+                    to.times().absorb(times);
+                }
             }
         }
     }

@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
 use super::{
-    acl, client, cluster, command, config, hello, info, misc, monitor, multi, persistence,
+    acl, client, cluster, command, config, hello, info, latency, misc, monitor, multi, persistence,
     pubsub_commands, saving, script,
 };
 use crate::commands::subcommands::{self, Subcommands};
-use crate::commands::{self, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::commands::{self, BRIEF, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 
 /// Runs a command that is about the connection or the server.
 pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
@@ -97,7 +97,7 @@ const SESSION: &[SessionSpec] = session! {
     "debug" -2 Usual &[], misc::debug;
     "monitor" 1 Alone &[], monitor::monitor;
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
-    "latency" -2 Usual misc::LATENCY, misc::latency;
+    "latency" -2 Usual latency::SUBCOMMANDS, latency::run;
     "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;
     "role" 1 Usual &[], misc::role;
     "cluster" -2 Usual cluster::SUBCOMMANDS, cluster::disabled;
@@ -166,6 +166,17 @@ impl Entry {
         } else {
             n >= self.arity.unsigned_abs() as usize
         }
+    }
+
+    /// Whether its time does not depend on how much there is, as it is told to clients.
+    pub(crate) fn is_quick(&self) -> bool {
+        matches!(self.what, What::Data(spec) if spec.flags & FAST != 0)
+    }
+
+    /// The same, of those too that are not told to be so.
+    #[inline]
+    pub(crate) fn is_brief(&self) -> bool {
+        matches!(self.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0)
     }
 
     /// What is wrong with the subcommand of a call that has enough arguments, if anything.

@@ -11,8 +11,6 @@ enum Takes {
     Number(i64, i64),
     YesOrNo,
     Bytes,
-    /// Letters that name events.
-    Events,
 }
 
 /// A setting that is only kept.
@@ -37,19 +35,14 @@ const ALL: &[Tuning] = &[
     of("activerehashing", "yes", Takes::YesOrNo),
     of("dynamic-hz", "yes", Takes::YesOrNo),
     of("hz", "10", Takes::Number(1, 500)),
-    of("latency-monitor-threshold", "0", COUNT),
-    of("latency-tracking", "yes", Takes::YesOrNo),
     of("lazyfree-lazy-eviction", "yes", Takes::YesOrNo),
     of("lazyfree-lazy-expire", "yes", Takes::YesOrNo),
     of("lazyfree-lazy-server-del", "yes", Takes::YesOrNo),
     of("lazyfree-lazy-user-del", "yes", Takes::YesOrNo),
     of("lazyfree-lazy-user-flush", "yes", Takes::YesOrNo),
-    of("lfu-decay-time", "1", COUNT),
-    of("lfu-log-factor", "10", COUNT),
     of("list-compress-depth", "0", COUNT),
     of("maxmemory-clients", "0", Takes::Bytes),
     of("maxmemory-eviction-tenacity", "10", Takes::Number(0, 100)),
-    of("notify-keyspace-events", "", Takes::Events),
     of("stop-writes-on-bgsave-error", "yes", Takes::YesOrNo),
     of("stream-node-max-bytes", "4096", Takes::Bytes),
     of("stream-node-max-entries", "100", COUNT),
@@ -78,12 +71,6 @@ impl Tuning {
             Takes::Bytes => {
                 let bytes = memory(value).ok_or("argument must be a memory value")?;
                 Ok(bytes.to_string())
-            }
-            Takes::Events if value.bytes().all(|b| b"KEg$lshzxetdmnA".contains(&b)) => {
-                Ok(value.to_string())
-            }
-            Takes::Events => {
-                Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_string())
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Removal of keys because memory is short: the best of a sample goes, until there is room.
 
+use super::Store;
 use super::effect::Gone;
 use super::memory::Entry;
 use super::policy::Policy;
 use super::shard::Shard;
-use super::{Store, clock};
 
 /// Keys that may go for one command, at most.
 const KEYS: usize = 1024;
@@ -82,7 +82,7 @@ impl Store {
             if shard.table(db).len() == 0 || policy.is_volatile() && expiring == 0 {
                 continue;
             }
-            if let Some(key) = candidate(shard, db, policy, self.eviction_samples(), clock, rng) {
+            if let Some(key) = self.candidate(shard, db, policy, clock, rng) {
                 return self
                     .drop_keys(shard, &[(db, key)], Gone::Evicted, 0)
                     .is_ok();
@@ -90,44 +90,46 @@ impl Store {
         }
         false
     }
-}
 
-fn candidate(
-    shard: &Shard,
-    db: u16,
-    policy: Policy,
-    samples: usize,
-    clock: u32,
-    rng: &mut fastrand::Rng,
-) -> Option<Vec<u8>> {
-    let table = shard.table(db);
-    let start = rng.usize(..table.buckets());
-    let mut best: Option<(u64, &Entry)> = None;
-    let mut seen = 0;
-    // Those that may go can be few among many: then the walk goes on to the first. All walks that it
-    // takes to evict them all cost about as much as one through the whole table for each doubling of
-    // their number.
-    for i in 0..table.buckets() {
-        table.visit((start + i) % table.buckets(), &mut |entry| {
-            if policy.is_volatile() && !entry.expires() {
-                return;
-            }
-            seen += 1;
-            let worth = match policy {
-                Policy::AllKeysLru | Policy::VolatileLru => {
-                    u64::MAX - clock::idle_ms(entry.clock(), clock)
+    /// The key that goes first, of a sample.
+    fn candidate(
+        &self,
+        shard: &Shard,
+        db: u16,
+        policy: Policy,
+        clock: u32,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Vec<u8>> {
+        let (table, samples) = (shard.table(db), self.eviction_samples());
+        let start = rng.usize(..table.buckets());
+        let mut best: Option<(u64, &Entry)> = None;
+        let mut seen = 0;
+        // Those that may go can be few among many: then the walk goes on to the first. All walks that it
+        // takes to evict them all cost about as much as one through the whole table for each doubling of
+        // their number.
+        for i in 0..table.buckets() {
+            table.visit((start + i) % table.buckets(), &mut |entry| {
+                if policy.is_volatile() && !entry.expires() {
+                    return;
                 }
-                Policy::VolatileTtl => entry.deadline_ms().unwrap_or(u64::MAX),
-                Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
-                Policy::NoEviction => return,
-            };
-            if best.is_none_or(|(least, _)| worth < least) {
-                best = Some((worth, entry));
+                seen += 1;
+                let worth = match policy {
+                    Policy::AllKeysLru
+                    | Policy::VolatileLru
+                    | Policy::AllKeysLfu
+                    | Policy::VolatileLfu => self.worth(entry, clock),
+                    Policy::VolatileTtl => entry.deadline_ms().unwrap_or(u64::MAX),
+                    Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
+                    Policy::NoEviction => return,
+                };
+                if best.is_none_or(|(least, _)| worth < least) {
+                    best = Some((worth, entry));
+                }
+            });
+            if seen >= samples || i + 1 >= BUCKETS && seen > 0 {
+                break;
             }
-        });
-        if seen >= samples || i + 1 >= BUCKETS && seen > 0 {
-            break;
         }
+        best.map(|(_, entry)| entry.key().to_vec())
     }
-    best.map(|(_, entry)| entry.key().to_vec())
 }

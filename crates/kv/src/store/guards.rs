@@ -3,6 +3,7 @@
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use super::Store;
+use super::events::Classes;
 use super::pending::Pending;
 use super::shard::Shard;
 
@@ -24,6 +25,11 @@ pub(crate) struct Guards<'s> {
     pub(crate) pending: Option<Box<Pending>>,
     /// Keys past their time that a scan has met.
     pub(crate) met_expired: Vec<Vec<u8>>,
+    /// Events that are told, as of when the locks were taken; none of what is replayed.
+    pub(super) told: Classes,
+    pub(super) replays: bool,
+    /// Decides whether a use of a key is counted.
+    pub(super) luck: fastrand::Rng,
     /// Who changes keys; 0 for nobody who wants to know.
     pub(crate) client: u64,
 }
@@ -41,6 +47,9 @@ impl<'s> Guards<'s> {
             known: (std::ptr::null(), 0, 0),
             pending: None,
             met_expired: Vec::new(),
+            told: 0,
+            replays: false,
+            luck: fastrand::Rng::with_seed(0),
             client: 0,
         }
     }
@@ -67,6 +76,11 @@ impl<'s> Guards<'s> {
         }
     }
 
+    /// A random number.
+    pub(super) fn chance(&mut self) -> u32 {
+        self.luck.u32(..)
+    }
+
     pub(crate) fn store(&self) -> &'s Store {
         self.store
     }
@@ -82,6 +96,11 @@ impl<'s> Guards<'s> {
     /// Lets go of what is held and takes the shards of `mask`.
     fn change(&mut self, mask: u64) {
         self.release();
+        self.told = if self.replays {
+            0
+        } else {
+            self.store.events.heard()
+        };
         self.held = mask;
         if mask.is_power_of_two() {
             let at = mask.trailing_zeros() as usize;

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::Store;
-use super::clock;
 use super::image::{Head, Part, each};
 use super::memory::Entry;
 use super::shard::Place;
@@ -41,7 +40,7 @@ impl<'s> Loading<'s> {
     pub(crate) fn new(store: &'s Store, now_ms: u64) -> Loading<'s> {
         Loading {
             store,
-            clock: clock::at(now_ms),
+            clock: store.clock_at(now_ms),
             apart: Mutex::default(),
         }
     }
@@ -105,7 +104,7 @@ impl<'s> Loading<'s> {
 
     /// Adds a key.
     fn insert(&self, head: Head<'_>, mut entry: Entry) -> Result<(), Malformed> {
-        entry.set_clock(self.clock);
+        self.store.begin_use(&mut entry, self.clock);
         entry.set_deadline_ms(head.deadline_ms);
         let hash = self.store.hash(head.key);
         let mut shard = self.store.lock(self.store.shard_of(hash));
@@ -144,7 +143,7 @@ impl<'s> Loading<'s> {
                 let mut value = T::default();
                 let are_new = add(&mut value);
                 let mut entry = Entry::new(head.key, value.into_value());
-                entry.set_clock(self.clock);
+                self.store.begin_use(&mut entry, self.clock);
                 entry.set_deadline_ms(head.deadline_ms);
                 shard.insert(head.db, hash, entry);
                 are_new

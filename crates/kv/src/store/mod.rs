@@ -21,6 +21,7 @@ mod clock;
 mod dirty;
 mod effect;
 mod epoch;
+pub mod events;
 mod evict;
 mod expiry;
 mod grave;
@@ -38,6 +39,7 @@ mod shard;
 mod table;
 mod tracking;
 mod unit;
+mod usage;
 mod value;
 mod view;
 mod waiter;
@@ -55,6 +57,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 #[doc(hidden)]
 pub use effect::Mistakes;
 pub use effect::{Effect, Effects, Gone, NoRoom};
+pub use events::{Announce, Event};
 pub use expiry::Swept;
 pub use libraries::Library;
 pub use limits::Limits;
@@ -73,10 +76,12 @@ pub use watch::Watch;
 use crate::commands::Spec;
 use crate::hash::HashKey;
 use epoch::Epochs;
+use events::Events;
 use grave::Graveyard;
 use libraries::Libraries;
 use ready::Ready;
 use shard::Shard;
+use usage::Frequency;
 
 /// What a store is made with.
 #[derive(Clone)]
@@ -144,6 +149,8 @@ pub struct Store {
     /// Of the last unit that was committed.
     last_ticket: AtomicU64,
     tracking: Tracking,
+    events: Events,
+    frequency: Frequency,
 }
 
 /// What has been counted since the start or [`Store::reset_stats`].
@@ -202,6 +209,8 @@ impl Store {
             has_unserved: AtomicBool::new(false),
             last_ticket: AtomicU64::new(0),
             tracking: Tracking::default(),
+            events: Events::default(),
+            frequency: Frequency::default(),
         }
     }
 
@@ -237,7 +246,7 @@ impl Store {
     /// Runs what was logged: at 0, the beginning of time, nothing expires; but keys count as used at
     /// `now_ms`.
     pub(crate) fn replayer(&self, at_ms: u64, now_ms: u64) -> Runner<'_> {
-        Runner::new(self, at_ms, 0).used_at(now_ms)
+        Runner::new(self, at_ms, 0).replaying(now_ms)
     }
 
     /// How many databases there are.
@@ -330,6 +339,13 @@ impl Store {
             sum.expires += shard.expiring[usize::from(db)];
         }
         sum
+    }
+
+    /// Bytes of memory of the tables of a database, without what stands in them. Locks each shard in turn.
+    #[must_use]
+    pub fn table_memory(&self, db: u16) -> u64 {
+        let of = |at| self.lock(at).table(db).bytes() as u64;
+        (0..self.shards.len()).map(of).sum()
     }
 
     /// The number of keys of all databases. Locks each shard in turn.

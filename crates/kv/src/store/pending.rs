@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Store;
 use super::dirty::SOME;
 use super::effect::{Effects, Gone, NoRoom};
+use super::events::Kept;
 use super::guards::Guards;
 use super::unit::Units;
 use crate::commands::{Keys, Spec};
@@ -33,6 +34,8 @@ pub(crate) struct Pending {
     runs: bool,
     /// The unit of the transaction or script that runs is not held up any more, as it could not be taken back.
     grows: bool,
+    /// What is told with the units.
+    pub(super) kept: Kept,
     /// The largest ticket that was committed.
     written: u64,
     /// The largest ticket that anybody has to wait for who hears what was found.
@@ -152,7 +155,8 @@ impl Guards<'_> {
         self.end_growing();
         if let Some(pending) = &mut self.pending {
             pending.units.close();
-            if pending.units.frames().len() > MANY {
+            pending.kept.close();
+            if pending.units.frames().len() > MANY || pending.kept.are_many() {
                 self.commit();
             }
         }
@@ -194,6 +198,10 @@ impl Guards<'_> {
             }
             pending.touched.clear();
             pending.touched_all = false;
+        }
+        if pending.kept.has_closed() {
+            let ticket = pending.barrier;
+            self.tell_kept(&mut pending.kept, ticket);
         }
         self.pending = Some(pending);
     }
@@ -314,6 +322,7 @@ impl Guards<'_> {
                             pending.touched.push((at, hash));
                         }
                     }
+                    self.gone(db, key, Gone::Expired, now_ms);
                 }
             }
         });
@@ -364,7 +373,9 @@ impl Store {
     ) -> Result<(), NoRoom> {
         let Some(effects) = self.effects() else {
             for (db, key) in keys {
-                self.drop_key(shard, *db, self.hash(key), key, why);
+                if self.drop_key(shard, *db, self.hash(key), key, why) {
+                    self.tell_gone(*db, key, why, 0);
+                }
             }
             return Ok(());
         };
@@ -378,12 +389,13 @@ impl Store {
         }
         effects.reserve(bound)?;
         let mut units = Units::new(now_ms);
-        let mut hashes = Vec::new();
+        let (mut hashes, mut gone) = (Vec::new(), Vec::new());
         for (db, key) in keys {
             let hash = self.hash(key);
             if self.drop_key(shard, *db, hash, key, why) {
                 units.removed(*db, key, why);
                 hashes.push(hash);
+                gone.push((*db, key));
             }
         }
         units.close();
@@ -400,6 +412,9 @@ impl Store {
                 shard.dirty.purge(settled, SOME);
                 shard.dirty.add(hash, ticket);
             }
+        }
+        for (db, key) in gone {
+            self.tell_gone(db, key, why, ticket);
         }
         if cost < bound {
             effects.give_back(bound - cost);

@@ -17,17 +17,23 @@ pub enum Policy {
     AllKeysRandom,
     /// Those that expire, by chance.
     VolatileRandom,
+    /// Any, those first that are least often used.
+    AllKeysLfu,
+    /// Those that expire, those first that are least often used.
+    VolatileLfu,
 }
 
 impl Policy {
     /// All there are.
-    pub const ALL: [Policy; 6] = [
+    pub const ALL: [Policy; 8] = [
         Policy::NoEviction,
         Policy::AllKeysLru,
         Policy::VolatileLru,
         Policy::VolatileTtl,
         Policy::AllKeysRandom,
         Policy::VolatileRandom,
+        Policy::AllKeysLfu,
+        Policy::VolatileLfu,
     ];
 
     /// The name in the configuration.
@@ -40,6 +46,8 @@ impl Policy {
             Policy::VolatileTtl => "volatile-ttl",
             Policy::AllKeysRandom => "allkeys-random",
             Policy::VolatileRandom => "volatile-random",
+            Policy::AllKeysLfu => "allkeys-lfu",
+            Policy::VolatileLfu => "volatile-lfu",
         }
     }
 
@@ -54,7 +62,17 @@ impl Policy {
     pub fn is_volatile(self) -> bool {
         matches!(
             self,
-            Policy::VolatileLru | Policy::VolatileTtl | Policy::VolatileRandom
+            Policy::VolatileLru
+                | Policy::VolatileTtl
+                | Policy::VolatileRandom
+                | Policy::VolatileLfu
         )
+    }
+
+    /// Whether it asks how often keys are used, rather than when they last were.
+    #[inline]
+    #[must_use]
+    pub fn counts_uses(self) -> bool {
+        matches!(self, Policy::AllKeysLfu | Policy::VolatileLfu)
     }
 }

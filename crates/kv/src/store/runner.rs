@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
-use super::clock;
 use super::effect::NoRoom;
 use super::guards::Guards;
 use super::ready::Ready;
@@ -30,6 +29,8 @@ pub enum Ran {
     /// There is no room for its effect just now: it has done nothing, wrote no reply, and is to be tried
     /// again a little later. Only where the runner is [`patient`](Runner::patient).
     Later,
+    /// It asks about all of the server, and wrote no reply: to be answered when no locks are held.
+    Outside,
 }
 
 /// Runs commands on a store; made for a batch and dropped at its end.
@@ -69,6 +70,7 @@ enum Called {
     Blocked(Blocked),
     /// It has found out what it would change, and there is no room for that; nothing has changed.
     NoRoom(NoRoom),
+    Outside,
 }
 
 /// What became of a waiting command whose key has become ready.
@@ -90,10 +92,12 @@ struct Hashed {
 
 impl<'s> Runner<'s> {
     pub(super) fn new(store: &'s Store, now_ms: u64, seed: u64) -> Runner<'s> {
+        let mut guards = Guards::new(store);
+        guards.luck.seed(!seed);
         Runner {
-            guards: Guards::new(store),
+            guards,
             now_ms,
-            clock: clock::at(now_ms),
+            clock: store.clock_at(now_ms),
             rng: fastrand::Rng::with_seed(seed),
             in_transaction: false,
             is_shut_out: false,
@@ -107,9 +111,10 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// With keys that count as used at `now_ms`.
-    pub(super) fn used_at(mut self, now_ms: u64) -> Runner<'s> {
-        self.clock = clock::at(now_ms);
+    /// With keys that count as used at `now_ms`, and nobody told what becomes of them.
+    pub(super) fn replaying(mut self, now_ms: u64) -> Runner<'s> {
+        self.guards.replays = true;
+        self.clock = self.guards.store().clock_at(now_ms);
         self
     }
 
@@ -159,6 +164,7 @@ impl<'s> Runner<'s> {
         match called {
             Called::Done => Ran::Done,
             Called::Blocked(blocked) => Ran::Blocked(blocked),
+            Called::Outside => Ran::Outside,
             Called::NoRoom(why) => self.refuse(why, reply),
         }
     }
@@ -370,6 +376,7 @@ impl<'s> Runner<'s> {
                 ready: &mut self.ready,
                 no_touch: self.no_touch,
                 in_transaction: self.in_transaction,
+                spec,
             },
             reply,
             now_ms: self.now_ms,
@@ -381,8 +388,13 @@ impl<'s> Runner<'s> {
             blocked: None,
             effective: None,
             no_room: None,
+            outside: false,
         };
         let done = (spec.run)(&mut ctx, args);
+        if ctx.outside {
+            self.guards.set_running(false);
+            return Called::Outside;
+        }
         let (changes, effective, blocked) = (ctx.db.changes, ctx.effective, ctx.blocked);
         if let Some(why) = ctx.no_room {
             debug_assert_eq!(

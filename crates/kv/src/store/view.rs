@@ -3,13 +3,14 @@
 use std::mem;
 
 use super::effect::Gone;
+use super::events;
 use super::guards::Guards;
 use super::limits::Limits;
 use super::memory::Entry;
 use super::ready::Ready;
 use super::shard::Shard;
 use super::value::{Collection, Kind, Value, ValueRef};
-use crate::commands::Error;
+use crate::commands::{Error, Spec};
 
 /// What happens to a key's deadline when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct View<'a, 's> {
     pub(crate) no_touch: bool,
     /// All locks that its commands need are held, and are kept.
     pub(crate) in_transaction: bool,
+    /// The command that runs.
+    pub(crate) spec: &'static Spec,
 }
 
 impl<'s> View<'_, 's> {
@@ -80,7 +83,9 @@ impl<'s> View<'_, 's> {
     /// The value of a key. Counts a hit or a miss, and a use.
     #[inline]
     pub fn value(&mut self, key: &[u8]) -> Option<ValueRef<'_>> {
-        let (db, clock, no_touch) = (self.db, self.clock, self.no_touch);
+        self.note_miss(key);
+        let (db, no_touch) = (self.db, self.no_touch);
+        let used = self.usage();
         let (hash, hidden, shard) = self.live_or_hidden(key);
         let entry = shard.tables[usize::from(db)].find_mut(hash, key);
         let Some(entry) = entry.filter(|_| !hidden) else {
@@ -88,8 +93,8 @@ impl<'s> View<'_, 's> {
             return None;
         };
         shard.counts.hits += 1;
-        if !no_touch && entry.clock() != clock {
-            entry.set_clock(clock);
+        if !no_touch {
+            used.note(entry);
         }
         Some(entry.value())
     }
@@ -166,10 +171,10 @@ impl<'s> View<'_, 's> {
         key: &[u8],
         change: impl FnOnce(&mut T) -> (bool, R),
     ) -> Result<Option<R>, Error> {
-        let (db, clock) = (self.db, self.clock);
+        let (db, used) = (self.db, self.usage());
         let (hash, shard) = self.live(key);
         let altered = shard.alter(db, hash, key, |entry| {
-            entry.set_clock(clock);
+            used.note(entry);
             let value = entry.value_mut()?;
             let (changed, result) = change(T::of_mut(value)?);
             Some((changed, value.is_void(), result))
@@ -205,6 +210,7 @@ impl<'s> View<'_, 's> {
         let fresh = T::of_mut(&mut value).expect("it was made of this type");
         let (_, result) = change(fresh);
         if !value.is_void() {
+            self.event(events::NEW, "new", key);
             self.put(key, value);
         }
         Ok(result)
@@ -213,9 +219,10 @@ impl<'s> View<'_, 's> {
     /// Puts a string in the place of whatever the key holds.
     #[inline]
     pub fn set_string(&mut self, key: &[u8], value: &[u8], deadline: Deadline) {
-        let (db, clock) = (self.db, self.clock);
-        let keep = deadline == Deadline::Keep;
-        let (hash, shard) = if keep {
+        let (db, used) = (self.db, self.usage());
+        // Who wants to know is told that what was there had expired.
+        let as_is = deadline == Deadline::Keep || self.guards.told != 0;
+        let (hash, shard) = if as_is {
             self.live(key)
         } else {
             self.locate(key)
@@ -224,16 +231,17 @@ impl<'s> View<'_, 's> {
         let altered = shard.alter(db, hash, key, |entry| {
             large = entry.take_large();
             entry.set_string(value);
-            entry.set_clock(clock);
+            used.note(entry);
             match deadline {
                 Deadline::Clear => entry.set_deadline_ms(None),
                 Deadline::Keep => {}
                 Deadline::At(at) => entry.set_deadline_ms(Some(at)),
             }
         });
-        if altered.is_none() {
+        let is_new = altered.is_none();
+        if is_new {
             let mut entry = Entry::string(key, value);
-            entry.set_clock(clock);
+            used.begin(&mut entry);
             if let Deadline::At(at) = deadline {
                 entry.set_deadline_ms(Some(at));
             }
@@ -241,6 +249,9 @@ impl<'s> View<'_, 's> {
         }
         shard.bury(large);
         self.changed(key);
+        if is_new {
+            self.event(events::NEW, "new", key);
+        }
     }
 
     /// Changes the bytes of a key's string in place, if the key exists. Its deadline stays.
@@ -252,10 +263,10 @@ impl<'s> View<'_, 's> {
         key: &[u8],
         change: impl FnOnce(&mut Vec<u8>) -> Result<R, Error>,
     ) -> Result<Option<R>, Error> {
-        let (db, clock) = (self.db, self.clock);
+        let (db, used) = (self.db, self.usage());
         let (hash, shard) = self.live(key);
         let altered = shard.alter(db, hash, key, |entry| {
-            entry.set_clock(clock);
+            used.note(entry);
             entry.edit_string(change)
         });
         let Some(altered) = altered else {
@@ -272,8 +283,10 @@ impl<'s> View<'_, 's> {
         if value.is_void() {
             self.remove(key);
         } else {
-            let (db, (hash, shard)) = (self.db, self.locate(key));
-            shard.discard(db, hash, key);
+            let (db, (hash, shard)) = (self.db, self.live(key));
+            if !shard.discard(db, hash, key) {
+                self.event(events::NEW, "new", key);
+            }
             self.put(key, value);
         }
     }
@@ -288,7 +301,7 @@ impl<'s> View<'_, 's> {
             Value::Str(s) => Entry::string_of(key, s),
             value => Entry::new(key, value),
         };
-        entry.set_clock(self.clock);
+        self.usage().begin(&mut entry);
         // One that is past its time may still be there.
         let (db, (hash, shard)) = (self.db, self.live(key));
         shard.insert(db, hash, entry);
@@ -340,11 +353,13 @@ impl<'s> View<'_, 's> {
 
     /// Notes a use of a key; whether it exists.
     pub fn touch(&mut self, key: &[u8]) -> bool {
-        let (db, clock) = (self.db, self.clock);
+        let (db, used) = (self.db, self.usage());
         let (hash, hidden, shard) = self.live_or_hidden(key);
         let entry = shard.table_mut(db).find_mut(hash, key);
         let entry = entry.filter(|_| !hidden);
-        entry.map(|entry| entry.set_clock(clock)).is_some()
+        let exists = entry.map(|entry| used.note(entry)).is_some();
+        self.note_miss(key);
+        exists
     }
 
     /// Seconds since a key was last used; `None` if there is no such key.
@@ -354,9 +369,20 @@ impl<'s> View<'_, 's> {
         Some(super::clock::idle_ms(entry.clock(), self.clock) / 1000)
     }
 
-    /// Says for how many seconds a key has not been used.
+    /// Says for how many seconds a key has not been used, where that is what is noted.
     pub fn set_idle_s(&mut self, key: &[u8], idle_s: u64) {
-        let (db, clock) = (self.db, super::clock::before(self.clock, idle_s));
+        if !self.counts_uses() {
+            self.set_stored_clock(key, super::clock::before(self.clock, idle_s));
+        }
+    }
+
+    /// What is noted of the uses of a key.
+    pub(super) fn stored_clock(&self, key: &[u8]) -> Option<u32> {
+        self.entry(key).map(Entry::clock)
+    }
+
+    pub(super) fn set_stored_clock(&mut self, key: &[u8], clock: u32) {
+        let db = self.db;
         let (hash, shard) = self.live(key);
         if let Some(entry) = shard.table_mut(db).find_mut(hash, key) {
             entry.set_clock(clock);
@@ -386,6 +412,12 @@ impl<'s> View<'_, 's> {
         (hash, shard)
     }
 
+    /// Whether a key exists; one past its time is removed first, where reads may.
+    pub(super) fn lives(&mut self, key: &[u8]) -> bool {
+        self.live(key);
+        self.exists(key)
+    }
+
     /// As `live`. Where every change is shown to a hook, reads change nothing: a key past its time is
     /// still there, and the result says that it must not be seen.
     #[inline]
@@ -401,6 +433,7 @@ impl<'s> View<'_, 's> {
             if shard.table(db).find(hash, key).is_some_and(due) {
                 if store.effects().is_none() {
                     store.drop_key(shard, db, hash, key, Gone::Expired);
+                    store.tell_gone(db, key, Gone::Expired, 0);
                 } else {
                     hidden = true;
                 }

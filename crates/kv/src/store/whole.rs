@@ -103,6 +103,7 @@ impl View<'_, '_> {
             // It may have been set anew in between.
             if shard.is_due(db, &key, hash, now_ms) {
                 store.drop_key(shard, db, hash, &key, Gone::Expired);
+                store.tell_gone(db, &key, Gone::Expired, 0);
             }
         }
     }

@@ -429,7 +429,7 @@ fn tuning_names_are_taken_and_told() {
             ("list-max-listpack-size", "-1", "-1"),
             ("list-compress-depth", "2", "2"),
             ("zset-max-listpack-value", "32", "32"),
-            ("notify-keyspace-events", "KEA", "KEA"),
+            ("notify-keyspace-events", "KEA", "AKE"),
             ("lazyfree-lazy-user-del", "NO", "no"),
             ("maxmemory-samples", "5", "5"),
             ("client-query-buffer-limit", "2mb", "2097152"),

@@ -3,7 +3,7 @@
 use super::super::parse::{integer, is};
 use super::super::{Ctx, Done, Error};
 use super::{coordinates, distance, peek, point, unit};
-use crate::store::Value;
+use crate::store::{Value, events};
 use crate::types::geo::{Point, Shape, areas};
 use crate::types::{ZSet, score};
 
@@ -284,7 +284,13 @@ impl<'x> Query<'x> {
                 ctx.rewrite(&add);
             }
         }
+        let removed = set.len() == 0 && ctx.db.exists(into);
         ctx.db.set(into, Value::ZSet(set));
+        let name = match ctx.name {
+            "geosearchstore" => "geosearchstore",
+            _ => "georadiusstore",
+        };
+        ctx.db.event_stored(events::ZSET, name, into, removed);
         Ok(())
     }
 }

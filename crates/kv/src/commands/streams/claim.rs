@@ -3,8 +3,10 @@
 use super::super::parse::{integer, is};
 use super::super::{Ctx, Done, Error};
 use super::args::{id, start};
+use super::groups::CREATED;
 use super::pending::idle_ms;
 use super::{no_group, write_entry, write_id};
+use crate::store::events;
 use crate::types::{Entries, Group, Pending, Stream, StreamId};
 
 /// How entries are claimed.
@@ -154,12 +156,13 @@ pub(super) fn xclaim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let idle_ms = min_idle(args[4], ctx.name)?;
     let ids: Vec<StreamId> = args[5..].iter().map_while(|arg| id(arg, 0).ok()).collect();
     let (claim, last) = options(&args[5 + ids.len()..], ctx.at_ms, idle_ms)?;
-    let mut claimed = Vec::new();
+    let (mut claimed, mut entered) = (Vec::new(), false);
     ctx.db.update(args[1], |stream: &mut Stream| {
         let changed = stream.change_group(args[2], |entries, of| {
             let mut changed = last > of.last();
             of.skip_to(last);
             let (consumer, is_new) = of.enter(args[3], claim.now_ms);
+            entered = is_new;
             of.note(consumer, claim.now_ms, false);
             for &id in &ids {
                 let done = claim.run(entries, of, consumer, id);
@@ -172,6 +175,9 @@ pub(super) fn xclaim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         });
         (changed.unwrap_or(false), ())
     })?;
+    if entered {
+        ctx.db.event(events::STREAM, CREATED, args[1]);
+    }
     write_claimed(ctx, args[1], &claimed, claim.only_ids)
 }
 
@@ -213,9 +219,11 @@ pub(super) fn xautoclaim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         only_ids,
     };
     let (mut claimed, mut gone, mut rest) = (Vec::new(), Vec::new(), None);
+    let mut entered = false;
     ctx.db.update(args[1], |stream: &mut Stream| {
         let changed = stream.change_group(args[2], |entries, of| {
             let (consumer, is_new) = of.enter(args[3], claim.now_ms);
+            entered = is_new;
             of.note(consumer, claim.now_ms, false);
             let (mut next, mut tries) = (Some(from), count * TRIES);
             let first_from = |of: &Group, from: Option<StreamId>| {
@@ -239,6 +247,9 @@ pub(super) fn xautoclaim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         });
         (changed.unwrap_or(false), ())
     })?;
+    if entered {
+        ctx.db.event(events::STREAM, CREATED, args[1]);
+    }
     ctx.reply.array(3);
     write_id(ctx.reply, rest.unwrap_or(StreamId::MIN));
     write_claimed(ctx, args[1], &claimed, only_ids)?;

@@ -5,7 +5,7 @@ use super::super::subcommands::{self, Subcommands};
 use super::super::{Ctx, Done, Error};
 use super::args::{id, id_or_end};
 use super::ids;
-use crate::store::Collection;
+use crate::store::{Collection, events};
 use crate::types::{Stream, StreamId};
 
 /// The subcommands of XGROUP.
@@ -17,6 +17,9 @@ pub(crate) const SUBCOMMANDS: Subcommands = &[
     ("help", 2),
     ("setid", -5),
 ];
+
+/// What is told of a consumer that was not known before.
+pub(super) const CREATED: &str = "xgroup-createconsumer";
 
 const HELP: &[&str] = &[
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -124,6 +127,7 @@ pub(super) fn xgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
                 stream.change_group(name, |_, group| group.set(last, options.read));
                 (true, ())
             })?;
+            ctx.db.event(events::STREAM, "xgroup-setid", key);
             ctx.reply.ok();
         }
         "destroy" => {
@@ -131,6 +135,9 @@ pub(super) fn xgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
                 let gone = stream.destroy_group(name);
                 (gone, gone)
             })?;
+            if gone == Some(true) {
+                ctx.db.event(events::STREAM, "xgroup-destroy", key);
+            }
             ctx.reply.integer(gone.unwrap_or(false).into());
         }
         "createconsumer" => {
@@ -140,14 +147,21 @@ pub(super) fn xgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
                 let made = made.unwrap_or(false);
                 (made, made)
             })?;
+            if made == Some(true) {
+                ctx.db.event(events::STREAM, CREATED, key);
+            }
             ctx.reply.integer(made.unwrap_or(false).into());
         }
         _ => {
             let pending = change(ctx, args, |stream| {
                 let pending = stream.change_group(name, |_, group| group.dismiss(args[4]));
                 let pending = pending.flatten();
-                (pending.is_some(), pending.unwrap_or(0))
+                (pending.is_some(), pending)
             })?;
+            let pending = pending.flatten();
+            if pending.is_some() {
+                ctx.db.event(events::STREAM, "xgroup-delconsumer", key);
+            }
             ctx.reply.integer(pending.unwrap_or(0) as i64);
         }
     }
@@ -183,6 +197,7 @@ fn create(ctx: &mut Ctx<'_, '_>, args: &[&[u8]], last: StreamId, options: &Optio
     if !made {
         return Err(Error::new("BUSYGROUP Consumer Group name already exists"));
     }
+    ctx.db.event(events::STREAM, "xgroup-create", args[2]);
     ctx.reply.ok();
     Ok(())
 }

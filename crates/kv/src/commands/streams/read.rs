@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::super::parse::{integer, is};
 use super::super::{Ctx, Done, Error};
 use super::args::id;
+use super::groups::CREATED;
 use super::{no_group, write_entries, write_entry, write_id};
 use crate::reply::Proto;
-use crate::store::{Blocked, Kind, Nothing};
+use crate::store::{Blocked, Kind, Nothing, events};
 use crate::types::{Entries, Group, Pending, Stream, StreamId};
 
 /// What is asked for.
@@ -230,10 +231,11 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             write_key(ctx, key);
             streams += 1;
         }
-        let reply = &mut *ctx.reply;
+        let (reply, mut entered) = (&mut *ctx.reply, false);
         let changed = ctx.db.update(key, |stream: &mut Stream| {
             let read = stream.change_group(group, |entries, of| {
                 let (number, is_new) = of.enter(consumer, now_ms);
+                entered = is_new;
                 of.note(number, now_ms, false);
                 let from = reply.len();
                 let (given, shown) = match wanted {
@@ -254,6 +256,9 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let changed = read.unwrap_or(false);
             (changed, changed)
         })?;
+        if entered {
+            ctx.db.event(events::STREAM, CREATED, key);
+        }
         changes |= changed.unwrap_or(false);
     }
     if changes && let Some((at, _)) = asked.block {

@@ -2,7 +2,7 @@
 
 use super::super::parse::{float, integer, is, limit};
 use super::super::{Ctx, Done, Error};
-use crate::store::{Value, ValueRef};
+use crate::store::{Value, ValueRef, events};
 use crate::types::{Fit, ZSet};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,9 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     if let Some(into) = into {
         ctx.reply.integer(result.len() as i64);
+        let removed = result.len() == 0 && ctx.db.exists(into);
         ctx.db.set(into, Value::ZSet(result));
+        ctx.db.event_stored(events::ZSET, ctx.name, into, removed);
     } else {
         super::answer(ctx.reply, result.len(), result.iter(), with_scores);
     }

@@ -3,7 +3,7 @@
 use super::super::parse::{integer, is, timeout};
 use super::super::popping::{candidates, several, wait};
 use super::super::{Ctx, Done, Error};
-use crate::store::{Kind, Nothing};
+use crate::store::{Kind, Nothing, events};
 use crate::types::{Scored, ZSet};
 
 /// Members that are in their set no more, with their scores.
@@ -16,7 +16,7 @@ fn take(
     highest: bool,
     most: usize,
 ) -> Result<Option<Taken>, Error> {
-    ctx.db.update(key, |set: &mut ZSet| {
+    let taken = ctx.db.update(key, |set: &mut ZSet| {
         let n = most.min(set.len());
         let owned = |scored: Scored<'_>| (scored.score, scored.member.to_vec());
         let taken: Taken = if highest {
@@ -29,7 +29,12 @@ fn take(
             set.remove(member);
         }
         (n > 0, taken)
-    })
+    })?;
+    if taken.as_ref().is_some_and(|taken| !taken.is_empty()) {
+        let name = if highest { "zpopmax" } else { "zpopmin" };
+        ctx.db.event_left(events::ZSET, name, key);
+    }
+    Ok(taken)
 }
 
 pub(super) fn zpop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {

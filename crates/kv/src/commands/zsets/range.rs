@@ -5,7 +5,7 @@ use std::ops::Bound;
 use super::super::parse::{integer, is, range};
 use super::super::{Ctx, Done, Error};
 use super::{answer, head, one, score_bound};
-use crate::store::Value;
+use crate::store::{Value, events};
 use crate::types::{Scored, ZSet, above, below};
 
 /// A bound of a range of members' bytes.
@@ -215,7 +215,10 @@ pub(super) fn zrangestore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
     }
     ctx.reply.integer(set.len() as i64);
+    let removed = set.len() == 0 && ctx.db.exists(args[1]);
     ctx.db.set(args[1], Value::ZSet(set));
+    ctx.db
+        .event_stored(events::ZSET, ctx.name, args[1], removed);
     Ok(())
 }
 
@@ -234,7 +237,11 @@ pub(super) fn zremrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
         (!members.is_empty(), members.len())
     })?;
-    ctx.reply.integer(removed.unwrap_or(0) as i64);
+    let removed = removed.unwrap_or(0);
+    if removed > 0 {
+        ctx.db.event_left(events::ZSET, ctx.name, args[1]);
+    }
+    ctx.reply.integer(removed as i64);
     Ok(())
 }
 

@@ -1,11 +1,15 @@
 //! Which loops have subscribers of what.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use tidewire::LoopHandle;
 
 use super::inbox::{Inbox, Published};
+use crate::store::events::{BY_EVENT, BY_KEY, Classes};
+use crate::store::{Announce, Event};
 use crate::types::glob::Glob;
 
 /// What one subscribes to.
@@ -41,12 +45,15 @@ fn address<M>(inbox: &Arc<Inbox<M>>) -> usize {
 /// The subscriptions of all loops.
 pub(crate) struct Hub<M> {
     maps: RwLock<[ByName<M>; 3]>,
+    /// Inboxes that are full.
+    full: Arc<AtomicUsize>,
 }
 
 impl<M> Default for Hub<M> {
     fn default() -> Hub<M> {
         Hub {
             maps: RwLock::new([HashMap::new(), HashMap::new(), HashMap::new()]),
+            full: Arc::default(),
         }
     }
 }
@@ -123,6 +130,39 @@ impl<M> Hub<M> {
         Ok(receivers)
     }
 
+    /// An inbox for a loop.
+    pub(crate) fn inbox(&self, at: LoopHandle<M>) -> Inbox<M> {
+        Inbox::new(at, self.full.clone())
+    }
+
+    /// Whether any loop has more to hand out than it should: what makes more of it is to wait.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.full.load(Relaxed) > 0
+    }
+
+    /// Sends what became of a key; false if some loop has too much to hand out already.
+    fn tell(&self, channel: &[u8], payload: &[u8], ticket: u64) -> bool {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let mut inboxes: BTreeMap<usize, &Arc<Inbox<M>>> = BTreeMap::new();
+        for name in matching(&maps, false, channel) {
+            inboxes.extend(name.places.iter().map(|(&at, (inbox, _))| (at, inbox)));
+        }
+        if inboxes.is_empty() {
+            return true;
+        }
+        let message = Arc::new(Published {
+            channel: Bytes::copy_from_slice(channel),
+            payload: Bytes::copy_from_slice(payload),
+            sharded: false,
+            ticket,
+        });
+        let mut all = true;
+        for inbox in inboxes.into_values() {
+            all &= inbox.push_unless_over(&message);
+        }
+        all
+    }
+
     /// How many subscriptions a message would match.
     pub(crate) fn receivers(&self, sharded: bool, channel: &[u8]) -> usize {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
@@ -151,6 +191,22 @@ impl<M> Hub<M> {
     pub(crate) fn count(&self, kind: Kind) -> usize {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
         maps[kind as usize].len()
+    }
+}
+
+impl<M: Send + 'static> Announce for Hub<M> {
+    fn announce(&self, event: &Event, by: Classes, ticket: u64) -> bool {
+        let mut all = true;
+        if by & BY_KEY != 0 {
+            let mut channel = format!("__keyspace@{}__:", event.db).into_bytes();
+            channel.extend_from_slice(&event.key);
+            all &= self.tell(&channel, event.name.as_bytes(), ticket);
+        }
+        if by & BY_EVENT != 0 {
+            let channel = format!("__keyevent@{}__:{}", event.db, event.name);
+            all &= self.tell(channel.as_bytes(), &event.key, ticket);
+        }
+        all
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages on their way to the subscribers of one loop.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -9,6 +10,8 @@ use tidewire::LoopHandle;
 /// Bytes in an inbox from which on publishers wait. Messages under way when it fills go in all the
 /// same: at most one for each connection that publishes, or one transaction's.
 const BYTES_MAX: usize = 16 << 20;
+/// Bytes in an inbox beyond which events are not put in: what makes them cannot always be held up.
+const EVENTS_MAX: usize = 64 << 20;
 /// What a queued message costs beside its bytes.
 const MESSAGE_COST: usize = 64;
 
@@ -27,21 +30,28 @@ pub(crate) struct Published {
 pub(crate) struct Inbox<M> {
     queue: Mutex<Queue>,
     at: LoopHandle<M>,
+    /// Of all inboxes, how many are full.
+    full: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<(u64, Arc<Published>)>,
     bytes: usize,
+    /// It counts as full.
+    is_full: bool,
+    /// An event was left out.
+    is_lossy: bool,
     /// How many were ever put in: a subscription starts with the next one.
     sequence: u64,
 }
 
 impl<M> Inbox<M> {
-    pub(crate) fn new(at: LoopHandle<M>) -> Inbox<M> {
+    pub(super) fn new(at: LoopHandle<M>, full: Arc<AtomicUsize>) -> Inbox<M> {
         Inbox {
             queue: Mutex::default(),
             at,
+            full,
         }
     }
 
@@ -55,14 +65,45 @@ impl<M> Inbox<M> {
     }
 
     pub(crate) fn push(&self, message: Arc<Published>) {
-        {
-            let mut queue = self.queue();
-            queue.sequence += 1;
-            queue.bytes += cost(&message);
-            let sequence = queue.sequence;
-            queue.messages.push_back((sequence, message));
-        }
+        self.put(&mut self.queue(), message);
         self.at.signal();
+    }
+
+    /// The same, of an event; false if there is too much already, and then who listens to events is cut.
+    pub(super) fn push_unless_over(&self, message: &Arc<Published>) -> bool {
+        let mut queue = self.queue();
+        let fits = queue.bytes < EVENTS_MAX;
+        if fits {
+            self.put(&mut queue, message.clone());
+        } else {
+            queue.is_lossy = true;
+        }
+        drop(queue);
+        self.at.signal();
+        fits
+    }
+
+    fn put(&self, queue: &mut Queue, message: Arc<Published>) {
+        queue.sequence += 1;
+        queue.bytes += cost(&message);
+        let sequence = queue.sequence;
+        queue.messages.push_back((sequence, message));
+        self.note(queue);
+    }
+
+    /// Brings the number of full inboxes up to date.
+    fn note(&self, queue: &mut Queue) {
+        let is_full = queue.bytes >= BYTES_MAX;
+        match (std::mem::replace(&mut queue.is_full, is_full), is_full) {
+            (false, true) => drop(self.full.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.full.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// Whether an event was left out since this was asked last.
+    pub(super) fn was_lossy(&self) -> bool {
+        std::mem::take(&mut self.queue().is_lossy)
     }
 
     /// The oldest message, with its number.
@@ -70,6 +111,7 @@ impl<M> Inbox<M> {
         let mut queue = self.queue();
         let (sequence, message) = queue.messages.pop_front()?;
         queue.bytes -= cost(&message);
+        self.note(&mut queue);
         if queue.messages.is_empty() && queue.messages.capacity() > 1024 {
             queue.messages = VecDeque::new();
         }
@@ -82,6 +124,14 @@ impl<M> Inbox<M> {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M> Drop for Inbox<M> {
+    fn drop(&mut self) {
+        if self.queue().is_full {
+            self.full.fetch_sub(1, Relaxed);
+        }
     }
 }
 

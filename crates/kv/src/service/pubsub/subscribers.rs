@@ -58,7 +58,7 @@ impl<M> Subscribers<M> {
     ) {
         let inbox = self
             .inbox
-            .get_or_insert_with(|| Arc::new(Inbox::new(at.clone())));
+            .get_or_insert_with(|| Arc::new(hub.inbox(at.clone())));
         let since = hub.subscribe(kind, name, inbox);
         let names = &mut self.by_kind[kind as usize];
         let new = || Listeners {
@@ -83,6 +83,22 @@ impl<M> Subscribers<M> {
         if subscribers.since.is_empty() {
             names.remove(name);
         }
+    }
+
+    /// Who may have listened to an event that was left out for want of room, since this was asked last.
+    pub(crate) fn deceived(&self) -> Vec<ConnId> {
+        if !self.inbox.as_ref().is_some_and(|inbox| inbox.was_lossy()) {
+            return Vec::new();
+        }
+        let channels = &self.by_kind[Kind::Channel as usize];
+        let channels = channels
+            .iter()
+            .filter(|(name, _)| name.starts_with(b"__key"));
+        let patterns = &self.by_kind[Kind::Pattern as usize];
+        let listeners = channels.chain(patterns).map(|(_, listeners)| listeners);
+        listeners
+            .flat_map(|these| these.since.keys().copied())
+            .collect()
     }
 
     /// Hands out what is in the inbox, up to the work of one turn; asks for another turn if there

@@ -140,6 +140,12 @@ fn load(call: &mut Call<'_, '_>, text: &[u8]) {
     }
 }
 
+/// Bytes of memory of scripts that are kept, and of what runs them.
+pub(in crate::service) fn memory(shared: &Shared) -> u64 {
+    let (_, bytes) = shared.scripts.size();
+    (bytes + shared.scripts.vm_bytes.load(Relaxed)) as u64
+}
+
 /// Writes what INFO says of scripts.
 pub(in crate::service) fn info(call: &Call<'_, '_>, text: &mut String) {
     let scripts = &call.shared.scripts;

@@ -16,7 +16,7 @@ use crate::service::conn::RespConn;
 use crate::service::shared::Shared;
 use crate::service::slowlog::shortened;
 use crate::service::table::{Entry, What, table};
-use crate::store::NoRoom;
+use crate::store::{NoRoom, Ran};
 
 /// The commands about the connection or the server that scripts may use. Others would wait, look at the
 /// store from outside its locks, or are not for scripts.
@@ -172,7 +172,9 @@ impl Commands<'_, '_, '_, '_> {
                     }
                     scripts.wrote.store(true, Relaxed);
                 }
-                let _ = self.batch.run(spec, &args, self.reply);
+                if let Ran::Outside = self.batch.run(spec, &args, self.reply) {
+                    return Ok(error(NOT_ALLOWED));
+                }
                 self.conn.note_read(self.batch, spec, &args);
             }
             What::Session(spec) => {
@@ -191,6 +193,8 @@ impl Commands<'_, '_, '_, '_> {
     }
 }
 
+const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
+
 /// What speaks against a command in a script.
 fn check(entry: &Entry, args: &[&[u8]]) -> Result<(), &'static str> {
     if !entry.takes(args.len()) {
@@ -204,9 +208,7 @@ fn check(entry: &Entry, args: &[&[u8]]) -> Result<(), &'static str> {
         });
     }
     match entry.what {
-        What::Session(spec) if !ALLOWED.contains(&spec.name) => {
-            Err("ERR This Redis command is not allowed from script")
-        }
+        What::Session(spec) if !ALLOWED.contains(&spec.name) => Err(NOT_ALLOWED),
         _ => Ok(()),
     }
 }

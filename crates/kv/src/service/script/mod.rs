@@ -17,7 +17,9 @@ mod vm;
 
 pub(super) use apart::Away;
 pub(crate) use cache::Scripts;
-pub(super) use command::{SUBCOMMANDS, busy_text, info, may_run_when_busy, script, unreachable};
+pub(super) use command::{
+    SUBCOMMANDS, busy_text, info, may_run_when_busy, memory, script, unreachable,
+};
 pub(super) use function::SUBCOMMANDS as FUNCTION_SUBCOMMANDS;
 pub(crate) use run::Kind;
 pub(super) use run::WHOLE;

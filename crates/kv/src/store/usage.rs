@@ -1,0 +1,232 @@
+//! How lately or how often a key was used: 24 bits of its entry, which the policy of eviction gives a meaning.
+//!
+//! Where the least frequently used go, eight of them count uses and sixteen say in which minute that was last brought up
+//! to date. The count is a logarithm: the larger it is, the less likely a use raises it; and it falls as minutes pass.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::Store;
+use super::clock;
+use super::memory::Entry;
+use super::view::View;
+
+/// Set in a clock that counts uses; its low 16 bits are minutes then.
+const COUNTS: u32 = 1 << 31;
+/// What a key begins with, so that it is not the first to go.
+const BEGIN: u8 = 5;
+const MINUTE_MS: u64 = 60_000;
+
+/// How counts of uses rise and fall.
+#[derive(Debug)]
+pub(crate) struct Frequency {
+    /// How fast a use becomes unlikely to raise a count; 0 has each raise it.
+    log_factor: AtomicU32,
+    /// Minutes in which a count falls by one; 0 for never.
+    decay_min: AtomicU32,
+}
+
+impl Default for Frequency {
+    fn default() -> Frequency {
+        Frequency {
+            log_factor: AtomicU32::new(10),
+            decay_min: AtomicU32::new(1),
+        }
+    }
+}
+
+/// A use of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Use<'s> {
+    clock: u32,
+    chance: u32,
+    frequency: &'s Frequency,
+}
+
+impl Use<'_> {
+    /// Notes it where there is a key.
+    #[inline]
+    pub(crate) fn note(self, entry: &mut Entry) {
+        if self.clock & COUNTS != 0 {
+            self.count(entry);
+        } else if entry.clock() != self.clock {
+            entry.set_clock(self.clock);
+        }
+    }
+
+    /// Notes it where there was no key.
+    #[inline]
+    pub(crate) fn begin(self, entry: &mut Entry) {
+        let first = match self.clock & COUNTS {
+            0 => self.clock,
+            _ => counted(BEGIN, self.clock),
+        };
+        entry.set_clock(first);
+    }
+
+    #[cold]
+    fn count(self, entry: &mut Entry) {
+        let count = self.frequency.now(entry.clock(), self.clock);
+        let above = u64::from(count.saturating_sub(BEGIN));
+        let factor = u64::from(self.frequency.log_factor.load(Relaxed));
+        // One in so many.
+        let odds = above * factor + 1;
+        let rises = u64::from(self.chance) * odds <= u64::from(u32::MAX);
+        let count = count.saturating_add(rises.into());
+        entry.set_clock(counted(count, self.clock));
+    }
+}
+
+/// A count as of this minute.
+fn counted(count: u8, clock: u32) -> u32 {
+    (clock & 0xffff) << 8 | u32::from(count)
+}
+
+impl Frequency {
+    /// What has become of a count.
+    fn now(&self, stored: u32, clock: u32) -> u8 {
+        let (count, then) = (stored as u8, (stored >> 8) as u16);
+        let passed = u32::from((clock as u16).wrapping_sub(then));
+        let fallen = passed
+            .checked_div(self.decay_min.load(Relaxed))
+            .unwrap_or(0);
+        count.saturating_sub(u8::try_from(fallen).unwrap_or(u8::MAX))
+    }
+}
+
+impl Store {
+    /// What is noted of a use at this time; milliseconds since 1970.
+    #[inline]
+    pub(super) fn clock_at(&self, now_ms: u64) -> u32 {
+        if self.policy().counts_uses() {
+            COUNTS | (now_ms / MINUTE_MS) as u32 & 0xffff
+        } else {
+            clock::at(now_ms)
+        }
+    }
+
+    /// Notes the first use of an entry that was kept.
+    pub(super) fn begin_use(&self, entry: &mut Entry, clock: u32) {
+        let first = Use {
+            clock,
+            chance: 0,
+            frequency: &self.frequency,
+        };
+        first.begin(entry);
+    }
+
+    /// How much an entry is worth to be kept, where the least used go first.
+    pub(super) fn worth(&self, entry: &Entry, clock: u32) -> u64 {
+        if clock & COUNTS != 0 {
+            self.frequency.now(entry.clock(), clock).into()
+        } else {
+            u64::MAX - clock::idle_ms(entry.clock(), clock)
+        }
+    }
+
+    /// How fast a further use becomes unlikely to raise the count of a key; 10 at first.
+    #[must_use]
+    pub fn lfu_log_factor(&self) -> u32 {
+        self.frequency.log_factor.load(Relaxed)
+    }
+
+    /// Changes it; 0 has every use raise the count.
+    pub fn set_lfu_log_factor(&self, factor: u32) {
+        self.frequency.log_factor.store(factor, Relaxed);
+    }
+
+    /// Minutes in which the count of a key that is not used falls by one; 1 at first.
+    #[must_use]
+    pub fn lfu_decay_min(&self) -> u32 {
+        self.frequency.decay_min.load(Relaxed)
+    }
+
+    /// Changes it; 0 has counts never fall.
+    pub fn set_lfu_decay_min(&self, minutes: u32) {
+        self.frequency.decay_min.store(minutes, Relaxed);
+    }
+}
+
+impl<'s> View<'_, 's> {
+    /// What is noted of a use.
+    #[inline]
+    pub(super) fn usage(&mut self) -> Use<'s> {
+        let frequency = &self.guards.store().frequency;
+        let chance = match self.clock & COUNTS {
+            0 => 0,
+            _ => self.guards.chance(),
+        };
+        Use {
+            clock: self.clock,
+            chance,
+            frequency,
+        }
+    }
+
+    /// Whether uses are counted, rather than when the last one was.
+    #[must_use]
+    pub fn counts_uses(&self) -> bool {
+        self.clock & COUNTS != 0
+    }
+
+    /// The logarithmic count of a key's uses; `None` if there is no such key.
+    #[must_use]
+    pub fn frequency(&self, key: &[u8]) -> Option<u8> {
+        let stored = self.stored_clock(key)?;
+        Some(self.guards.store().frequency.now(stored, self.clock))
+    }
+
+    /// Says how often a key was used, if that is counted.
+    pub fn set_frequency(&mut self, key: &[u8], count: u8) {
+        if self.counts_uses() {
+            self.set_stored_clock(key, counted(count, self.clock));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(log_factor: u32, decay_min: u32) -> Frequency {
+        Frequency {
+            log_factor: log_factor.into(),
+            decay_min: decay_min.into(),
+        }
+    }
+
+    #[test]
+    fn a_count_falls_as_minutes_pass() {
+        let at = |minute: u32| COUNTS | minute & 0xffff;
+        assert_eq!(rules(10, 1).now(counted(7, at(100)), at(103)), 4);
+        assert_eq!(rules(10, 2).now(counted(7, at(100)), at(103)), 6);
+        assert_eq!(rules(10, 1).now(counted(7, at(100)), at(500)), 0);
+        assert_eq!(rules(10, 0).now(counted(7, at(100)), at(500)), 7);
+        // Minutes turn round.
+        assert_eq!(rules(10, 1).now(counted(7, at(0xffff)), at(0x1_0001)), 5);
+    }
+
+    #[test]
+    fn uses_raise_it_ever_less() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut hundred_thousand = |factor| {
+            let (frequency, mut entry) = (rules(factor, 1), Entry::string(b"k", b"v"));
+            let mut used = Use {
+                clock: COUNTS,
+                chance: 0,
+                frequency: &frequency,
+            };
+            used.begin(&mut entry);
+            assert_eq!(entry.clock(), BEGIN.into());
+            for _ in 0..100_000 {
+                used.chance = rng.u32(..);
+                used.note(&mut entry);
+            }
+            entry.clock() as u8
+        };
+        // As Redis's documentation has it for so many uses: 255, 142 and 49.
+        assert_eq!(hundred_thousand(0), 255);
+        let (ten, hundred) = (hundred_thousand(10), hundred_thousand(100));
+        assert!((120..170).contains(&ten), "{ten}");
+        assert!((40..60).contains(&hundred), "{hundred}");
+    }
+}
