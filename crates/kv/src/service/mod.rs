@@ -19,6 +19,7 @@ mod conn;
 mod durable;
 mod hello;
 mod info;
+mod key_flags;
 mod key_specs;
 mod loading;
 mod local;

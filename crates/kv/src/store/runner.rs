@@ -107,6 +107,11 @@ impl<'s> Runner<'s> {
         }
     }
 
+    /// A number by chance.
+    pub(crate) fn chance(&mut self) -> u32 {
+        self.rng.u32(..)
+    }
+
     /// With keys that count as used at `now_ms`.
     pub(super) fn used_at(mut self, now_ms: u64) -> Runner<'s> {
         self.clock = clock::at(now_ms);
