@@ -14,7 +14,8 @@ local stopped, is_deep = rust.stopped, rust.is_deep
 local INT_END, CHUNK_MAX = 2147483648, 1073741824
 
 local READONLY = 'Attempt to modify a readonly table'
--- Of the running script: what logs its lines, its environment, and what runs commands for functions of libraries.
+-- Of the running script: what logs its lines, and says whether it may run a command; its environment; and what runs
+-- commands for functions of libraries.
 local log, current, call_now, pcall_now
 -- What the library that is being loaded has registered.
 local registering
@@ -121,9 +122,11 @@ local function is_int(n) return n >= -INT_END and n < INT_END end
 function base.unpack(t, from, to)
   local first, last = tonumber(from == nil and 1 or from), tonumber(to)
   if to == nil and type(t) == 'table' then last = #t end
-  if first and last and not (is_int(first) and is_int(last) and last - first < 7900) then
+  if first and last and not (is_int(first) and is_int(last) and last - first < 7999) then
     error('too many results to unpack', 2)
   end
+  -- What is given on has room on the stack as well.
+  if from == nil and to == nil then return unpack(t) end
   return unpack(t, from, to)
 end
 
@@ -195,7 +198,15 @@ end
 function redis.replicate_commands() return true end
 function redis.breakpoint() return false end
 function redis.debug() end
-function redis.acl_check_cmd() return true end
+
+function redis.acl_check_cmd(...)
+  if select('#', ...) == 0 then
+    refuse('Please specify at least one argument for this redis.acl_check_cmd() call')
+  end
+  local may = log(true, ...)
+  if may == nil then refuse('Invalid command passed to redis.acl_check_cmd()') end
+  return may
+end
 
 function redis.set_repl(...)
   if select('#', ...) ~= 1 then refuse('redis.set_repl() requires one argument.') end

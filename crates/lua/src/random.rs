@@ -1,4 +1,4 @@
-//! Chance that is none: the same numbers in every run of a script, those that Redis gives.
+//! `math.random`: the numbers that Redis gives for the same seed. Every run of a script begins with a seed of its own.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use crate::library::{Args, Outcome};
 /// The largest number and one more.
 const RANGE: u64 = 1 << 31;
 
-/// The generator of drand48, begun anew with every script.
+/// The generator of drand48.
 #[derive(Debug)]
 pub(crate) struct Random(Cell<u64>);
 

@@ -48,6 +48,17 @@ pub trait Host {
     /// `redis.log`: a level from 0, debugging, to 3, a warning.
     fn log(&mut self, level: u8, text: &[u8]);
 
+    /// `redis.acl_check_cmd`: whether who runs the script may run a command; `None` if there is no such command.
+    fn may_call(&mut self, args: &[Vec<u8>]) -> Option<bool> {
+        let _ = args;
+        Some(true)
+    }
+
+    /// What `math.random` begins with in this run.
+    fn chance(&mut self) -> u32 {
+        0
+    }
+
     /// The watch has said [`Verdict::Tell`]: between two of the script's commands. Gives why it is to stop, if it is.
     fn told(&mut self) -> Option<Stop> {
         None
@@ -271,7 +282,7 @@ impl Vm {
         let chunk = self
             .chunk(LIBRARY, text)
             .map_err(|why| prefixed("ERR Error compiling function: ", &why))?;
-        self.begin();
+        self.begin(0);
         let result: LuaResult<(bool, Lua51, Table)> = self.enter_library.call(chunk);
         if let Some(stop) = self.state.stopped.take() {
             return Err(stop.0.into_owned().into_bytes());
@@ -325,7 +336,7 @@ impl Vm {
         let Some((function, env)) = found else {
             return Ended::Failed(b"ERR Function not found".to_vec());
         };
-        self.begin();
+        self.begin(host.chance());
         let of = (function, Some(env));
         let result = self.enter(of, call.keys, call.args, host);
         self.ended(result, call.function)
@@ -352,17 +363,17 @@ impl Vm {
                 return Ended::Failed(text);
             }
         };
-        self.begin();
+        self.begin(host.chance());
         let result = self.enter((function, None), run.keys, run.args, host);
         self.ended(result, run.name)
     }
 
     /// Makes all as new for the next script.
-    fn begin(&self) {
+    fn begin(&self, chance: u32) {
         self.state.stopped.replace(None);
         self.state.resp3.set(false);
         self.state.stack.set(stack_here());
-        self.state.random.seed(0);
+        self.state.random.seed(chance as i32);
         self.state.json.replace(json::Config::default());
     }
 
@@ -420,16 +431,25 @@ impl Vm {
                 serve(state, &mut **host.borrow_mut(), &args)?.to_lua(lua)
             })?;
             let tell = scope.create_function(|_, args: MultiValue| {
-                if args.is_empty() {
-                    // By the hook, and so not within a command.
-                    *state.stopped.borrow_mut() = host.borrow_mut().told();
-                    return Ok(());
+                match args.front() {
+                    None => {
+                        // By the hook, and so not within a command.
+                        *state.stopped.borrow_mut() = host.borrow_mut().told();
+                        return Ok(None);
+                    }
+                    // No level: it asks what it may do.
+                    Some(Lua51::Boolean(_)) => {
+                        let words: Option<Vec<Vec<u8>>> =
+                            args.iter().skip(1).map(argument).collect();
+                        return Ok(words.and_then(|words| host.borrow_mut().may_call(&words)));
+                    }
+                    Some(_) => {}
                 }
                 let level = args.front().and_then(library::as_number);
                 let words: Vec<Vec<u8>> = args.iter().skip(1).filter_map(argument).collect();
                 host.borrow_mut()
                     .log(level.unwrap_or_default() as u8, &words.join(&b' '));
-                Ok(())
+                Ok(None::<bool>)
             })?;
             state.tell.replace(Some(tell.clone()));
             match env {

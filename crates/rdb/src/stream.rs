@@ -173,10 +173,26 @@ pub(crate) fn take(kind: u8, cursor: &mut Cursor<'_>) -> Result<Value, Fault> {
         return Err(BAD);
     }
     for _ in 0..cursor.length()? {
-        let group = take_group(kind, cursor)?;
+        let mut group = take_group(kind, cursor)?;
+        if kind < KIND {
+            group.read = read_before(&stream, group.last);
+        }
         stream.groups.push(group);
     }
     Ok(Value::Stream(Box::new(stream)))
+}
+
+/// How many entries a group has read that has come to an id, in a stream of before 7.0, which did not say; `None`
+/// where that cannot be told. What is there counts as all that ever was.
+fn read_before(stream: &Stream, last: Id) -> Option<u64> {
+    let first = stream.entries.first().map(|(id, _)| *id);
+    match first {
+        _ if last == stream.last => Some(stream.added),
+        None if last < stream.last => Some(stream.added),
+        Some(first) if last < first => Some(0),
+        Some(first) if last == first => Some(1),
+        _ => None,
+    }
 }
 
 fn take_group(kind: u8, cursor: &mut Cursor<'_>) -> Result<Group, Fault> {
@@ -312,5 +328,33 @@ pub(crate) fn put(to: &mut Vec<u8>, stream: &Stream) {
                 put_raw_id(to, *id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_a_group_of_an_old_stream_has_read_is_told_where_it_can_be() {
+        let entry = |ms| ((ms, 0), vec![b"a".to_vec(), b"1".to_vec()]);
+        let stream = Stream {
+            entries: vec![entry(5), entry(6), entry(8)],
+            last: (9, 0),
+            added: 3,
+            ..Stream::default()
+        };
+        let read = |ms| read_before(&stream, (ms, 0));
+        let told = [0, 4, 5, 6, 8, 9, 10].map(read);
+        let known = [Some(0), Some(0), Some(1), None, None, Some(3), None];
+        assert_eq!(told, known);
+        let empty = Stream {
+            last: (9, 0),
+            ..Stream::default()
+        };
+        assert_eq!(
+            [3, 9, 10].map(|ms| read_before(&empty, (ms, 0))),
+            [Some(0), Some(0), None]
+        );
     }
 }

@@ -308,7 +308,7 @@ impl Target for Directory {
         let name = library_name(text)
             .map_err(|error| Failure::wrong(String::from_utf8_lossy(&error.0).into_owned()))?;
         let spec = find_logged(b"function").expect("the log has it");
-        self.run(spec, 0, &[b"function", b"put", name, text])
+        self.run(spec, 0, &[b"function", b"put", &name, text])
     }
 }
 

@@ -169,16 +169,42 @@ impl Operation {
     }
 
     /// Does it on a string that is long enough, and answers.
-    fn run(&self, bytes: &mut [u8], reply: &mut Reply) {
-        let old = self.field.read(bytes);
+    /// What is to be written where `old` stands, `Some(None)` if it does not fit; `None` of one that only reads.
+    fn new_value(&self, old: i64) -> Option<Option<i128>> {
         let new = match self.act {
-            Act::Get => return reply.integer(old),
+            Act::Get => return None,
             // Without a sign a number below zero is one far above.
             Act::Set(value) if self.field.signed => i128::from(value),
             Act::Set(value) => i128::from(value as u64),
             Act::Add(by) => i128::from(old) + i128::from(by),
         };
-        let Some(new) = self.field.fit(new, self.overflow) else {
+        Some(self.field.fit(new, self.overflow))
+    }
+
+    /// Whether it leaves these bytes as they are. Adding counts as a change, also of nothing.
+    fn keeps(&self, bytes: &[u8]) -> bool {
+        let old = self.field.read(bytes);
+        match self.new_value(old) {
+            None | Some(None) => true,
+            Some(Some(new)) => matches!(self.act, Act::Set(_)) && new == i128::from(old),
+        }
+    }
+
+    /// Answers, of one that [keeps](Operation::keeps) what there is.
+    fn tell(&self, bytes: &[u8], reply: &mut Reply) {
+        let old = self.field.read(bytes);
+        match self.new_value(old) {
+            Some(None) => reply.null(),
+            _ => reply.integer(old),
+        }
+    }
+
+    fn run(&self, bytes: &mut [u8], reply: &mut Reply) {
+        let old = self.field.read(bytes);
+        let Some(new) = self.new_value(old) else {
+            return reply.integer(old);
+        };
+        let Some(new) = new else {
             return reply.null();
         };
         self.field.write(bytes, new);
@@ -191,20 +217,26 @@ impl Operation {
 
 fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let operations = Operation::parse_all(&args[2..])?;
-    let writers = operations.iter().filter(|operation| operation.writes());
-    let Some(end) = writers.map(|operation| operation.field.end()).max() else {
-        let bytes = ctx.db.string(args[1])?.unwrap_or_default();
-        ctx.reply.array(operations.len());
-        for operation in &operations {
-            ctx.reply.integer(operation.field.read(bytes));
-        }
-        return Ok(());
-    };
-    if ctx.name == "bitfield_ro" {
+    if ctx.name == "bitfield_ro" && operations.iter().any(Operation::writes) {
         return Err(Error::new(
             "ERR BITFIELD_RO only supports the GET subcommand",
         ));
     }
+    let writers = operations.iter().filter(|operation| operation.writes());
+    let end = writers.map(|operation| operation.field.end()).max();
+    let bytes = ctx.db.string(args[1])?;
+    // What is so already is no change.
+    let keeps = bytes.is_some_and(|bytes| {
+        bytes.len() >= end.unwrap_or(0) && operations.iter().all(|operation| operation.keeps(bytes))
+    });
+    let Some(end) = end.filter(|_| !keeps) else {
+        let bytes = bytes.unwrap_or_default();
+        ctx.reply.array(operations.len());
+        for operation in &operations {
+            operation.tell(bytes, ctx.reply);
+        }
+        return Ok(());
+    };
     if end > LONGEST {
         return Err(Error::TOO_LONG);
     }

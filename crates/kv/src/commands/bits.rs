@@ -41,32 +41,32 @@ fn bit_at(bytes: &[u8], at: usize) -> u8 {
 fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (key, at) = (args[1], offset(args[2])?);
     let new = bit(args[3]).ok_or(Error::new("ERR bit is not an integer or out of range"))?;
-    let mut changes = false;
-    let mut write = |bytes: &mut Vec<u8>| {
+    // What is so already is no change: nobody who watches the key need know, and nothing is logged.
+    let now = ctx.db.string(key)?.filter(|bytes| bytes.len() > at / 8);
+    if now.is_some_and(|bytes| bit_at(bytes, at) == new) {
+        ctx.reply.integer(new.into());
+        return Ok(());
+    }
+    let write = |bytes: &mut Vec<u8>| {
         if bytes.len() <= at / 8 {
-            changes = true;
             bytes.resize(at / 8 + 1, 0);
         }
         let old = bit_at(bytes, at);
-        changes |= old != new;
         bytes[at / 8] &= !(1 << (7 - at % 8));
         bytes[at / 8] |= new << (7 - at % 8);
         Ok(old)
     };
-    let old = match ctx.db.edit_string(key, &mut write)? {
+    let old = match ctx.db.edit_string(key, write)? {
         Some(old) => old,
         None => {
             // Zeros that nobody writes to take no memory yet.
             let mut fresh = vec![0; at / 8 + 1];
             let old = write(&mut fresh)?;
             ctx.db.set(key, Value::Str(fresh));
-            changes = true;
             old
         }
     };
-    if changes {
-        ctx.db.event(events::STRING, "setbit", key);
-    }
+    ctx.db.event(events::STRING, "setbit", key);
     ctx.reply.integer(old.into());
     Ok(())
 }

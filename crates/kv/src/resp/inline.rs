@@ -4,7 +4,7 @@
 ///
 /// Between double quotes `\n \r \t \b \a`, `\xHH` and a backslash before any other character mean
 /// what they do in C; between single quotes only `\'` does.
-pub(super) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut at = 0;
     loop {

@@ -6,4 +6,5 @@
 mod inline;
 mod parser;
 
+pub(crate) use inline::split;
 pub use parser::{Bounds, Parser, ProtocolError, Step};

@@ -46,6 +46,11 @@ impl<'s> Batch<'s> {
         (self.runner.barrier(), self.runner.written())
     }
 
+    /// A number by chance.
+    pub(crate) fn chance(&mut self) -> u32 {
+        self.runner.chance()
+    }
+
     /// Brings into the cache what commands are about to use.
     pub(crate) fn prefetch<'x>(
         &mut self,

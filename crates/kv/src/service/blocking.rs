@@ -227,7 +227,6 @@ impl RespConn {
         let error = self.refuse(entry, &args, denied, Where::TopLevel, cx);
         let mut reply = Reply::new(self.session.proto);
         reply.error(error.0);
-        count_error(reply.bytes(), cx);
         self.end_wait(&mut reply, cx);
     }
 
@@ -239,7 +238,7 @@ impl RespConn {
         // It is asked again and again whether it goes on, and now at once.
         self.session.unblocked = Some(error);
         cx.link.clear_timer();
-        cx.link.resume();
+        self.try_again(cx);
     }
 
     /// Ends the wait without a key, unless a reply is on its way.
@@ -272,11 +271,16 @@ impl RespConn {
     pub(crate) fn end_wait(&mut self, reply: &mut Reply, cx: &mut Cx<'_, RespConn>) {
         // What it took is the work, not the wait.
         if let Some(wait) = self.wait.take()
-            && let Some(took) = wait.took
             && let Some(entry) = table().find(wait.waiter.spec.name.as_bytes())
         {
-            let args: Vec<&[u8]> = wait.waiter.args.iter().map(|arg| &arg[..]).collect();
-            self.note_time(entry, &args, took, cx);
+            if let Some(took) = wait.took {
+                let args: Vec<&[u8]> = wait.waiter.args.iter().map(|arg| &arg[..]).collect();
+                self.note_time(entry, &args, took, cx);
+            }
+            if reply.bytes().first() == Some(&b'-') {
+                cx.local.stats.command(entry.id).failed.add(1);
+                count_error(reply.bytes(), cx);
+            }
         }
         self.card().wait.store(0, Relaxed);
         cx.link.clear_timer();

@@ -47,6 +47,8 @@ pub(crate) struct Card {
     pub(crate) gone: AtomicBool,
     /// Which of its waits in blocking commands it is in; 0 for none.
     pub(crate) wait: AtomicU64,
+    /// Its next command waits for the end of CLIENT PAUSE.
+    pub(crate) held_back: AtomicBool,
     /// Unconsumed input and queued output when it last ran; bytes.
     pub(crate) input_len: AtomicU32,
     pub(crate) output_len: AtomicU64,
@@ -95,6 +97,7 @@ impl Card {
             redirect_broken: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             wait: AtomicU64::new(0),
+            held_back: AtomicBool::new(false),
             input_len: AtomicU32::new(0),
             output_len: AtomicU64::new(0),
             names: Mutex::new(Names {
@@ -112,6 +115,11 @@ impl Card {
         self.channels.load(Relaxed)
             + self.patterns.load(Relaxed)
             + self.shard_channels.load(Relaxed)
+    }
+
+    /// Whether it waits for a key, or for the end of a pause.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.wait.load(Relaxed) > 0 || self.held_back.load(Relaxed)
     }
 
     /// Whether it counts as a subscriber where clients are sorted by what they are.
@@ -169,7 +177,7 @@ impl Card {
             ('O', self.monitors.load(Relaxed)),
             ('P', self.is_subscriber()),
             ('x', self.queued.load(Relaxed) > 0),
-            ('b', self.wait.load(Relaxed) > 0),
+            ('b', self.is_blocked()),
             ('t', self.tracks.load(Relaxed)),
             ('R', self.redirect_broken.load(Relaxed)),
             ('B', self.broadcast.load(Relaxed)),

@@ -2,6 +2,7 @@
 //! without a cluster and without replicas.
 
 use super::call::{Call, Flow};
+use super::hello::REDIS_VERSION;
 use crate::commands::Error;
 use crate::commands::parse::is;
 use crate::commands::subcommands::Subcommands;
@@ -125,7 +126,11 @@ pub(super) fn lolwut(call: &mut Call<'_, '_>) -> Flow {
         }
         art.push('\n');
     }
-    art.push_str(concat!("Tidewire ver. ", env!("CARGO_PKG_VERSION"), "\n"));
+    // Clients look for this word.
+    let version = env!("CARGO_PKG_VERSION");
+    art.push_str(&format!(
+        "Tidewire ver. {version}, like Redis ver. {REDIS_VERSION}\n"
+    ));
     call.reply.verbatim(&art);
     Flow::Done
 }

@@ -1,7 +1,9 @@
 //! COMMAND: what commands there are, for clients that ask before they send.
 
-use super::acl::category;
+use super::acl;
+use super::acl::category::{self, Categories};
 use super::call::{Asked, Call, Flow};
+use super::key_flags;
 use super::key_specs;
 use super::table::{Entry, table};
 use crate::commands::subcommands::Subcommands;
@@ -83,22 +85,18 @@ pub(super) fn answer(call: &mut Asked<'_>) {
                 docs(call.reply, entry);
             }
         }
-        (b"list", []) => names(call.reply, all.iter().collect()),
+        (b"list", []) => names(call.reply, |_, _| true),
         (b"list", [by, how, value]) if by.eq_ignore_ascii_case(b"filterby") => {
             let value = value.to_ascii_lowercase();
-            let keep: Box<dyn Fn(&Entry) -> bool> = match how.to_ascii_lowercase().as_slice() {
-                b"module" => Box::new(|_| false),
+            match how.to_ascii_lowercase().as_slice() {
+                b"module" => names(call.reply, |_, _| false),
                 b"aclcat" => {
                     let category = category::named(&value).unwrap_or(0);
-                    Box::new(move |entry| category::of(entry, None) & category != 0)
+                    names(call.reply, |_, categories| categories & category != 0);
                 }
-                b"pattern" => Box::new(move |entry| glob::matches(&value, entry.name.as_bytes())),
-                _ => {
-                    call.reply.error("ERR syntax error");
-                    return;
-                }
-            };
-            names(call.reply, all.iter().filter(|entry| keep(entry)).collect());
+                b"pattern" => names(call.reply, |name, _| glob::matches(&value, name.as_bytes())),
+                _ => call.reply.error("ERR syntax error"),
+            }
         }
         (b"list", _) => call.reply.error("ERR syntax error"),
         (b"getkeys", args @ [_, ..]) => keys(call, args, false),
@@ -108,10 +106,13 @@ pub(super) fn answer(call: &mut Asked<'_>) {
     }
 }
 
-fn names(reply: &mut Reply, entries: Vec<&Entry>) {
-    reply.array(entries.len());
-    for entry in entries {
-        reply.bulk(entry.name.as_bytes());
+/// Writes the names of those commands and subcommands that are to be kept.
+fn names(reply: &mut Reply, keep: impl Fn(&str, Categories) -> bool) {
+    let kept = acl::names().filter(|(name, categories)| keep(name, *categories));
+    let kept: Vec<String> = kept.map(|(name, _)| name).collect();
+    reply.array(kept.len());
+    for name in kept {
+        reply.bulk(name.as_bytes());
     }
 }
 
@@ -158,7 +159,8 @@ fn keys(call: &mut Asked<'_>, args: &[&[u8]], flags: bool) {
             .error("ERR Invalid number of arguments specified for command");
     }
     let keys = entry.keys(args);
-    if keys.is_empty() {
+    // A script may be given none.
+    if keys.is_empty() && !entry.runs_script_without_keys(args) {
         return call.reply.error(if entry.may_have_keys() {
             "ERR Invalid arguments specified for command"
         } else {
@@ -166,13 +168,14 @@ fn keys(call: &mut Asked<'_>, args: &[&[u8]], flags: bool) {
         });
     }
     call.reply.array(keys.len());
-    for key in keys {
+    let (first, others) = key_flags::of_call(entry, args);
+    for (at, key) in keys.into_iter().enumerate() {
         if flags {
+            let flags = if at == 0 { first } else { others };
             call.reply.array(2);
             call.reply.bulk(key);
-            call.reply.set(1);
-            call.reply
-                .simple(if entry.is_write() { "RW" } else { "RO" });
+            call.reply.set(flags.len());
+            flags.iter().for_each(|flag| call.reply.simple(flag));
         } else {
             call.reply.bulk(key);
         }

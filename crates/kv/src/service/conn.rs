@@ -126,7 +126,7 @@ impl Protocol for RespConn {
         match &self.wait {
             Some(wait) if wait.is_busy() => self.wait_again(cx),
             Some(_) => self.wait_over(Over::TimedOut, cx),
-            None => cx.link.resume(),
+            None => self.try_again(cx),
         }
     }
 
@@ -345,6 +345,15 @@ impl RespConn {
                 }
             }
         }
+    }
+
+    /// Goes on with a command that could not run.
+    pub(crate) fn try_again(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(card) = &self.card {
+            // It says so again if it is held back still.
+            card.held_back.store(false, Relaxed);
+        }
+        cx.link.resume();
     }
 
     /// Parses the commands of one batch.

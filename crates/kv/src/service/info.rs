@@ -100,7 +100,7 @@ fn clients(call: &mut Call<'_, '_>, text: &mut String) {
     line(
         text,
         "blocked_clients",
-        count(&|card| card.wait.load(Relaxed) > 0),
+        count(&super::clients::Card::is_blocked),
     );
     let tracking = call.shared.store.tracking();
     line(text, "tracking_clients", tracking.clients());

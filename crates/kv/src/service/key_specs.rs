@@ -1,5 +1,6 @@
 //! Key specifications: how COMMAND tells clients and proxies where the keys of a command are.
 
+use super::key_flags::{self, Flags};
 use super::table::{Entry, SCRIPT_KEYS, What};
 use crate::commands::Keys;
 use crate::reply::Reply;
@@ -72,16 +73,17 @@ pub(super) fn write(reply: &mut Reply, entry: &Entry) {
         // What a group reads changes the group alone.
         let writes =
             entry.is_write() && (!reads_some || is_destination) && !matches!(keys, Keys::Streams);
-        one(reply, &find, writes);
+        let several: Flags = if writes {
+            &["RW", "access", "update"]
+        } else {
+            &["RO", "access"]
+        };
+        let flags = key_flags::of_all(entry).filter(|_| n == 1);
+        one(reply, &find, flags.unwrap_or(several));
     }
 }
 
-fn one(reply: &mut Reply, find: &Find, writes: bool) {
-    let flags: &[&str] = if writes {
-        &["RW", "access", "update"]
-    } else {
-        &["RO", "access"]
-    };
+fn one(reply: &mut Reply, find: &Find, flags: Flags) {
     if let Find::Unknown(why) = find {
         reply.map(4);
         reply.bulk(b"notes");

@@ -20,6 +20,7 @@ mod count;
 mod durable;
 mod hello;
 mod info;
+mod key_flags;
 mod key_specs;
 mod latency;
 mod loading;

@@ -114,8 +114,7 @@ pub(super) fn end(call: &mut Call<'_, '_>) {
 }
 
 impl RespConn {
-    /// Shows a command to those who look, unless it is one of administration, which may bring secrets, or runs others, which are
-    /// shown themselves.
+    /// Shows a command to those who look, unless it is one of administration, which may bring secrets.
     #[cold]
     pub(super) fn show_to_monitors(
         &self,
@@ -126,7 +125,7 @@ impl RespConn {
     ) {
         let admin = category::named(b"admin").unwrap_or_default();
         let leaf = super::acl::categories_of_call(entry, args);
-        if leaf & admin != 0 || entry.name == "exec" || entry.runs_script() {
+        if leaf & admin != 0 {
             return;
         }
         let secret = matches!(entry.name, "auth" | "hello");

@@ -28,8 +28,6 @@ pub(crate) struct Transaction {
     open: bool,
     /// A command could not be queued: EXEC will refuse.
     failed: bool,
-    /// Some of the commands write.
-    writes: bool,
     commands: Vec<Queued>,
     /// The arguments of all commands, one behind the other.
     text: Vec<u8>,
@@ -67,10 +65,6 @@ impl Transaction {
         (self.text, self.ends, self.commands) = Default::default();
     }
 
-    pub(crate) fn writes(&self) -> bool {
-        self.writes
-    }
-
     /// Stops watching.
     pub(crate) fn forget(self, store: &Store) {
         for watch in self.watches {
@@ -79,7 +73,10 @@ impl Transaction {
     }
 
     /// The commands, with their arguments among `args`, which are all.
-    fn commands<'x>(&self, args: &'x [&'x [u8]]) -> Vec<(&'static Entry, &'x [&'x [u8]])> {
+    pub(super) fn commands<'x>(
+        &self,
+        args: &'x [&'x [u8]],
+    ) -> Vec<(&'static Entry, &'x [&'x [u8]])> {
         let mut from = 0;
         let command = |queued: &Queued| {
             let these = &args[from..queued.args_end as usize];
@@ -89,7 +86,7 @@ impl Transaction {
         self.commands.iter().map(command).collect()
     }
 
-    fn args(&self) -> Vec<&[u8]> {
+    pub(super) fn args(&self) -> Vec<&[u8]> {
         let mut start = 0;
         let slice = |&end: &u32| {
             let arg = &self.text[start..end as usize];
@@ -183,12 +180,6 @@ impl RespConn {
         args: &[&[u8]],
         cx: &mut Cx<'_, RespConn>,
     ) -> Result<(), &'static str> {
-        let writes = match entry.what {
-            What::Data(spec) => spec.is_write(),
-            What::Session(spec) => {
-                spec.name == "function" || Kind::of(spec.name).is_some_and(|kind| !kind.read_only)
-            }
-        };
         if let What::Data(spec) = entry.what
             && !batch.has_room_for(iter::once((spec, args)))
         {
@@ -211,7 +202,6 @@ impl RespConn {
                 transaction.text.extend_from_slice(arg);
                 transaction.ends.push(transaction.text.len() as u32);
             }
-            transaction.writes |= writes;
             transaction.commands.push(Queued {
                 id: entry.id,
                 args_end: transaction.ends.len() as u32,
@@ -237,10 +227,7 @@ impl RespConn {
             match refused {
                 NoRoom::Busy if batch.is_patient() => return self.wait_for_room(cx),
                 why => {
-                    if let Some(transaction) = self.session.transaction.take() {
-                        transaction.forget(&batch.shared.store);
-                    }
-                    self.show_no_transaction();
+                    self.drop_transaction(batch.shared);
                     reply.error(format!("EXECABORT Transaction discarded because of: {why}"));
                     return Outcome::Done;
                 }
@@ -273,6 +260,14 @@ impl RespConn {
         }
     }
 
+    /// Forgets what was queued and is watched.
+    pub(super) fn drop_transaction(&mut self, shared: &Shared) {
+        if let Some(transaction) = self.session.transaction.take() {
+            transaction.forget(&shared.store);
+        }
+        self.show_no_transaction();
+    }
+
     fn show_no_transaction(&self) {
         self.card().queued.store(0, Relaxed);
         self.card().watching.store(0, Relaxed);
@@ -287,10 +282,7 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
-        if let Some(transaction) = self.session.transaction.take() {
-            transaction.forget(&batch.shared.store);
-        }
-        self.show_no_transaction();
+        self.drop_transaction(batch.shared);
         let start = reply.len();
         reply.error(ABORTED_BUSY);
         count_error(&reply.bytes()[start..], cx);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire::Cx;
 
-use super::acl::Where;
+use super::acl::{Where, name_of_call};
 use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
@@ -106,7 +106,12 @@ impl RespConn {
                     self.note_commit(batch);
                 }
                 if spec.name == "exec" {
-                    self.exec(batch, reply, cx)
+                    let outcome = self.exec(batch, reply, cx);
+                    if outcome == Outcome::Done && batch.shared.attention.is_monitored() {
+                        let from = cx.link.peer().client().to_string();
+                        self.show_to_monitors(entry, args, &from, cx);
+                    }
+                    outcome
                 } else if spec.name == "function" {
                     self.function(batch, args, false, reply, cx)
                 } else if let Some(kind) = Kind::of(spec.name) {
@@ -272,8 +277,12 @@ impl RespConn {
             let error = Error::new("NOAUTH Authentication required.");
             return Some(self.reject(Some(entry), &error, reply, cx));
         }
+        let place = match self.session.is_queuing() {
+            true => Where::Queued,
+            false => Where::TopLevel,
+        };
         if self.session.is_authenticated()
-            && let Err(error) = self.permit(entry, args, Where::TopLevel, cx)
+            && let Err(error) = self.permit(entry, args, place, cx)
         {
             return Some(self.reject(Some(entry), &error, reply, cx));
         }
@@ -290,7 +299,7 @@ impl RespConn {
             let text = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
                  RESET are allowed in this context",
-                entry.name
+                name_of_call(entry, args)
             );
             return Some(self.reject(Some(entry), &Error::text(text), reply, cx));
         }
@@ -305,8 +314,10 @@ impl RespConn {
             && matches!(when, When::Usual | When::Subscribed | When::First);
         if batch.shared.attention.is_paused() {
             let now_ms = cx.link.now().as_nanos() / 1_000_000;
-            let writes = !queues && self.writes(entry);
-            if batch.shared.holds_back(now_ms, writes) {
+            let writes = !queues && self.writes(entry, args, cx);
+            let holds_back = batch.shared.holds_back(now_ms, writes);
+            self.card().held_back.store(holds_back, Relaxed);
+            if holds_back {
                 return Some(Outcome::Later);
             }
         }
@@ -321,7 +332,8 @@ impl RespConn {
                 Err(why) => Some(self.reject(Some(entry), &Error::new(why), reply, cx)),
             };
         }
-        if batch.shared.attention.is_monitored() {
+        // EXEC is shown behind what it has run.
+        if batch.shared.attention.is_monitored() && entry.name != "exec" {
             let from = cx.link.peer().client().to_string();
             self.show_to_monitors(entry, args, &from, cx);
         }
@@ -334,19 +346,19 @@ impl RespConn {
         None
     }
 
-    /// Whether a command changes keys, or may: then a pause of writers holds it back.
-    fn writes(&self, entry: &Entry) -> bool {
+    /// Whether a call changes keys or is heard by others, or may: then a pause of writers holds it back.
+    fn writes(&self, entry: &Entry, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
         match entry.what {
-            What::Data(spec) => spec.is_write(),
+            // As in Redis, where it may keep what it has counted.
+            What::Data(spec) => spec.is_write() || spec.name == "pfcount",
             What::Session(spec) => match spec.name {
-                "publish" | "spublish" | "eval" | "evalsha" | "fcall" => true,
-                "function" => true,
-                "exec" => self
-                    .session
-                    .transaction
-                    .as_ref()
-                    .is_some_and(|t| t.writes()),
-                _ => false,
+                "publish" | "spublish" | "function" => true,
+                "exec" => self.session.transaction.as_ref().is_some_and(|queued| {
+                    let args = queued.args();
+                    let mut commands = queued.commands(&args).into_iter();
+                    commands.any(|(entry, args)| self.writes(entry, args, cx))
+                }),
+                name => Kind::of(name).is_some_and(|kind| kind.may_write(args, cx)),
             },
         }
     }
@@ -361,7 +373,15 @@ impl RespConn {
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
         let start = reply.len();
-        reply.error(&error.0);
+        let is_exec = entry.is_some_and(|entry| entry.name == "exec");
+        if is_exec && self.session.is_queuing() {
+            // Whatever speaks against it, the transaction is over.
+            let why = error.0.strip_prefix(b"ERR ").unwrap_or(&error.0);
+            self.drop_transaction(&cx.local.shared);
+            reply.error([b"EXECABORT Transaction discarded because of: ", why].concat());
+        } else {
+            reply.error(&error.0);
+        }
         count_error(&reply.bytes()[start..], cx);
         if let Some(entry) = entry {
             cx.local.stats.command(entry.id).rejected.add(1);

@@ -328,6 +328,11 @@ impl Entry {
         script::Kind::of(self.name).is_some()
     }
 
+    /// Whether a call says of a script that it uses no keys.
+    pub(crate) fn runs_script_without_keys(&self, args: &[&[u8]]) -> bool {
+        self.runs_script() && args.get(2).is_some_and(|count| **count == *b"0")
+    }
+
     /// Whether calls of it may name keys.
     pub(crate) fn may_have_keys(&self) -> bool {
         match self.what {

@@ -21,6 +21,7 @@ pub(crate) fn idle_ms(then: u32, now: u32) -> u64 {
 
 /// The clock some seconds before; as long ago as can be told at most.
 pub(crate) fn before(now: u32, seconds: u64) -> u32 {
-    let ticks = (seconds.saturating_mul(1000) / TICK_MS).min(u64::from(TURN) - 1);
+    // Rounded up: no fewer seconds than those are told.
+    let ticks = (seconds.saturating_mul(1000).div_ceil(TICK_MS)).min(u64::from(TURN) - 1);
     now.wrapping_sub(ticks as u32) % TURN
 }

@@ -128,6 +128,11 @@ impl Graveyard {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
+    /// Counts what is freed from nothing on.
+    pub(super) fn reset_freed(&self) {
+        self.freed.store(0, Relaxed);
+    }
+
     /// Bytes that wait to be freed.
     #[inline]
     pub(crate) fn bytes(&self) -> i64 {
@@ -185,7 +190,7 @@ impl Store {
         self.graveyard.pending.load(Relaxed)
     }
 
-    /// How many keys were freed that way since the start.
+    /// How many keys were freed that way since the start, or since [`reset_stats`](Store::reset_stats).
     #[must_use]
     pub fn lazyfreed(&self) -> u64 {
         self.graveyard.freed.load(Relaxed)

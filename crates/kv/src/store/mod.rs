@@ -327,6 +327,7 @@ impl Store {
         for at in 0..self.shards.len() {
             self.lock(at).counts = Default::default();
         }
+        self.graveyard.reset_freed();
     }
 
     /// The number of keys of a database. Locks each shard in turn.

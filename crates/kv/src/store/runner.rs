@@ -111,6 +111,11 @@ impl<'s> Runner<'s> {
         }
     }
 
+    /// A number by chance.
+    pub(crate) fn chance(&mut self) -> u32 {
+        self.rng.u32(..)
+    }
+
     /// With keys that count as used at `now_ms`, and nobody told what becomes of them.
     pub(super) fn replaying(mut self, now_ms: u64) -> Runner<'s> {
         self.guards.replays = true;

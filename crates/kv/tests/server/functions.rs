@@ -92,7 +92,7 @@ fn what_is_dumped_is_restored_by_the_policy() {
         world.sim.send(c.peer, &bytes);
         world.answer(c)
     };
-    let there = "-ERR Library 'lib' already exists|";
+    let there = "-ERR Library lib already exists|";
     assert_eq!(restore(&mut world, &mut c, "APPEND", &dump), there);
     assert_eq!(restore(&mut world, &mut c, "REPLACE", &dump), "+OK|");
     world.check(&mut c, "FUNCTION DELETE lib", "+OK|");

@@ -32,6 +32,7 @@ mod same_as_redis;
 mod scripts;
 mod scripts_compared;
 mod session;
+mod suites;
 #[path = "../compare/templates.rs"]
 mod templates;
 mod tracking;

@@ -47,6 +47,8 @@ fn commands_are_shown_to_who_looks() {
                 "3 \"SET\" \"k\" \"a\\\"b\\\\\\n\\x01\"",
                 "3 \"MULTI\"",
                 "3 \"GET\" \"k2\"",
+                "3 \"EXEC\"",
+                "3 \"EVAL\" \"return(redis.call('get','x'))\" \"0\"",
                 "3 lua \"get\" \"x\"",
             ]
         );

@@ -83,7 +83,7 @@ impl RespConn {
                 .add((reason, place), object, &user, client, wall_ms, most);
         }
         match place {
-            Where::TopLevel => denied.error("NOPERM", "", &user, &call),
+            Where::TopLevel | Where::Queued => denied.error("NOPERM", "", &user, &call),
             Where::Multi => {
                 let why = match denied {
                     Denied::Command => "no permission to execute the command",

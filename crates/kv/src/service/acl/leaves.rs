@@ -26,6 +26,11 @@ pub(in crate::service) fn categories_of_call(entry: &Entry, args: &[&[u8]]) -> C
     LEAVES.all[LEAVES.called(entry, args)].categories
 }
 
+/// The names of all commands and subcommands, as in `config|get`, and what categories they are in.
+pub(in crate::service) fn names() -> impl Iterator<Item = (String, Categories)> {
+    LEAVES.all.iter().map(|leaf| (leaf.name(), leaf.categories))
+}
+
 /// The one list.
 pub(super) fn leaves() -> &'static Leaves {
     &LEAVES

@@ -33,6 +33,9 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     TopLevel,
+    /// To be queued by MULTI.
+    Queued,
+    /// By EXEC.
     Multi,
     Script,
 }
@@ -41,7 +44,7 @@ impl Where {
     pub(super) fn name(self) -> &'static str {
         match self {
             Where::TopLevel => "toplevel",
-            Where::Multi => "multi",
+            Where::Queued | Where::Multi => "multi",
             Where::Script => "lua",
         }
     }

@@ -186,7 +186,7 @@ impl Rights {
 }
 
 /// The name of what a call runs, as in `config|get`.
-pub(crate) fn name_of_call(entry: &Entry, args: &[&[u8]]) -> String {
+pub(in crate::service) fn name_of_call(entry: &Entry, args: &[&[u8]]) -> String {
     leaves().all()[leaves().called(entry, args)].name()
 }
 

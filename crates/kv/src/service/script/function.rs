@@ -72,6 +72,8 @@ struct New {
 /// What is done with a library whose name is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
+    /// FUNCTION LOAD without REPLACE refuses it, as FUNCTION RESTORE does in other words.
+    New,
     Append,
     Replace,
     /// There is none: all are removed before.
@@ -110,12 +112,12 @@ impl Plan {
                     changes = Plan::Flush.changes(known)?;
                 }
                 for new in all {
-                    if *policy == Policy::Append && is_there(&new.name) {
-                        return Err(Error::quoting(
-                            "ERR Library '",
-                            &new.name,
-                            "' already exists",
-                        ));
+                    if matches!(policy, Policy::New | Policy::Append) && is_there(&new.name) {
+                        let (before, after) = match policy {
+                            Policy::New => ("ERR Library '", "' already exists"),
+                            _ => ("ERR Library ", " already exists"),
+                        };
+                        return Err(Error::quoting(before, &new.name, after));
                     }
                     let taken = |name: &&Vec<u8>| {
                         // A library that goes takes its functions along, if all that is put in replaces.
@@ -167,7 +169,7 @@ impl RespConn {
                 let name = args
                     .last()
                     .and_then(|code| shebang::read_library(code).ok());
-                reply.bulk(name.map_or(&[][..], |(name, _)| name));
+                reply.bulk(&name.unwrap_or_default().0);
             }
             Ok(true) => reply.ok(),
             Ok(false) => return at.wait_for_room(self),
@@ -201,7 +203,7 @@ fn tell(
 
 fn plan_load(rest: &[&[u8]], at: &mut At<'_, '_>) -> Result<Plan, Error> {
     let (policy, code) = match rest {
-        [code] => (Policy::Append, code),
+        [code] => (Policy::New, code),
         [word, code] if word.eq_ignore_ascii_case(b"replace") => (Policy::Replace, code),
         [word, ..] => return Err(Error::quoting("ERR Unknown option given: ", word, "")),
         [] => return Err(Error::SYNTAX),
@@ -214,7 +216,7 @@ fn look_into(code: &[u8], at: &mut At<'_, '_>) -> Result<New, Error> {
     let (name, _) = shebang::read_library(code)?;
     let registered = functions::try_text(code, at)?.map_err(|line| Error(line.into()))?;
     Ok(New {
-        name: name.to_vec(),
+        name,
         code: code.to_vec(),
         functions: registered.into_iter().map(|one| one.name).collect(),
     })

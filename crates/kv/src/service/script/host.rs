@@ -25,6 +25,8 @@ const ALLOWED: &[&str] = &[
     "time",
 ];
 
+const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
+
 /// Stops a script that has done nothing, for it to be run again a little later.
 pub(super) const LATER: &str = "later";
 /// The same, for it to be run on the thread for scripts.
@@ -113,6 +115,21 @@ impl Host for Commands<'_, '_, '_, '_> {
         None
     }
 
+    /// A command with a wrong number of arguments counts as none.
+    fn may_call(&mut self, args: &[Vec<u8>]) -> Option<bool> {
+        let args: Vec<&[u8]> = args.iter().map(|arg| &arg[..]).collect();
+        let entry = table().find(args.first()?)?;
+        if !entry.takes(args.len()) || entry.check_subcommand(&args).is_err() {
+            return None;
+        }
+        self.conn.session.heed(self.batch.shared);
+        Some(self.conn.session.rights().check(entry, &args).is_ok())
+    }
+
+    fn chance(&mut self) -> u32 {
+        self.batch.chance()
+    }
+
     fn log(&mut self, level: u8, text: &[u8]) {
         // A client decides what stands here, and how often.
         const SHOWN: usize = 1024;
@@ -156,9 +173,7 @@ impl Commands<'_, '_, '_, '_> {
                 let wrote = scripts.wrote.load(Relaxed);
                 if spec.is_write() {
                     if self.read_only {
-                        return Ok(error(
-                            "ERR Write commands are not allowed from read-only scripts.",
-                        ));
+                        return Ok(error(READ_ONLY));
                     }
                     if self.out_of_memory && spec.needs_memory(&args) && !wrote {
                         return Ok(error(OUT_OF_MEMORY));
@@ -178,7 +193,11 @@ impl Commands<'_, '_, '_, '_> {
                 self.conn.note_read(self.batch, spec, &args);
             }
             What::Session(spec) => {
-                self.said |= matches!(spec.name, "publish" | "spublish");
+                let says = matches!(spec.name, "publish" | "spublish");
+                if says && self.read_only {
+                    return Ok(error(READ_ONLY));
+                }
+                self.said |= says;
                 self.at.session(self.conn, spec, &args, self.reply);
                 self.batch.db = self.conn.session.db;
             }

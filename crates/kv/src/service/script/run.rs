@@ -58,6 +58,12 @@ impl Kind {
         };
         Some(Kind { by, read_only })
     }
+
+    /// Whether a call may change keys: one that finds its script does, unless that says otherwise.
+    pub(crate) fn may_write(self, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
+        let mut found = || find_script(self, args, &mut At::Loop(cx));
+        !self.read_only && found().is_ok_and(|(script, _)| !script.flags.no_writes)
+    }
 }
 
 /// What a script is run with.

@@ -3,6 +3,7 @@
 use tidewire_lua::FLAGS;
 
 use crate::commands::Error;
+use crate::resp::split;
 
 /// What a script or a function says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +41,11 @@ impl Flags {
     }
 }
 
-/// The name of a library, by its first line.
+/// The name of a library, by its first line, whose words may stand in quotes.
 ///
 /// # Errors
 /// The error reply: there is no such line, or it is wrong.
-pub fn library_name(text: &[u8]) -> Result<&[u8], Error> {
+pub fn library_name(text: &[u8]) -> Result<Vec<u8>, Error> {
     read_library(text).map(|(name, _)| name)
 }
 
@@ -52,19 +53,17 @@ pub fn library_name(text: &[u8]) -> Result<&[u8], Error> {
 ///
 /// # Errors
 /// There is no such line, or it is wrong.
-pub(super) fn read_library(text: &[u8]) -> Result<(&[u8], Vec<u8>), Error> {
+pub(super) fn read_library(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
     if !text.starts_with(b"#!") {
         return Err(Error::new("ERR Missing library metadata"));
     }
     let Some(end) = text.iter().position(|b| *b == b'\n') else {
         return Err(Error::new("ERR Invalid library metadata"));
     };
-    let mut words = text[2..end]
-        .split(|b| b.is_ascii_whitespace())
-        .filter(|word| !word.is_empty());
-    let engine = words.next().unwrap_or_default();
+    let words = split(&text[..end]).ok_or(Error::new("ERR Invalid library metadata"))?;
+    let engine = &words[0][2..];
     let mut name = None;
-    for word in words {
+    for word in &words[1..] {
         let is_name = word
             .get(..5)
             .is_some_and(|begin| begin.eq_ignore_ascii_case(b"name="));
@@ -81,6 +80,9 @@ pub(super) fn read_library(text: &[u8]) -> Result<(&[u8], Vec<u8>), Error> {
             ));
         }
     }
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(Error::quoting("ERR Engine '", engine, "' not found"));
+    }
     let Some(name) = name else {
         return Err(Error::new("ERR Library name was not given"));
     };
@@ -90,10 +92,7 @@ pub(super) fn read_library(text: &[u8]) -> Result<(&[u8], Vec<u8>), Error> {
             "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
         ));
     }
-    if !engine.eq_ignore_ascii_case(b"lua") {
-        return Err(Error::quoting("ERR Engine '", engine, "' not found"));
-    }
-    Ok((name, text[end..].to_vec()))
+    Ok((name.to_vec(), text[end..].to_vec()))
 }
 
 /// What the first line says, and the text to compile, in which that line is empty.
