@@ -24,6 +24,8 @@ const MAGIC: [u8; 8] = *b"tideclm\n";
 const SAID: usize = 64;
 /// How far apart the slots are: no disk tears both with one write.
 const SLOT: usize = 4096;
+/// The length of the file, in bytes.
+pub(crate) const CLAIMS_LENGTH: u64 = 2 * SLOT as u64;
 /// Where the ends of streams are in a slot.
 const ENDS: usize = SAID + 8;
 /// Length of one of those.

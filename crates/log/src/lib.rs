@@ -42,7 +42,7 @@ pub use embedded::EmbeddedLog;
 pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
-pub use settings::{GROUP_WAIT_MAX, PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
+pub use settings::{GROUP_MAX, GROUP_WAIT_MAX, PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
 pub use streams::{Change, ChangeRefused, Compression, CursorStatus, StreamSettings, StreamStatus};
 pub use usage::Usage;
 pub use view::View;

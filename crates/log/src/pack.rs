@@ -1,11 +1,11 @@
 //! Records of a run, compressed: their length (4 bytes), then what the compressor makes of them.
 
-use crate::Compression;
+use crate::{Compression, GROUP_MAX};
 
 /// What is in front of what is compressed.
 const LENGTH: usize = 4;
 /// More than a run of records can have: the largest group.
-pub(crate) const UNPACKED_MAX: usize = (64 << 20) + 1;
+pub(crate) const UNPACKED_MAX: usize = GROUP_MAX + 1;
 /// The level of Zstandard: its own default.
 const ZSTD_LEVEL: i32 = 3;
 /// What is shorter is stored as it came: there is nothing to be gained.

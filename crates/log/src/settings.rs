@@ -24,6 +24,10 @@ pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The default of [`Settings::producer_idle`].
 pub const PRODUCER_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// The most that [`Settings::group_bytes`] may be, in bytes: no run of any log has more, nor a record with its header,
+/// whatever the settings are by now.
+pub const GROUP_MAX: usize = 64 << 20;
+
 /// The settings of the embedded log. The defaults suit one machine with one disk.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -173,7 +177,7 @@ impl Settings {
         if !(4 << 10..=1 << 30).contains(&self.segment_bytes) {
             return Some("segment_bytes must be from 4 KiB to 1 GiB");
         }
-        if !(1 << 10..=64 << 20).contains(&self.group_bytes) {
+        if !(1 << 10..=GROUP_MAX).contains(&self.group_bytes) {
             return Some("group_bytes must be from 1 KiB to 64 MiB");
         }
         if self.group_first < 1 << 10 {

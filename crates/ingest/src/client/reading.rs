@@ -193,7 +193,11 @@ impl Reading {
                 self.took(&batch, len as u64)?;
                 Heard::Batch(batch)
             }
-            ServerFrame::End { .. } if self.open => Heard::End,
+            ServerFrame::End { next, .. } if self.open => {
+                // Behind the last batch there may be a gap.
+                self.next = self.next.max(Some(next));
+                Heard::End
+            }
             _ => return Err(Broken::Malformed("a frame out of its place".into())),
         };
         Ok((len, Some(heard)))

@@ -126,7 +126,7 @@ impl Admin {
             AdminFrame::Cursors { stream, after } => self.cursors(meant(stream), after, shared, cx),
             AdminFrame::Readers { stream } => self.readers(meant(stream), shared, cx),
             AdminFrame::DeleteCursor { stream, cursor } => {
-                if is_reserved(cursor) {
+                if is_reserved(cursor) && shared.settings.replicated {
                     return Done::Refused(Reason::Unsupported, 0, RESERVED.to_owned());
                 }
                 let stream = meant(stream);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire::{Cx, Input, Instant, Next};
-use tidewire_log::{Begin, Committed, Credit, Range, ReadError, Refused};
+use tidewire_log::{Begin, Committed, Credit, GROUP_MAX, Range, ReadError, Refused};
 
 use super::codec::{
     self, Malformed, Read, ReaderFrame, ReaderWelcome, Reason, ServerFrame, Subscribe,
@@ -21,7 +21,6 @@ use super::counters::Count;
 use super::pool::{Answer, Job, Want};
 use super::reading::Place;
 use super::service::Shared;
-use crate::classic::HEADER;
 
 /// Records in runs shorter than this are copied behind each other; longer ones are sent from where
 /// they were read to.
@@ -212,7 +211,8 @@ impl Reader {
         self.place = Some(place);
         let read_max = shared.settings.read_max.clamp(1, 1 << 30);
         cx.local.tally.add(Count::readers, 1);
-        let messages = read_max.max(HEADER + shared.log.payload_max() as usize);
+        // Not what is taken now: the log may have been written when more was.
+        let messages = read_max.max(GROUP_MAX);
         let body = messages + batch_overhead("") - codec::FRAME_HEADER + usize::from(u8::MAX);
         send(
             cx,

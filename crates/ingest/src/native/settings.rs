@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidewire::Limits;
+use tidewire_log::GROUP_MAX;
 
 use super::codec::Level;
 use super::fleet::Fleet;
@@ -36,6 +37,9 @@ pub struct Settings {
     /// The servers that share producers out among them: a producer of another one is refused as moved. Default none:
     /// all are taken.
     pub fleet: Option<Fleet>,
+    /// Cursors whose names begin with `@` are in use: a replicator remembers by them how far it is, and nobody may
+    /// delete them. Default false: an administrator may, as where nothing is replicated any more.
+    pub replicated: bool,
     /// Tokens, one of which every client must show. Default none: everybody is let in.
     pub tokens: Vec<Token>,
     /// Without tokens, clients of other hosts are refused as unauthorised. Default true.
@@ -68,6 +72,7 @@ impl Default for Settings {
             quota: Quota::default(),
             declared: false,
             fleet: None,
+            replicated: false,
             tokens: Vec::new(),
             protected: true,
             readers: 1024,
@@ -95,8 +100,8 @@ impl Settings {
             carried: HEADER + self.payload_max as usize + CHUNK_MAX,
             output_low: 0,
             output_high: QUEUED_MAX,
-            // A batch of one record is not paced.
-            output_hard: (64 << 20) + 2 * self.payload_max as usize,
+            // A batch of one record is not paced, and that may be as large as any log has it.
+            output_hard: GROUP_MAX + (1 << 20) + 2 * self.payload_max as usize,
             idle: None,
             write: None,
             ..Limits::default()

@@ -8,7 +8,9 @@ use crate::native::{
     Client, Frame, World, hello, message, messages, payload, produce, reader, refusal, settings,
     subscribe,
 };
-use tidewire_ingest::native::codec::{Begin, Hello, Produce, ReaderFrame, Reason, Subscribe};
+use tidewire_ingest::native::codec::{
+    AdminFrame, Administer, Begin, Hello, Produce, ReaderFrame, Reason, Subscribe,
+};
 use tidewire_ingest::native::{Settings, Token};
 use tidewire_ingest::testing::SteppedLog;
 use tidewire_log::{Change, Log};
@@ -275,6 +277,33 @@ fn cursors_of_the_server_itself_are_refused_to_readers() {
         assert!(world.ended(r));
         assert_eq!(world.log.cursor("default", "@home"), stands);
         assert_eq!(world.counters().cursors, 0);
+    }
+}
+
+/// A replicator needs its cursors; what one that is gone has left behind is an administrator's to delete.
+#[test]
+fn cursors_of_the_server_itself_are_deleted_where_it_does_not_use_them() {
+    for replicated in [true, false] {
+        let settings = Settings {
+            replicated,
+            ..settings()
+        };
+        let mut world = filled(100, settings);
+        world.log.set_cursor("default", "@home", 60).unwrap();
+        let mut admin = world.client(Hello::Administer(Administer { token: "" }));
+        assert_eq!(world.frames(&mut admin).len(), 1);
+        let mut delete = Vec::new();
+        let frame = AdminFrame::DeleteCursor {
+            stream: "",
+            cursor: "@home",
+        };
+        frame.encode(&mut delete).unwrap();
+        world.send(admin, &delete);
+        let answered = world.frames(&mut admin);
+        let is_refused = answered == [refusal(1, Reason::Unsupported)];
+        assert_eq!(is_refused, replicated, "{answered:?}");
+        let left = world.log.cursor("default", "@home");
+        assert_eq!(left, replicated.then_some(60));
     }
 }
 

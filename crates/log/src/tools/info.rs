@@ -19,6 +19,8 @@ pub struct Info {
     pub producers: usize,
     /// The named cursors.
     pub cursors: Vec<CursorInfo>,
+    /// What damage took of what is kept: stream, the first position and the one after the last. A repair has marked it.
+    pub lost: Vec<(String, u64, u64)>,
     /// How many batches there are.
     pub batches: u64,
     /// How many records there are.
@@ -87,6 +89,7 @@ pub fn info<D: Disk>(disk: &D) -> Result<Info, OpenError> {
         streams: loaded.streams(),
         producers: loaded.state.producers(),
         cursors: loaded.cursors(),
+        lost: loaded.lost(),
         batches: loaded.batches,
         records: loaded.records,
         durable_through: loaded.claims.through,
@@ -115,6 +118,17 @@ impl<F> Loaded<F> {
             settings: stream.settings,
         });
         info.collect()
+    }
+
+    /// What damage took of what is kept, in the order of the log.
+    fn lost(&self) -> Vec<(String, u64, u64)> {
+        let gaps = self.segments.iter().flat_map(|found| &found.view.gaps);
+        let lost = gaps.filter_map(|gap| {
+            let stream = self.state.streams.get(gap.stream)?;
+            let first = gap.first.max(stream.trimmed);
+            (first < gap.next).then(|| (stream.name.to_string(), first, gap.next))
+        });
+        lost.collect()
     }
 
     /// The named cursors.

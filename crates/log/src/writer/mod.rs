@@ -293,9 +293,12 @@ impl<D: Disk> Writer<D> {
             Some((checkpoint, needs)) => {
                 self.roll(&checkpoint, needs, now)?;
                 self.settle(now)?;
+                // Before room is reserved for the next one: the limit of the log's size holds while that is done, too.
                 self.retain(now)?;
             }
         }
+        self.keep_room(now.monotonic);
+        self.keep_up();
         Ok(true)
     }
 
@@ -325,8 +328,6 @@ impl<D: Disk> Writer<D> {
             }
             Policy::Os => self.commit(),
         }
-        self.keep_room(now.monotonic);
-        self.keep_up();
         Ok(())
     }
 

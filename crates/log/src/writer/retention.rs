@@ -2,6 +2,7 @@
 
 use super::{Failed, Now, Writer};
 use crate::catalog::Segment;
+use crate::claims::CLAIMS_LENGTH;
 use crate::disk::Disk;
 use crate::format::{index_name, segment_name};
 use crate::gather::Gather;
@@ -118,7 +119,10 @@ impl<D: Disk> Writer<D> {
             let finished = finished.filter(|(number, _)| Some(**number) != active);
             let finished: u64 = finished.map(|(_, segment)| on_disk(segment)).sum();
             // The one in use and the spare, as long as they may become.
-            finished + 2 * settings.segment_length(0) + begun > limit
+            let full = settings.segment_length(0);
+            let active = self.active.as_ref().map_or(full, |it| it.length.max(full));
+            let spare = self.spare.as_ref().map_or(active, |it| it.length.max(full));
+            finished + active + spare + CLAIMS_LENGTH + begun > limit
         });
         let too_old = settings.retention_age.is_some_and(|age| {
             let age = age.as_micros() as u64;

@@ -65,7 +65,7 @@ impl<F> Active<F> {
 #[derive(Debug)]
 pub(crate) struct Spare<F> {
     file: F,
-    length: u64,
+    pub(super) length: u64,
 }
 
 /// A run with everything that is known.

@@ -62,6 +62,12 @@ fn several_servers() {
     all(Profile::Failover);
 }
 
+/// Each line is there once among all of them, as at one server.
+#[test]
+fn several_servers_of_a_fleet() {
+    all(Profile::Fleet);
+}
+
 /// A test of the test: ids that do not say where a line ends would be noticed.
 #[test]
 fn a_server_that_forgets_its_marks_is_noticed() {

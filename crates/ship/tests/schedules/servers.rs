@@ -33,6 +33,8 @@ pub(crate) struct Server {
 
 struct Connection {
     server: usize,
+    /// The server that was asked first, which has said whose the producer is.
+    named: usize,
     producer: String,
     opened: bool,
     ended: bool,
@@ -61,6 +63,8 @@ impl Connection {
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) servers: Vec<Server>,
+    /// They share producers out among them: whoever is asked names the one to go to.
+    pub(crate) is_fleet: bool,
     connections: Vec<Rc<RefCell<Connection>>>,
     place: u64,
 }
@@ -69,6 +73,15 @@ impl Net {
     pub(crate) fn orphan_all(&mut self) {
         for connection in &self.connections {
             connection.borrow_mut().orphan = true;
+        }
+    }
+
+    /// Where the messages of a producer go that asks `named`.
+    fn owner(&self, named: usize, producer: &str) -> usize {
+        let hash: usize = producer.bytes().map(usize::from).sum();
+        match self.is_fleet {
+            true => hash % self.servers.len(),
+            false => named,
         }
     }
 
@@ -86,7 +99,8 @@ impl Net {
                 this.ended = true;
                 continue;
             }
-            if self.servers[this.server].is_down {
+            let is_named_down = !this.opened && self.servers[this.named].is_down;
+            if is_named_down || self.servers[this.server].is_down {
                 this.ended |= rng.f64() < 0.3;
                 continue;
             }
@@ -161,8 +175,10 @@ impl Network for Wire {
     type Lane = Session;
 
     fn open(&mut self, server: &str, producer: &str) -> Result<Session, Ended> {
+        let named = server.parse().unwrap();
         let connection = Connection {
-            server: server.parse().unwrap(),
+            server: self.net.borrow().owner(named, producer),
+            named,
             producer: producer.into(),
             opened: false,
             why: None,

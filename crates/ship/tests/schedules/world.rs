@@ -19,6 +19,8 @@ pub(crate) enum Profile {
     Pattern,
     Truncated,
     Failover,
+    /// Several servers that share producers out among them, all of which are named.
+    Fleet,
     /// Renamed, and what is asked for is not to be had for a moment.
     Errors,
     /// Directories whose file system is away for a while, and has another device then.
@@ -117,8 +119,10 @@ impl World {
         let net = Rc::new(RefCell::new(Net::default()));
         let servers = match profile {
             Profile::Failover => 2,
+            Profile::Fleet => 3,
             _ => 1,
         };
+        net.borrow_mut().is_fleet = profile == Profile::Fleet;
         net.borrow_mut()
             .servers
             .resize_with(servers, Server::default);
@@ -439,7 +443,7 @@ impl World {
                 producers.entry(name).or_default().extend(stored);
             }
         }
-        let may_overlap = net.servers.len() > 1;
+        let may_overlap = self.profile == Profile::Failover;
         let mut found: Vec<Option<(u64, u64)>> = vec![None; self.contents.len()];
         for (name, mut stored) in producers {
             stored.sort_by_key(|stored| stored.id);

@@ -78,6 +78,11 @@ impl SimDisk {
         self.lock().used()
     }
 
+    /// The most that [`SimDisk::used`] has ever been, also within a step of whoever uses the disk.
+    pub fn most_used(&self) -> u64 {
+        self.lock().most_used
+    }
+
     /// How many operations that change something were asked for, here and on the disks that this
     /// one came from, failed ones included. [`Faults::power`] counts these.
     pub fn operations(&self) -> u64 {

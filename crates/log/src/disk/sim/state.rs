@@ -15,6 +15,8 @@ pub(super) struct State {
     pub(super) random: Rng,
     pub(super) faults: Faults,
     pub(super) capacity: u64,
+    /// The most that was ever in use at once.
+    pub(super) most_used: u64,
     pub(super) operations: u64,
     pub(super) powered: bool,
     pub(super) names: Directory,
@@ -42,6 +44,7 @@ impl State {
             random: Rng::with_seed(seed),
             faults: Faults::default(),
             capacity: u64::MAX,
+            most_used: 0,
             operations: 0,
             powered: true,
             names: Directory::default(),
@@ -58,6 +61,7 @@ impl State {
             random: self.random.fork(),
             faults: Faults::default(),
             capacity: self.capacity,
+            most_used: self.most_used,
             operations: self.operations,
             powered: true,
             names: self.names.clone(),
@@ -276,9 +280,13 @@ impl State {
         self.take_room(has, Inode::room(len))
     }
 
-    fn take_room(&self, has: u64, wants: u64) -> io::Result<()> {
-        if wants > has && self.used().saturating_add(wants - has) > self.capacity {
-            return Err(io::ErrorKind::StorageFull.into());
+    fn take_room(&mut self, has: u64, wants: u64) -> io::Result<()> {
+        if wants > has {
+            let used = self.used().saturating_add(wants - has);
+            if used > self.capacity {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.most_used = self.most_used.max(used);
         }
         Ok(())
     }
