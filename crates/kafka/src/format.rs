@@ -1,6 +1,6 @@
 //! The records at home, as any Kafka client reads them; see docs/replication.md.
 
-use tidewire_replicate::{Held, Owner, Place, Record};
+use tidewire_replicate::{Claim, Held, Owner, Place, Record, Share, Transaction};
 
 /// The version of the format.
 const VERSION: u8 = 1;
@@ -8,6 +8,9 @@ const VERSION: u8 = 1;
 const OWNER: &str = "owner";
 const STREAM: &str = "stream\0";
 const PRODUCER: &str = "producer\0";
+const CLAIM: &str = "claim";
+const PLACE: &str = "place\0";
+const LOG: &str = "log\0";
 
 /// The headers of a record of messages: the version, who sent them, the position of the first in the owner's
 /// log, how many there are, when they were received in microseconds since the Unix epoch.
@@ -88,24 +91,34 @@ fn frames(mut bytes: &[u8]) -> Option<u32> {
     Some(count)
 }
 
-/// The mark of an owner: key and value.
-pub(crate) fn owner(owner: Owner) -> (Vec<u8>, Vec<u8>) {
-    (OWNER.into(), two(owner.log, owner.session))
-}
-
-/// The mark of a stream.
-pub(crate) fn stream(name: &str, place: Place) -> (Vec<u8>, Vec<u8>) {
-    (
-        format!("{STREAM}{name}").into(),
-        two(place.next, place.print),
-    )
-}
-
-/// The mark of a producer: its last id.
-pub(crate) fn producer(stream: &str, name: &str, last: u64) -> (Vec<u8>, Vec<u8>) {
-    let mut value = vec![VERSION];
-    value.extend_from_slice(&last.to_le_bytes());
-    (format!("{PRODUCER}{stream}\0{name}").into(), value)
+/// The marks of a transaction of a share: keys and values.
+pub(crate) fn marks(of: &Transaction, share: Share) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (log, claim) = (of.owner.log, of.claim);
+    // What belongs to a log stands in a partition that others have too.
+    let own = match share {
+        Share::Own { .. } => format!("{LOG}{log:016x}\0"),
+        Share::Whole | Share::Partition { .. } => String::new(),
+    };
+    let mut marks = vec![(
+        format!("{own}{OWNER}").into_bytes(),
+        two(of.owner.log, of.owner.session),
+    )];
+    if let Some(Claim { tenure, partitions }) = claim {
+        marks.push((CLAIM.into(), two(tenure, partitions.into())));
+    }
+    for (name, place) in &of.streams {
+        let key = match claim {
+            Some(Claim { tenure, .. }) => format!("{PLACE}{log:016x}\0{tenure}\0{name}"),
+            None => format!("{own}{STREAM}{name}"),
+        };
+        marks.push((key.into_bytes(), two(place.next, place.print)));
+    }
+    for ((stream, name), last) in &of.producers {
+        let mut value = vec![VERSION];
+        value.extend_from_slice(&last.to_le_bytes());
+        marks.push((format!("{PRODUCER}{stream}\0{name}").into_bytes(), value));
+    }
+    marks
 }
 
 fn two(one: u64, other: u64) -> Vec<u8> {
@@ -115,29 +128,94 @@ fn two(one: u64, other: u64) -> Vec<u8> {
     value
 }
 
-/// Takes a mark over into what is held. Those of producers are passed over: the log has them.
-pub(crate) fn take(key: &[u8], value: Option<&[u8]>, held: &mut Held) -> Result<(), Malformed> {
+/// Takes a mark over into what is held of a share. Those of producers are of use to a partition of a fleet: otherwise the
+/// log has them.
+pub(crate) fn take(
+    key: &[u8],
+    value: Option<&[u8]>,
+    share: Share,
+    held: &mut Held,
+) -> Result<(), Malformed> {
     let key = std::str::from_utf8(key).map_err(|_| Malformed("a mark whose key is no text"))?;
-    if key.starts_with(PRODUCER) {
+    let is_fleet = matches!(share, Share::Partition { .. });
+    if let Some(name) = key.strip_prefix(PRODUCER) {
+        if is_fleet && let Some((stream, producer)) = name.split_once('\0') {
+            let of = (stream.into(), producer.into());
+            match value {
+                Some(value) => held.producers.insert(of, number(value)?),
+                None => held.producers.remove(&of),
+            };
+        }
         return Ok(());
     }
     let numbers = match value {
         None => None,
-        Some(value) => Some(numbers(value).ok_or(Malformed("a mark that is not of version 1"))?),
+        Some(value) => Some(numbers(value).ok_or(OTHER_VERSION)?),
     };
-    match (key.strip_prefix(STREAM), numbers) {
-        (Some(stream), Some((next, print))) => {
-            held.streams.insert(stream.into(), Place { next, print });
+    let (key, is_own) = match (key.strip_prefix(LOG), share) {
+        (Some(of_log), Share::Own { log, .. }) => {
+            match of_log.strip_prefix(&format!("{log:016x}\0")) {
+                Some(key) => (key, true),
+                None => return Ok(()),
+            }
         }
-        (Some(stream), None) => {
-            held.streams.remove(stream);
-        }
-        (None, numbers) if key == OWNER => {
-            held.owner = numbers.map(|(log, session)| Owner { log, session });
-        }
-        (None, _) => return Err(Malformed("a mark of an unknown kind")),
+        (Some(_), _) => return Ok(()),
+        (None, _) => (key, false),
+    };
+    if is_own != matches!(share, Share::Own { .. }) {
+        return Ok(());
+    }
+    if let Some(stream) = key.strip_prefix(STREAM) {
+        match numbers {
+            Some((next, print)) => held.streams.insert(stream.into(), Place { next, print }),
+            None => held.streams.remove(stream),
+        };
+    } else if let Some(place) = key.strip_prefix(PLACE) {
+        take_place(place, numbers, held)?;
+    } else if key == OWNER {
+        held.owner = numbers.map(|(log, session)| Owner { log, session });
+    } else if key == CLAIM {
+        held.claim = match numbers {
+            None => None,
+            Some((tenure, partitions)) => Some(Claim {
+                tenure,
+                partitions: u32::try_from(partitions).map_err(|_| OTHER_VERSION)?,
+            }),
+        };
+    } else {
+        return Err(UNKNOWN);
     }
     Ok(())
+}
+
+const OTHER_VERSION: Malformed = Malformed("a mark that is not of version 1");
+const UNKNOWN: Malformed = Malformed("a mark of an unknown kind");
+
+/// How far a log is in a tenure, in one stream.
+fn take_place(of: &str, numbers: Option<(u64, u64)>, held: &mut Held) -> Result<(), Malformed> {
+    let mut parts = of.splitn(3, '\0');
+    let log = parts
+        .next()
+        .and_then(|log| u64::from_str_radix(log, 16).ok());
+    let tenure = parts.next().and_then(|tenure| tenure.parse().ok());
+    let of = log.zip(tenure).ok_or(UNKNOWN)?;
+    let stream = parts.next().ok_or(UNKNOWN)?;
+    let places = held.places.entry(of).or_default();
+    match numbers {
+        Some((next, print)) => places.insert(stream.into(), Place { next, print }),
+        None => places.remove(stream),
+    };
+    Ok(())
+}
+
+fn number(value: &[u8]) -> Result<u64, Malformed> {
+    match value.split_first() {
+        Some((&VERSION, number)) => {
+            let number = <[u8; 8]>::try_from(number).map_err(|_| OTHER_VERSION)?;
+            Ok(u64::from_le_bytes(number))
+        }
+        _ => Err(OTHER_VERSION),
+    }
 }
 
 fn numbers(value: &[u8]) -> Option<(u64, u64)> {
@@ -185,33 +263,150 @@ mod tests {
         assert!(super::record(b"s", |_| None, &record.frames).is_err());
     }
 
+    /// Everything that `of` leaves, as a share finds it.
+    fn held(of: &Transaction, share: Share) -> Held {
+        let mut held = Held::default();
+        for (key, value) in marks(of, share) {
+            take(&key, Some(&value), share, &mut held).unwrap();
+        }
+        held
+    }
+
+    fn transaction() -> Transaction {
+        let mut of = Transaction::new(Owner { log: 4, session: 5 });
+        of.streams.insert("s".into(), Place { next: 2, print: 3 });
+        of.producers.insert(("s".into(), "p".into()), 7);
+        of
+    }
+
     /// They stand at home for years.
     #[test]
     fn marks_are_these_bytes() {
+        let of = transaction();
+        let two = |key: &[u8], one: u8, other: u8| {
+            let value = [1, one, 0, 0, 0, 0, 0, 0, 0, other, 0, 0, 0, 0, 0, 0, 0];
+            (key.to_vec(), value.to_vec())
+        };
+        let producer = (
+            b"producer\0s\0p".to_vec(),
+            b"\x01\x07\0\0\0\0\0\0\0".to_vec(),
+        );
+        let whole = marks(&of, Share::Whole);
+        let expected = [
+            two(b"owner", 4, 5),
+            two(b"stream\0s", 2, 3),
+            producer.clone(),
+        ];
+        assert_eq!(whole, expected);
+        let fleet = Transaction {
+            claim: Some(Claim {
+                tenure: 6,
+                partitions: 12,
+            }),
+            ..transaction()
+        };
+        let share = Share::Partition {
+            number: 1,
+            count: 12,
+        };
+        assert_eq!(
+            marks(&fleet, share),
+            [
+                two(b"owner", 4, 5),
+                two(b"claim", 6, 12),
+                two(b"place\x000000000000000004\x006\0s", 2, 3),
+                producer
+            ]
+        );
+        let own = Transaction {
+            producers: Default::default(),
+            ..of
+        };
+        let share = Share::Own { log: 4, count: 12 };
+        assert_eq!(
+            marks(&own, share),
+            [
+                two(b"log\x000000000000000004\0owner", 4, 5),
+                two(b"log\x000000000000000004\0stream\0s", 2, 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn marks_are_taken_by_those_whose_they_are() {
+        let of = transaction();
         let place = Place { next: 2, print: 3 };
-        let (key, value) = stream("s", place);
-        assert_eq!(key, b"stream\0s");
-        assert_eq!(value, b"\x01\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
-        assert_eq!(
-            producer("s", "p", 7),
-            (
-                b"producer\0s\0p".to_vec(),
-                b"\x01\x07\0\0\0\0\0\0\0".to_vec()
-            )
-        );
+        let whole = held(&of, Share::Whole);
+        assert_eq!(whole.owner, Some(of.owner));
+        assert_eq!(whole.streams.get("s"), Some(&place));
+        assert!(whole.producers.is_empty());
+        let share = Share::Partition {
+            number: 1,
+            count: 3,
+        };
+        let claim = Claim {
+            tenure: 6,
+            partitions: 3,
+        };
+        let fleet = Transaction {
+            claim: Some(claim),
+            ..transaction()
+        };
+        let found = held(&fleet, share);
+        assert_eq!((found.owner, found.claim), (Some(of.owner), Some(claim)));
+        assert_eq!(found.places[&(4, 6)].get("s"), Some(&place));
+        assert_eq!(found.producers, of.producers);
+        assert!(found.streams.is_empty());
+
+        // Those of a log are in the way of nobody, and nobody's are in its way.
+        let own = Share::Own { log: 4, count: 3 };
+        let other = Share::Own { log: 9, count: 3 };
+        assert_eq!(held(&of, own).streams.get("s"), Some(&place));
         let mut held = Held::default();
-        take(&key, Some(&value), &mut held).unwrap();
-        let mine = Owner { log: 4, session: 5 };
-        let (owned, by) = owner(mine);
-        take(&owned, Some(&by), &mut held).unwrap();
-        take(b"producer\0s\0p", Some(b""), &mut held).unwrap();
-        assert_eq!(
-            (held.owner, held.streams.get("s")),
-            (Some(mine), Some(&place))
-        );
-        take(&key, None, &mut held).unwrap();
-        assert!(held.streams.is_empty());
-        assert!(take(b"else", Some(b""), &mut held).is_err());
-        assert!(take(&key, Some(&value[1..]), &mut held).is_err());
+        for (key, value) in marks(&of, own).iter().chain(&marks(&fleet, share)) {
+            take(key, Some(value), other, &mut held).unwrap();
+        }
+        assert_eq!(held, Held::default());
+        for (key, value) in marks(&of, own) {
+            if !key.starts_with(b"producer") {
+                take(&key, Some(&value), share, &mut held).unwrap();
+            }
+        }
+        assert_eq!(held, Held::default());
+    }
+
+    #[test]
+    fn marks_are_removed_and_others_are_refused() {
+        let share = Share::Partition {
+            number: 1,
+            count: 3,
+        };
+        let claim = Claim {
+            tenure: 6,
+            partitions: 3,
+        };
+        let fleet = Transaction {
+            claim: Some(claim),
+            ..transaction()
+        };
+        let mut found = held(&fleet, share);
+        for (key, value) in marks(&fleet, share) {
+            assert!(take(&key, Some(&value[1..]), share, &mut found).is_err());
+            take(&key, None, share, &mut found).unwrap();
+        }
+        assert_eq!((found.owner, found.claim), (None, None));
+        assert!(found.producers.is_empty() && found.places[&(4, 6)].is_empty());
+        for bad in [
+            "else",
+            "place\0x\x001\0s",
+            "place\x004\0x\0s",
+            "place\x004\x001",
+        ] {
+            let value = two(1, 2);
+            assert!(
+                take(bad.as_bytes(), Some(&value), share, &mut found).is_err(),
+                "{bad}"
+            );
+        }
     }
 }

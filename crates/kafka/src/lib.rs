@@ -3,12 +3,18 @@
 //! One idea: a node owns one partition of a topic, by a transactional id that belongs to the partition, and the marks stand in
 //! the same partition of a compacted topic beside it, `TOPIC-marks`. A transaction writes both, and opening the home is
 //! initialising the transactional id, which fences whoever had it before, and then reading the marks.
-//! `docs/replication.md` has the format.
+//! Members of a fleet share the partitions, as the group of Kafka's clients gives them out; what belongs to no producer
+//! has a transactional id of the log. `docs/replication.md` has the format.
 //!
 //! The client is C (librdkafka), and is built with the feature `client`. Without it everything else is here, and
 //! whoever wants the home is [told](Unavailable::NotBuilt).
 #![forbid(unsafe_code)]
 
+#[cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "only the client hears of members")
+)]
+mod assignment;
 #[cfg(feature = "client")]
 mod client;
 #[cfg_attr(
@@ -21,11 +27,11 @@ mod target;
 mod without;
 
 #[cfg(feature = "client")]
-pub use client::{Reader, held, home};
+pub use client::{Reader, held, home, homes, membership};
 pub use format::{Found, Malformed};
-pub use target::{BadTarget, Settings, Target};
+pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
 #[cfg(not(feature = "client"))]
-pub use without::{Reader, held, home};
+pub use without::{Reader, held, home, homes, membership};
 
 /// Why there is no home.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,17 @@
-//! Which home is meant: `kafka://HOST[:PORT],.../TOPIC[?partition=N]`.
+//! Which home is meant: `kafka://HOST[:PORT],.../TOPIC[?partition=N]`, or `?partitions=N` of a fleet.
 
 use std::fmt;
 use std::str::FromStr;
 
+use tidewire_replicate::Share;
+
 /// What a broker listens at if nobody says.
 const PORT: u16 = 9092;
+
+/// As many partitions as a fleet may have.
+pub const PARTITIONS_MAX: u32 = 1024;
+/// And as many as it has if nobody says.
+pub const PARTITIONS: u32 = 12;
 
 /// A partition of a topic, and some brokers that know where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,12 +22,14 @@ pub struct Target {
     pub topic: String,
     /// The partition, of it and of the topic of the marks. Default 0.
     pub partition: i32,
+    /// How many partitions there are, where that is said: a fleet shares them.
+    pub partitions: Option<u32>,
 }
 
 /// What is no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no home: {why}; it should be like kafka://host1:9092,host2,host3/TOPIC or ...?partition=3"
+    "{text:?} is no home: {why}; it should be like kafka://host1:9092,host2,host3/TOPIC or ...?partition=3; with --fleet-address, ...?partitions=12"
 )]
 pub struct BadTarget {
     text: String,
@@ -56,22 +65,43 @@ impl Target {
         format!("{}-marks", self.topic)
     }
 
-    /// The transactional id, which belongs to the partition.
+    /// The transactional id of a share, which belongs to the partition, or to the log.
     #[must_use]
-    pub fn transactional_id(&self) -> String {
-        format!("tidewire-{}-{}", self.topic, self.partition)
+    pub fn transactional_id(&self, share: Share) -> String {
+        match share {
+            Share::Whole | Share::Partition { .. } => {
+                format!("tidewire-{}-{}", self.topic, self.partition)
+            }
+            Share::Own { log, .. } => format!("tidewire-{}-log-{log:016x}", self.topic),
+        }
+    }
+
+    /// The group whose members share the partitions.
+    #[must_use]
+    pub fn group(&self) -> String {
+        format!("tidewire-{}", self.topic)
+    }
+
+    /// Where a share of a fleet is at home.
+    #[must_use]
+    pub fn of(&self, share: Share) -> Target {
+        let partition = share
+            .partition()
+            .and_then(|number| i32::try_from(number).ok());
+        Target {
+            partition: partition.unwrap_or(self.partition),
+            ..self.clone()
+        }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "kafka://{}/{}?partition={}",
-            self.brokers.join(","),
-            self.topic,
-            self.partition
-        )
+        write!(f, "kafka://{}/{}", self.brokers.join(","), self.topic)?;
+        match self.partitions {
+            Some(partitions) => write!(f, "?partitions={partitions}"),
+            None => write!(f, "?partition={}", self.partition),
+        }
     }
 }
 
@@ -87,9 +117,20 @@ impl FromStr for Target {
             .strip_prefix("kafka://")
             .ok_or(bad("it does not begin with kafka://"))?;
         let (brokers, place) = rest.split_once('/').ok_or(bad("it names no topic"))?;
-        let (topic, partition) = match place.split_once("?partition=") {
-            Some((topic, partition)) => (topic, partition.parse().ok()),
-            None => (place, Some(0)),
+        let (topic, which) = match place.split_once('?') {
+            Some((topic, which)) => (topic, Some(which)),
+            None => (place, None),
+        };
+        let (partition, partitions) = match which.map(|which| which.split_once('=')) {
+            None => (Some(0), None),
+            Some(Some(("partition", number))) => (number.parse().ok(), None),
+            Some(Some(("partitions", number))) => {
+                let count = number.parse().ok();
+                let count = count.filter(|count| (1..=PARTITIONS_MAX).contains(count));
+                let why = "there are 1 to 1024 partitions";
+                (Some(0), Some(count.ok_or(bad(why))?))
+            }
+            Some(_) => (None, None),
         };
         let partition = partition.filter(|partition| *partition >= 0);
         let is_named = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -115,6 +156,7 @@ impl FromStr for Target {
             brokers: brokers.split(',').map(with_port).collect(),
             topic: topic.to_owned(),
             partition: partition.ok_or(bad("a partition is a number from 0 on"))?,
+            partitions,
         })
     }
 }
@@ -130,6 +172,9 @@ mod tests {
         assert_eq!((&*target.topic, target.partition), ("t.x", 3));
         assert_eq!(target.to_string().parse(), Ok(target));
         assert_eq!("kafka://a/t".parse::<Target>().unwrap().partition, 0);
+        let fleet: Target = "kafka://a/t?partitions=6".parse().unwrap();
+        assert_eq!((fleet.partitions, fleet.partition), (Some(6), 0));
+        assert_eq!(fleet.to_string().parse(), Ok(fleet));
         for bad in [
             "a/t",
             "kafka://a",
@@ -139,6 +184,10 @@ mod tests {
             "kafka://a/t?partition=-1",
             "kafka://a/t u",
             "kafka://a/t?x=1",
+            "kafka://a/t?",
+            "kafka://a/t?partitions=0",
+            "kafka://a/t?partitions=1025",
+            "kafka://a/t?partitions=-1",
             "kafka://a/..",
         ] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");

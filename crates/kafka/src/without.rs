@@ -1,6 +1,6 @@
 //! What there is without the client: a word about that.
 
-use tidewire_replicate::{Bell, Held, Home};
+use tidewire_replicate::{Bell, Held, Home, Homes, Membership, Share};
 
 use crate::{Found, Settings, Target, Unavailable};
 
@@ -16,7 +16,28 @@ pub fn home(_: &Target, _: &Settings, _: Bell) -> Result<Box<dyn Home>, Unavaila
 ///
 /// # Errors
 /// Always.
-pub fn held(_: &Target, _: &Settings) -> Result<Held, Unavailable> {
+pub fn held(_: &Target, _: Share, _: &Settings) -> Result<Held, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn homes(_: &Target, _: &Settings, _: Bell) -> Result<Box<dyn Homes>, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn membership(
+    _: &Target,
+    _: &Settings,
+    _: &str,
+    _: Bell,
+) -> Result<Box<dyn Membership>, Unavailable> {
     Err(Unavailable::NotBuilt)
 }
 

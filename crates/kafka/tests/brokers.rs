@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use tidewire_kafka::{Reader, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, Run, Settings, Ticket};
-use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying};
+use tidewire_replicate::{
+    Bell, Ending, Member as Joining, Node, Owners, Phase, Replicator, Running,
+    Settings as Carrying, Whose,
+};
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -171,4 +174,154 @@ fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
         running.shown().status().phase == Phase::Over
     });
     wait("it does not come home", || ids(&target) == 30);
+}
+
+/// Partitions of the fleets here.
+const PARTITIONS: u32 = 4;
+
+/// A member of a fleet, which runs.
+struct Member {
+    log: Arc<EmbeddedLog>,
+    owners: Owners,
+    running: Running,
+}
+
+fn member(place: &Path, target: &Target, address: &str) -> Member {
+    let log = open(place);
+    let (bell, owners) = (Bell::default(), Owners::default());
+    let settings = Home::default();
+    let homes = tidewire_kafka::homes(target, &settings, bell.clone()).expect("a client");
+    let membership = tidewire_kafka::membership(target, &settings, address, bell.clone());
+    let joining = Joining {
+        partitions: PARTITIONS,
+        homes,
+        membership: membership.expect("a client"),
+        owners: owners.clone(),
+        session: Box::new(|| fastrand::u64(..)),
+    };
+    let node = Node::new(log.clone(), log.identity(), Carrying::default(), joining);
+    let running = Running::start_node(node, &*log, bell).expect("a thread");
+    Member {
+        log,
+        owners,
+        running,
+    }
+}
+
+impl Member {
+    fn has(&self) -> Vec<u32> {
+        let all = 0..PARTITIONS;
+        all.filter(|&partition| matches!(self.owners.of(partition), Whose::Held(_)))
+            .collect()
+    }
+
+    /// Appends ten messages of the producer of a partition behind what it has, and waits until they are at home; false
+    /// if the partition is not here, or not any more.
+    fn append(&self, partition: u32) -> bool {
+        let Whose::Held(hold) = self.owners.of(partition) else {
+            return false;
+        };
+        let Some(guest) = hold.enter() else {
+            return false;
+        };
+        let name = hold.tenure().name(&format!("p{partition}"));
+        let stream = self.log.stream("s").expect("a stream");
+        let producer = self.log.producer(stream, &name).expect("a producer");
+        let mark = self.log.mark(producer).appended;
+        let mark = mark.or_else(|| hold.mark("s", &format!("p{partition}")));
+        let mark = mark.unwrap_or(0);
+        let ticket = append(&self.log, &name, mark + 1..=mark + 10);
+        let since = Instant::now();
+        while hold.replicated() < Some(ticket) && hold.ending() != Ending::Over {
+            assert!(
+                since.elapsed() < PATIENCE,
+                "partition {partition} does not come home"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(guest);
+        hold.replicated() >= Some(ticket)
+    }
+}
+
+/// The ids of a partition's producer at home, checked to be there once and in order.
+fn ids_of(target: &Target, partition: u32) -> u64 {
+    let target = Target {
+        partition: partition as i32,
+        partitions: None,
+        ..target.clone()
+    };
+    let mut reader = Reader::open(&target, &Home::default(), None).expect("a reader");
+    let mut next = 1;
+    while let Some(found) = reader.next(false).expect("a record") {
+        if found.record.producer.is_empty() {
+            continue;
+        }
+        assert_eq!(*found.record.producer, *format!("p{partition}"));
+        for message in found.record.frames.chunks(20) {
+            let id = u64::from_le_bytes(*message.first_chunk().expect("an id"));
+            assert_eq!(id, next, "partition {partition}");
+            next += 1;
+        }
+    }
+    next - 1
+}
+
+#[test]
+fn a_fleet_shares_its_partitions_and_goes_on_without_a_member() {
+    let Some(target) = target("fleet") else {
+        return;
+    };
+    let target = Target {
+        partitions: Some(PARTITIONS),
+        ..target
+    };
+    let places = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let first = member(places[0].path(), &target, "a.example:7400");
+    wait("one has all", || first.has().len() == PARTITIONS as usize);
+    for partition in 0..PARTITIONS {
+        assert!(first.append(partition));
+    }
+
+    // Another one joins: some are handed over, and everybody knows where they are.
+    let second = member(places[1].path(), &target, "b.example:7400");
+    wait("they share", || {
+        second.has().len() == 2 && first.has().len() == 2
+    });
+    let moved = second.has();
+    wait("the first one knows", || {
+        let there = |at: &u32| matches!(first.owners.of(*at), Whose::At(place) if &*place == "b.example:7400");
+        moved.iter().all(there)
+    });
+    for &partition in &moved {
+        assert!(second.append(partition) && !first.append(partition));
+    }
+    println!("{:?}", first.running.shown().status().fleet);
+    assert_eq!(
+        second
+            .running
+            .shown()
+            .status()
+            .fleet
+            .map(|it| it.left_tenures),
+        Some(0)
+    );
+
+    // It ends without a word, and what it had goes on where it was.
+    let first_had = first.has();
+    for &partition in &first_had {
+        assert!(first.append(partition));
+    }
+    drop(first.running);
+    first.log.close();
+    wait("the other one has all", || {
+        second.has().len() == PARTITIONS as usize
+    });
+    for &partition in &first_had {
+        assert!(second.append(partition));
+    }
+    for partition in 0..PARTITIONS {
+        let times = if moved.contains(&partition) { 2 } else { 3 };
+        assert_eq!(ids_of(&target, partition), 10 * times);
+    }
 }

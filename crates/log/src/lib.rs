@@ -25,6 +25,7 @@ mod settings;
 mod shared;
 mod state;
 mod streams;
+mod tenure;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -44,6 +45,7 @@ pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
 pub use settings::Mistakes;
 pub use settings::{GROUP_MAX, GROUP_WAIT_MAX, PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
 pub use streams::{Change, ChangeRefused, Compression, CursorStatus, StreamSettings, StreamStatus};
+pub use tenure::Tenure;
 pub use usage::Usage;
 pub use view::View;
 pub use writer::{Now, Step, Writer};

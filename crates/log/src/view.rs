@@ -107,6 +107,11 @@ impl<D: Disk> View<D> {
         &self.cursors
     }
 
+    /// The random number of the log; 0 where nothing was ever written.
+    pub fn identity(&self) -> u64 {
+        self.shared.identity
+    }
+
     /// The last batch that is known to be durable. Later ones may be in the view.
     pub fn durable_through(&self) -> u64 {
         self.durable_through

@@ -52,6 +52,30 @@ pub(crate) fn pieces(stream: &Arc<str>, run: Frames, most: usize) -> Vec<Piece> 
     pieces
 }
 
+/// What of a run lies at this position or behind it.
+pub(crate) fn from(run: Frames, position: u64) -> Option<Frames> {
+    let before = position.saturating_sub(run.first);
+    if before == 0 {
+        return Some(run);
+    }
+    if before >= u64::from(run.count) {
+        return None;
+    }
+    let mut at = 0;
+    for _ in 0..before {
+        let header = run.bytes.get(at..)?.first_chunk::<HEADER>()?;
+        let size = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        at += HEADER + size as usize;
+    }
+    Some(Frames {
+        first: run.first + before,
+        // Below a number of 32 bits.
+        count: run.count - before as u32,
+        bytes: run.bytes.get(at..)?.to_vec(),
+        ..run
+    })
+}
+
 /// A hash (FNV-1a) of a message and of when it came. It is compared with what others have left at home, so it never changes.
 pub(crate) fn print(message: &[u8], timestamp_us: u64) -> u64 {
     let stamped = message.iter().copied().chain(timestamp_us.to_le_bytes());
@@ -100,6 +124,18 @@ mod tests {
             }
             assert_eq!(next, 105);
         }
+    }
+
+    #[test]
+    fn what_is_at_home_already_is_taken_off() {
+        let whole = run(&[3, 0, 40]);
+        assert_eq!(from(whole.clone(), 7), Some(whole.clone()));
+        let rest = from(whole.clone(), 101).unwrap();
+        assert_eq!((rest.first, rest.count), (101, 2));
+        assert_eq!(rest.bytes, whole.bytes[15..]);
+        assert_eq!(from(whole.clone(), 102).unwrap().bytes, whole.bytes[27..]);
+        assert_eq!(from(whole.clone(), 103), None);
+        assert_eq!(from(whole, 1000), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_log::{Frames, Ticket};
 
 use crate::cut::pieces;
-use crate::home::{Owner, Place, Transaction};
+use crate::home::{Claim, Owner, Place, Transaction};
 use crate::settings::Settings;
 
 /// See the module.
@@ -25,9 +25,13 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    pub(crate) fn new(owner: Owner) -> Filling {
+    pub(crate) fn new(owner: Owner, claim: Option<Claim>) -> Filling {
+        let transaction = Transaction {
+            claim,
+            ..Transaction::new(owner)
+        };
         Filling {
-            transaction: Transaction::new(owner),
+            transaction,
             covers: None,
             bytes: 0,
             messages: 0,
@@ -37,10 +41,10 @@ impl Filling {
     }
 
     /// The first one of an owner.
-    pub(crate) fn claiming(owner: Owner) -> Filling {
+    pub(crate) fn claiming(owner: Owner, claim: Option<Claim>) -> Filling {
         Filling {
             claims: true,
-            ..Filling::new(owner)
+            ..Filling::new(owner, claim)
         }
     }
 

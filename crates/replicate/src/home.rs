@@ -63,8 +63,26 @@ pub struct Place {
 pub struct Held {
     /// `None`: nothing was ever carried there.
     pub owner: Option<Owner>,
-    /// By the names of streams.
+    /// By the names of streams. Empty for a partition of a fleet, which has `places`.
     pub streams: BTreeMap<Arc<str>, Place>,
+    /// Of a partition of a fleet, with its owner.
+    pub claim: Option<Claim>,
+    /// The last ids of its producers: of a partition of a fleet.
+    pub producers: Marks,
+    /// How far each log has come in each tenure of a partition of a fleet.
+    pub places: BTreeMap<(u64, u64), BTreeMap<Arc<str>, Place>>,
+}
+
+/// Last ids, by stream and producer.
+pub type Marks = BTreeMap<(Arc<str>, Arc<str>), u64>;
+
+/// Since when a partition of a fleet has its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// See [`Tenure::number`](tidewire_log::Tenure::number).
+    pub tenure: u64,
+    /// How many partitions there are. With another number producers would belong elsewhere.
+    pub partitions: u32,
 }
 
 /// Consecutive messages of one producer in one stream.
@@ -94,7 +112,9 @@ pub struct Transaction {
     /// How far its streams are at home with it.
     pub streams: BTreeMap<Arc<str>, Place>,
     /// The last ids of its producers, by stream and name.
-    pub producers: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    pub producers: Marks,
+    /// Of a partition of a fleet: its streams are those of this tenure.
+    pub claim: Option<Claim>,
 }
 
 impl Transaction {
@@ -105,6 +125,7 @@ impl Transaction {
             records: Vec::new(),
             streams: BTreeMap::new(),
             producers: BTreeMap::new(),
+            claim: None,
         }
     }
 }

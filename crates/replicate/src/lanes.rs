@@ -14,6 +14,8 @@ pub(crate) struct Lane {
     pub(crate) home: u64,
     /// Up to where it is in transactions.
     pub(crate) read: u64,
+    /// One past the last record that is in transactions.
+    put: u64,
     /// Up to where it was committed when that was looked at last.
     end: u64,
 }
@@ -34,6 +36,7 @@ impl Lanes {
         let lane = |place: &Place| Lane {
             home: place.next,
             read: place.next,
+            put: place.next,
             end: place.next,
         };
         let lanes = held.iter();
@@ -41,6 +44,29 @@ impl Lanes {
             .map(|(name, place)| (name.clone(), lane(place)))
             .collect();
         self.moment = None;
+    }
+
+    /// Goes on where the marks at home say, or behind that where there was nothing to carry, by what is known.
+    pub(crate) fn go_on(&mut self, held: &BTreeMap<Arc<str>, Place>) {
+        let mut from = self.homes();
+        for (name, place) in held {
+            let next = from.entry(name.clone()).or_default();
+            *next = place.next.max(*next);
+        }
+        let places = from.into_iter().map(|(name, next)| {
+            let place = Place { next, print: 0 };
+            (name, place)
+        });
+        self.begin(&places.collect());
+    }
+
+    /// Begins with what is committed from now on.
+    pub(crate) fn begin_now(&mut self, log: &dyn Log) {
+        let ends = log.streams("", usize::MAX).into_iter().map(|status| {
+            let next = status.range.next;
+            (status.name, Place { next, print: 0 })
+        });
+        self.begin(&ends.collect());
     }
 
     /// Says up to where a stream is at home by what was known earlier.
@@ -81,6 +107,13 @@ impl Lanes {
         Some((name.clone(), lane.read))
     }
 
+    /// Records of a stream up to there are in a transaction.
+    pub(crate) fn put(&mut self, stream: &str, next: u64) {
+        if let Some(lane) = self.lanes.get_mut(stream) {
+            lane.put = next.max(lane.put);
+        }
+    }
+
     /// A stream was read so far.
     pub(crate) fn read(&mut self, stream: &str, next: u64) {
         if let Some(lane) = self.lanes.get_mut(stream) {
@@ -104,11 +137,15 @@ impl Lanes {
         }
     }
 
-    /// Up to where each is at home.
+    /// Up to where each is at home, with what was passed over behind that.
     pub(crate) fn homes(&self) -> BTreeMap<Arc<str>, u64> {
-        let homes = self.lanes.iter();
-        homes
-            .map(|(name, lane)| (name.clone(), lane.home))
+        let home = |lane: &Lane| match lane.home >= lane.put {
+            true => lane.home.max(lane.read),
+            false => lane.home,
+        };
+        let lanes = self.lanes.iter();
+        lanes
+            .map(|(name, lane)| (name.clone(), home(lane)))
             .collect()
     }
 }

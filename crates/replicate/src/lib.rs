@@ -7,22 +7,37 @@
 //! [`Replicator`] is a state machine that is driven by steps, like the log's writer: a [thread](Running) drives it in
 //! production, a simulation in the tests.
 //!
+//! A [`Node`] is a member of a fleet, whose producers are spread over partitions: a set of replicators, one for each partition
+//! that a [`Membership`] gives to it and that it has [claimed](Hold) at home.
+//!
 //! The crate knows no particular home; `docs/replication.md` says what is promised.
 #![forbid(unsafe_code)]
 
 mod cut;
 mod filling;
+mod hold;
 mod home;
 mod lanes;
+mod look;
+mod membership;
+mod node;
+mod owners;
 mod replicator;
+mod seen;
 mod settings;
+mod share;
 mod status;
 mod thread;
 
-pub use home::{Answer, Ask, Held, Home, Owner, Place, Record, Transaction};
+pub use hold::{Ending, Guest, Hold};
+pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Transaction};
+pub use membership::{Event, Membership};
+pub use node::{Homes, Member, Node};
+pub use owners::{Owners, Whose};
 pub use replicator::{CURSOR, Replicator};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::Settings;
-pub use status::{Phase, Shown, Status};
+pub use share::Share;
+pub use status::{Fleet, Phase, Shown, Status};
 pub use thread::{Bell, Running};

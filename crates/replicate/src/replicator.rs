@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_log::{Carried, Credit, Failure, Log, ReadError, Step, Ticket};
+use tidewire_log::{Carried, Credit, Failure, Frames, Log, ReadError, Step, Tenure, Ticket};
 
-use crate::cut::print;
+use crate::cut::{from, print};
 use crate::filling::Filling;
-use crate::home::{Answer, Ask, Held, Home, Owner, Place};
+use crate::hold::Hold;
+use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place};
 use crate::lanes::Lanes;
+use crate::seen::Seen;
 use crate::settings::Settings;
+use crate::share::Share;
 use crate::status::{Phase, Shown};
 
 /// The cursor of each stream that remembers, in the log itself, how far it is at home: so that a node that starts
@@ -21,7 +24,7 @@ use crate::status::{Phase, Shown};
 pub const CURSOR: &str = "@home";
 
 /// How often that is written, at most.
-const CURSOR_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const CURSOR_EVERY: Duration = Duration::from_secs(1);
 /// Bytes read from the log at a time, at most.
 const READ: usize = 1 << 20;
 
@@ -29,7 +32,16 @@ const READ: usize = 1 << 20;
 pub struct Replicator {
     log: Arc<dyn Log>,
     settings: Settings,
+    share: Share,
     owner: Owner,
+    /// Of a partition of a fleet that was opened.
+    claim: Option<Claim>,
+    /// The same, for those whom it concerns; they see it once it is claimed.
+    hold: Option<Arc<Hold>>,
+    /// Up to where the log's own are at home; it reads from where others may have left something.
+    own_home: BTreeMap<Arc<str>, u64>,
+    /// Records of tenures that were met; only by the share of what is the log's own.
+    seen: Seen,
     state: State,
     lanes: Lanes,
     filling: Filling,
@@ -65,6 +77,7 @@ struct Carrying {
     number: u64,
     within: Duration,
     streams: BTreeMap<Arc<str>, Place>,
+    producers: Marks,
     covers: Option<Ticket>,
     bytes: usize,
     messages: u64,
@@ -74,7 +87,13 @@ struct Carrying {
 
 impl std::fmt::Debug for Replicator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Replicator({:?}, {:?})", self.state, self.replicated)
+        let Replicator {
+            share,
+            state,
+            replicated,
+            ..
+        } = self;
+        write!(f, "Replicator({share}, {state:?}, {replicated:?})")
     }
 }
 
@@ -82,6 +101,17 @@ impl Replicator {
     /// One for `log`, whose random number is `identity`; `session` is drawn anew for each process. The log must
     /// sync what it commits, or its home would remember what it has forgotten.
     pub fn new(log: Arc<dyn Log>, identity: u64, session: u64, settings: Settings) -> Replicator {
+        Replicator::of(Share::Whole, log, identity, session, settings)
+    }
+
+    /// One for a share of what a member of a fleet has. It tells the log nothing; `session` is drawn anew for each.
+    pub(crate) fn of(
+        share: Share,
+        log: Arc<dyn Log>,
+        identity: u64,
+        session: u64,
+        settings: Settings,
+    ) -> Replicator {
         let owner = Owner {
             log: identity,
             session,
@@ -89,12 +119,17 @@ impl Replicator {
         let mut replicator = Replicator {
             retry: settings.retry_first,
             settings,
+            share,
             owner,
+            claim: None,
+            hold: None,
+            own_home: BTreeMap::new(),
+            seen: Seen::default(),
             state: State::Away {
                 until: Duration::ZERO,
             },
             lanes: Lanes::default(),
-            filling: Filling::new(owner),
+            filling: Filling::new(owner, None),
             asked: 0,
             has_claimed: false,
             replicated: None,
@@ -114,6 +149,47 @@ impl Replicator {
         }
         replicator.tell(None);
         replicator
+    }
+
+    /// What the producers of its partition are bound to, once it is claimed.
+    pub(crate) fn hold(&self) -> Option<&Arc<Hold>> {
+        let is_claimed = self.has_claimed || self.makes(|mistakes| mistakes.promise_unread);
+        self.hold.as_ref().filter(|_| is_claimed && !self.is_over())
+    }
+
+    /// The same, whatever has become of it.
+    pub(crate) fn hold_of_any(&self) -> Option<&Arc<Hold>> {
+        self.hold.as_ref()
+    }
+
+    /// Somebody else has opened its home.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// Its home is open.
+    pub(crate) fn is_home(&self) -> bool {
+        matches!(self.state, State::Home(_))
+    }
+
+    /// Its home has had a transaction of it.
+    pub(crate) fn has_claimed(&self) -> bool {
+        self.has_claimed
+    }
+
+    /// Up to where each stream is at home, or holds nothing of this share.
+    pub(crate) fn homes(&self) -> BTreeMap<Arc<str>, u64> {
+        self.lanes.homes()
+    }
+
+    /// All of this share up to this ticket is at home.
+    pub(crate) fn replicated(&self) -> Option<Ticket> {
+        self.replicated
+    }
+
+    /// The tenures that were met in what was read.
+    pub(crate) fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
     }
 
     /// Where it shows how it does.
@@ -187,22 +263,15 @@ impl Replicator {
     }
 
     fn looked(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
-        if self.has_claimed && held.owner != Some(self.owner) {
+        if self.is_overtaken(held) {
             // Opening it again would put an end to that one, which would open it again.
-            let why = match held.owner {
-                Some(_) => {
-                    "another process has opened the home since, with a copy of this log or in its place"
-                }
-                None => "the home does not know any more what was carried there",
-            };
-            self.state = State::Over;
-            self.tell(Some(
-                format!("{why}: nothing is carried from here any more").into(),
-            ));
-            return;
+            return self.end(held);
         }
         if let Err(why) = self.fits(held) {
             return self.failed(why, now, home);
+        }
+        if self.makes(|mistakes| mistakes.promise_unread) {
+            self.claim_of(held);
         }
         let number = self.ask(home, Ask::Open);
         self.state = State::Opening(number, now + self.settings.answer_within);
@@ -210,20 +279,92 @@ impl Replicator {
     }
 
     fn opened(&mut self, held: Held, now: Duration, home: &mut dyn Home) {
+        if matches!(self.share, Share::Partition { .. }) && self.is_overtaken(&held) {
+            return self.end(&held);
+        }
         // What was under way when it was looked at has been committed since, perhaps.
         if let Err(why) = self.fits(&held) {
             return self.failed(why, now, home);
         }
-        self.lanes.begin(&held.streams);
-        self.filling = Filling::claiming(self.owner);
+        let places = self.places(&held);
+        let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
+        match self.share {
+            Share::Whole => self.lanes.begin(&places),
+            Share::Partition { .. } if !is_same => self.lanes.begin_now(&*self.log),
+            Share::Partition { .. } => self.lanes.go_on(&places),
+            Share::Own { .. } => {
+                // What it has not met in this life may have been left by a tenure that is over.
+                self.lanes.go_on(&BTreeMap::new());
+                let homes = places.into_iter().map(|(name, place)| (name, place.next));
+                self.own_home = homes.collect();
+            }
+        }
+        if !self.makes(|mistakes| mistakes.promise_unread) {
+            self.claim_of(&held);
+        }
+        self.filling = Filling::claiming(self.owner, self.claim);
         self.state = State::Home(None);
         self.show();
     }
 
+    fn is_overtaken(&self, held: &Held) -> bool {
+        self.has_claimed && held.owner != Some(self.owner)
+    }
+
+    fn end(&mut self, held: &Held) {
+        let why = match held.owner {
+            Some(_) if self.share == Share::Whole => {
+                "another process has opened the home since, with a copy of this log or in its place"
+            }
+            Some(_) => "another node has opened the home of this share since",
+            None => "the home does not know any more what was carried there",
+        };
+        self.state = State::Over;
+        self.tell(Some(
+            format!("{why}: nothing is carried from here any more").into(),
+        ));
+    }
+
+    /// The tenure that begins, or goes on, with what is held, and the marks of its producers.
+    fn claim_of(&mut self, held: &Held) {
+        let Share::Partition { number, count } = self.share else {
+            return;
+        };
+        let before = held.claim.map_or(0, |claim| claim.tenure);
+        let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
+        let tenure = if is_same { before } else { before + 1 };
+        self.claim = Some(Claim {
+            tenure,
+            partitions: count,
+        });
+        let tenure = Tenure {
+            partition: number,
+            number: tenure,
+        };
+        match &self.hold {
+            Some(hold) if hold.tenure() == tenure => hold.learn(&held.producers),
+            _ => self.hold = Some(Arc::new(Hold::new(tenure, &held.producers))),
+        }
+    }
+
+    /// How far this log has come, as far as it is to go on there.
+    fn places(&self, held: &Held) -> BTreeMap<Arc<str>, Place> {
+        match (self.share, held.owner, held.claim) {
+            (Share::Partition { .. }, Some(owner), Some(claim)) if owner.log == self.owner.log => {
+                let own = held.places.get(&(owner.log, claim.tenure));
+                own.cloned().unwrap_or_default()
+            }
+            (Share::Partition { .. }, ..) => BTreeMap::new(),
+            (Share::Whole | Share::Own { .. }, ..) => held.streams.clone(),
+        }
+    }
+
     /// Whether what the home holds is of this log.
     fn fits(&self, held: &Held) -> Result<(), Arc<str>> {
+        self.share.fits(held)?;
         if let Some(owner) = held.owner
             && owner.log != self.owner.log
+            && self.share == Share::Whole
         {
             return Err(format!(
                 "the home holds the records of another log ({:016x}; this one is {:016x}): it is carried nowhere \
@@ -232,8 +373,8 @@ impl Replicator {
             )
             .into());
         }
-        for (stream, place) in &held.streams {
-            self.fits_in(stream, *place)?;
+        for (stream, place) in self.places(held) {
+            self.fits_in(&stream, place)?;
         }
         Ok(())
     }
@@ -308,10 +449,8 @@ impl Replicator {
     /// Reads once; whether there was anything to do.
     fn fill(&mut self, now: Duration) -> Result<bool, Arc<str>> {
         let Some((stream, from)) = self.lanes.next() else {
-            if self.lanes.covered().is_some() {
-                self.cover();
-            }
-            return Ok(self.lanes.look(&*self.log));
+            let has_moved = self.lanes.covered().is_some() && self.cover();
+            return Ok(self.lanes.look(&*self.log) || has_moved);
         };
         let credit = Credit(self.filling.room(&self.settings).min(READ));
         match self.log.read(&stream, from, credit) {
@@ -320,9 +459,14 @@ impl Replicator {
             Err(ReadError::Beyond { .. }) => self.lanes.ends(&stream),
             Ok(read) => {
                 for run in read.runs {
-                    self.filling.put(&stream, run, now, &self.settings);
+                    let next = run.first + u64::from(run.count);
+                    if let Some(run) = self.takes(&stream, run) {
+                        self.filling.put(&stream, run, now, &self.settings);
+                        self.lanes.put(&stream, next);
+                    }
                 }
                 self.lanes.read(&stream, read.next);
+                self.show_held();
             }
             Err(ReadError::Gone { first, .. }) => self.skip(&stream, from, first),
             Err(ReadError::Missing { next, .. }) => self.skip(&stream, from, next),
@@ -331,6 +475,32 @@ impl Replicator {
             }
         }
         Ok(true)
+    }
+
+    /// A run as it goes home, if it is of this share.
+    fn takes(&mut self, stream: &Arc<str>, run: Frames) -> Option<Frames> {
+        if self.share == Share::Whole {
+            return Some(run);
+        }
+        let (producer, tenure) = Tenure::split(&run.producer);
+        match (self.share, tenure, self.claim) {
+            (Share::Own { .. }, None, _) => {
+                from(run, self.own_home.get(stream).copied().unwrap_or(0))
+            }
+            (Share::Own { .. }, Some(tenure), _) => {
+                self.seen.note(tenure, stream, &run);
+                None
+            }
+            (Share::Partition { number, .. }, Some(tenure), Some(claim))
+                if tenure.partition == number
+                    && (tenure.number == claim.tenure
+                        || self.makes(|mistakes| mistakes.carry_past)) =>
+            {
+                let producer = producer.into();
+                Some(Frames { producer, ..run })
+            }
+            _ => None,
+        }
     }
 
     /// Records are not there any more, or lost: those behind them go home.
@@ -351,23 +521,30 @@ impl Replicator {
         self.lanes.read(stream, next);
     }
 
-    /// Everything of the moment that was looked at is in transactions: its ticket goes with the last of them.
-    fn cover(&mut self) {
+    /// Everything of the moment that was looked at is in transactions: its ticket goes with the last of them, or is
+    /// home already. Whether the watermark has moved.
+    fn cover(&mut self) -> bool {
         let ticket = self.lanes.covered();
         match &mut self.state {
             _ if !self.filling.is_empty() => self.filling.covers = ticket,
             State::Home(Some(carrying)) => carrying.covers = ticket,
-            _ if self.replicated != ticket => {
+            _ if self.replicated < ticket => {
                 self.replicated = ticket;
                 self.tell(None);
+                return true;
             }
             _ => {}
         }
+        false
     }
 
     fn send(&mut self, now: Duration, home: &mut dyn Home) {
-        let mut filled = std::mem::replace(&mut self.filling, Filling::new(self.owner));
+        let mut filled = std::mem::replace(&mut self.filling, Filling::new(self.owner, self.claim));
         let streams = filled.transaction.streams.clone();
+        let producers = match self.share {
+            Share::Partition { .. } => filled.transaction.producers.clone(),
+            Share::Whole | Share::Own { .. } => Marks::new(),
+        };
         if self.makes(|mistakes| mistakes.marks_apart) {
             self.filling.transaction.streams = std::mem::take(&mut filled.transaction.streams);
         }
@@ -379,6 +556,7 @@ impl Replicator {
             number,
             within: now + self.settings.answer_within,
             streams,
+            producers,
             covers: filled.covers,
             bytes: filled.bytes,
             messages: filled.messages,
@@ -398,7 +576,10 @@ impl Replicator {
         self.retry = self.settings.retry_first;
         self.has_claimed = true;
         self.lanes.arrived(&carried.streams);
-        self.forgetful |= !carried.streams.is_empty();
+        if let Some(hold) = &self.hold {
+            hold.learn(&carried.producers);
+        }
+        self.forgetful |= self.share == Share::Whole && !carried.streams.is_empty();
         self.replicated = self.replicated.max(carried.covers);
         self.shown.change(|status| {
             status.transactions += 1;
@@ -419,7 +600,7 @@ impl Replicator {
             carrying.number = self.asked;
             return home.ask(self.asked, again);
         }
-        self.filling = Filling::new(self.owner);
+        self.filling = Filling::new(self.owner, self.claim);
         self.state = State::Away {
             until: now + self.retry,
         };
@@ -453,22 +634,27 @@ impl Replicator {
 
     /// Tells the log, and whoever looks, how far it is.
     fn tell(&mut self, trouble: Option<Arc<str>>) {
-        let is_over = matches!(self.state, State::Over);
         let before = self.shown.status().trouble;
+        let share = self.share;
         match (&before, &trouble) {
             (_, Some(why)) if before != trouble => {
-                tracing::warn!(why = &**why, "nothing is carried home for now");
+                tracing::warn!(%share, why = &**why, "nothing is carried home for now");
             }
-            (Some(_), None) => tracing::info!("what is committed is carried home again"),
+            (Some(_), None) => tracing::info!(%share, "what is committed is carried home again"),
             _ => {}
         }
-        self.log.carried(Carried {
-            home: self.lanes.homes(),
-            replicated: self.replicated,
-            replicates: (self.has_claimed && !is_over)
-                || self.makes(|mistakes| mistakes.promise_unread),
-            away: trouble.clone().map(Failure),
-        });
+        if let Some(hold) = &self.hold {
+            hold.reached(self.replicated);
+        }
+        if share == Share::Whole {
+            self.log.carried(Carried {
+                home: self.lanes.homes(),
+                replicated: self.replicated,
+                replicates: (self.has_claimed && !self.is_over())
+                    || self.makes(|mistakes| mistakes.promise_unread),
+                away: trouble.clone().map(Failure),
+            });
+        }
         let home = self.lanes.homes();
         self.shown.change(|status| {
             status.home = home;
@@ -477,7 +663,17 @@ impl Replicator {
         self.show();
     }
 
+    fn show_held(&self) {
+        let carried = match &self.state {
+            State::Home(Some(carrying)) => carrying.bytes,
+            _ => 0,
+        };
+        let held = (self.filling.bytes + carried) as u64;
+        self.shown.change(|status| status.held = held);
+    }
+
     fn show(&self) {
+        self.show_held();
         let phase = match self.state {
             State::Away { .. } => Phase::Away,
             State::Looking(..) => Phase::Looking,

@@ -22,6 +22,9 @@ pub struct Settings {
     pub retry_first: Duration,
     /// And at most. Default 5 s.
     pub retry_last: Duration,
+    /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
+    /// 10 s.
+    pub hand_over_within: Duration,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -37,6 +40,7 @@ impl Default for Settings {
             answer_within: Duration::from_secs(90),
             retry_first: Duration::from_millis(100),
             retry_last: Duration::from_secs(5),
+            hand_over_within: Duration::from_secs(10),
             mistakes: Mistakes::default(),
         }
     }
@@ -57,6 +61,8 @@ pub struct Mistakes {
     pub repeat_unsettled: bool,
     /// Takes positions at home for its own without looking at what stands there.
     pub trust_positions: bool,
+    /// Carries what was taken in an earlier tenure.
+    pub carry_past: bool,
 }
 
 impl Mistakes {

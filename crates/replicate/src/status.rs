@@ -18,16 +18,19 @@ pub enum Phase {
     Carrying,
     /// Somebody else has opened the home: it carries nothing any more.
     Over,
+    /// It hands a partition over to another node.
+    Leaving,
 }
 
 impl Phase {
     /// All of them.
-    pub const ALL: [Phase; 5] = [
+    pub const ALL: [Phase; 6] = [
         Phase::Away,
         Phase::Looking,
         Phase::Opening,
         Phase::Carrying,
         Phase::Over,
+        Phase::Leaving,
     ];
 
     /// What it is called.
@@ -39,6 +42,7 @@ impl Phase {
             Phase::Opening => "opening",
             Phase::Carrying => "carrying",
             Phase::Over => "over",
+            Phase::Leaving => "leaving",
         }
     }
 }
@@ -68,6 +72,39 @@ pub struct Status {
     pub failures: u64,
     /// Messages that could not be carried because they were lost in damage, or removed, before.
     pub lost: u64,
+    /// Bytes of messages in memory, with their headers: in transactions that are filled or committed now.
+    pub held: u64,
+    /// Of a member of a fleet, which is what it is about: the phase above is that of anonymous messages.
+    pub fleet: Option<Fleet>,
+}
+
+impl Status {
+    /// Adds what another has counted.
+    pub(crate) fn add(&mut self, other: &Status) {
+        self.transactions += other.transactions;
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.failures += other.failures;
+        self.lost += other.lost;
+        self.held += other.held;
+    }
+}
+
+/// How a member of a fleet does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// Counts what the group has decided.
+    pub generation: u64,
+    /// The group is not reached.
+    pub is_lost: bool,
+    /// The partitions that are here, and what is done about them.
+    pub partitions: BTreeMap<u32, Phase>,
+    /// Partitions that were here and are not any more.
+    pub ended: u64,
+    /// Tenures that are over and have left something that is not at home.
+    pub left_tenures: usize,
+    /// Records in the positions from the first to the last of those, those of others between them included.
+    pub left_records: u64,
 }
 
 /// Where a replicator shows its status. Clones show the same one.

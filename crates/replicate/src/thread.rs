@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 use tidewire_log::{Log, Step, Wake, Watch};
 
 use crate::home::Home;
+use crate::node::Node;
 use crate::replicator::Replicator;
 use crate::status::Shown;
 
+/// How long one that ends parks at most: nobody rings for time that is over.
+const PARK_ENDING: Duration = Duration::from_millis(50);
 /// How long to park when nothing is due: a bound, not a period anything depends on.
 const PARK_MAX: Duration = Duration::from_secs(60);
 
@@ -35,6 +38,13 @@ impl Bell {
         self.0.1.notify_one();
     }
 
+    /// Waits until it is rung or so much time is over, even if it is to end.
+    fn wait_ending(&self, most: Duration) {
+        let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_timeout_while(rung, most, |rung| !rung.rung);
+        waited.unwrap_or_else(PoisonError::into_inner).0.rung = false;
+    }
+
     /// Waits until it is rung or so much time is over; whether to go on.
     fn wait(&self, most: Duration) -> bool {
         let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +56,8 @@ impl Bell {
     }
 }
 
-/// A replicator that runs. Dropping it ends that; what is not at home by then goes there when it runs again.
+/// A replicator that runs. Dropping it ends that; what is not at home by then goes there when it runs again. A member of a
+/// fleet hands over what it has first, if its home is there.
 #[derive(Debug)]
 pub struct Running {
     bell: Bell,
@@ -66,6 +77,31 @@ impl Running {
         bell: Bell,
     ) -> io::Result<Running> {
         let shown = replicator.shown();
+        let step = move |now, _| (replicator.step(now, &mut *home), true);
+        Running::drive(step, shown, log, bell)
+    }
+
+    /// Drives a member of a fleet with `log`. Its homes and its membership are to ring `bell` when they have something to say.
+    ///
+    /// # Errors
+    /// What the system says when no thread can be had.
+    pub fn start_node(mut node: Node, log: &dyn Log, bell: Bell) -> io::Result<Running> {
+        let shown = node.shown();
+        let step = move |now, ends| {
+            if ends {
+                node.leave(now);
+            }
+            (node.step(now), node.has_left())
+        };
+        Running::drive(step, shown, log, bell)
+    }
+
+    fn drive(
+        mut step: impl FnMut(Duration, bool) -> (Step, bool) + Send + 'static,
+        shown: Shown,
+        log: &dyn Log,
+        bell: Bell,
+    ) -> io::Result<Running> {
         let rung = bell.clone();
         let wake: Wake = Arc::new(move || rung.ring());
         let watch: Watch = log.watch(wake);
@@ -75,12 +111,21 @@ impl Running {
             let _watch = watch;
             let mut go_on = true;
             while go_on {
-                let wait = match replicator.step(start.elapsed(), &mut *home) {
+                let wait = match step(start.elapsed(), false).0 {
                     Step::Worked => Duration::ZERO,
                     Step::Idle => PARK_MAX,
                     Step::WaitUntil(time) => time.saturating_sub(start.elapsed()).min(PARK_MAX),
                 };
                 go_on = waits.wait(wait);
+            }
+            loop {
+                let (step, is_done) = step(start.elapsed(), true);
+                if is_done {
+                    break;
+                }
+                if step != Step::Worked {
+                    waits.wait_ending(PARK_ENDING);
+                }
             }
         })?;
         Ok(Running {

@@ -3,7 +3,7 @@
 use crate::metric::metrics;
 
 metrics! {
-    /// 1 for what the replicator is about: `away` (it waits before it tries again), `looking`, `opening` (the home), `carrying`, `over` (another process has opened the home since).
+    /// 1 for what the replicator is about: `away` (it waits before it tries again), `looking`, `opening` (the home), `carrying`, `over` (another process has opened the home since). Of a member of a fleet, that of anonymous messages.
     STATE = Gauge "tidewire_replication_state" ["state"];
     /// Messages in the log that are not at home, by what is known.
     LAG = Gauge "tidewire_replication_lag_records" [];
@@ -21,4 +21,18 @@ metrics! {
     FAILURES = Counter "tidewire_replication_failures_total" [];
     /// Messages that could not be carried, because they were lost in damage or removed before.
     LOST = Counter "tidewire_replication_lost_total" [];
+    /// Bytes of messages in memory, in transactions that are filled or committed now.
+    HELD = Gauge "tidewire_replication_held_bytes" [];
+    /// Partitions of the fleet that are here, by what is done about them: as above, or `leaving` (handed over).
+    PARTITIONS = Gauge "tidewire_fleet_partitions" ["state"];
+    /// Counts what the group of the fleet has given to this server.
+    GENERATION = Gauge "tidewire_fleet_generation" [];
+    /// 1 while the group of the fleet is not reached: what is here goes on.
+    GROUP_LOST = Gauge "tidewire_fleet_lost" [];
+    /// Partitions that were here and are not any more.
+    ENDED = Counter "tidewire_fleet_ended_total" [];
+    /// Times a partition was here and left messages that are not at home: see `tidewire log unreplicated`.
+    LEFT_TENURES = Gauge "tidewire_fleet_left_tenures" [];
+    /// Records from the first to the last of those of each, others between them included.
+    LEFT_RECORDS = Gauge "tidewire_fleet_left_records" [];
 }

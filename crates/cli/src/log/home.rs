@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidewire_kafka::{Found, Reader, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, ProducerId, Refused, Run, Settings};
-use tidewire_replicate::Held;
+use tidewire_replicate::{Held, Share};
 
 use super::backup::{is_free, partial};
 use super::{Ended, Shown};
@@ -60,7 +60,12 @@ pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl
 
 /// Makes the log anew, with the number of the one that was lost: it is the same one as far as its home goes.
 fn rebuild(target: &Target, settings: &Home, partial: &Path) -> Result<(u64, usize), String> {
-    let held = tidewire_kafka::held(target, settings).map_err(|e| e.to_string())?;
+    let held = tidewire_kafka::held(target, Share::Whole, settings).map_err(|e| e.to_string())?;
+    if held.claim.is_some() {
+        return Err(
+            "the topic belongs to a fleet: a node of it that lost its disk starts with an empty directory".into(),
+        );
+    }
     let owner = held.owner.ok_or("no log was ever replicated there")?;
     let mut reader = Reader::open(target, settings, None).map_err(|e| e.to_string())?;
     let own = Settings {
@@ -133,7 +138,7 @@ fn patiently<T>(mut put: impl FnMut() -> Result<T, Refused>) -> Result<T, String
 }
 
 /// The id of the last message; the frames are whole.
-fn last_id(mut frames: &[u8]) -> Option<u64> {
+pub(super) fn last_id(mut frames: &[u8]) -> Option<u64> {
     let mut last = None;
     while let Some((header, rest)) = frames.split_first_chunk::<12>() {
         let (id, size) = header.split_first_chunk::<8>()?;

@@ -7,6 +7,7 @@ mod dump;
 mod home;
 mod info;
 mod repair;
+mod unreplicated;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,9 @@ pub(crate) enum Log {
     /// Keeps everything that is whole of a damaged log, marks what is missing, and keeps the files as
     /// they were beside it; without --yes only says what is lost.
     Repair(repair::Args),
+    /// Lists what a member of a fleet has taken and not carried home before its partition was another's: it stays here,
+    /// and nobody else has it.
+    Unreplicated(unreplicated::Args),
 }
 
 /// A log's directory.
@@ -63,6 +67,7 @@ pub(crate) fn run(log: Log) -> Result<(), Failure> {
         Log::Backup(args) => backup::backup(&args, &mut out),
         Log::Restore(args) => backup::restore(&args, &mut out),
         Log::Repair(args) => repair::run(&args, &mut out),
+        Log::Unreplicated(args) => unreplicated::run(&args, &mut out),
     };
     let flushed = out.flush();
     match done.and_then(|failure| flushed.map(|()| failure).map_err(Ended::from)) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidewire_ingest::client::{Begin, Record};
 use tidewire_ingest::native::codec::parser;
-use tidewire_log::{Begin as Place, Credit, Frames, ReadError, View};
+use tidewire_log::{Begin as Place, Credit, Frames, ReadError, Tenure, View};
 
 use super::output::Output;
 use super::{Args, Ended, conclude};
@@ -87,7 +87,7 @@ fn show(args: &Args, run: Frames, left: &mut u64, out: &mut Output) -> Result<()
         let record = Record {
             position,
             id: u64::from_le_bytes(frame.id),
-            producer: run.producer.as_bytes().to_vec().into(),
+            producer: Tenure::split(&run.producer).0.as_bytes().to_vec().into(),
             timestamp_us: run.timestamp_us,
             payload: frame.payload.to_vec().into(),
         };

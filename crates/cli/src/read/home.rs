@@ -5,7 +5,7 @@ use std::io::Write;
 use tidewire_ingest::client::{Begin, Record};
 use tidewire_ingest::native::codec::parser;
 use tidewire_kafka::{Reader, Settings, Target};
-use tidewire_replicate::Record as Carried;
+use tidewire_replicate::{Record as Carried, Share};
 
 use super::output::Output;
 use super::{Args, Ended, conclude};
@@ -27,8 +27,15 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
         Begin::Position(at) => (at, 0),
         Begin::Timestamp(us) => (0, us),
         Begin::Tail => {
-            let held =
-                tidewire_kafka::held(&target, &settings).map_err(|e| nothing(e.to_string()))?;
+            let held = tidewire_kafka::held(&target, Share::Whole, &settings);
+            let held = held.map_err(|e| nothing(e.to_string()))?;
+            if held.claim.is_some() {
+                return Err(nothing(
+                    "the topic belongs to a fleet, whose positions are those of several logs: begin at a time, or at the \
+                     beginning"
+                        .into(),
+                ));
+            }
             let place = held.streams.get(&*args.stream);
             (place.map_or(0, |place| place.next), 0)
         }

@@ -97,6 +97,12 @@ pub(crate) struct LogOptions {
     #[arg(long = "fleet", value_name = "PLACES")]
     pub(crate) fleet: Option<String>,
 
+    /// Where clients of ingest find this server, HOST:PORT: it is a member of the fleet of the topic, whose partitions
+    /// move between those who run (kafka://.../TOPIC?partitions=12). A producer of another one's is sent there; in
+    /// place of --fleet [default: none]
+    #[arg(long = "fleet-address", value_name = "PLACE", conflicts_with = "fleet")]
+    pub(crate) fleet_address: Option<String>,
+
     /// The most that the log keeps of what is not at home yet, which retention leaves alone; then producers
     /// wait [default: no limit but the disk]
     #[arg(long = "backlog-bytes", value_name = "SIZE")]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use tidewire_ingest::client::To;
 use tidewire_ingest::native::Fleet;
-use tidewire_kafka::Target;
+use tidewire_kafka::{PARTITIONS, Target};
+use tidewire_replicate::Owners;
 
 use super::durable::LogOptions;
 use crate::exit::Failure;
@@ -12,23 +13,40 @@ use crate::exit::Failure;
 /// As many partitions as a fleet may have.
 const NODES_MAX: usize = 1024;
 
-/// The fleet of --fleet, in which this server has the place of its partition; `None` if there is no such flag, or nothing
-/// is replicated.
+/// The fleet of --fleet, in which this server has the place of its partition, or that of --fleet-address; `None` if there is
+/// no such flag, or nothing is replicated.
 pub(super) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
-    let (Some(places), Some(home)) = (&options.fleet, &options.replicate) else {
+    let Some(home) = &options.replicate else {
         return Ok(None);
     };
     let target: Target = home
         .parse()
         .map_err(|e| Failure::usage(format!("--replicate: {e}")))?;
+    if let Some(place) = &options.fleet_address {
+        if home.contains("?partition=") {
+            return Err(Failure::usage(format!(
+                "--replicate {home}: with --fleet-address the group gives out the partitions: say how many there are, \
+                 ?partitions={PARTITIONS}, or nothing"
+            )));
+        }
+        check(place).map_err(|why| Failure::usage(format!("--fleet-address: {why}")))?;
+        let partitions = target.partitions.unwrap_or(PARTITIONS);
+        return Ok(Some(Fleet::shared(Owners::default(), partitions)));
+    }
+    if target.partitions.is_some() {
+        return Err(Failure::usage(format!(
+            "--replicate {home}: partitions are those of a fleet, which needs --fleet-address; one server has \
+             ?partition=N"
+        )));
+    }
+    let Some(places) = &options.fleet else {
+        return Ok(None);
+    };
     let wrong = |why: String| Failure::usage(format!("--fleet: {why}"));
     let nodes: Vec<String> = places.split(',').map(str::to_owned).collect();
     let count = nodes.len();
     for node in &nodes {
-        let is_local = node.starts_with("unix:");
-        if is_local || node.len() > Fleet::NODE_MAX || To::from(&**node).check().is_err() {
-            return Err(wrong(format!("{node:?} is not HOST:PORT")));
-        }
+        check(node).map_err(wrong)?;
     }
     if nodes.iter().collect::<BTreeSet<_>>().len() < count {
         return Err(wrong("a server stands there twice".into()));
@@ -44,6 +62,15 @@ pub(super) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
             count - 1
         ))),
     }
+}
+
+/// Whether clients can be sent there.
+fn check(node: &str) -> Result<(), String> {
+    let is_local = node.starts_with("unix:");
+    if is_local || node.len() > Fleet::NODE_MAX || To::from(node).check().is_err() {
+        return Err(format!("{node:?} is not HOST:PORT"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -62,10 +89,37 @@ mod tests {
     #[test]
     fn the_place_of_a_server_is_its_partition() {
         let second = of("a:1,b:1", "kafka://k/t?partition=1").unwrap().unwrap();
-        assert_eq!(second.elsewhere("web-8"), Some("a:1"));
+        assert_eq!(second.elsewhere("web-8").as_deref(), Some("a:1"));
         assert_eq!(second.elsewhere("web-7"), None);
         let first = of("a:1,b:1", "kafka://k/t").unwrap().unwrap();
-        assert_eq!(first.elsewhere("web-7"), Some("b:1"));
+        assert_eq!(first.elsewhere("web-7").as_deref(), Some("b:1"));
+    }
+
+    #[test]
+    fn a_member_is_told_how_many_partitions_there_are_and_not_which() {
+        let member = |place: &str, home: &str| {
+            let options = LogOptions {
+                fleet_address: Some(place.into()),
+                replicate: Some(home.into()),
+                ..LogOptions::default()
+            };
+            fleet(&options).map_err(|failure| failure.message)
+        };
+        for home in ["kafka://k/t", "kafka://k/t?partitions=3"] {
+            let found = member("a:7400", home).unwrap().unwrap();
+            assert!(found.owners().is_some());
+            assert_eq!(found.elsewhere("web-7"), None);
+        }
+        for (place, home, says) in [
+            ("a", "kafka://k/t", "is not HOST:PORT"),
+            ("unix:/s", "kafka://k/t", "is not HOST:PORT"),
+            ("a:1", "kafka://k/t?partition=1", "the group gives out"),
+        ] {
+            let said = member(place, home).unwrap_err();
+            assert!(said.contains(says), "{place} {home}: {said}");
+        }
+        let said = of("a:1", "kafka://k/t?partitions=2").unwrap_err();
+        assert!(said.contains("needs --fleet-address"), "{said}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tidewire::admission::Admission;
 use tidewire::{Builder, Running, StartError};
 use tidewire_admin::{Admin, Listener, Panel, Stage};
 use tidewire_handover::{Handed, Offer};
+use tidewire_ingest::native::Fleet;
 
 use super::admin;
 use super::announce::announce;
@@ -116,7 +117,9 @@ impl<'a> Life<'a> {
             !events.wait(None, None, Some(Duration::ZERO)).end
         };
         if settings.need_log() {
-            logs.messages = Some(OpenLog::open(&settings.durable, &panel, &mut awaits)?);
+            let owners = settings.ingest.fleet.as_ref().and_then(Fleet::owners);
+            let log = OpenLog::open(&settings.durable, owners, &panel, &mut awaits)?;
+            logs.messages = Some(log);
         }
         if let Some(policy) = settings.kv_durability() {
             let log = OpenLog::open_kv(&settings.durable, policy, &panel, &mut awaits)?;

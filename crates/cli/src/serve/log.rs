@@ -11,7 +11,7 @@ use tidewire_admin::catalogue::log as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::KvLog;
 use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Policy, Recovery, Settings};
-use tidewire_replicate::Shown;
+use tidewire_replicate::{Owners, Shown};
 
 use super::durable::{LogOptions, PolicyName};
 use super::replica::{Replica, collect};
@@ -104,6 +104,7 @@ impl OpenLog {
     /// `awaits` is asked whether to try again, which it may put off for a while.
     pub(crate) fn open(
         options: &LogOptions,
+        owners: Option<&Owners>,
         panel: &Panel,
         awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
@@ -112,7 +113,8 @@ impl OpenLog {
         let target = Replica::target(options, &settings)?;
         let mut log = OpenLog::open_at(options.directory(), settings, panel, awaits)?;
         if let Some(target) = target {
-            log.replica = Some(Replica::start(&log.log, &target, options, payload_max)?);
+            let replica = Replica::start(&log.log, &target, options, payload_max, owners)?;
+            log.replica = Some(replica);
         }
         Ok(log)
     }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::replication as metrics;
-use tidewire_kafka::{Settings as Home, Target};
+use tidewire_kafka::{PARTITIONS, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, Policy, Settings};
-use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying, Shown};
+use tidewire_replicate::{
+    Bell, Member, Node, Owners, Phase, Replicator, Running, Settings as Carrying, Shown,
+};
 
 use super::durable::LogOptions;
 use crate::exit::Failure;
@@ -38,14 +40,37 @@ impl Replica {
         Ok(Some(target))
     }
 
+    /// `owners` is the table of the fleet that this server is a member of.
     pub(crate) fn start(
         log: &Arc<EmbeddedLog>,
         target: &Target,
         options: &LogOptions,
         payload_max: u32,
+        owners: Option<&Owners>,
     ) -> Result<Replica, Failure> {
         let bell = Bell::default();
         let cannot = |why: String| Failure::usage(format!("--replicate {target}: {why}"));
+        if let (Some(owners), Some(place)) = (owners, &options.fleet_address) {
+            let settings = settings(options, payload_max)?;
+            let target = Target {
+                partitions: Some(target.partitions.unwrap_or(PARTITIONS)),
+                ..target.clone()
+            };
+            let homes = tidewire_kafka::homes(&target, &settings, bell.clone());
+            let membership = tidewire_kafka::membership(&target, &settings, place, bell.clone());
+            let member = Member {
+                partitions: target.partitions.unwrap_or(PARTITIONS),
+                homes: homes.map_err(|e| cannot(e.to_string()))?,
+                membership: membership.map_err(|e| cannot(e.to_string()))?,
+                owners: owners.clone(),
+                session: Box::new(|| fastrand::u64(..)),
+            };
+            let node = Node::new(log.clone(), log.identity(), Carrying::default(), member);
+            let running = Running::start_node(node, &**log, bell);
+            let running = running.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
+            tracing::info!(home = %target, place, "this server is a member of a fleet");
+            return Ok(Replica(running));
+        }
         let home = tidewire_kafka::home(target, &settings(options, payload_max)?, bell.clone());
         let home = home.map_err(|e| cannot(e.to_string()))?;
         let shared: Arc<dyn Log> = log.clone();
@@ -115,4 +140,17 @@ pub(crate) fn collect(log: &EmbeddedLog, shown: &Shown, to: &mut Snapshot) {
     to.add(&metrics::BYTES, &[], status.bytes);
     to.add(&metrics::FAILURES, &[], status.failures);
     to.add(&metrics::LOST, &[], status.lost);
+    to.add(&metrics::HELD, &[], status.held);
+    if let Some(fleet) = &status.fleet {
+        for phase in Phase::ALL {
+            let partitions = fleet.partitions.values();
+            let count = partitions.filter(|of| **of == phase).count();
+            to.add(&metrics::PARTITIONS, &[phase.name()], count);
+        }
+        to.add(&metrics::GENERATION, &[], fleet.generation);
+        to.add(&metrics::GROUP_LOST, &[], fleet.is_lost);
+        to.add(&metrics::ENDED, &[], fleet.ended);
+        to.add(&metrics::LEFT_TENURES, &[], fleet.left_tenures);
+        to.add(&metrics::LEFT_RECORDS, &[], fleet.left_records);
+    }
 }

@@ -117,6 +117,7 @@ impl Settings {
             "retention-age": never_is_0(log.retention_age),
             "replicate": self.durable.replicate,
             "fleet": self.durable.fleet,
+            "fleet-address": self.durable.fleet_address,
             "backlog-bytes": log.backlog.filter(|&limit| limit < u64::MAX),
             "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
         })

@@ -46,7 +46,9 @@ fn of(setting: &Setting) -> Option<For> {
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
         "max-payload" | "replicate" => For::AckOrIngest,
-        "replicate-config" | "replicate-unsafe" | "fleet" | "backlog-bytes" => For::Replicated,
+        "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "backlog-bytes" => {
+            For::Replicated
+        }
         "group-wait" => For::SyncedLog,
         "address-v6" => For::Addresses,
         "prefix-v4" | "prefix-v6" => For::Prefixes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Closed, Cx, Input, Next, Peer, Protocol, Turn};
+use tidewire::{Closed, Cx, Input, Instant, Next, Peer, Protocol, Turn};
 use tidewire_log::{Progress, Refused};
 
 use super::admin::Admin;
@@ -13,8 +13,9 @@ use super::codec::{
     self, Administer, Hello, Malformed, Produce, Read, Reason, ServerFrame, Subscribe,
 };
 use super::counters::Count;
+use super::fleet::At;
 use super::pool::Answer;
-use super::producer::Producer;
+use super::producer::{Bound, Producer};
 use super::reader::Reader;
 use super::service::{IngestLocal, Owed, Shared};
 use super::tokens::{Pass, Right};
@@ -33,6 +34,9 @@ pub(super) fn is_reserved(cursor: &str) -> bool {
     cursor.starts_with('@')
 }
 
+/// What a producer is told whose partition nobody has for now.
+pub(super) const NOWHERE: &str = "the producer's partition is between two servers: connect again";
+
 /// What is said of bytes at the end that are no whole frame.
 pub(super) const CUT_SHORT: &str = "the connection ended in the middle of a frame";
 
@@ -42,6 +46,8 @@ pub struct IngestConn {
     role: Role,
     /// What it may do, and for what stream; `None` before its hello.
     let_in: Option<Box<LetIn>>,
+    /// Until when its hello waits for somebody who has its producer.
+    waits_until: Option<Instant>,
 }
 
 /// See there.
@@ -69,6 +75,9 @@ pub enum Message {
     /// A newer session of its producer has begun.
     Fenced,
     #[doc(hidden)]
+    /// The partition of its producer is handed over, or is somebody else's.
+    Unbound,
+    #[doc(hidden)]
     /// What was read for it.
     Read(Answer),
 }
@@ -91,6 +100,7 @@ impl IngestConn {
             shared,
             role: Role::Hello,
             let_in: None,
+            waits_until: None,
         }
     }
 
@@ -109,17 +119,29 @@ impl IngestConn {
             Hello::Subscribe(subscribe) => self.subscribe(&subscribe, cx),
             Hello::Administer(administer) => self.administer(&administer, cx),
         };
-        if begun == Err(TurnedAway::Busy) {
+        match begun {
             // It says so again when there is room.
-            cx.local.crowded.push(cx.link.id());
-            cx.local.tally.add(Count::paused_by_log, 1);
-            return Next::Paused;
+            Err(TurnedAway::Busy) => {
+                cx.local.crowded.push(cx.link.id());
+                cx.local.tally.add(Count::paused_by_log, 1);
+                return Next::Paused;
+            }
+            Err(TurnedAway::Nowhere) => {
+                let within = self.shared.settings.hello_within;
+                let until = *self
+                    .waits_until
+                    .get_or_insert_with(|| cx.link.now() + within);
+                cx.link.set_timer(until);
+                cx.local.crowded.push(cx.link.id());
+                return Next::Paused;
+            }
+            _ => {}
         }
         input.consume(len);
         match begun {
             Ok(()) if cx.link.paused() => Next::Paused,
             Ok(()) if !cx.link.is_closing() => self.received(input, cx),
-            Ok(()) | Err(TurnedAway::Busy) => Next::More,
+            Ok(()) | Err(TurnedAway::Busy | TurnedAway::Nowhere) => Next::More,
             Err(TurnedAway::Protected) => {
                 if let Some(held_back) = self.shared.denials.pass(cx.link.now()) {
                     tracing::warn!(peer = %cx.link.peer().endpoint, held_back, "refused: {PROTECTED}");
@@ -140,20 +162,33 @@ impl IngestConn {
 
     fn produce(&mut self, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> Result<(), TurnedAway> {
         let stream = self.admit(cx.link.peer(), Right::Write, hello.stream, hello.token)?;
-        let fleet = self.shared.settings.fleet.as_ref();
-        if let Some(to) = fleet.and_then(|fleet| fleet.elsewhere(hello.producer)) {
-            return Err(TurnedAway::Moved(to.into()));
-        }
+        let hold = match &self.shared.settings.fleet {
+            None => None,
+            Some(fleet) => {
+                // First armed, then looked: who comes to have it rings.
+                cx.local.bell.arm();
+                match fleet.at(hello.producer) {
+                    At::Here(hold) => hold,
+                    At::There(place) => return Err(TurnedAway::Moved(place)),
+                    At::Nowhere => return Err(TurnedAway::Nowhere),
+                }
+            }
+        };
+        let bound = match &hold {
+            None => None,
+            Some(hold) => Some(hold.enter().ok_or(TurnedAway::Nowhere)?),
+        };
         if self.shared.settings.declared && self.shared.log.range(stream).is_none() {
             return Err(Reason::NoStream.into());
         }
-        let mut begun = Producer::begin(&self.shared, stream, hello, cx);
+        let bound = bound.map(|guest| Bound::new(guest, stream, hello.producer));
+        let mut begun = Producer::begin(&self.shared, stream, hello, bound.as_ref(), cx);
         if matches!(begun, Err(Refused::Busy)) {
             // Once more, because there may be room since, and nobody has been told to ring for it.
             cx.local.bell.arm();
-            begun = Producer::begin(&self.shared, stream, hello, cx);
+            begun = Producer::begin(&self.shared, stream, hello, bound.as_ref(), cx);
         }
-        let producer = begun?;
+        let producer = begun?.bound_to(bound);
         self.role = Role::Settling(Box::new(producer));
         // First armed, then looked: what is committed in between is not missed.
         let mistakes = self.shared.settings.mistakes;
@@ -368,6 +403,9 @@ impl Protocol for IngestConn {
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         match &mut self.role {
+            Role::Hello if self.waits_until.is_some() => {
+                refuse(cx, 0, Reason::Stopping, 0, NOWHERE);
+            }
             Role::Hello => {
                 let within = self.shared.settings.hello_within;
                 let text = format!("no hello within {within:?}");
@@ -390,6 +428,9 @@ impl Protocol for IngestConn {
         match (message, &mut self.role) {
             (Message::Fenced, Role::Settling(producer) | Role::Producer(producer)) => {
                 producer.fenced(cx);
+            }
+            (Message::Unbound, Role::Settling(producer) | Role::Producer(producer)) => {
+                producer.unbound(&self.shared, cx);
             }
             (Message::Read(answer), Role::Reader(reader)) => {
                 reader.answered(answer, &self.shared, cx);
@@ -428,7 +469,9 @@ enum TurnedAway {
     /// It comes from another host, and there are no tokens to ask for.
     Protected,
     /// The producer belongs to the server there.
-    Moved(Box<str>),
+    Moved(Arc<str>),
+    /// It belongs to nobody for now: it waits.
+    Nowhere,
     /// It is refused, and may be tried again after a time where that is not zero.
     For(Reason, Duration),
 }

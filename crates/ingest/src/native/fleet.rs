@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-/// Servers in a fixed order, and the place of this one among them. A named producer belongs to one of them; anonymous
-/// messages are taken by all.
+use tidewire_replicate::{Hold, Owners, Whose};
+
+/// Servers that share the named producers; anonymous messages are taken by all. Who has which partition of them is fixed, or
+/// changes.
 ///
 /// ```
 /// use tidewire_ingest::native::Fleet;
@@ -11,13 +13,28 @@ use std::sync::Arc;
 /// let nodes = ["a.example:7400".to_owned(), "b.example:7400".to_owned()];
 /// let fleet = Fleet::new(nodes, 0).unwrap();
 /// assert_eq!(Fleet::place("web-7", 2), 1);
-/// assert_eq!(fleet.elsewhere("web-7"), Some("b.example:7400"));
+/// assert_eq!(fleet.elsewhere("web-7").as_deref(), Some("b.example:7400"));
 /// assert_eq!(fleet.elsewhere("web-8"), None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fleet {
-    nodes: Arc<[String]>,
-    own: usize,
+pub struct Fleet(Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Servers in a fixed order, and the place of this one among them.
+    Fixed { nodes: Arc<[String]>, own: usize },
+    /// A table that changes, and how many partitions there are.
+    Shared { owners: Owners, partitions: u32 },
+}
+
+/// Where a producer is to be taken.
+#[derive(Clone, Debug)]
+pub(super) enum At {
+    /// Here, bound to a partition where those move.
+    Here(Option<Arc<Hold>>),
+    There(Arc<str>),
+    /// Nobody has its partition for now.
+    Nowhere,
 }
 
 impl Fleet {
@@ -29,7 +46,14 @@ impl Fleet {
     pub fn new(nodes: impl Into<Arc<[String]>>, own: usize) -> Option<Fleet> {
         let nodes = nodes.into();
         let are_short = nodes.iter().all(|node| node.len() <= Fleet::NODE_MAX);
-        (own < nodes.len() && are_short).then_some(Fleet { nodes, own })
+        (own < nodes.len() && are_short).then_some(Fleet(Kind::Fixed { nodes, own }))
+    }
+
+    /// Servers between which so many partitions move (0 is taken for 1); the table says who has which.
+    #[must_use]
+    pub fn shared(owners: Owners, partitions: u32) -> Fleet {
+        let partitions = partitions.max(1);
+        Fleet(Kind::Shared { owners, partitions })
     }
 
     /// To which of `count` servers a producer belongs, counted from 0: the FNV-1a hash of its name, 64 bits, modulo
@@ -47,12 +71,41 @@ impl Fleet {
 
     /// Where a producer is to go, if that is not here.
     #[must_use]
-    pub fn elsewhere(&self, producer: &str) -> Option<&str> {
-        if producer.is_empty() {
-            return None;
+    pub fn elsewhere(&self, producer: &str) -> Option<Arc<str>> {
+        match self.at(producer) {
+            At::There(place) => Some(place),
+            At::Here(_) | At::Nowhere => None,
         }
-        let place = Fleet::place(producer, self.nodes.len());
-        (place != self.own).then(|| &*self.nodes[place])
+    }
+
+    pub(super) fn at(&self, producer: &str) -> At {
+        if producer.is_empty() {
+            return At::Here(None);
+        }
+        match &self.0 {
+            Kind::Fixed { nodes, own } => match Fleet::place(producer, nodes.len()) {
+                place if place == *own => At::Here(None),
+                place => At::There(nodes[place].as_str().into()),
+            },
+            Kind::Shared { owners, partitions } => {
+                let partition = Fleet::place(producer, *partitions as usize);
+                // Below a number of 32 bits.
+                match owners.of(partition as u32) {
+                    Whose::Held(hold) => At::Here(Some(hold)),
+                    Whose::At(place) if place.len() <= Fleet::NODE_MAX => At::There(place),
+                    Whose::At(_) | Whose::Nobody => At::Nowhere,
+                }
+            }
+        }
+    }
+
+    /// The table, where partitions move.
+    #[must_use]
+    pub fn owners(&self) -> Option<&Owners> {
+        match &self.0 {
+            Kind::Fixed { .. } => None,
+            Kind::Shared { owners, .. } => Some(owners),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire::{Cx, Input, Instant, Next};
-use tidewire_log::{Begin, Committed, Credit, GROUP_MAX, Range, ReadError, Refused};
+use tidewire_log::{Begin, Committed, Credit, GROUP_MAX, Range, ReadError, Refused, Tenure};
 
 use super::codec::{
     self, Malformed, Read, ReaderFrame, ReaderWelcome, Reason, ServerFrame, Subscribe,
@@ -374,7 +374,7 @@ impl Reader {
                 run.first,
                 run.timestamp_us,
                 run.count,
-                &run.producer,
+                Tenure::split(&run.producer).0,
                 len,
                 &mut head,
             );

@@ -6,14 +6,15 @@
 //! acknowledgement however many of its batches were in the group.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::{Alarm, Bell, ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
-use tidewire_log::{Log, Range, Ticket, Watch};
+use tidewire_log::{Log, Range, Tenure, Ticket, Watch};
+use tidewire_replicate::{Ending, Hold};
 
 use super::codec::{self, Reason, ServerFrame};
 use super::conn::{IngestConn, Message};
@@ -61,7 +62,9 @@ impl IngestService {
     #[must_use]
     pub fn new(log: Arc<dyn Log>, settings: Settings) -> IngestService {
         let (alarm, watch) = alarm::of(&*log);
-        IngestService {
+        let owners = settings.fleet.as_ref().and_then(|fleet| fleet.owners());
+        let owners = owners.cloned();
+        let service = IngestService {
             shared: Arc::new(Shared {
                 payload_max: settings.payload_max.min(log.payload_max()),
                 sessions: Sessions::new(settings.mistakes),
@@ -78,7 +81,17 @@ impl IngestService {
                 log,
                 settings,
             }),
+        };
+        if let Some(owners) = owners {
+            let shared = Arc::downgrade(&service.shared);
+            owners.watch(Arc::new(move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.sessions.unbind();
+                    shared.alarm.ring();
+                }
+            }));
         }
+        service
     }
 
     /// What happened so far, on all loops.
@@ -151,6 +164,8 @@ pub struct IngestLocal {
     pub(super) owed: VecDeque<Owed>,
     /// What is to be acknowledged when it is at home, in the same order.
     pub(super) owed_home: VecDeque<Owed>,
+    /// The same for each partition that moves; no queue is empty between calls.
+    owed_bound: BTreeMap<Tenure, OwedBy>,
     /// What was just committed; empty between calls.
     committed: Vec<Owed>,
     /// Producers that wait for what the session before them handed over.
@@ -170,10 +185,27 @@ impl fmt::Debug for IngestLocal {
     }
 }
 
+/// What is owed for a partition.
+struct OwedBy {
+    hold: Arc<Hold>,
+    owed: VecDeque<Owed>,
+}
+
 impl IngestLocal {
+    /// What is owed for a partition that is here.
+    pub(super) fn owed_by(&mut self, hold: &Arc<Hold>) -> &mut VecDeque<Owed> {
+        let by = self.owed_bound.entry(hold.tenure());
+        let by = by.or_insert_with(|| OwedBy {
+            hold: hold.clone(),
+            owed: VecDeque::new(),
+        });
+        &mut by.owed
+    }
+
     fn waits(&self) -> bool {
         !(self.owed.is_empty()
             && self.owed_home.is_empty()
+            && self.owed_bound.is_empty()
             && self.settling.is_empty()
             && self.crowded.is_empty()
             && self.followers.is_empty())
@@ -193,6 +225,7 @@ impl Service for IngestService {
             bell: self.shared.alarm.bell(at),
             owed: VecDeque::new(),
             owed_home: VecDeque::new(),
+            owed_bound: BTreeMap::new(),
             committed: Vec::new(),
             settling: Vec::new(),
             crowded: Vec::new(),
@@ -244,6 +277,13 @@ impl Service for IngestService {
             let n = local.owed_home.partition_point(|o| o.ticket <= home);
             committed.extend(local.owed_home.drain(..n));
         }
+        local.owed_bound.retain(|_, OwedBy { hold, owed }| {
+            let home = hold.replicated();
+            let n = owed.partition_point(|o| home.is_some_and(|home| o.ticket <= home));
+            committed.extend(owed.drain(..n));
+            // Those who wait for what has ended are told otherwise.
+            !owed.is_empty() && hold.ending() != Ending::Over
+        });
         // The newest first: it covers the others of its connection.
         for owed in committed.iter().rev() {
             all.with(owed.to, local, |conn, cx| conn.committed(owed, cx));
@@ -259,7 +299,10 @@ impl Service for IngestService {
         }
 
         if progress.failure.is_some() {
-            let home = std::mem::take(&mut local.owed_home);
+            let bound = std::mem::take(&mut local.owed_bound).into_values();
+            let home = std::mem::take(&mut local.owed_home)
+                .into_iter()
+                .chain(bound.flat_map(|by| by.owed));
             for owed in std::mem::take(&mut local.owed).into_iter().chain(home) {
                 all.with(owed.to, local, |conn, cx| conn.log_failed(&progress, cx));
             }

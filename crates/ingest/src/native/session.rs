@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire::Handle;
 use tidewire_log::ProducerId;
+use tidewire_replicate::{Ending, Hold};
 
 use super::conn::Message;
 use crate::mistakes::Mistakes;
@@ -27,6 +28,8 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 pub(super) struct Session {
     producer: ProducerId,
+    /// What it is bound to, where partitions move.
+    hold: Option<Arc<Hold>>,
     handle: Handle<Message>,
     live: Mutex<bool>,
 }
@@ -40,9 +43,15 @@ impl Sessions {
     }
 
     /// Begins the session of `producer` on the connection of `handle`, and fences the older one.
-    pub(super) fn begin(&self, producer: ProducerId, handle: Handle<Message>) -> Arc<Session> {
+    pub(super) fn begin(
+        &self,
+        producer: ProducerId,
+        hold: Option<Arc<Hold>>,
+        handle: Handle<Message>,
+    ) -> Arc<Session> {
         let session = Arc::new(Session {
             producer,
+            hold,
             handle,
             live: Mutex::new(true),
         });
@@ -66,6 +75,21 @@ impl Sessions {
             && Arc::ptr_eq(newest, session)
         {
             shard.remove(&session.producer);
+        }
+    }
+
+    /// Tells those whose partition is handed over, or is somebody else's.
+    pub(super) fn unbind(&self) {
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for session in shard.values() {
+                let hold = session.hold.as_ref();
+                if hold.is_some_and(|hold| hold.ending() != Ending::No)
+                    && session.handle.try_post(Message::Unbound).is_err()
+                {
+                    session.handle.finish();
+                }
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod native;
 mod native_chunking;
 mod native_edges;
 mod native_engines;
+mod native_fleet;
 mod native_fuzz_smoke;
 mod native_many;
 mod native_producer;

@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
-use tidewire_replicate::Held;
+use tidewire_replicate::{Held, Share};
 
 use super::{config, told};
 use crate::{Settings, Target, format};
@@ -28,8 +28,13 @@ pub(super) enum Until {
 }
 
 /// What the marks say, by what is committed.
-pub(super) fn read(target: &Target, settings: &Settings, until: Until) -> Result<Held, String> {
-    read_all(target, settings, until).map_err(|error| match error {
+pub(super) fn read(
+    target: &Target,
+    share: Share,
+    settings: &Settings,
+    until: Until,
+) -> Result<Held, String> {
+    read_all(target, share, settings, until).map_err(|error| match error {
         Trouble::Client(error) => format!("reading the marks: {}", told(&error)),
         Trouble::Other(why) => format!("reading the marks: {why}"),
     })
@@ -46,7 +51,12 @@ impl From<KafkaError> for Trouble {
     }
 }
 
-fn read_all(target: &Target, settings: &Settings, until: Until) -> Result<Held, Trouble> {
+fn read_all(
+    target: &Target,
+    share: Share,
+    settings: &Settings,
+    until: Until,
+) -> Result<Held, Trouble> {
     let marks = target.marks();
     // One sees all that was written, the other what is committed: where they agree nothing is under way.
     let all = consumer(target, settings, "read_uncommitted")?;
@@ -87,7 +97,7 @@ fn read_all(target: &Target, settings: &Settings, until: Until) -> Result<Held, 
             Some(Ok(message)) => {
                 heard = Instant::now();
                 let key = message.key().unwrap_or_default();
-                format::take(key, message.payload(), &mut held)
+                format::take(key, message.payload(), share, &mut held)
                     .map_err(|why| Trouble::Other(why.to_string()))?;
             }
             // Nothing that was committed when it was asked for is behind this.

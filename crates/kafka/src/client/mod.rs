@@ -1,5 +1,6 @@
 //! The client: what blocks does so on a thread of its own.
 
+mod group;
 mod marks;
 mod reader;
 mod topics;
@@ -11,7 +12,7 @@ use std::thread::Builder;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use tidewire_replicate::{Answer, Ask, Bell, Held, Home};
+use tidewire_replicate::{Answer, Ask, Bell, Held, Home, Homes, Membership, Share};
 
 use crate::{Settings, Target, Unavailable};
 pub use reader::Reader;
@@ -27,7 +28,62 @@ pub fn home(
     settings: &Settings,
     bell: Bell,
 ) -> Result<Box<dyn Home>, Unavailable> {
-    let mut worker = Worker::new(target.clone(), settings.clone());
+    share_home(target, Share::Whole, settings, bell)
+}
+
+/// The homes of a fleet's shares. Nothing is connected to before one is asked for something.
+///
+/// # Errors
+/// A setting that the client does not know, or no thread.
+pub fn homes(
+    target: &Target,
+    settings: &Settings,
+    bell: Bell,
+) -> Result<Box<dyn Homes>, Unavailable> {
+    // One that is asked for nothing ends at once.
+    home(target, settings, bell.clone())?;
+    Ok(Box::new(Shares {
+        target: target.clone(),
+        settings: settings.clone(),
+        bell,
+    }))
+}
+
+/// Membership of the group that shares the partitions of a target; `place` is where clients find this node. It joins at
+/// once, and leaves when it is dropped.
+///
+/// # Errors
+/// A setting that the client does not know, or no thread.
+pub fn membership(
+    target: &Target,
+    settings: &Settings,
+    place: &str,
+    bell: Bell,
+) -> Result<Box<dyn Membership>, Unavailable> {
+    group::join(target, settings, place, bell)
+}
+
+struct Shares {
+    target: Target,
+    settings: Settings,
+    bell: Bell,
+}
+
+impl Homes for Shares {
+    fn home(&mut self, share: Share) -> Result<Box<dyn Home>, Arc<str>> {
+        let target = self.target.of(share);
+        let home = share_home(&target, share, &self.settings, self.bell.clone());
+        home.map_err(|why| why.to_string().into())
+    }
+}
+
+fn share_home(
+    target: &Target,
+    share: Share,
+    settings: &Settings,
+    bell: Bell,
+) -> Result<Box<dyn Home>, Unavailable> {
+    let mut worker = Worker::new(target.clone(), share, settings.clone());
     worker
         .try_settings()
         .map_err(|error| Unavailable::Client(told(&error)))?;
@@ -49,12 +105,12 @@ pub fn home(
     Ok(Box::new(Asker { asks, answers }))
 }
 
-/// What the marks of a home say.
+/// What the marks of a share's home say.
 ///
 /// # Errors
 /// What the client says.
-pub fn held(target: &Target, settings: &Settings) -> Result<Held, Unavailable> {
-    marks::read(target, settings, marks::Until::Soon).map_err(Unavailable::Client)
+pub fn held(target: &Target, share: Share, settings: &Settings) -> Result<Held, Unavailable> {
+    marks::read(&target.of(share), share, settings, marks::Until::Soon).map_err(Unavailable::Client)
 }
 
 struct Asker {

@@ -118,6 +118,16 @@ fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Vec<String
             target.partition
         ));
     };
+    let count = topic.partitions().len();
+    if let Some(told) = target.partitions
+        && told as usize != count
+    {
+        return Err(format!(
+            "topic {} has {count} partitions, and this node has been told {told}: say ?partitions={count}, the same on all \
+             nodes",
+            kind.name
+        ));
+    }
     let mut faults = Vec::new();
     let replicas = partition.replicas().len();
     if replicas < REPLICAS {
@@ -183,9 +193,13 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
     };
     let in_sync = in_sync.to_string();
     let most = kind.message_max.to_string();
+    let partitions = match target.partitions {
+        Some(partitions) => i32::try_from(partitions).unwrap_or(i32::MAX),
+        None => target.partition + 1,
+    };
     let mut topic = NewTopic::new(
         &kind.name,
-        target.partition + 1,
+        partitions,
         TopicReplication::Fixed(i32::try_from(replicas).unwrap_or(i32::MAX)),
     )
     .set("min.insync.replicas", &in_sync)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use tidewire_replicate::{Answer, Ask, Transaction};
+use tidewire_replicate::{Answer, Ask, Share, Transaction};
 
 use super::{config, failed, marks, topics};
 use crate::format::{self, HEADERS};
@@ -20,6 +20,7 @@ const ABORTED_MS: &str = "60000";
 
 pub(super) struct Worker {
     target: Target,
+    share: Share,
     settings: Settings,
     producer: Option<BaseProducer>,
     /// The topics are there, and as they should be.
@@ -27,9 +28,11 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(target: Target, settings: Settings) -> Worker {
+    /// `target` is where the share is at home.
+    pub(super) fn new(target: Target, share: Share, settings: Settings) -> Worker {
         Worker {
             target,
+            share,
             settings,
             producer: None,
             is_checked: false,
@@ -69,7 +72,7 @@ impl Worker {
             topics::ensure(&self.target, &self.settings)?;
             self.is_checked = true;
         }
-        let held = marks::read(&self.target, &self.settings, marks::Until::Soon)?;
+        let held = marks::read(&self.target, self.share, &self.settings, marks::Until::Soon)?;
         Ok(Answer::Held(held))
     }
 
@@ -81,14 +84,14 @@ impl Worker {
             .map_err(|error| super::told(&error))?;
         self.producer = Some(producer);
         // What was under way is committed or aborted now, and nobody else can begin anything.
-        let held = marks::read(&self.target, &self.settings, marks::Until::End)?;
+        let held = marks::read(&self.target, self.share, &self.settings, marks::Until::End)?;
         Ok(Answer::Held(held))
     }
 
     fn producer(&self) -> KafkaResult<BaseProducer> {
         let mut config = config(&self.target, &self.settings);
         config
-            .set("transactional.id", self.target.transactional_id())
+            .set("transactional.id", self.target.transactional_id(self.share))
             .set("enable.idempotence", "true")
             .set("acks", "all")
             .set("transaction.timeout.ms", ABORTED_MS)
@@ -130,15 +133,7 @@ impl Worker {
             send(producer, to_send, until)?;
         }
         let marks = self.target.marks();
-        let owner = format::owner(transaction.owner);
-        let streams = transaction
-            .streams
-            .iter()
-            .map(|(name, place)| format::stream(name, *place));
-        let producers = transaction.producers.iter();
-        let producers =
-            producers.map(|((stream, name), &last)| format::producer(stream, name, last));
-        for (key, value) in std::iter::once(owner).chain(streams).chain(producers) {
+        for (key, value) in format::marks(transaction, self.share) {
             let to_send = BaseRecord::to(&marks)
                 .partition(self.target.partition)
                 .key(key.as_slice())

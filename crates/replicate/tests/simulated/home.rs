@@ -19,7 +19,7 @@ pub(crate) struct State {
     epoch: u64,
     /// Committed and visible.
     pub(crate) records: Vec<Record>,
-    held: Held,
+    pub(crate) held: Held,
     pub(crate) producers: BTreeMap<(Arc<str>, Arc<str>), u64>,
     /// Decided, not visible yet.
     prepared: Option<Transaction>,
@@ -73,7 +73,16 @@ impl State {
             return;
         };
         self.held.owner = Some(transaction.owner);
-        self.held.streams.extend(transaction.streams);
+        match transaction.claim {
+            None => self.held.streams.extend(transaction.streams),
+            Some(claim) => {
+                self.held.claim = Some(claim);
+                self.held.producers.extend(transaction.producers.clone());
+                let of = (transaction.owner.log, claim.tenure);
+                let places = self.held.places.entry(of).or_default();
+                places.extend(transaction.streams);
+            }
+        }
         self.producers.extend(transaction.producers);
         self.records.extend(transaction.records);
     }

@@ -1,8 +1,10 @@
 //! Replicators over a simulated home, thousands of seeds: nodes are killed and copied, answers are lost, late and out of
-//! order, the home's coordinator is away; and nothing that was acknowledged as replicated may be missing at home, be there
+//! order, the home's coordinator is away, partitions move between nodes; and nothing that was acknowledged as replicated may be missing at home, be there
 //! twice, or out of order.
 
+mod fleet;
 mod home;
+mod memory;
 mod mistakes;
 mod node;
 mod seeds;

@@ -53,6 +53,7 @@ impl Node {
             answer_within: Duration::from_millis(300),
             retry_first: Duration::from_millis(5),
             retry_last: Duration::from_millis(50),
+            hand_over_within: Duration::from_millis(200),
             mistakes,
         };
         let opened = EmbeddedLog::open(self.disk.clone(), settings);

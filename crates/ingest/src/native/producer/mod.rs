@@ -4,6 +4,7 @@
 //! of the log and one entry in the loop's queue of what is owed, however many messages it has.
 
 mod acks;
+mod bound;
 mod ending;
 mod put;
 mod take;
@@ -23,6 +24,7 @@ use super::quota::Meter;
 use super::service::Shared;
 use super::session::Session;
 use crate::classic::Parser;
+pub(super) use bound::Bound;
 
 /// What a connection has appended, or has had committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(super) struct Producer {
     id: ProducerId,
     /// `None` for anonymous messages.
     session: Option<Arc<Session>>,
+    /// To a partition that moves between servers.
+    bound: Option<Box<Bound>>,
     level: Level,
     parser: Parser,
     ids: Ids,
@@ -98,6 +102,7 @@ impl Producer {
         shared: &Shared,
         stream: &str,
         hello: &Produce<'_>,
+        bound: Option<&Bound>,
         cx: &Cx<'_, IngestConn>,
     ) -> Result<Producer, Refused> {
         let log = &shared.log;
@@ -105,8 +110,10 @@ impl Producer {
         let (id, session) = if hello.producer.is_empty() {
             (ProducerId::ANONYMOUS, None)
         } else {
-            let id = held(&**log, stream, hello.producer)?;
-            (id, Some(shared.sessions.begin(id, cx.handle())))
+            let name = bound.map_or(hello.producer.into(), Bound::name_in_log);
+            let id = held(&**log, stream, &name)?;
+            let hold = bound.map(|bound| bound.hold().clone());
+            (id, Some(shared.sessions.begin(id, hold, cx.handle())))
         };
         let settings = &shared.settings;
         let at_most = |wanted: u64, most: u64| if wanted == 0 { most } else { wanted.min(most) };
@@ -114,10 +121,13 @@ impl Producer {
             stream,
             id,
             session,
+            bound: None,
             level: match (log.policy(), hello.level.unwrap_or(settings.level)) {
                 (Policy::Os, _) => Level::Received,
                 // Nothing is at home yet, or nothing comes there any more: that is not promised.
-                (_, Level::Replicated) if !log.progress().replicates => Level::Durable,
+                (_, Level::Replicated) if bound.is_none() && !log.progress().replicates => {
+                    Level::Durable
+                }
                 (_, level) => level,
             },
             parser: codec::parser(shared.payload_max),
@@ -154,7 +164,7 @@ impl Producer {
         shared: &Shared,
         cx: &mut Cx<'_, IngestConn>,
     ) -> bool {
-        let mark = if self.session.is_some() {
+        let mut mark = if self.session.is_some() {
             shared.log.mark(self.id)
         } else {
             tidewire_log::Mark::default()
@@ -170,10 +180,20 @@ impl Producer {
             return false;
         }
         // What the welcome names is acknowledged by it.
-        let is_home = progress.replicated.is_some_and(|home| mark.ticket <= home);
+        let home = match &self.bound {
+            Some(bound) => bound.hold().replicated(),
+            None => progress.replicated,
+        };
+        let is_home = home.is_some_and(|home| mark.ticket <= home);
         if self.level == Level::Replicated && mark.appended.is_some() && !is_home {
             cx.link.pause();
             return false;
+        }
+        if let Some(bound) = &self.bound
+            && mark.appended.is_none()
+        {
+            // Nothing came in this tenure yet; what is at home is committed there.
+            mark.appended = bound.mark_at_home();
         }
         self.ids.mark = mark.appended;
         cx.local.tally.add(Count::producers, 1);

@@ -208,9 +208,10 @@ impl Producer {
         self.sent.batches += 1;
         self.sent.messages += run.count as u64;
         self.sent.bytes += run.len as u64;
-        let owed = match self.level {
-            Level::Replicated => &mut cx.local.owed_home,
-            Level::Received | Level::Durable => &mut cx.local.owed,
+        let owed = match (self.level, &self.bound) {
+            (Level::Replicated, Some(bound)) => cx.local.owed_by(bound.hold()),
+            (Level::Replicated, None) => &mut cx.local.owed_home,
+            (Level::Received | Level::Durable, _) => &mut cx.local.owed,
         };
         owed.push_back(Owed {
             ticket,

@@ -1,0 +1,205 @@
+//! What stays in the log of a member of a fleet, because a partition went to another one before it was at home.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use tidewire_kafka::{Settings as Home, Target};
+use tidewire_log::{Credit, Frames, ReadError, Tenure, View};
+use tidewire_replicate::{CURSOR, Held, Share};
+
+use super::home::last_id;
+use super::{Ended, Place, Shown, time};
+use crate::exit::Failure;
+use crate::serve::client_settings;
+
+/// Bytes read at a time.
+const AT_ONCE: Credit = Credit(1 << 20);
+
+/// Where to look.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The home of the fleet, as --replicate has it: kafka://h1,h2,h3/TOPIC?partitions=12
+    #[arg(long, value_name = "HOME")]
+    home: String,
+
+    /// A file of settings for the client of that home, name=value a line
+    #[arg(long, value_name = "FILE")]
+    home_config: Option<PathBuf>,
+}
+
+/// What became of the records of a tenure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// They are there up to before this position.
+    Home(u64),
+    /// This log still has the partition, and goes on from there.
+    Waits(u64),
+}
+
+pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
+    let usage = |why: String| Ended::from(Failure::usage(why));
+    let target: Target = args
+        .home
+        .parse()
+        .map_err(|e: tidewire_kafka::BadTarget| usage(e.to_string()))?;
+    let config = args.home_config.as_deref();
+    let settings = Home {
+        client: config.map_or(Ok(Vec::new()), client_settings)?,
+        ..Home::default()
+    };
+    let count = target.partitions.unwrap_or(tidewire_kafka::PARTITIONS);
+    let view = View::open(&args.place.data).map_err(|e| args.place.failed(&e))?;
+    let mut held = BTreeMap::new();
+    let mut marks = |number: u32| -> Result<Held, Failure> {
+        if let Some(held) = held.get(&number) {
+            return Ok(Held::clone(held));
+        }
+        let share = Share::Partition { number, count };
+        let found = tidewire_kafka::held(&target, share, &settings);
+        let found = found.map_err(|e| Failure::failed(e.to_string()))?;
+        held.insert(number, found.clone());
+        Ok(found)
+    };
+    let (mut left, mut waits) = (0, 0);
+    let mut fates: BTreeMap<(Tenure, String), Fate> = BTreeMap::new();
+    for stream in view.streams() {
+        let name = &*stream.name;
+        let from = view.cursors().iter();
+        let mut from = from.filter(|cursor| *cursor.stream == *name && *cursor.name == *CURSOR);
+        let from = from.next().map_or(0, |cursor| cursor.position);
+        read(&view, name, from, |run| {
+            let (producer, Some(tenure)) = Tenure::split(&run.producer) else {
+                return Ok(());
+            };
+            let of = (tenure, name.to_owned());
+            let fate = match fates.get(&of) {
+                Some(fate) => *fate,
+                None => {
+                    let fate = fate(&marks(tenure.partition)?, view.identity(), tenure, name);
+                    fates.insert(of, fate);
+                    fate
+                }
+            };
+            match fate {
+                Fate::Home(next) | Fate::Waits(next) if run.first < next => {}
+                Fate::Waits(_) => waits += u64::from(run.count),
+                Fate::Home(_) => {
+                    left += u64::from(run.count);
+                    show(out, name, producer, tenure, run)?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    writeln!(
+        out,
+        "{left} messages are here alone; {waits} go home when the server runs"
+    )?;
+    Ok(None)
+}
+
+/// What the marks of a partition say of a tenure of this log.
+fn fate(held: &Held, log: u64, tenure: Tenure, stream: &str) -> Fate {
+    let places = held.places.get(&(log, tenure.number));
+    let place = places.and_then(|places| places.get(stream));
+    let next = place.map_or(0, |place| place.next);
+    let is_ours = held.owner.is_some_and(|owner| owner.log == log)
+        && held
+            .claim
+            .is_some_and(|claim| claim.tenure == tenure.number);
+    if is_ours {
+        Fate::Waits(next)
+    } else {
+        Fate::Home(next)
+    }
+}
+
+/// Reads a stream to its end, run by run.
+fn read(
+    view: &View,
+    stream: &str,
+    from: u64,
+    mut each: impl FnMut(&Frames) -> Result<(), Ended>,
+) -> Result<(), Ended> {
+    let Some(range) = view.range(stream) else {
+        return Ok(());
+    };
+    let mut at = from.max(range.first);
+    while at < range.next {
+        let read = match view.read(stream, at, AT_ONCE) {
+            Ok(read) if read.runs.is_empty() => return Ok(()),
+            Ok(read) => read,
+            Err(ReadError::Missing { next, .. }) => {
+                at = next;
+                continue;
+            }
+            Err(e) => return Err(Failure::wrong(e.to_string()).into()),
+        };
+        read.runs.iter().try_for_each(&mut each)?;
+        at = read.next;
+    }
+    Ok(())
+}
+
+fn show(
+    out: &mut impl Write,
+    stream: &str,
+    producer: &str,
+    tenure: Tenure,
+    run: &Frames,
+) -> Result<(), Ended> {
+    let first = run
+        .bytes
+        .first_chunk()
+        .copied()
+        .map_or(0, u64::from_le_bytes);
+    let last = last_id(&run.bytes).unwrap_or(first);
+    let (from, to) = (run.first, run.first + u64::from(run.count));
+    writeln!(
+        out,
+        "stream {stream:?} positions {from}..{to} producer {producer:?} ids {first} to {last} partition {} tenure {} \
+         received {}",
+        tenure.partition,
+        tenure.number,
+        time(run.timestamp_us)
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_replicate::{Claim, Owner, Place};
+
+    use super::*;
+
+    #[test]
+    fn what_is_behind_the_place_of_a_tenure_that_is_over_is_here_alone() {
+        let tenure = |number| Tenure {
+            partition: 3,
+            number,
+        };
+        let mut held = Held {
+            owner: Some(Owner { log: 7, session: 1 }),
+            claim: Some(Claim {
+                tenure: 5,
+                partitions: 12,
+            }),
+            ..Held::default()
+        };
+        let place = Place { next: 10, print: 0 };
+        for number in [3, 5] {
+            held.places
+                .insert((7, number), [("s".into(), place)].into());
+        }
+        assert_eq!(fate(&held, 7, tenure(5), "s"), Fate::Waits(10));
+        assert_eq!(fate(&held, 7, tenure(5), "t"), Fate::Waits(0));
+        assert_eq!(fate(&held, 7, tenure(3), "s"), Fate::Home(10));
+        // The partition never was this log's in a tenure of that number: nothing of it is at home.
+        assert_eq!(fate(&held, 8, tenure(5), "s"), Fate::Home(0));
+        assert_eq!(fate(&Held::default(), 7, tenure(5), "s"), Fate::Home(0));
+    }
+}

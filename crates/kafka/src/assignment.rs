@@ -1,0 +1,75 @@
+//! What a group has given to a member, as Kafka's own assignors write it.
+//!
+//! Big-endian: `version: i16`, then a list of topics, each a name (`i16` and so many bytes) and a list of partitions (`i32`
+//! each); a list begins with its `i32` length. What follows is for the assignors.
+
+use std::collections::BTreeSet;
+
+/// What stands before the place of a node in the client id of its member.
+const PREFIX: &str = "tidewire-";
+
+/// The client id of the member of a node.
+pub(crate) fn client_id(place: &str) -> String {
+    format!("{PREFIX}{place}")
+}
+
+/// The place of a node, from that.
+pub(crate) fn place(client_id: &str) -> Option<&str> {
+    client_id.strip_prefix(PREFIX)
+}
+
+/// The partitions of one topic in an assignment; empty if it is none.
+pub(crate) fn partitions(bytes: &[u8], topic: &str) -> BTreeSet<u32> {
+    read(bytes, topic).unwrap_or_default()
+}
+
+fn read(bytes: &[u8], topic: &str) -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    let mut rest = bytes;
+    let _version = take::<2>(&mut rest)?;
+    let topics = i32::from_be_bytes(take(&mut rest)?);
+    for _ in 0..topics {
+        let len = usize::try_from(i16::from_be_bytes(take(&mut rest)?)).ok()?;
+        let name = rest.get(..len)?;
+        rest = &rest[len..];
+        let count = i32::from_be_bytes(take(&mut rest)?);
+        for _ in 0..count {
+            let partition = i32::from_be_bytes(take(&mut rest)?);
+            if name == topic.as_bytes() {
+                found.insert(u32::try_from(partition).ok()?);
+            }
+        }
+    }
+    Some(found)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, behind) = rest.split_first_chunk::<N>()?;
+    *rest = behind;
+    Some(*taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_read_and_what_is_cut_off_is_none() {
+        let bytes = b"\0\x01\0\0\0\x02\0\x01a\0\0\0\x01\0\0\0\x07\0\x01b\0\0\0\x02\0\0\0\x01\0\0\x01\0\xff\xff\xff\xff";
+        assert_eq!(partitions(bytes, "a"), [7].into());
+        assert_eq!(partitions(bytes, "b"), [1, 256].into());
+        assert_eq!(partitions(bytes, "c"), [].into());
+        for len in 0..bytes.len() - 4 {
+            assert_eq!(partitions(&bytes[..len], "b"), [].into(), "{len}");
+        }
+        // As long as it says it is, it is not.
+        assert_eq!(partitions(b"\0\0\x7f\xff\xff\xff", "a"), [].into());
+        assert_eq!(partitions(b"\0\0\0\0\0\x01\xff\xff", "a"), [].into());
+    }
+
+    #[test]
+    fn places_go_both_ways() {
+        assert_eq!(place(&client_id("[::1]:7400")), Some("[::1]:7400"));
+        assert_eq!(place("rdkafka"), None);
+    }
+}

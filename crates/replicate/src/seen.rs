@@ -1,0 +1,90 @@
+//! The tenures whose records are in the log, and what is left of those that are over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidewire_log::{Frames, Tenure};
+
+use crate::home::{Held, Place};
+
+/// Where records of a tenure were met in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    /// None before it is kept for this tenure.
+    first: u64,
+    /// One past the last one.
+    next: u64,
+}
+
+/// See the module. Its size is that of tenures whose records are not known to be at home, times the streams.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(BTreeMap<Tenure, BTreeMap<Arc<str>, Span>>);
+
+impl Seen {
+    /// A record was met.
+    pub(crate) fn note(&mut self, tenure: Tenure, stream: &Arc<str>, run: &Frames) {
+        let next = run.first + u64::from(run.count);
+        let streams = self.0.entry(tenure).or_default();
+        let span = streams.entry(stream.clone()).or_insert(Span {
+            first: run.first,
+            next,
+        });
+        span.next = next.max(span.next);
+    }
+
+    /// Those that are not held.
+    pub(crate) fn others(&self, held: impl Fn(Tenure) -> bool) -> Vec<Tenure> {
+        let tenures = self.0.keys().copied();
+        tenures.filter(|tenure| !held(*tenure)).collect()
+    }
+
+    /// What a home holds of a tenure that is over: what is there needs not be kept. Whether something is left.
+    pub(crate) fn settle(&mut self, tenure: Tenure, log: u64, held: &Held) -> bool {
+        let places = held.places.get(&(log, tenure.number));
+        let Some(streams) = self.0.get_mut(&tenure) else {
+            return false;
+        };
+        streams.retain(|name, span| {
+            let Place { next, .. } = places
+                .and_then(|places| places.get(name))
+                .copied()
+                .unwrap_or_default();
+            span.first = next.max(span.first);
+            span.first < span.next
+        });
+        let is_empty = streams.is_empty();
+        if is_empty {
+            self.0.remove(&tenure);
+        }
+        !is_empty
+    }
+
+    /// A tenure that is carried by its own replicator, which knows what is to be kept of it, has come so far.
+    pub(crate) fn carried(&mut self, tenure: Tenure, homes: &BTreeMap<Arc<str>, u64>) {
+        if let Some(streams) = self.0.get_mut(&tenure) {
+            streams.retain(|name, span| {
+                let home = homes.get(name).copied().unwrap_or(0);
+                span.first = home.max(span.first);
+                span.first < span.next
+            });
+        }
+    }
+
+    /// Lowers positions of streams to where something is to be kept.
+    pub(crate) fn keep(&self, homes: &mut BTreeMap<Arc<str>, u64>) {
+        for streams in self.0.values() {
+            for (name, span) in streams {
+                if let Some(home) = homes.get_mut(name) {
+                    *home = span.first.min(*home);
+                }
+            }
+        }
+    }
+
+    /// How many records there are at most of these tenures, in the positions that they span.
+    pub(crate) fn records(&self, tenures: impl Iterator<Item = Tenure>) -> u64 {
+        let spans = tenures.filter_map(|tenure| self.0.get(&tenure));
+        let spans = spans.flat_map(BTreeMap::values);
+        spans.map(|span| span.next - span.first).sum()
+    }
+}

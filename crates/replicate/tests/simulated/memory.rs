@@ -1,0 +1,95 @@
+//! What an outage costs in memory: two transactions, however long it lasts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_log::disk::sim::SimDisk;
+use tidewire_log::{EmbeddedLog, Log, Now, ProducerId, Refused, Run, Settings};
+use tidewire_replicate::{Answer, Ask, Held, Home, Replicator, Settings as Replicating};
+
+/// Lets itself be opened, and answers no transaction.
+#[derive(Default)]
+struct Silent {
+    answers: Vec<(u64, Answer)>,
+    held: Held,
+    carried: usize,
+}
+
+impl Home for Silent {
+    fn ask(&mut self, number: u64, ask: Ask) {
+        match ask {
+            Ask::Look | Ask::Open => self.answers.push((number, Answer::Held(self.held.clone()))),
+            Ask::Carry(transaction) if transaction.records.is_empty() => {
+                self.held.owner = Some(transaction.owner);
+                self.answers.push((number, Answer::Committed));
+            }
+            Ask::Carry(_) => self.carried += 1,
+        }
+    }
+
+    fn answer(&mut self) -> Option<(u64, Answer)> {
+        self.answers.pop()
+    }
+}
+
+#[test]
+fn an_outage_holds_two_transactions_and_no_more() {
+    const RUN: usize = 256 << 10;
+    const BACKLOG: usize = 40 << 20;
+    let settings = Settings {
+        group_bytes: 1 << 20,
+        payload_max: 1 << 10,
+        backlog: Some(u64::MAX),
+        ..Settings::default()
+    };
+    let opened = EmbeddedLog::open(SimDisk::new(7), settings).expect("a log");
+    let (log, mut writer, _) = opened;
+    let log = Arc::new(log);
+    let stream = log.stream("s").expect("a stream");
+    let mut frames = Vec::new();
+    while frames.len() < RUN {
+        frames.extend_from_slice(&1u64.to_le_bytes());
+        frames.extend_from_slice(&1000u32.to_le_bytes());
+        frames.resize(frames.len() + 1000, b'x');
+    }
+    let mut now = Duration::from_secs(1);
+    let mut appended = 0;
+    while appended < BACKLOG {
+        let run = Run {
+            stream,
+            producer: ProducerId::ANONYMOUS,
+            frames: &frames,
+            count: (frames.len() / 1012) as u32,
+            last_id: 1,
+            timestamp_us: 1,
+        };
+        match log.append(run) {
+            Ok(_) => appended += frames.len(),
+            Err(Refused::Busy) => {}
+            Err(other) => panic!("{other}"),
+        }
+        now += Duration::from_millis(1);
+        writer.step(Now {
+            monotonic: now,
+            unix_us: 1,
+        });
+    }
+    let replicating = Replicating::default();
+    // The last record of each may not fit.
+    let two = 2 * (replicating.transaction_bytes as u64 + 1012);
+    let mut home = Silent::default();
+    let mut replicator = Replicator::new(log.clone(), 1, 1, replicating);
+    let mut most = 0;
+    for _ in 0..20_000 {
+        now += Duration::from_millis(20);
+        replicator.step(now, &mut home);
+        most = most.max(replicator.shown().status().held);
+    }
+    // It gave up and began anew, again and again, and had two of them in hand each time.
+    assert!(home.carried > 2, "{}", home.carried);
+    assert!(
+        most <= two,
+        "{most} bytes are held, {two} would be two transactions"
+    );
+    assert!(most > two / 2, "{most} bytes are held");
+}
