@@ -18,6 +18,12 @@ pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A whole number without a suffix.
+pub(crate) fn plain<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no whole number, or too large"))
+}
+
 /// A number of things of which there are at most some four thousand million.
 pub(crate) fn small(text: &str) -> Result<u32, String> {
     u32::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
@@ -95,6 +101,11 @@ mod tests {
         ] {
             assert!(count(text).is_err(), "{text}");
         }
+        assert!(
+            plain::<u8>("x").is_err()
+                && plain::<u8>("256").is_err()
+                && plain::<u8>("255") == Ok(255)
+        );
         assert!(some("0").is_err() && some("5g").is_err() && small("0").is_ok());
     }
 }

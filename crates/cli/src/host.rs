@@ -75,7 +75,12 @@ impl HostPort {
     /// All its addresses, at least one.
     fn look_up(&self) -> Result<Vec<SocketAddr>, String> {
         let found = (&*self.host, self.port).to_socket_addrs();
-        let found = found.map_err(|e| format!("cannot find the host {}: {e}", self.host))?;
+        let found = found.map_err(|e| {
+            let e = e.to_string();
+            // What it was doing has been said.
+            let why = e.rsplit(": ").next().unwrap_or(&e);
+            format!("cannot find the host {}: {why}", self.host)
+        })?;
         let mut all: Vec<SocketAddr> = Vec::new();
         for addr in found {
             if !all.contains(&addr) {

@@ -10,6 +10,7 @@ mod say;
 
 mod allocator;
 mod bench;
+mod colours;
 mod config;
 mod count;
 mod descriptors;
@@ -40,6 +41,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::Failure;
+use crate::manners::Help;
 
 /// TCP servers for floods of small messages, on threads, epoll or io_uring.
 #[derive(Debug, Parser)]
@@ -53,13 +55,13 @@ struct Cli {
 enum Command {
     /// Runs servers until SIGTERM or SIGINT.
     Serve(Box<serve::Args>),
-    /// Sends messages, by lines or length-prefixed, and waits until they are acknowledged.
+    /// Sends messages, and waits until they are acknowledged.
     Send(send::Args),
     /// Ships files as they grow and are rotated, each line once.
     Ship(Box<ship::Args>),
     /// Reads messages back.
     Read(read::Args),
-    /// Lists, creates, changes and deletes the streams of a running server.
+    /// Lists, creates, changes and deletes the streams of a server.
     #[command(subcommand)]
     Stream(stream::Stream),
     /// Prints what a running server is doing, once.
@@ -75,7 +77,7 @@ enum Command {
     /// Loads a server and measures it, or compares two.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
-    /// Runs a matrix of workloads and servers, and says what may be said of it.
+    /// Runs a matrix of workloads and servers, and compares them.
     Lab(lab::Args),
     /// Prints or checks the configuration file of serve.
     #[command(subcommand)]
@@ -87,13 +89,13 @@ enum Command {
 }
 
 /// The command, with all that its help shows.
-fn command() -> clap::Command {
-    manners::dressed(Cli::command())
+fn command(help: Help) -> clap::Command {
+    manners::dressed(Cli::command(), help)
 }
 
 fn main() -> ExitCode {
     allocator::announce();
-    let parsed = command()
+    let parsed = command(Help::asked())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
@@ -121,8 +123,8 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(*bench),
         Command::Lab(args) => lab::run(&args),
         Command::Config(config) => config.run(),
-        Command::Completions(args) => args.run(command()),
-        Command::Man(args) => args.run(command()),
+        Command::Completions(args) => args.run(command(Help::Long)),
+        Command::Man(args) => args.run(command(Help::Long)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -39,6 +39,10 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Span, String> {
         let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let not_one = || format!("{text:?} is no length of time such as 3s or 500ms");
+        if end.trim().is_empty() {
+            return Err(not_one());
+        }
         let unit = match &text[end.len()..] {
             "us" => 1e-6,
             "ms" => 1e-3,
@@ -52,10 +56,7 @@ impl FromStr for Span {
                 ));
             }
         };
-        let number: f64 = end
-            .trim()
-            .parse()
-            .map_err(|_| format!("{text:?} is no length of time such as 3s or 500ms"))?;
+        let number: f64 = end.trim().parse().map_err(|_| not_one())?;
         Duration::try_from_secs_f64(number * unit)
             .map(Span)
             .map_err(|_| format!("{text:?} is not a possible length of time"))

@@ -158,7 +158,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn read(path: &Path, metric: &str) -> Result<BTreeMap<String, Series>, Failure> {
     let failed = |e: String| Failure::failed(format!("cannot compare {}: {e}", path.display()));
     let text = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
-    let report: Value = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
+    let report: Value = serde_json::from_slice(&text).map_err(|e| {
+        failed(format!(
+            "it is not what --json of `lab` or `bench ab` writes: {e}"
+        ))
+    })?;
     let format = u64::from(tidewire_load::report::FORMAT);
     if report["format"].as_u64() != Some(format) {
         return Err(failed(format!(

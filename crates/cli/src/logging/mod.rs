@@ -16,8 +16,8 @@ use self::line::Lines;
 pub(crate) use self::line::LogFormat;
 pub(crate) use self::writer::Counts;
 use self::writer::Queue;
+use crate::colours;
 use crate::exit::Failure;
-use crate::manners;
 
 /// What is logged unless somebody says otherwise.
 const DEFAULT: &str = "info";
@@ -119,7 +119,7 @@ impl Logging {
         let lines = tracing_subscriber::fmt::layer()
             // They would be said on stderr too, and panic where that is full or gone.
             .log_internal_errors(false)
-            .with_ansi(manners::colours(terminal))
+            .with_ansi(colours::wanted(terminal))
             .event_format(Lines::new(format))
             .with_writer(queue.clone());
         let all = tracing_subscriber::registry().with(filter).with(lines);

@@ -34,6 +34,11 @@ impl Asker {
             Some((scheme, rest)) => (Some(scheme), rest),
             None => (None, place),
         };
+        if rest.is_empty() || rest.starts_with("unix:") {
+            return Err(Failure::usage(format!(
+                "--admin {place}: HOST:PORT, http://HOST:PORT or https://HOST:PORT; a Unix socket is asked by curl --unix-socket"
+            )));
+        }
         let tls = match scheme {
             Some("https") => Some(whom.tls.made()?),
             None => whom.tls.client()?,
@@ -85,8 +90,13 @@ impl Asker {
         }
         let asked = || format!("cannot ask {url}");
         let mut answer = request.call().map_err(|e| {
+            // Which kind of failure it is, says the failure.
+            let why = match e {
+                ureq::Error::Io(e) => e.to_string(),
+                other => other.to_string(),
+            };
             format!(
-                "{}: {e}; is a server there, and is --admin its admin listener (the line \
+                "{}: {why}; is a server there, and is --admin its admin listener (the line \
                  `listening service=admin` of its output{})?",
                 asked(),
                 match self.url.starts_with("https") {

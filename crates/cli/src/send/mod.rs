@@ -125,7 +125,19 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
 }
 
 /// The server, and how it is spoken to.
+///
+/// # Errors
+/// It cannot be a server's place, or the files of TLS cannot be used.
 pub(crate) fn server(to: &str, tls: &TlsArgs) -> Result<To, Failure> {
+    let has_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    let is_path = to
+        .strip_prefix("unix:")
+        .is_some_and(|path| !path.is_empty());
+    if !is_path && !to.rsplit_once(':').is_some_and(has_port) {
+        return Err(Failure::usage(format!(
+            "--to {to}: write it like HOST:PORT, unix:/PATH or unix:@NAME"
+        )));
+    }
     let to = To::from(to);
     Ok(match tls.client()? {
         Some(tls) => to.tls(tls),

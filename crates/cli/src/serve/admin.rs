@@ -88,7 +88,8 @@ impl AdminOptions {
         self.admin_token_file.is_some() || self.token.is_some()
     }
 
-    fn token(&self) -> Result<Option<Token>, Failure> {
+    /// The token, of a file if one is named.
+    pub(super) fn token(&self) -> Result<Option<Token>, Failure> {
         let secret = match (&self.token, &self.admin_token_file) {
             (Some(token), _) => Some(token.clone()),
             (None, Some(path)) => Some(Secret::from_file(path)?),

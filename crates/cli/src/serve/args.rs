@@ -16,6 +16,7 @@ use super::listen_at::ListenAt;
 use super::open::Open;
 use super::scoped::Scoped;
 use super::tls::TlsOptions;
+use crate::count;
 use crate::exit::Failure;
 use crate::host::Host;
 use crate::logging::LogFormat;
@@ -26,11 +27,15 @@ use crate::span::Span;
 const NOTES: &str = "\
 Default ports: echo 12345, ingest 7400, kv/resp 6380, kv/binary 7000; when they are named: http 8080, discard 12346, \
 ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, ack/sync 8004, ack/async 8005.
+
 When ready, one line for each listener goes to stdout, such as
   listening service=kv mode=resp addr=127.0.0.1:6380 engine=uring
+
 SIGTERM and SIGINT stop in order with status 0; a second one ends at once. SIGHUP reads the files of TLS
 again. SIGUSR2 starts a successor with the same arguments, which takes over.
+
 Sockets of a service manager (LISTEN_FDS) are served under their names: FileDescriptorName=kv/resp, admin, ...
+
 Secrets come from files (--kv-password-file, --ingest-token-file, --admin-token-file) and from the environment \
 (TIDEWIRE_KV_PASSWORD, TIDEWIRE_INGEST_TOKEN, TIDEWIRE_ADMIN_TOKEN), never from the command line, which others see.";
 
@@ -63,7 +68,7 @@ pub(crate) struct Options {
 
     /// Loops that carry connections; the threads engine has one for each connection instead
     /// [default: one for each core that the process may run on]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::plain::<usize>)]
     pub(crate) workers: Option<usize>,
 
     /// How connections come to loops: shared (each accepts for itself), acceptor (one more loop accepts
@@ -107,12 +112,12 @@ pub(crate) struct Options {
     pub(crate) handshake: Option<Span>,
 
     /// Cores to pin the loops to, such as 0,1 [default: not pinned]
-    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = count::plain::<usize>)]
     pub(crate) cpus: Vec<usize>,
 
     /// Longest time to poll before a loop sleeps; spares the wake-up, burns the core
     /// [default: 0, off]
-    #[arg(long, value_name = "MICROS")]
+    #[arg(long, value_name = "MICROS", value_parser = count::plain::<u64>)]
     pub(crate) busy_poll: Option<u64>,
 
     /// On io_uring, keeps connections in a table of each loop's ring instead of among the descriptors of the
@@ -156,7 +161,7 @@ pub(crate) struct Options {
 
     /// Largest payload of an ack message, in bytes; a larger one closes its connection
     /// [default: 16777216]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = count::plain::<u32>)]
     pub(crate) max_payload: Option<u32>,
 
     /// Memory that all connections together may hold in queued output, carried input and chunks of

@@ -181,6 +181,23 @@ impl KvOptions {
         }
     }
 
+    /// Whether a server could have these: files that they name are read.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub(super) fn check(&self, settings: &Settings) -> Result<(), Failure> {
+        let store = Arc::new(Store::new(self.store(settings)?));
+        self.use_acl_file(&RespService::new(store, self.services(settings)?))
+    }
+
+    fn use_acl_file(&self, resp: &RespService) -> Result<(), Failure> {
+        let Some(file) = &self.acl_file else {
+            return Ok(());
+        };
+        resp.use_acl_file(file)
+            .map_err(|error| Failure::usage(error.to_string()))
+    }
+
     /// Takes the password that the environment holds, if nothing else has said one.
     pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
         if self.password_file.is_none() && self.password.is_none() {
@@ -223,7 +240,7 @@ impl FromStr for Durability {
         }
         let policy: PolicyName = text
             .parse()
-            .map_err(|_| format!("{text}: sync, interval:TIME, os or none"))?;
+            .map_err(|_| format!("{text:?} is none of sync, interval:TIME, os and none"))?;
         Ok(Durability(Some(policy.0)))
     }
 }
@@ -355,10 +372,7 @@ impl Kv {
                 RespService::recovering(store.clone(), own, policy)
             }
         };
-        if let Some(file) = &options.acl_file {
-            resp.use_acl_file(file)
-                .map_err(|error| Failure::usage(error.to_string()))?;
-        }
+        options.use_acl_file(&resp)?;
         resp.run_scripts_apart();
         let binary = if settings.is_binary_open() {
             BinaryService::open(store)

@@ -79,7 +79,13 @@ impl ListenAt {
             (_, Ok(host)) => Place::Host(host),
             _ => {
                 let place = addr.parse::<tidewire::Endpoint>();
-                Place::At(place.map_err(|e| format!("{e}, localhost:80, or only a port"))?)
+                Place::At(place.map_err(|e| match addr.starts_with("unix:") {
+                    true => e.to_string(),
+                    false => format!(
+                        "{addr:?} is no place to listen: write it like 127.0.0.1:80, localhost:80, [::1]:80, \
+                         unix:/run/it.sock, unix:@it or only a port"
+                    ),
+                })?)
             }
         };
         let shield = Shield {

@@ -81,6 +81,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         options.log.as_deref(),
         options.log_connections,
     )?;
+    for (name, meant) in sources::misspelt(std::env::vars_os().map(|(name, _)| name)) {
+        tracing::warn!(
+            name,
+            meant,
+            "a variable that is no setting: perhaps another one is meant"
+        );
+    }
     let mut handed = manager::sockets()?;
     let takeover = match options.takeover {
         false => None,
@@ -172,9 +179,19 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
         let options = sources::options_of(&schema, file).map_err(wrong)?;
         let (sources, given) = (Sources::default(), Given::default());
         let made = configure(options, sources, given, &Inherited::default());
-        made.map_err(|e| wrong(e.message))?;
+        let made = made.map_err(|e| wrong(e.message))?;
+        check_files(&made).map_err(|e| wrong(e.message))?;
     }
     Ok(problems)
+}
+
+/// Whether the files of secrets and users can be used; a server reads them as it begins, once, as they may be pipes.
+fn check_files(settings: &Settings) -> Result<(), Failure> {
+    settings.admin.token()?;
+    match settings.serves_kv() {
+        true => settings.kv.check(settings),
+        false => Ok(()),
+    }
 }
 
 /// The settings, checked as a whole, with the places of what was passed on.

@@ -66,7 +66,10 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Scoped<T> {
             Some(("all", value)) => (Scope::All, value),
             Some((named, value)) => (Scope::Of(named.parse()?), value),
         };
-        let value = value.parse().map_err(|e| format!("{value:?}: {e}"))?;
+        let value = value.parse().map_err(|e| match scope {
+            Scope::Each => format!("{e}"),
+            _ => format!("{value:?}: {e}"),
+        })?;
         Ok(Scoped { scope, value })
     }
 }

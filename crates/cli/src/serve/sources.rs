@@ -185,6 +185,23 @@ fn environment(
     Ok(all)
 }
 
+/// Variables that begin like those of settings, are none, and are near to one: their names, and what was perhaps meant.
+pub(crate) fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<(String, String)> {
+    let schema = schema();
+    let near = |name: OsString| {
+        let name = name.into_string().ok()?;
+        let flag = name.strip_prefix("TIDEWIRE_")?;
+        let flag = flag.to_ascii_lowercase().replace('_', "-");
+        let is_known = flag == "config" || SECRETS.contains(&&*flag) || schema.get(&flag).is_some();
+        let meant = (!is_known).then(|| schema.similar(&flag)).flatten()?;
+        // A slip, and not a variable of something else that begins so.
+        let is_slip = meant.len().abs_diff(flag.len()) <= 1 && meant.starts_with(flag.get(..1)?);
+        is_slip.then_some(())?;
+        Some((name, schema.get(&meant)?.variable()))
+    };
+    names.filter_map(near).collect()
+}
+
 fn values(setting: &Setting, variable: &str, value: OsString) -> Result<Vec<OsString>, String> {
     if !setting.repeats() && !setting.is_switch() {
         return Ok(vec![value]);
@@ -292,5 +309,21 @@ mod tests {
             ("TIDEWIRE_KV_PASSWORD_FILE", "b"),
         ];
         assert!(all(&[], &two, "").unwrap_err().contains("two secrets"));
+    }
+
+    #[test]
+    fn a_variable_with_a_slip_is_noticed() {
+        let names = [
+            "TIDEWIRE_WOKERS",
+            "TIDEWIRE_WORKERS",
+            "TIDEWIRE_CONFIG",
+            "TIDEWIRE_KV_PASSWORD",
+            "TIDEWIRE_TOKEN",
+            "TIDEWIRE_SEEDS",
+            "WOKERS",
+        ];
+        let noticed = misspelt(names.into_iter().map(OsString::from));
+        let expected = ("TIDEWIRE_WOKERS".to_owned(), "TIDEWIRE_WORKERS".to_owned());
+        assert_eq!(noticed, [expected]);
     }
 }

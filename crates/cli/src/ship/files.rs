@@ -80,8 +80,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         (patterns, exclude),
         checkpoint,
     );
+    let sought: Vec<_> = args
+        .what
+        .iter()
+        .map(|what| what.display().to_string())
+        .collect();
     Shipping {
         shipper,
+        sought: args.once.then(|| sought.join(", ")),
         signals,
         bell,
         poll,
@@ -114,6 +120,8 @@ fn excluded(what: &str) -> Result<Pattern, Failure> {
 
 struct Shipping<S> {
     shipper: Shipper<Disk, Servers, S>,
+    /// What was to be there, with `--once`.
+    sought: Option<String>,
     signals: Signals,
     bell: Bell,
     poll: Duration,
@@ -224,6 +232,12 @@ impl<S: Store> Shipping<S> {
             );
         }
         match (counts.failed, counts.losses) {
+            (0, 0) if counts.files == 0 && self.sought.is_some() => {
+                let sought = self.sought.as_deref().unwrap_or_default();
+                Err(Failure::failed(format!(
+                    "nothing was shipped: there is no file {sought}"
+                )))
+            }
             (0, 0) => {
                 eprintln!("{summary}");
                 Ok(())

@@ -237,8 +237,8 @@ fn the_example_is_the_file_that_is_shipped_and_says_nothing() {
 #[test]
 fn the_classic_ports_are_not_in_the_banner() {
     let help = stdout(&run(&["serve", "-h"]));
-    assert!(help.contains("[default: echo, ingest and kv]"), "{help}");
-    assert!(help.lines().count() <= 60, "{help}");
+    assert!(help.contains("echo, ingest, kv (the default)"), "{help}");
+    assert!(help.lines().count() <= 24, "{help}");
 }
 
 #[test]
@@ -267,6 +267,8 @@ fn shells_and_man_are_served() {
     }
     let serve = fs::read_to_string(to.join("tidewire-serve.1")).unwrap();
     assert!(serve.contains("maxmemory"), "{serve}");
+    // What `-h` does not show is described all the same.
+    assert!(serve.contains("Longest time to poll before"), "{serve}");
     // A place that cannot be.
     refused(&["man", "/proc/nowhere/man1"], 1);
 }
@@ -315,4 +317,59 @@ fn colours_are_left_out_where_they_are_not_wished() {
             "{variables:?}"
         );
     }
+}
+
+/// What a server would fail on at its start is found by the check.
+#[test]
+fn a_check_reads_the_files_of_secrets_and_users() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("tidewire.toml");
+    for (text, said) in [
+        ("kv-password-file = 'nofile'", "nofile"),
+        ("kv-acl-file = 'nofile'", "nofile"),
+        ("admin-token-file = 'nofile'", "nofile"),
+        ("ingest-token-file = 'nofile'", "nofile"),
+        ("kv-policy = 'newest'", "newest"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let said_by = refused(&["config", "check", file.to_str().unwrap()], 1);
+        assert!(said_by.contains(said), "{text}: {said_by}");
+    }
+    // What is not served is not asked for.
+    fs::write(&file, "services = ['echo']\nkv-password-file = 'nofile'\n").unwrap();
+    let checked = run(&["config", "check", file.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+}
+
+#[test]
+fn what_cannot_be_a_server_is_usage() {
+    for place in ["127.0.0.1", "127.0.0.1:x", ":7400", "unix:"] {
+        for command in ["send", "read", "ship"] {
+            let mut args = vec![command, "--to", place];
+            if command == "ship" {
+                args.push("nofile");
+            }
+            let said = refused(&args, 2);
+            assert!(said.contains("HOST:PORT"), "{args:?}: {said}");
+        }
+    }
+    let negative = refused(&["serve", "--workers", "-1"], 2);
+    assert!(negative.contains("no whole number"), "{negative}");
+}
+
+#[test]
+fn shipping_what_is_not_there_once_has_failed() {
+    let place = tempfile::tempdir().unwrap();
+    let state = place.path().join("state");
+    let absent = place.path().join("absent.log");
+    let args = ["ship", "--once", "--to", "127.0.0.1:1", "--state"];
+    let said = refused(
+        &[
+            &args[..],
+            &[state.to_str().unwrap(), absent.to_str().unwrap()],
+        ]
+        .concat(),
+        1,
+    );
+    assert!(said.contains("there is no file"), "{said}");
 }

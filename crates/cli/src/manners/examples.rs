@@ -1,0 +1,214 @@
+//! How each command is used, for the end of its `--help`.
+
+/// Of each command, by its words, how it is used.
+pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "tidewire serve",
+            "tidewire send app.log",
+            "tidewire read --from first",
+            "tidewire serve --help",
+        ],
+    ),
+    (
+        "serve",
+        &[
+            "tidewire serve",
+            "tidewire serve kv --durability sync --data /var/lib/tidewire",
+            "tidewire serve ingest --listen ingest=logs.example:7400 --ingest-token-file token",
+            "tidewire serve kv/resp --listen kv/resp=unix:/run/tidewire/kv.sock",
+            "tidewire serve --config /etc/tidewire.toml --takeover",
+        ],
+    ),
+    (
+        "send",
+        &[
+            "tidewire send --producer app app.log",
+            "tail -n 0 -F app.log | tidewire send --to logs.example:7400",
+            "tidewire send --to 127.0.0.1:7400 --stream web --level received access.log",
+        ],
+    ),
+    (
+        "ship",
+        &["tidewire ship '/var/log/nginx/*.log' --to logs.example:7400"],
+    ),
+    (
+        "read",
+        &[
+            "tidewire read --from first",
+            "tidewire read --stream web --since 10m --follow --raw",
+            "tidewire read --cursor reports --json --count 100",
+            "tidewire read --data tidewire-data --from first",
+        ],
+    ),
+    (
+        "stream",
+        &[
+            "tidewire stream list",
+            "tidewire stream create web --retain-age 7d",
+        ],
+    ),
+    ("stream list", &["tidewire stream list --json"]),
+    ("stream show", &["tidewire stream show web"]),
+    (
+        "stream create",
+        &["tidewire stream create web --retain-bytes 10GiB --retain-age 7d"],
+    ),
+    ("stream set", &["tidewire stream set web --retain-age none"]),
+    ("stream delete", &["tidewire stream delete web --yes"]),
+    (
+        "stream delete-cursor",
+        &["tidewire stream delete-cursor web reports"],
+    ),
+    (
+        "info",
+        &[
+            "tidewire info",
+            "tidewire info --admin https://db.example:7480 --json",
+        ],
+    ),
+    (
+        "top",
+        &["tidewire top --admin 127.0.0.1:7480 --interval 500ms"],
+    ),
+    (
+        "log",
+        &[
+            "tidewire log info --data /var/lib/tidewire",
+            "tidewire log check",
+        ],
+    ),
+    (
+        "log info",
+        &["tidewire log info --data /var/lib/tidewire/kv"],
+    ),
+    ("log streams", &["tidewire log streams"]),
+    ("log check", &["tidewire log check --data /backup/today"]),
+    ("log dump", &["tidewire log dump --records"]),
+    (
+        "log backup",
+        &["tidewire log backup --data /var/lib/tidewire /backup/today"],
+    ),
+    (
+        "log restore",
+        &["tidewire log restore --data /var/lib/tidewire /backup/today"],
+    ),
+    (
+        "log repair",
+        &["tidewire log repair", "tidewire log repair --yes"],
+    ),
+    ("kv", &["tidewire kv import dump.rdb --to 127.0.0.1:6380"]),
+    (
+        "kv import",
+        &["tidewire kv import dump.rdb --to 127.0.0.1:6380 --replace"],
+    ),
+    (
+        "kv export",
+        &["tidewire kv export --data /var/lib/tidewire dump.rdb"],
+    ),
+    (
+        "bench",
+        &[
+            "tidewire bench echo --connections 50 --size 512 --duration 3s",
+            "tidewire bench ab echo --a engine=epoll --b engine=uring",
+        ],
+    ),
+    (
+        "bench echo",
+        &[
+            "tidewire bench echo --connections 50 --size 512 --duration 3s",
+            "tidewire bench echo --addr db.example:12345 --rate 20k",
+        ],
+    ),
+    (
+        "bench ack",
+        &["tidewire bench ack --preset sync --rounds 5"],
+    ),
+    (
+        "bench kv",
+        &[
+            "tidewire bench kv --connections 50 --pipeline 16",
+            "tidewire bench kv --addr 127.0.0.1:6379",
+        ],
+    ),
+    (
+        "bench http",
+        &["tidewire bench http --connections 64 --path /bytes/1000"],
+    ),
+    (
+        "bench discard",
+        &["tidewire bench discard --size 4096 --duration 3s"],
+    ),
+    (
+        "bench idle",
+        &["tidewire bench idle --connections 10000 --duration 10s"],
+    ),
+    (
+        "bench connect",
+        &["tidewire bench connect --connections 50 --duration 3s"],
+    ),
+    (
+        "bench ab",
+        &["tidewire bench ab echo --a engine=epoll --b engine=uring --rounds 20"],
+    ),
+    (
+        "bench ab echo",
+        &["tidewire bench ab echo --a engine=epoll --b engine=uring --rounds 20"],
+    ),
+    (
+        "bench ab ack",
+        &["tidewire bench ab ack --a engine=epoll --b engine=uring"],
+    ),
+    (
+        "bench ab kv",
+        &["tidewire bench ab kv --a engine=uring --b 'addr=127.0.0.1:6379,name=redis'"],
+    ),
+    (
+        "bench ab http",
+        &["tidewire bench ab http --a workers=1 --b workers=2"],
+    ),
+    (
+        "bench ab discard",
+        &["tidewire bench ab discard --a engine=threads --b engine=uring"],
+    ),
+    (
+        "bench ab idle",
+        &["tidewire bench ab idle --a engine=epoll --b engine=uring"],
+    ),
+    (
+        "bench ab connect",
+        &["tidewire bench ab connect --a placement=shared --b placement=acceptor"],
+    ),
+    (
+        "bench compare",
+        &["tidewire bench compare before.json after.json --threshold 5"],
+    ),
+    (
+        "lab",
+        &[
+            "tidewire lab engines --plan",
+            "tidewire lab kv --json kv.json --html kv.html",
+        ],
+    ),
+    (
+        "config",
+        &[
+            "tidewire config example > tidewire.toml",
+            "tidewire config check tidewire.toml",
+        ],
+    ),
+    (
+        "config example",
+        &["tidewire config example > tidewire.toml"],
+    ),
+    (
+        "config check",
+        &["tidewire config check /etc/tidewire.toml"],
+    ),
+    (
+        "completions",
+        &["tidewire completions bash > ~/.local/share/bash-completion/completions/tidewire"],
+    ),
+    ("man", &["tidewire man /usr/local/share/man/man1"]),
+];
