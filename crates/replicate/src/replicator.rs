@@ -290,7 +290,9 @@ impl Replicator {
         let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
         match self.share {
             Share::Whole => self.lanes.begin(&places),
-            Share::Partition { .. } if !is_same => self.lanes.begin_now(&*self.log),
+            Share::Partition { .. } if !is_same && !self.makes(|mistakes| mistakes.carry_past) => {
+                self.lanes.begin_now(&*self.log);
+            }
             Share::Partition { .. } => self.lanes.go_on(&places),
             Share::Own { .. } => {
                 // What it has not met in this life may have been left by a tenure that is over.
