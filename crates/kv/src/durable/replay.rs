@@ -30,6 +30,8 @@ pub struct Replayed {
     pub unclosed: u64,
     /// Positions that damage took, and that were passed over: see [`open_past_gaps`].
     pub lost: u64,
+    /// The log ends before the snapshot, which is all that there is: see [`open_what_is_left`].
+    pub end_is_lost: bool,
     /// The snapshot that they go on from, once it is read.
     pub snapshot: Option<Found>,
 }
@@ -59,8 +61,8 @@ pub enum ReplayError {
     },
     /// The end of the log is gone.
     #[error(
-        "the snapshot is of position {position}, and the log ends at {next}: its end is lost. Put it \
-         back, or move the log away to go on with what the snapshot has"
+        "the snapshot is of position {position}, and the log ends at {next}: its end is lost. Put it back, or a backup of \
+         both; `tidewire kv export --accept-loss` writes a dump of what the snapshot has"
     )]
     Behind {
         /// Of the snapshot.
@@ -107,7 +109,14 @@ pub fn open<D: Disk>(
     now_ms: u64,
     progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(log, store, now_ms, progress, Mistakes::default(), false)
+    open_how(
+        log,
+        store,
+        now_ms,
+        progress,
+        Mistakes::default(),
+        Loss::Refused,
+    )
 }
 
 /// [`open`], going on behind the gaps that a repair of the log has marked. What was lost there stays lost: the store is
@@ -121,7 +130,35 @@ pub fn open_past_gaps<D: Disk>(
     now_ms: u64,
     progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(log, store, now_ms, progress, Mistakes::default(), true)
+    open_how(
+        log,
+        store,
+        now_ms,
+        progress,
+        Mistakes::default(),
+        Loss::Gaps,
+    )
+}
+
+/// [`open_past_gaps`], also of a log that ends before the snapshot: then the store is what that has. Only to be looked at: what
+/// was changed from then on would stand before the snapshot, and not be found by the next start.
+///
+/// # Errors
+/// See [`open_past_gaps`].
+pub fn open_what_is_left<D: Disk>(
+    log: Arc<EmbeddedLog<D>>,
+    store: &Store,
+    now_ms: u64,
+    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
+) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
+    open_how(
+        log,
+        store,
+        now_ms,
+        progress,
+        Mistakes::default(),
+        Loss::GapsAndEnd,
+    )
 }
 
 /// [`open`] with mistakes.
@@ -133,7 +170,17 @@ pub fn open_with<D: Disk>(
     progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(log, store, now_ms, progress, mistakes, false)
+    open_how(log, store, now_ms, progress, mistakes, Loss::Refused)
+}
+
+/// Which loss is gone on behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Refused,
+    /// What a repair has marked.
+    Gaps,
+    /// And the end of the log.
+    GapsAndEnd,
 }
 
 fn open_how<D: Disk>(
@@ -142,7 +189,7 @@ fn open_how<D: Disk>(
     now_ms: u64,
     mut progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
-    past_gaps: bool,
+    loss: Loss,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
     let range = log.range(STREAM).unwrap_or(Range { first: 0, next: 0 });
     let mut replayed = Replayed::default();
@@ -150,7 +197,7 @@ fn open_how<D: Disk>(
     replayed.snapshot = load(
         log.disk(),
         log.identity(),
-        range.first,
+        range,
         store,
         now_ms,
         &mut reading,
@@ -168,7 +215,7 @@ fn open_how<D: Disk>(
         &mut replayed,
         &mut progress,
         mistakes,
-        past_gaps,
+        loss,
     )?;
     let stream = log.stream(STREAM)?;
     let kv_log = KvLog::new(log.clone(), stream)
@@ -190,7 +237,7 @@ fn replay(
     replayed: &mut Replayed,
     progress: &mut dyn FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
-    past_gaps: bool,
+    loss: Loss,
 ) -> Result<(), ReplayError> {
     let position = replayed.snapshot.map_or(0, |found| found.header.position);
     if range.first > position {
@@ -200,6 +247,10 @@ fn replay(
         });
     }
     if range.next < position {
+        if loss == Loss::GapsAndEnd {
+            replayed.end_is_lost = true;
+            return Ok(());
+        }
         return Err(ReplayError::Behind {
             position,
             next: range.next,
@@ -210,7 +261,7 @@ fn replay(
         while from < range.next {
             match log.read(STREAM, from, Credit(READ_AT_ONCE)) {
                 Ok(read) => return player.prepare(read, &mut reader, replayed).map(Some),
-                Err(ReadError::Missing { asked, next }) if past_gaps => {
+                Err(ReadError::Missing { asked, next }) if loss != Loss::Refused => {
                     // What was begun before the gap was never closed.
                     reader = Reader::with_mistakes(mistakes);
                     replayed.unclosed = 0;

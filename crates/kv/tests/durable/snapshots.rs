@@ -8,7 +8,7 @@ use tidewire_kv::durable::snapshot::{Found, Keeper, load};
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{self, Mistakes, Store};
 use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
-use tidewire_log::{EmbeddedLog, Log, Policy, Writer};
+use tidewire_log::{EmbeddedLog, Log, Policy, Range, Writer};
 
 use std::ops::ControlFlow::Continue;
 use std::sync::Arc;
@@ -197,7 +197,7 @@ fn alone(disk: &SimDisk, log: u64, seed: u64) -> Result<(Store, u64), String> {
     let found = load(
         &disk.fork(),
         log,
-        0,
+        Range { first: 0, next: 0 },
         &store,
         START,
         &mut |_, _| Continue(()),

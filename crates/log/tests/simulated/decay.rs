@@ -18,12 +18,12 @@ fn damage_below_a_claimed_position_is_refused_with_file_and_offset() {
 
 #[test]
 fn damage_under_an_open_log_is_never_read() {
-    all("decay::damage_under_an_open_log_is_never_read", 400, open);
+    all("decay::damage_under_an_open_log_is_never_read", 800, open);
 }
 
 /// Bits flip, and segments go, while the log is closed.
 pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
-    let mut world = aged(seed, settings)?;
+    let mut world = aged(seed, false, settings)?;
     if world.random.bool() {
         world.fall_silent()?;
     }
@@ -61,7 +61,10 @@ pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> 
 
 /// Bits flip while the log is open.
 fn open(seed: u64) -> Verdict {
-    let mut world = aged(seed, |random| settings::draw(random, Policy::Sync))?;
+    let administered = seed.is_multiple_of(2);
+    let mut world = aged(seed, administered, |random| {
+        settings::draw(random, Policy::Sync)
+    })?;
     match world.flip() {
         Some(harm) => world.verify_damaged(&harm.file),
         None => Ok(()),
@@ -69,8 +72,13 @@ fn open(seed: u64) -> Verdict {
 }
 
 /// A log with a past, with everything in it committed.
-fn aged(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict<World> {
+fn aged(
+    seed: u64,
+    administered: bool,
+    settings: impl FnOnce(&mut Rng) -> Settings,
+) -> Verdict<World> {
     let mut world = World::new(seed, settings)?;
+    world.administered = administered;
     if world.random.bool() {
         world.grow()?;
     }

@@ -88,6 +88,11 @@ impl Life {
         std::iter::once(self.cut).chain(turns)
     }
 
+    /// Whether a stream of this name was deleted at some time.
+    pub(crate) fn was_deleted(&self) -> bool {
+        self.cut > 0 || !self.firm || !self.turns.is_empty()
+    }
+
     /// The log was opened and has no such stream.
     pub(crate) fn may_be_gone(&self, committed: usize) -> bool {
         committed == 0 || !self.firm || self.cuts().count() > 1

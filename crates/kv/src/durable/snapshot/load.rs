@@ -1,11 +1,13 @@
 //! Reading a snapshot into an empty store.
 
+use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use tidewire_log::Range;
 use tidewire_log::disk::{Disk, DiskFile};
 
 use super::format::{
@@ -44,14 +46,14 @@ pub enum SnapshotError {
         source: io::Error,
     },
     /// It is not what was written.
-    #[error("{file}: {wrong}{}", advice(.older))]
+    #[error("{file}: {wrong}. {instead}")]
     Damaged {
         /// Which.
         file: String,
         /// Where, and what.
         wrong: Wrong,
-        /// An older one from which the log goes on, if there is one.
-        older: Option<String>,
+        /// What a start can go by without it.
+        instead: Instead,
     },
     /// It belongs to another log.
     #[error("{file}: it is of the log {found:016x}, and this is {expected:016x}")]
@@ -78,13 +80,31 @@ pub enum SnapshotError {
     Stopped,
 }
 
-fn advice(older: &Option<String>) -> String {
-    match older {
-        Some(older) => format!(
-            ". The log still reaches back to {older}: to start from that, move the damaged file away"
-        ),
-        None => {
-            ". Nothing was changed; a copy that `tidewire log backup` made can be restored".into()
+/// What a start can go by without a snapshot that is damaged: never by itself, because a file that is gone
+/// for a moment is no reason to do without what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// An older one, from which the log goes on.
+    Older(String),
+    /// The log, which still begins with the first change.
+    Log,
+    /// Nothing that is here.
+    Nothing,
+}
+
+impl fmt::Display for Instead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Instead::Older(older) => write!(
+                f,
+                "The log still reaches back to {older}: to start from that, move the damaged file away"
+            ),
+            Instead::Log => f.write_str(
+                "The log still begins with the first change of all: to start from the log alone, move the damaged file away",
+            ),
+            Instead::Nothing => f.write_str(
+                "Nothing was changed; a copy that `tidewire log backup` made can be restored",
+            ),
         }
     }
 }
@@ -107,12 +127,12 @@ fn put_back<D: Disk>(disk: &D) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the newest snapshot, if there is any, into a store that is empty. `reaches` is the first
-/// position that the log has, `progress` is told bytes read, and how many there are.
+/// Reads the newest snapshot, if there is any, into a store that is empty. `range` is what the log has of the
+/// store's stream, `progress` is told bytes read, and how many there are.
 pub fn load<D: Disk>(
     disk: &D,
     log: u64,
-    reaches: u64,
+    range: Range,
     store: &Store,
     now_ms: u64,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
@@ -126,7 +146,13 @@ pub fn load<D: Disk>(
         return Ok(None);
     };
     let file = name(newest);
-    let older = all.get(1).filter(|older| **older >= reaches);
+    let instead = || match all.get(1) {
+        // A log that does not come up to it is not the whole of what it was made of.
+        _ if range.next < newest => Instead::Nothing,
+        Some(&older) if older >= range.first => Instead::Older(name(older)),
+        _ if range.first == 0 => Instead::Log,
+        _ => Instead::Nothing,
+    };
     let failed = |failure| match failure {
         Failure::Io(source) => SnapshotError::Io {
             file: file.clone(),
@@ -135,7 +161,7 @@ pub fn load<D: Disk>(
         Failure::Wrong(wrong) => SnapshotError::Damaged {
             file: file.clone(),
             wrong,
-            older: older.copied().map(name),
+            instead: instead(),
         },
         Failure::Stopped => SnapshotError::Stopped,
     };

@@ -14,6 +14,6 @@ pub use format::{Header, Wrong};
 pub use keeper::Keeper;
 #[doc(hidden)]
 pub use load::load;
-pub use load::{Found, SnapshotError};
+pub use load::{Found, Instead, SnapshotError};
 pub use thread::Running;
 pub use told::{Snapshots, Status};

@@ -206,6 +206,10 @@ impl World {
     /// said to be damaged, and what something on the disk claims is not gone.
     pub(crate) fn verify_damaged(&mut self, flipped: &str) -> Verdict {
         for stream in &self.model.streams {
+            if stream.life.was_deleted() && self.log().range(&stream.name).is_none() {
+                // That it was made again may have been in what was cut off.
+                continue;
+            }
             let found = reading::range(self.log(), &stream.name);
             let claimed = match flipped {
                 "claims" => stream.claimed,
