@@ -68,6 +68,7 @@ fn uring_works() -> bool {
 fn is_as_it_says(name: &str, engine: &str) -> Result<(), Failed> {
     let client = match name {
         "echo" => echo,
+        "calculator" => calculator,
         "chat" => chat,
         "proxy" => proxy,
         "timer" => timer,
@@ -107,6 +108,28 @@ fn echo(at: &str) -> Result<(), Failed> {
     let mut back = String::new();
     client.read_to_string(&mut back)?;
     assert_eq!(back, "hello");
+    Ok(())
+}
+
+fn calculator(at: &str) -> Result<(), Failed> {
+    let mut client = connect(at)?;
+    let deep = "(".repeat(400);
+    let asked = format!("1 + 2 * (3 - 1)\n-2*-3\r\n1/0\n2 +\n{deep}\n\u{e4}\n1 2\n");
+    client.write_all(asked.as_bytes())?;
+    client.write_all(&[b'1'; 2000])?;
+    let mut answers = String::new();
+    client.read_to_string(&mut answers)?;
+    let expected = [
+        "5",
+        "6",
+        "error: a division by zero",
+        "error: a number is missing",
+        "error: too many parentheses",
+        "error: a number is missing",
+        "error: something follows that does not belong there",
+        "error: the line is too long",
+    ];
+    assert_eq!(answers.lines().collect::<Vec<_>>(), expected);
     Ok(())
 }
 

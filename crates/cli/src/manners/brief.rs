@@ -122,6 +122,10 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("duet", "Loads both at once, not in turns"),
         ],
     ),
+    ("info", LOOK),
+    ("info", &[("json", "All there is, as JSON")]),
+    ("top", LOOK),
+    ("top", &[("interval", "How often it looks [default: 1s]")]),
     ("bench ack", ACK),
     ("bench ack", &[("rounds", "Instead of some time")]),
     ("bench ab ack", ACK),
@@ -159,6 +163,12 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("html", "Writes the result as a page"),
         ],
     ),
+];
+
+const LOOK: &[(&str, &str)] = &[
+    ("admin", "Its place [default: 127.0.0.1:7480]"),
+    ("admin-token-file", "The admin token"),
+    ("tls", "Speaks TLS"),
 ];
 
 const ACK: &[(&str, &str)] = &[

@@ -104,11 +104,12 @@ fn shortened(mut command: Command, words: &str, help: Help) -> Command {
             // What is changed for the short help alone must not be seen in the other.
             Some(_) if help == Help::Long => arg,
             Some((_, is)) => {
-                let says_default = is.contains("[default: ");
+                let (says_default, takes) =
+                    (is.contains("[default: "), arg.get_action().takes_values());
                 arg.help(*is)
                     .help_heading(None)
-                    .hide_default_value(says_default)
-                    .hide_possible_values(true)
+                    .hide_default_value(takes && says_default)
+                    .hide_possible_values(takes)
             }
         }
     })
