@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidewire::{Instant, Throttle};
 use tidewire_http::{Body, Done, Handler, Request, Response, Router};
 
 use crate::gate::Gate;
+use crate::page_of_turn::PageOfTurn;
 use crate::panel::{Panel, Stage};
 use crate::snapshot::Snapshot;
 
@@ -106,25 +108,30 @@ fn routes(panel: &Panel) -> Router {
     let mut router = Router::new();
     for (path, kind, text) in FILES {
         router = router.get(path, move |_, response| {
-            response.header("content-type", kind).body(text.as_bytes())
+            let text = Bytes::from_static(text.as_bytes());
+            response.header("content-type", kind).shared(text)
         });
     }
     let of = || panel.clone();
     let (metrics, stats, config, ready) = (of(), of(), of(), of());
+    let (scraped, drawn) = (PageOfTurn::default(), PageOfTurn::default());
     let (shown, changed) = (of(), of());
     router
         .get("/metrics", move |_, response| {
-            let page = metrics.snapshot().to_prometheus();
+            let page = scraped.get(response.now(), || metrics.snapshot().to_prometheus());
             let response = response.header("content-type", Snapshot::PROMETHEUS);
-            response.body(page.as_bytes())
+            response.shared(page)
         })
-        .get(
-            "/stats.json",
-            move |_, response| match serde_json::to_string(&stats.page()) {
-                Ok(page) => response.json(&page),
-                Err(_) => response.error(500, "the page cannot be written"),
-            },
-        )
+        .get("/stats.json", move |_, response| {
+            // Nothing in it cannot be written; an empty page would say so.
+            let page = || serde_json::to_string(&stats.page()).unwrap_or_default();
+            let page = drawn.get(response.now(), page);
+            if page.is_empty() {
+                return response.error(500, "the page cannot be written");
+            }
+            let response = response.header("content-type", "application/json");
+            response.shared(page)
+        })
         .get("/config", move |_, response| {
             response.json(&config.config())
         })

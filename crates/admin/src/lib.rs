@@ -15,6 +15,7 @@ mod gate;
 mod json;
 mod loops;
 mod metric;
+mod page_of_turn;
 mod panel;
 mod process;
 mod prometheus;

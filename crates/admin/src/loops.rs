@@ -37,6 +37,7 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
     let (name, counters) = (&*of.name, &of.counters);
     for (limit, n) in [
         ("output", counters.output_pauses),
+        ("turn", counters.turn_pauses),
         ("memory", counters.memory_pauses),
         ("buffers", counters.buffers_exhausted),
         ("descriptors", counters.accept_pauses),

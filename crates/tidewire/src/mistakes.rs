@@ -162,6 +162,8 @@ mistakes! {
         BacklogForgotten,
         /// Who has output left when its share of a turn is sent is forgotten.
         SendTurnForgotten,
+        /// Whose turn to make more output has not come is forgotten.
+        MakeTurnForgotten,
         /// What a stop finds too late is not cut.
         NotCutAtDeadline,
         /// An alarm that could not be set is relied on.

@@ -33,6 +33,7 @@ use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{Hosted, host_of, name_of};
 use crate::reactor::life::{Registered, Registry};
+use crate::reactor::making::MakeShares;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{self, Fleet, LoopSetup, Spread, Turn};
@@ -586,6 +587,7 @@ impl Builder {
         let plan = Arc::new(Plan {
             refusals: Arc::default(),
             log_connections: self.log_connections,
+            made: MakeShares::default(),
             shares: SendShares::default(),
             received: ReceiveShares::default(),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),

@@ -11,7 +11,7 @@ use crate::protocol::link::Link;
 use crate::reach::home::Home;
 use crate::reactor::drive::{self, Callbacks, Event};
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Appetite, Flag, Hint, Owed, PeerEnd, Phase, Writing};
+use crate::reactor::facts::{Flag, Hint, Owed, PeerEnd, Phase, Writing};
 use crate::reactor::host::dispatch;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
@@ -168,6 +168,7 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         assert!(self.state.is_none(), "a protocol is opened once");
+        cx.link.state.flags.add(Flag::Around);
         let (outer, now) = (&*cx.link.state, cx.link.env.now);
         let mut state = State::new(
             outer.id,
@@ -176,6 +177,7 @@ impl<P: Protocol> Inner<P> {
             &self.limits,
             now,
         );
+        state.mark = cx.link.env.making.mark(state.high);
         state.flags.add(Flag::Embedded);
         state.flags.add(Flag::Opened);
         state.phase_ends = outer.phase_ends;
@@ -383,6 +385,9 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         let mut sum = 0;
+        if self.may_go_on(cx.link.state) {
+            self.call_due(cx);
+        }
         while let Some(state) = &mut self.state {
             let sends = matches!(state.phase, Phase::Open | Phase::Finishing(_));
             if !sends || !state.out.may_send() || cx.link.full() || cx.link.is_closing() {
@@ -492,7 +497,7 @@ impl<P: Protocol> Inner<P> {
     #[must_use]
     pub fn next(&self) -> Next {
         match &self.state {
-            Some(s) if s.is_open() && s.appetite == Appetite::Drain => Next::AfterDrain,
+            Some(s) if s.is_open() && s.holds_input_back() => Next::AfterDrain,
             _ => Next::More,
         }
     }
@@ -529,6 +534,13 @@ impl<P: Protocol> Inner<P> {
         self.enter(cx, |_, _, _| ());
     }
 
+    /// Whether the inner protocol waited for the turn of its layer's connection to make output, and waits
+    /// no more.
+    fn may_go_on(&self, outer: &State) -> bool {
+        let waits = |state: &State| state.flags.has(Flag::AwaitsMaking);
+        self.state.as_deref().is_some_and(waits) && !waits(outer)
+    }
+
     fn event<L>(&mut self, event: Event, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
@@ -549,8 +561,14 @@ impl<P: Protocol> Inner<P> {
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
+        let goes_on = self.may_go_on(cx.link.state);
         let state = &mut **self.state.as_mut()?;
-        state.last_progress = cx.link.state.last_progress;
+        let outer = &*cx.link.state;
+        state.last_progress = outer.last_progress;
+        state.flags.set(Flag::Light, outer.flags.has(Flag::Light));
+        if goes_on {
+            state.flags.remove(Flag::AwaitsMaking);
+        }
         let env = &mut *cx.link.env;
         let mut inside = Inside {
             protocol: &mut self.protocol,
@@ -564,7 +582,13 @@ impl<P: Protocol> Inner<P> {
             }
             drive::call_back(&mut inside, state, env, self.limits.carried);
         }
-        cx.link.state.inside = u32::try_from(state.held()).unwrap_or(u32::MAX);
+        let outer = &mut *cx.link.state;
+        outer.flags.set(Flag::Light, state.flags.has(Flag::Light));
+        outer.made_until = outer.made_until.max(state.made_until);
+        outer.inside = u32::try_from(state.held()).unwrap_or(u32::MAX);
+        if state.flags.has(Flag::AwaitsMaking) {
+            cx.link.await_making();
+        }
         Some(result)
     }
 }

@@ -100,7 +100,7 @@ impl Link<'_> {
     pub fn write(&mut self, bytes: &[u8]) {
         if self.may_queue(bytes.len()) {
             self.state.out.write(bytes, &mut self.env.blocks);
-            self.queued();
+            self.queued(bytes.len());
         }
     }
 
@@ -134,11 +134,12 @@ impl Link<'_> {
     #[inline]
     pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) {
         if self.may_queue(1) {
-            self.state.out.write_with(most, &mut self.env.blocks, fill);
+            let blocks = &mut self.env.blocks;
+            let written = self.state.out.write_with(most, blocks, fill);
             if self.state.out.footprint() > self.state.hard as usize {
                 return self.too_much();
             }
-            self.queued();
+            self.queued(written);
         }
     }
 
@@ -163,9 +164,10 @@ impl Link<'_> {
     /// assert_eq!(collect(pages, b"123", &[2], true).output.len(), 300_000);
     /// ```
     pub fn write_shared(&mut self, bytes: Bytes) {
-        if self.may_queue(bytes.len()) {
+        let len = bytes.len();
+        if self.may_queue(len) {
             self.state.out.push_shared(bytes, &mut self.env.blocks);
-            self.queued();
+            self.queued(len);
         }
     }
 
@@ -202,9 +204,10 @@ impl Link<'_> {
     }
 
     fn write_piece(&mut self, piece: Piece) {
+        let len = piece.len();
         if self.may_queue(piece.footprint()) {
             self.state.out.push_piece(piece, &mut self.env.blocks);
-            self.queued();
+            self.queued(len);
         }
     }
 
@@ -355,14 +358,16 @@ impl Link<'_> {
     }
 
     /// Whether as much output is queued as may be without asking, in memory: see
-    /// [`Limits::output_high`](crate::Limits::output_high). The protocol then leaves the rest
+    /// [`Limits::output_high`](crate::Limits::output_high); or this connection has been given its share of what its
+    /// loop makes in a turn, and others wait for theirs. The protocol then leaves the rest
     /// of its input unconsumed and returns [`Next::AfterDrain`](crate::Next::AfterDrain), or waits
     /// for [`writable`](crate::Protocol::writable).
     #[inline]
     #[must_use]
     pub fn full(&self) -> bool {
         let queued = self.state.out.footprint();
-        self.state.owed.has(Owed::Writable) && queued > self.state.low as usize
+        self.state.owed.has(Owed::Writable)
+            && (queued > self.state.low as usize || self.state.flags.has(Flag::OverShare))
             || queued >= self.state.high as usize
     }
 
@@ -414,6 +419,7 @@ impl Link<'_> {
             "the low mark {low} is not below the high mark {high}"
         );
         (self.state.low, self.state.high) = (low, high);
+        self.state.mark = self.env.making.mark(high);
     }
 
     /// Calls [`expired`](crate::Protocol::expired) once at `at`, or as soon as may be if that has
@@ -779,6 +785,13 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
+    /// Has `writable` called when it is this connection's turn to make output: for the protocol inside it.
+    pub(crate) fn await_making(&mut self) {
+        self.state.owed.add(Owed::Writable);
+        self.env.making.wait(self.state);
+        self.env.touch(self.state);
+    }
+
     /// Who is at the other end is known better now. Of one whom a proxy names, the address is counted, unless
     /// another layer stands around this one.
     pub(crate) fn meet(&mut self, peer: &Peer) -> Result<(), Refusal> {
@@ -883,9 +896,9 @@ impl Link<'_> {
     }
 
     #[inline]
-    fn queued(&mut self) {
-        if self.state.out.footprint() >= self.state.high as usize {
-            self.state.owed.add(Owed::Writable);
+    fn queued(&mut self, bytes: usize) {
+        if self.state.out.footprint() >= self.state.mark as usize {
+            self.env.made_much(self.state, bytes);
         }
         self.env.touch(self.state);
     }

@@ -13,6 +13,7 @@ use crate::reactor::core::{Core, Plan};
 use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::host::host_of;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::{FREE, SendShares};
@@ -85,6 +86,7 @@ impl ByHand {
             buffers: 1,
             refusals: Arc::default(),
             log_connections: false,
+            made: MakeShares::default(),
             shares,
             received: ReceiveShares::default(),
             memory: Arc::default(),
@@ -114,7 +116,7 @@ impl ByHand {
 
     /// What each has sent in one turn.
     pub(crate) fn turn(&mut self) -> Vec<(u32, usize)> {
-        self.core.env.sending.begin_turn();
+        self.core.env.begin_turn();
         self.core.take_backlog();
         self.core.settle_all(&mut self.kernel);
         std::mem::take(&mut self.kernel.sent)

@@ -158,6 +158,8 @@ counters! {
         accept_pauses,
         /// Times that a connection's output was full and reading it was held back.
         output_pauses,
+        /// Times that a connection which would make output had to wait until others had had their share.
+        turn_pauses,
         /// Times that a connection was not read from because memory was short: see
         /// [`Builder::memory`](crate::Builder::memory).
         memory_pauses,

@@ -94,19 +94,9 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     env: &mut Env,
     carried_max: usize,
 ) {
-    if state.drained() {
-        state.owed.remove(Owed::Writable);
-        state.end_drain_wait();
-        protocol.call(Event::Writable, state, env);
-    } else if state.drain_over() {
-        state.end_drain_wait();
-    }
-    if state.owed.has(Owed::Replay) && state.is_open() && !state.is_paused() {
-        let due = state.replay_due();
-        state.owed.remove(Owed::Replay);
-        if due {
-            offer_carried(protocol, state, env, carried_max);
-        }
+    let held_back = state.more_due() && !env.making.admits(state);
+    if !held_back {
+        call_for_more(protocol, state, env, carried_max);
     }
     if state.end_of_input_due() {
         state.told = Told::Finished;
@@ -128,6 +118,30 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
         };
         protocol.call(Event::Draining, state, env);
         state.hint = Hint::Finished;
+    }
+}
+
+/// The callbacks in which a connection is to make more output.
+#[inline]
+fn call_for_more<C: Callbacks + ?Sized>(
+    protocol: &mut C,
+    state: &mut State,
+    env: &mut Env,
+    carried_max: usize,
+) {
+    if state.drained() {
+        state.owed.remove(Owed::Writable);
+        state.end_drain_wait();
+        protocol.call(Event::Writable, state, env);
+    } else if state.drain_over() {
+        state.end_drain_wait();
+    }
+    if state.owed.has(Owed::Replay) && state.is_open() && !state.is_paused() {
+        let due = state.replay_due();
+        state.owed.remove(Owed::Replay);
+        if due {
+            offer_carried(protocol, state, env, carried_max);
+        }
     }
 }
 

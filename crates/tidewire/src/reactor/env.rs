@@ -11,7 +11,8 @@ use crate::memory::output::{Blocks, OwnerPanicked};
 use crate::reactor::activity::Callback;
 use crate::reactor::barriers::Barriers;
 use crate::reactor::counters::{LoopCounters, ServiceCounters};
-use crate::reactor::facts::Flag;
+use crate::reactor::facts::{Flag, Owed};
+use crate::reactor::making::Making;
 use crate::reactor::random::Rng;
 use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::Sending;
@@ -34,6 +35,8 @@ pub(crate) struct Env {
     pub(crate) dirty: Vec<u32>,
     /// Connections that have callbacks left for the next turn.
     pub(crate) backlog: Vec<u32>,
+    /// How much output may still be made in this turn, and who waits for that.
+    pub(crate) making: Making,
     /// How much may still be sent in this turn, and who waits for that.
     pub(crate) sending: Sending,
     pub(crate) counters: Arc<LoopCounters>,
@@ -53,6 +56,21 @@ pub(crate) struct Env {
 }
 
 impl Env {
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.making.begin_turn();
+        self.sending.begin_turn();
+    }
+
+    /// This connection has queued so many bytes, and has more than a little in its queue.
+    #[cold]
+    pub(crate) fn made_much(&mut self, state: &mut State, bytes: usize) {
+        if state.out.footprint() >= state.high as usize {
+            state.owed.add(Owed::Writable);
+        }
+        self.making.charge(state, bytes);
+    }
+
     #[inline]
     pub(crate) fn of_service(&self, service: u16) -> &ServiceCounters {
         &self.services[usize::from(service)]

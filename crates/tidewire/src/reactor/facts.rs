@@ -128,6 +128,14 @@ pub(crate) enum Flag {
     OwnLimits,
     /// In the queue of connections whose turn to send has not come.
     AwaitsTurn,
+    /// In the queue of connections whose turn to make more output has not come.
+    AwaitsMaking,
+    /// Its share of what a turn makes is used up: its link is full.
+    OverShare,
+    /// It made little when it was last given something.
+    Light,
+    /// A layer's: what it sends was made inside, and was held against it there.
+    Around,
     /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
     Nameless,
 }
@@ -198,6 +206,11 @@ impl<F: Fact> Set<F> {
     #[inline]
     pub(crate) fn add(&mut self, fact: F) {
         self.bits |= fact.bit();
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, fact: F, on: bool) {
+        self.bits = self.bits & !fact.bit() | if on { fact.bit() } else { 0 };
     }
 
     /// Whether it was in the set.

@@ -5,7 +5,7 @@
 //! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: what is
 //!   known of that.
 //! * [`inbox`]: what others leave for the loop.
-//! * [`sending`]: how much a turn sends.
+//! * [`making`], [`sending`]: how much output a turn makes, and how much it sends.
 //! * [`stop`]: how it ends, in [stages](stage).
 //! * [`guard`]: running what is not the loop's own.
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
@@ -32,6 +32,7 @@ pub(crate) mod host;
 mod inbox;
 mod lateness;
 pub(crate) mod life;
+pub(crate) mod making;
 mod parting;
 pub(crate) mod random;
 pub(crate) mod receiving;

@@ -117,6 +117,7 @@ impl LoopSetup {
                     buffers: 1,
                     refusals: self.plan.refusals.clone(),
                     log_connections: false,
+                    made: self.plan.made,
                     shares: self.plan.shares,
                     received: self.plan.received,
                     memory: self.plan.memory.clone(),

@@ -54,10 +54,14 @@ pub(crate) struct State {
     /// connection's lifetime.
     pub(crate) phase_ends: Option<Instant>,
     pub(crate) deadlines: Deadlines,
+    /// In the virtual time of its loop, until when it has had its share of what is made.
+    pub(crate) made_until: u64,
     /// When the timer wheel will fire for this connection; `u64::MAX` if it will not.
     pub(crate) wheel_ns: u64,
     pub(crate) low: u32,
     pub(crate) high: u32,
+    /// From here on what is queued counts for what a turn makes: the high mark, or what is not little.
+    pub(crate) mark: u32,
     /// Output may not grow beyond this. 0 once this side writes no more: see `Link::may_queue`.
     pub(crate) hard: u32,
     /// The reason that `finish` records, where the loop itself suggested finishing.
@@ -107,9 +111,11 @@ impl State {
             last_progress: now,
             phase_ends: None,
             deadlines: Deadlines::new(limits),
+            made_until: 0,
             wheel_ns: u64::MAX,
             low: u32::try_from(limits.output_low).unwrap_or(u32::MAX),
             high: u32::try_from(limits.output_high).unwrap_or(u32::MAX),
+            mark: 0,
             hard: u32::try_from(limits.output_hard).unwrap_or(u32::MAX),
             hint: Hint::Finished,
             awaits: Awaits::PeerEnd,
@@ -209,7 +215,7 @@ impl State {
     pub(crate) fn wants_input(&self) -> bool {
         !self.input_ended()
             && match self.phase {
-                Phase::Open => !self.is_paused() && self.appetite != Appetite::Drain,
+                Phase::Open => !self.is_paused() && !self.holds_input_back(),
                 Phase::Finishing(_) | Phase::Lingering(_) => true,
                 Phase::Dialling | Phase::Dead { .. } | Phase::Buried(_) => false,
             }
@@ -296,12 +302,21 @@ impl State {
             && self.is_open()
     }
 
-    /// Whether input is held back until output has drained, and by nothing else.
+    /// Whether input is held back until output has drained, or more may be made, and by nothing else.
     pub(crate) fn waits_for_drain(&self) -> bool {
-        self.is_open()
-            && self.appetite == Appetite::Drain
-            && !self.is_paused()
-            && !self.input_ended()
+        self.is_open() && self.holds_input_back() && !self.is_paused() && !self.input_ended()
+    }
+
+    /// Whether input has to wait until output has drained, or until it is this connection's turn to make
+    /// more.
+    #[inline]
+    pub(crate) fn holds_input_back(&self) -> bool {
+        self.appetite == Appetite::Drain || self.flags.has(Flag::AwaitsMaking)
+    }
+
+    /// Whether it may make no more until its turn has come, however much of its output has been sent.
+    fn is_put_off(&self) -> bool {
+        !self.flags.has_none(&[Flag::OverShare, Flag::AwaitsMaking])
     }
 
     /// Offers what is carried as soon as may be, if draining was what it waited for.
@@ -372,12 +387,16 @@ impl State {
         idle.min(own).min(self.peer_deadline_ns())
     }
 
+    /// Whether a callback is owed in which it is to make more output.
+    #[inline]
+    pub(crate) fn more_due(&self) -> bool {
+        self.drained() || self.drain_over() || self.replay_due()
+    }
+
     /// Whether a callback is owed that needs nothing more from outside.
     #[inline]
     pub(crate) fn callback_due(&self) -> bool {
-        self.drained()
-            || self.drain_over()
-            || self.replay_due()
+        self.more_due() && !self.flags.has(Flag::AwaitsMaking)
             || self.end_of_input_due()
             || self.hang_up_due()
             || self.drain_due()
@@ -450,7 +469,7 @@ impl State {
             }
             // Asking again for what is there, without consuming any of it, would spin.
             Next::AtLeast(n) => Appetite::of(n.max(self.carry.len() + 1)),
-            Next::AfterDrain if !self.out.is_empty() => Appetite::Drain,
+            Next::AfterDrain if !self.out.is_empty() || self.is_put_off() => Appetite::Drain,
             // Nothing is queued that could drain: wait for bytes instead of spinning.
             Next::AfterDrain => Appetite::SOME,
             Next::Paused => {

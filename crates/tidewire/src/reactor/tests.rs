@@ -14,6 +14,7 @@ use crate::protocol::service::Service;
 use crate::reach::waker::{Command, Stop, Waker};
 use crate::reactor::core::{Core, Plan};
 use crate::reactor::host::host_of;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
@@ -28,6 +29,7 @@ pub(super) fn core() -> Core {
     let plan = Plan {
         refusals: Arc::default(),
         log_connections: false,
+        made: MakeShares::default(),
         shares: SendShares::default(),
         received: ReceiveShares::default(),
         memory: Arc::default(),
@@ -95,6 +97,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
             plan: Arc::new(Plan {
                 refusals: Arc::default(),
                 log_connections: false,
+                made: MakeShares::default(),
                 shares: SendShares::default(),
                 received: ReceiveShares::default(),
                 memory: Arc::default(),

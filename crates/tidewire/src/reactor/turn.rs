@@ -22,7 +22,7 @@ impl<D: Driver> Reactor<D> {
     pub(crate) fn after_wait(&mut self) {
         self.awake();
         self.core.env.counters.begin_turn();
-        self.core.env.sending.begin_turn();
+        self.core.env.begin_turn();
         self.core.take_backlog();
         self.hear();
         self.obey();

@@ -41,6 +41,7 @@ use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
 use crate::reactor::facts::Phase;
 use crate::reactor::host::host_of;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::{FREE, SendShares};
@@ -438,6 +439,7 @@ impl Fed {
         let plan = Plan {
             refusals: Arc::default(),
             log_connections: false,
+            made: MakeShares::default(),
             shares: SendShares::default(),
             received: ReceiveShares::default(),
             memory: Arc::default(),
@@ -566,7 +568,7 @@ impl Fed {
         loop {
             self.turns += 1;
             assert!(self.turns < TURNS_MAX, "the connection never comes to rest");
-            self.core.env.sending.begin_turn();
+            self.core.env.begin_turn();
             self.core.take_backlog();
             self.core.take_mail();
             self.core.settle_all(&mut self.wire);

@@ -18,6 +18,7 @@ use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::Hosted;
 use crate::reactor::life::{Life, Registered, Registry};
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
@@ -68,6 +69,7 @@ pub(crate) struct Program {
     /// Where the first service is reached.
     pub(crate) at: Endpoint,
     pub(crate) inbox: usize,
+    pub(crate) made: MakeShares,
     pub(crate) shares: SendShares,
     pub(crate) received: ReceiveShares,
     pub(crate) busy_poll: Duration,
@@ -112,6 +114,7 @@ impl Machine {
             buffers,
             refusals: Arc::default(),
             log_connections: false,
+            made: program.made,
             shares: program.shares,
             received: program.received,
             memory: Arc::default(),

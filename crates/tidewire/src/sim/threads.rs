@@ -12,6 +12,7 @@ use crate::reactor::core::Plan;
 use crate::reactor::counters::Counters;
 use crate::reactor::host::Hosted;
 use crate::reactor::life::Registry;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{LoopSetup, Spread};
@@ -61,6 +62,7 @@ impl Threads {
             buffers: self.plan.buffers,
             refusals: self.plan.refusals.clone(),
             log_connections: false,
+            made: MakeShares::default(),
             shares: SendShares::default(),
             received: self.plan.received,
             memory: self.plan.memory.clone(),

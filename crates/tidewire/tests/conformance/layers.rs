@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire::proxy::Proxy;
-use tidewire::{Closed, Layered, Limits, Peer, Refusal};
+use tidewire::{Around, Closed, Input, Layer, Layered, Limits, Next, Peer, Refusal, Service, Wrap};
 
 use crate::case::{Case, case};
 use crate::client::Client;
@@ -12,6 +12,7 @@ use crate::hosting::{Loops, host};
 use crate::probe::Probes;
 use crate::record::{Event, Record};
 use crate::roles::{Echo, noise};
+use crate::shares::{Giver, MAKE_ONE, MAKE_TURN, PIECE, all_at_once};
 use crate::variant::Variant;
 use crate::world;
 
@@ -20,7 +21,97 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(a_layer_says_who_the_peer_is_before_the_service_is_asked),
         case!(a_refusal_inside_a_layer_resets_and_is_counted),
         case!(a_layer_that_waits_ends_with_the_stop_and_with_its_deadline),
+        case!(a_layers_connection_waits_for_its_turn_too),
     ]
+}
+
+/// A layer whose wire carries every bit of what is inside turned over.
+struct Inverts;
+
+impl Wrap for Inverts {
+    type Layer = Inverts;
+
+    fn wrap(&self, _: &Peer) -> Result<Option<Inverts>, Refusal> {
+        Ok(Some(Inverts))
+    }
+}
+
+fn inverted(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| !byte).collect()
+}
+
+impl Layer for Inverts {
+    fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Inverts>) {
+        let peer = at.peer().clone();
+        let _ = at.accept(peer);
+    }
+
+    fn received<S: Service>(
+        &mut self,
+        input: &mut Input<'_>,
+        at: &mut Around<'_, '_, S, Inverts>,
+    ) -> Next {
+        if at.wants_input() {
+            at.received(&inverted(input.bytes()));
+            input.consume(input.len());
+        }
+        Next::More
+    }
+
+    fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Inverts>) {
+        at.take_output(|link, bytes| {
+            link.write(&inverted(bytes));
+            bytes.len()
+        });
+    }
+}
+
+fn a_layers_connection_waits_for_its_turn_too(v: Variant) {
+    const CLIENTS: usize = 16;
+    const EACH: usize = 2 << 20;
+    let record = Arc::<Record>::default();
+    let made = Arc::default();
+    let probes = Probes {
+        record: record.clone(),
+        make: Box::new(move |_: &Peer| {
+            let giver = Giver::new(EACH, Arc::clone(&made), Arc::default());
+            Ok(Box::new(giver) as Box<dyn crate::probe::Role>)
+        }),
+        woken: None,
+        keep_handles: true,
+    };
+    let limits = Limits {
+        output_high: 32 << 20,
+        output_hard: 64 << 20,
+        ..Limits::default()
+    };
+    let loops = host(
+        v,
+        Layered::with_limits(Inverts, probes, limits.clone()),
+        limits,
+    );
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| loops.connect()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(&inverted(b"?"));
+        record.until("a question", |_| loops.counters().bytes_in > n as u64);
+    }
+    let before = loops.counters();
+    all_at_once(&record, CLIENTS, |cx| cx.link.resume());
+    for client in &mut clients {
+        assert!(client.take(EACH).iter().all(|&byte| byte == !7));
+    }
+    let turns = (loops.counters().turns - before.turns) as usize;
+    let (made, most) = (
+        CLIENTS * EACH,
+        (turns + 1 + v.loops) * (MAKE_TURN + MAKE_ONE + PIECE),
+    );
+    assert!(
+        v.is_threads() || made <= most,
+        "{made} bytes in {turns} turns"
+    );
+    drop(clients);
+    loops.stop(Duration::from_secs(10));
+    record.check();
 }
 
 const HEADER: &[u8] = b"PROXY TCP4 198.51.100.9 192.0.2.1 5 6\r\n";

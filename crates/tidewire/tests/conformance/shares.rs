@@ -2,6 +2,8 @@
 //! serve to the last byte. Counted in turns and bytes, not in time.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tidewire::{Input, Listen, Next, TcpOptions};
@@ -10,16 +12,23 @@ use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
+use crate::record::Record;
 use crate::roles::{Echo, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
+        case!(a_turn_makes_no_more_than_its_budget),
+        case!(who_asks_for_little_does_not_wait_for_what_others_asked_for),
         case!(a_turn_sends_no_more_than_its_budget),
         case!(a_turn_receives_no_more_than_its_budget),
     ]
 }
 
+/// What all may make in a turn, bytes; by those who made little before, once more.
+pub(crate) const MAKE_TURN: usize = 256 << 10;
+/// Of that, one while others wait.
+pub(crate) const MAKE_ONE: usize = 64 << 10;
 /// What all may send in a turn; bytes.
 const SEND_TURN: u64 = 1 << 20;
 /// What does not count of it.
@@ -28,9 +37,9 @@ const SMALL: u64 = 16 << 10;
 const RECEIVE_TURN: u64 = 4 << 20;
 
 /// Has all connections do something in the same turn of their loop.
-fn all_at_once(server: &Server, clients: usize, f: fn(&mut Context<'_>)) {
+pub(crate) fn all_at_once(record: &Record, clients: usize, f: fn(&mut Context<'_>)) {
     let handles: Vec<_> = (0..clients as u64)
-        .map(|conn| server.record.handle(conn))
+        .map(|conn| record.handle(conn))
         .collect();
     let first = handles[0].clone();
     let spread = Message::run(move |_| {
@@ -39,6 +48,121 @@ fn all_at_once(server: &Server, clients: usize, f: fn(&mut Context<'_>)) {
         }
     });
     assert!(first.try_post(spread).is_ok());
+}
+
+/// One of the pieces that a [`Giver`] makes; bytes.
+pub(crate) const PIECE: usize = 20 << 10;
+
+/// Looks away from the first byte on. Shown it again, gives as many bytes as it was made for, in pieces, as long as its link is not
+/// full; and notes how many all have made by then.
+pub(crate) struct Giver {
+    left: usize,
+    has_looked: bool,
+    made: Arc<AtomicUsize>,
+    /// Where to note what all had made when this one had given all.
+    seen: Arc<AtomicUsize>,
+}
+
+impl Giver {
+    pub(crate) fn new(left: usize, made: Arc<AtomicUsize>, seen: Arc<AtomicUsize>) -> Giver {
+        Giver {
+            left,
+            has_looked: false,
+            made,
+            seen,
+        }
+    }
+
+    fn give(&mut self, cx: &mut Context<'_>) {
+        while self.left > 0 && !cx.link.full() {
+            let n = self.left.min(PIECE);
+            cx.link.write(&vec![7; n]);
+            self.left -= n;
+            let made = self.made.fetch_add(n, Relaxed) + n;
+            self.seen.store(made, Relaxed);
+        }
+    }
+}
+
+impl Role for Giver {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            return Next::Paused;
+        }
+        input.consume(input.len());
+        self.give(cx);
+        Next::More
+    }
+
+    fn writable(&mut self, cx: &mut Context<'_>) {
+        self.give(cx);
+    }
+}
+
+/// Connections that have asked for so many bytes each, and are not looked at yet. Their marks hold nobody back.
+fn givers(v: Variant, each: &[usize]) -> (Server, Vec<Client>, Arc<AtomicUsize>) {
+    let (made, connections) = (Arc::<AtomicUsize>::default(), each.len());
+    let seen: Vec<Arc<AtomicUsize>> = each.iter().map(|_| Arc::default()).collect();
+    let last_seen = Arc::clone(seen.last().expect("some"));
+    let (each, next) = (each.to_vec(), AtomicUsize::new(0));
+    let server = Setup::on(v)
+        .reachable()
+        .limits(|l| (l.output_high, l.output_hard) = (32 << 20, 64 << 20))
+        .start(move || {
+            let n = next.fetch_add(1, Relaxed);
+            Giver::new(each[n], made.clone(), seen[n].clone())
+        });
+    let mut clients = Vec::new();
+    for n in 0..connections {
+        let mut client = server.connect();
+        client.send(b"?");
+        server.until("the questions", |c| c.bytes_in > n as u64);
+        clients.push(client);
+    }
+    (server, clients, last_seen)
+}
+
+fn a_turn_makes_no_more_than_its_budget(v: Variant) {
+    const CLIENTS: usize = 24;
+    const EACH: usize = 2 << 20;
+    let (server, mut clients, _) = givers(v, &[EACH; CLIENTS]);
+    let before = server.counters();
+    all_at_once(&server.record, CLIENTS, |cx| cx.link.resume());
+    for client in &mut clients {
+        assert!(client.take(EACH).iter().all(|&byte| byte == 7));
+    }
+    let made = CLIENTS * EACH;
+    server.until("all to be counted", |c| {
+        c.bytes_out - before.bytes_out >= made as u64
+    });
+    let turns = (server.counters().turns - before.turns) as usize;
+    // Each turn ends with a share and a piece, and the first of each loop is that of those with a good name.
+    let most = (turns + 1 + v.loops) * (MAKE_TURN + MAKE_ONE + PIECE);
+    assert!(
+        v.is_threads() || made <= most,
+        "{made} bytes in {turns} turns"
+    );
+    server.cut();
+}
+
+fn who_asks_for_little_does_not_wait_for_what_others_asked_for(v: Variant) {
+    const CLIENTS: usize = 24;
+    const EACH: usize = 2 << 20;
+    let mut each = [EACH; CLIENTS];
+    each[CLIENTS - 1] = 5;
+    let (server, mut clients, seen) = givers(v, &each);
+    all_at_once(&server.record, CLIENTS, |cx| cx.link.resume());
+    assert_eq!(clients[CLIENTS - 1].take(5), [7; 5]);
+    // All were asked in one turn, and nothing is known of any: each of those before it has a share at most.
+    let most = 2 * (MAKE_TURN + PIECE) + CLIENTS * (MAKE_ONE + PIECE);
+    let made = seen.load(Relaxed);
+    // Where loops are several, or one for each connection, the others are not told in the same turn.
+    let is_one_loop = v.loops == 1 && !v.is_threads();
+    assert!(!is_one_loop || made <= most, "{made} bytes were made first");
+    for (client, each) in clients.iter_mut().zip(&each[..CLIENTS - 1]) {
+        client.take(*each);
+    }
+    server.cut();
 }
 
 fn a_turn_sends_no_more_than_its_budget(v: Variant) {
@@ -55,7 +179,7 @@ fn a_turn_sends_no_more_than_its_budget(v: Variant) {
     }
     server.until("the greetings", |c| c.bytes_out >= 5 * CLIENTS as u64);
     let before = server.counters();
-    all_at_once(&server, CLIENTS, |cx| cx.link.write(&vec![7; EACH]));
+    all_at_once(&server.record, CLIENTS, |cx| cx.link.write(&vec![7; EACH]));
     for client in &mut clients {
         assert!(client.take(EACH).iter().all(|&byte| byte == 7));
     }
@@ -117,7 +241,7 @@ fn a_turn_receives_no_more_than_its_budget(v: Variant) {
         "only {written} bytes are there"
     );
     let before = server.counters();
-    all_at_once(&server, CLIENTS, |cx| cx.link.resume());
+    all_at_once(&server.record, CLIENTS, |cx| cx.link.resume());
     // To the end: while bytes come, turns go by between the reading of one counter and of the next.
     // (On io_uring some of it was there before they looked on.)
     let all = CLIENTS as u64 + written;

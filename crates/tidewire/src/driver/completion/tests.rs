@@ -16,6 +16,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::host::host_of;
+use crate::reactor::making::MakeShares;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
 use crate::reactor::setup::{Listener, LoopSetup, Spread};
@@ -73,6 +74,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
         plan: Arc::new(Plan {
             refusals: Arc::default(),
             log_connections: false,
+            made: MakeShares::default(),
             shares: SendShares::default(),
             received: ReceiveShares::default(),
             memory: Arc::default(),

@@ -78,11 +78,13 @@ impl Core {
     pub(super) fn insert(&mut self, service: u16, peer: Peer) -> u32 {
         self.generation = self.generation.wrapping_add(1);
         let (generation, now) = (self.generation, self.env.now);
-        let limits = &self.limits[service as usize];
+        let (limits, making) = (&self.limits[service as usize], &self.env.making);
         let index = self.states.insert_with(|index| {
             let index = u32::try_from(index).expect("fewer than 2^32 connections");
             let id = ConnId { index, generation };
-            State::new(id, service, peer, limits, now)
+            let mut state = State::new(id, service, peer, limits, now);
+            state.mark = making.mark(state.high);
+            state
         });
         index as u32
     }

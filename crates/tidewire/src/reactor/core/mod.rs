@@ -31,6 +31,7 @@ use crate::reactor::counters::LoopCounters;
 use crate::reactor::drive::{self, Event};
 use crate::reactor::env::Env;
 use crate::reactor::host::{Host, Hosted};
+use crate::reactor::making::{MakeShares, Making};
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::refusals::Refusals;
@@ -52,7 +53,9 @@ pub(crate) struct Plan {
     pub(crate) refusals: Arc<Refusals>,
     /// A line for each connection.
     pub(crate) log_connections: bool,
-    /// Of what a turn sends.
+    /// Of the output that a turn makes.
+    pub(crate) made: MakeShares,
+    /// Of what it sends.
     pub(crate) shares: SendShares,
     /// Of what it receives.
     pub(crate) received: ReceiveShares,
@@ -73,6 +76,7 @@ impl Plan {
             buffers: self.buffers,
             refusals: self.refusals.clone(),
             log_connections: self.log_connections,
+            made: self.made,
             shares: self.shares,
             received: self.received,
             memory: self.memory.clone(),
@@ -125,6 +129,7 @@ impl Core {
                 barriers: Barriers::default(),
                 dirty: Vec::new(),
                 backlog: Vec::new(),
+                making: Making::new(plan.made, counters.clone()),
                 sending: Sending::new(plan.shares),
                 counters,
                 services: Vec::new(),

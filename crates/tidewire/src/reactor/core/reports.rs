@@ -8,7 +8,7 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::PeerEnd;
+use crate::reactor::facts::{Owed, PeerEnd};
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
@@ -25,6 +25,11 @@ impl Core {
         state.last_progress = self.env.now;
         if !state.hungry_for(len) {
             return state.keep(&lease.space()[..len]);
+        }
+        if !self.env.making.lets_in(state, len) {
+            state.keep(&lease.space()[..len]);
+            state.owed.add(Owed::Replay);
+            return self.touch(index);
         }
         if state.carry.len() > HEADROOM {
             state.carry.extend_from_slice(&lease.space()[..len]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::build::limits::Limits;
 use crate::reach::waker::Command;
 use crate::reactor::host::host_of;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
@@ -114,6 +115,20 @@ fn shares(seed: u64) -> SendShares {
     }
 }
 
+/// Down to a byte for all, so that everybody's output is much, up to what a loop has.
+fn made(seed: u64) -> MakeShares {
+    let mut rng = Rng::from_seed(seed ^ 0x3ade_0f17);
+    if rng.below(4) == 0 {
+        return MakeShares::default();
+    }
+    let one = 1 << rng.below(13);
+    MakeShares {
+        all: one * (1 + rng.below(4) as usize),
+        one,
+        small: [0, 1 << rng.below(10)][rng.below(2) as usize],
+    }
+}
+
 /// What many may be received from in one turn, by few at most as often as what a loop has.
 fn received(seed: u64) -> ReceiveShares {
     let mut rng = Rng::from_seed(seed ^ 0x4ece_17ed);
@@ -185,6 +200,7 @@ impl Run {
             hosts: vec![hosted],
             at: at.clone(),
             inbox: [1, 1, 2, 4][rng.below(4) as usize],
+            made: made(seed),
             shares: shares(seed),
             received: received(seed),
             busy_poll: busy_poll(seed),

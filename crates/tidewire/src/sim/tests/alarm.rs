@@ -12,6 +12,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::Reactor;
 use crate::reactor::core::Plan;
 use crate::reactor::driver::Driver;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
@@ -30,6 +31,7 @@ fn setup() -> LoopSetup {
         plan: Arc::new(Plan {
             refusals: Arc::default(),
             log_connections: false,
+            made: MakeShares::default(),
             shares: SendShares::default(),
             received: ReceiveShares::default(),
             memory: Arc::default(),

@@ -1,0 +1,44 @@
+//! A page for all who ask in the same turn of the loop.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use tidewire::Instant;
+
+/// What was made last, and in which turn. To make such a page costs far more than to hand it out, and
+/// somebody who asks a hundred times at once is to keep nobody waiting for a hundred of them. Within a turn
+/// nothing is older than it would be if it had been asked for first.
+#[derive(Default)]
+pub(crate) struct PageOfTurn(Mutex<Option<(Instant, Bytes)>>);
+
+impl PageOfTurn {
+    /// The page of the turn that began at `now`.
+    pub(crate) fn get(&self, now: Instant, make: impl FnOnce() -> String) -> Bytes {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((made, page)) if *made == now => page.clone(),
+            _ => {
+                // Not kept while it is made anew: nobody needs two.
+                *last = None;
+                let page = Bytes::from(make());
+                last.insert((now, page)).1.clone()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_made_once_a_turn() {
+        let pages = PageOfTurn::default();
+        let (first, second) = (Instant::from_nanos(5), Instant::from_nanos(6));
+        assert_eq!(pages.get(first, || "one".into()), "one");
+        assert_eq!(pages.get(first, || unreachable!("it is there")), "one");
+        assert_eq!(pages.get(second, || "two".into()), "two");
+        // Of an earlier turn: none is kept.
+        assert_eq!(pages.get(first, || "three".into()), "three");
+    }
+}

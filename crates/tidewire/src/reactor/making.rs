@@ -1,0 +1,460 @@
+//! How much output a turn makes, and in which order: by what connections have had.
+//!
+//! Who asks for much is answered a share at a time. While nobody waits and the turn's budget lasts,
+//! whoever comes is served at once, and this costs nothing. After that only those are, who made
+//! little when they were last given something; the others wait in a queue in the order of fair
+//! queueing (a virtual clock that each byte moves on by as much as falls to one of those who wait; a
+//! connection's bytes add to the time at which it comes next), so that a newcomer comes before those who
+//! have had something, and nobody waits for ever. A connection whose share is used up sees a link
+//! that is full, as if its output had not drained.
+//!
+//! Output of up to [`small`](MakeShares::small) bytes in a connection's queue does not count, nor what is
+//! no longer than the input that it answers: that has a budget already.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::mistakes::{Mistake, mistaken};
+use crate::reactor::counters::LoopCounters;
+use crate::reactor::facts::{Flag, Owed};
+use crate::reactor::state::State;
+
+/// Of the bytes that may be made in one turn of a loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MakeShares {
+    /// By all connections together. It is exceeded by one share and one reply, and by those who came
+    /// with a good name at most once more.
+    pub(crate) all: usize,
+    /// By one while others wait.
+    pub(crate) one: usize,
+    /// Queued output that is no longer than this does not count.
+    pub(crate) small: usize,
+}
+
+impl Default for MakeShares {
+    fn default() -> MakeShares {
+        MakeShares {
+            all: 256 << 10,
+            one: 64 << 10,
+            small: 16 << 10,
+        }
+    }
+}
+
+/// The connection whose turn it is.
+struct Served {
+    index: u32,
+    /// Bytes that it may still make.
+    left: usize,
+}
+
+/// What is left of a turn's budget, and who waits for some of it.
+pub(crate) struct Making {
+    shares: MakeShares,
+    counters: Arc<LoopCounters>,
+    /// Bytes; below zero when more was made.
+    left: isize,
+    /// Somebody waits, or nothing is left: not everybody is served at once.
+    closed: bool,
+    /// Bytes of the chunk being answered that no output was set against.
+    fed: usize,
+    served: Option<Served>,
+    /// Virtual time, in bytes.
+    clock: u64,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Who began to wait, counted: first come, first served at one time.
+    arrivals: u64,
+}
+
+/// When it comes next, its place among those of the same time, and which connection it is.
+type Waiting = (u64, u64, u32);
+
+impl Making {
+    pub(crate) fn new(shares: MakeShares, counters: Arc<LoopCounters>) -> Making {
+        Making {
+            shares,
+            counters,
+            left: shares.all.cast_signed(),
+            closed: false,
+            fed: 0,
+            served: None,
+            clock: 0,
+            waiting: BinaryHeap::new(),
+            arrivals: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        if self.left != self.shares.all.cast_signed() {
+            self.renew();
+        }
+    }
+
+    #[cold]
+    fn renew(&mut self) {
+        self.left = self.shares.all.cast_signed();
+        self.closed = self.is_awaited();
+    }
+
+    /// Whether anybody waits.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// From how many queued bytes on each write is to be [charged](Making::charge).
+    pub(crate) fn mark(&self, high: u32) -> u32 {
+        let small = u32::try_from(self.shares.small).unwrap_or(u32::MAX);
+        high.min(small.saturating_add(1))
+    }
+
+    /// A chunk of so many bytes is about to be offered to its connection: whether it may be. Else the
+    /// connection waits from here on.
+    #[inline]
+    pub(crate) fn lets_in(&mut self, state: &mut State, bytes: usize) -> bool {
+        if self.closed && !self.admits(state) {
+            return false;
+        }
+        self.fed = bytes;
+        state.flags.add(Flag::Light);
+        true
+    }
+
+    /// A connection is about to be called that may make more then: whether it may be, as above.
+    #[inline(never)]
+    pub(crate) fn admits(&mut self, state: &mut State) -> bool {
+        let overdrawn = self.left <= -self.shares.all.cast_signed();
+        let light = state.flags.has(Flag::Light) && !overdrawn;
+        if self.closed && !light && !self.serves(state) {
+            self.wait(state);
+            return false;
+        }
+        state.flags.remove(Flag::OverShare);
+        self.fed = 0;
+        true
+    }
+
+    /// Whether it is this connection's turn.
+    fn serves(&self, state: &State) -> bool {
+        let served = self.served.as_ref();
+        served.is_some_and(|served| served.index == state.id.index && served.left > 0)
+    }
+
+    /// So many bytes were queued by a connection that has more than a little in its queue.
+    pub(crate) fn charge(&mut self, state: &mut State, bytes: usize) {
+        let free = bytes.min(self.fed);
+        if !state.flags.has(Flag::Embedded) {
+            // Else the layer sets what it makes of this against the same input.
+            self.fed -= free;
+        }
+        let bytes = bytes - free;
+        if bytes == 0 {
+            return;
+        }
+        if let Some(served) = &mut self.served
+            && served.index == state.id.index
+        {
+            served.left = served.left.saturating_sub(bytes);
+        }
+        self.spend(bytes);
+        if state.flags.has(Flag::Around) {
+            // It costs the turn, and was held against the connection where it was made.
+            return;
+        }
+        state.flags.remove(Flag::Light);
+        state.made_until = state.made_until.max(self.clock) + bytes as u64;
+        if self.closed && (self.left <= 0 || !self.serves(state)) {
+            // Full from here on, and told when it is not any more.
+            state.flags.add(Flag::OverShare);
+            state.owed.add(Owed::Writable);
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub_unsigned(bytes);
+        self.closed |= self.left <= 0;
+        self.clock += (bytes / (1 + self.waiting.len())).max(1) as u64;
+    }
+
+    /// The connection waits until its turn has come.
+    pub(crate) fn wait(&mut self, state: &mut State) {
+        if state.flags.has(Flag::AwaitsMaking) {
+            return;
+        }
+        state.flags.add(Flag::AwaitsMaking);
+        // The layer's connection waits for both: see `Link::await_making`.
+        if state.flags.has(Flag::Embedded) || mistaken(Mistake::MakeTurnForgotten) {
+            return;
+        }
+        self.counters.turn_pauses.add(1);
+        self.arrivals += 1;
+        let at = state.made_until.max(self.clock);
+        let place = Reverse((at, self.arrivals, state.id.index));
+        self.waiting.push(place);
+        self.closed = true;
+    }
+
+    /// The connection whose turn it is, if there is anything left to make. The first one of a turn is served
+    /// all the same: those who come with a good name could take all there is, turn by turn.
+    pub(crate) fn next(&mut self, is_first: bool) -> Option<u32> {
+        if self.left <= 0 && !is_first {
+            return None;
+        }
+        let Reverse((_, _, index)) = self.waiting.pop()?;
+        self.closed = self.is_awaited() || self.left <= 0;
+        Some(index)
+    }
+
+    /// Has one that [`next`](Making::next) gave make what is its share, by settling it. That costs
+    /// something even if it makes little, so that it comes to an end.
+    pub(crate) fn begin_serving(&mut self, index: u32) -> isize {
+        let left = self.shares.one.max(1);
+        self.served = Some(Served { index, left });
+        self.left
+    }
+
+    pub(crate) fn end_serving(&mut self, had: isize) {
+        self.served = None;
+        if self.left == had {
+            self.spend(self.shares.small.max(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::conn_id::ConnId;
+    use crate::vocabulary::time::Instant;
+    use crate::{Limits, Origin, Peer};
+
+    const SHARES: MakeShares = MakeShares {
+        all: 1000,
+        one: 250,
+        small: 10,
+    };
+
+    /// Connections that all ask for more than they are given, in replies of these sizes.
+    struct Asking {
+        making: Making,
+        states: Vec<State>,
+        replies: Vec<usize>,
+        made: Vec<usize>,
+    }
+
+    fn asking(replies: &[usize]) -> Asking {
+        let mut asking = Asking {
+            making: Making::new(SHARES, Arc::default()),
+            states: Vec::new(),
+            replies: Vec::new(),
+            made: Vec::new(),
+        };
+        replies.iter().for_each(|&reply| asking.add(reply));
+        asking
+    }
+
+    impl Asking {
+        fn add(&mut self, reply: usize) {
+            let index = self.states.len() as u32;
+            let id = ConnId {
+                index,
+                generation: 1,
+            };
+            let from: std::net::SocketAddr = ([127, 0, 0, 1], 1).into();
+            let peer = Peer::new(from, Origin::Accepted(0));
+            let state = State::new(id, 0, peer, &Limits::default(), Instant::default());
+            self.states.push(state);
+            self.replies.push(reply);
+            self.made.push(0);
+        }
+
+        /// It comes, and wants more from then on; whether it is served at once.
+        fn comes(&mut self, which: usize) -> bool {
+            let is_in = self.comes_once(which);
+            self.making.wait(&mut self.states[which]);
+            is_in
+        }
+
+        fn comes_once(&mut self, which: usize) -> bool {
+            let state = &mut self.states[which];
+            let is_in = self.making.lets_in(state, 0);
+            if is_in {
+                self.answers(which);
+            }
+            is_in
+        }
+
+        /// It replies until its link is full, at the latest when it has queued as much as a turn may make.
+        fn answers(&mut self, which: usize) {
+            let (state, reply) = (&mut self.states[which], self.replies[which]);
+            let mut queued = 0;
+            while !state.flags.has(Flag::OverShare) && queued < SHARES.all {
+                queued += reply;
+                self.made[which] += reply;
+                if queued > SHARES.small {
+                    self.making.charge(state, reply);
+                }
+            }
+        }
+
+        /// The rest of a turn: those whose turn it is make more, and want more yet.
+        fn goes_on(&mut self) {
+            let mut is_first = true;
+            while let Some(index) = self.making.next(std::mem::take(&mut is_first)) {
+                let which = index as usize;
+                self.states[which].flags.remove(Flag::AwaitsMaking);
+                let had = self.making.begin_serving(index);
+                if self.making.admits(&mut self.states[which]) {
+                    self.answers(which);
+                }
+                self.making.end_serving(had);
+                self.making.wait(&mut self.states[which]);
+            }
+            self.making.begin_turn();
+        }
+    }
+
+    #[test]
+    fn alone_a_connection_has_a_whole_turn() {
+        let mut one = asking(&[100]);
+        assert!(one.comes(0));
+        assert_eq!(one.made[0], SHARES.all);
+        assert!(!one.making.admits(&mut one.states[0]), "in this turn");
+        one.making.begin_turn();
+        assert_eq!(one.making.next(false), Some(0));
+    }
+
+    #[test]
+    fn a_turn_ends_however_many_ask() {
+        let mut many = asking(&[300; 100]);
+        let let_in = (0..100).filter(|&which| many.comes(which)).count();
+        assert_eq!(let_in, 1, "the first has had all there was");
+        for turn in 1..50 {
+            many.goes_on();
+            let made: usize = many.made.iter().sum();
+            assert!(made <= (turn + 1) * (SHARES.all + 300), "{made} by {turn}");
+        }
+    }
+
+    #[test]
+    fn who_made_little_is_let_in_whoever_waits() {
+        let mut many = asking(&[300; 10]);
+        many.states[9].flags.add(Flag::Light);
+        (0..9).for_each(|which| {
+            many.comes(which);
+        });
+        for _ in 0..20 {
+            // It answers with so little that it is never charged.
+            assert!(many.making.lets_in(&mut many.states[9], 1));
+            many.goes_on();
+        }
+    }
+
+    #[test]
+    fn a_good_name_is_lost_with_the_first_large_reply() {
+        let mut many = asking(&[300; 30]);
+        (0..30).for_each(|which| many.states[which].flags.add(Flag::Light));
+        let let_in = (0..30).filter(|&which| many.comes(which)).count();
+        // The first had the budget, and those who followed as much again.
+        assert!(let_in <= 1 + SHARES.all.div_ceil(300), "{let_in}");
+        assert!(many.making.left >= -2 * SHARES.all as isize);
+        many.goes_on();
+        assert!(!many.comes(0));
+    }
+
+    #[test]
+    fn bytes_are_shared_and_not_turns() {
+        let mut many = asking(&[50, 100, 200, 400, 800]);
+        (0..5).for_each(|which| {
+            many.comes(which);
+        });
+        let first = many.made.clone();
+        for _ in 0..400 {
+            many.goes_on();
+        }
+        let made: Vec<_> = many.made.iter().zip(&first).map(|(n, f)| n - f).collect();
+        let (least, most) = (made.iter().min().unwrap(), made.iter().max().unwrap());
+        // What the first had before anybody waited is set against it.
+        let apart = 2 * SHARES.all + SHARES.one + 800;
+        assert!(most - least <= apart, "{made:?}");
+        assert!(*least > 40_000, "{made:?}");
+    }
+
+    #[test]
+    fn newcomers_come_before_those_who_have_had_much() {
+        let mut many = asking(&[300; 20]);
+        (0..20).for_each(|which| {
+            many.comes(which);
+        });
+        (0..30).for_each(|_| many.goes_on());
+        many.add(300);
+        assert!(!many.comes(20));
+        let before = std::iter::from_fn(|| many.making.next(false)).position(|which| which == 20);
+        // Whoever's time has come just now is served before it.
+        assert!(before.is_some_and(|n| n <= 2), "{before:?}");
+    }
+
+    #[test]
+    fn good_names_that_come_every_turn_keep_nobody_waiting_for_ever() {
+        let mut many = asking(&[300; 12]);
+        (10..12).for_each(|which| {
+            many.comes(which);
+        });
+        let before = many.made[11];
+        for _ in 0..200 {
+            for which in 0..10 {
+                many.states[which].flags.add(Flag::Light);
+                many.comes_once(which);
+            }
+            many.goes_on();
+        }
+        assert!(many.made[11] > before + 600, "{}", many.made[11]);
+    }
+
+    #[test]
+    fn a_stream_of_newcomers_keeps_nobody_waiting_for_ever() {
+        let mut many = asking(&[300; 2]);
+        (0..2).for_each(|which| {
+            many.comes(which);
+        });
+        let before = many.made[1];
+        for _ in 0..200 {
+            // More than a turn can serve, each of which is never heard of again.
+            for _ in 0..5 {
+                many.add(300);
+                let newcomer = many.states.len() - 1;
+                many.comes_once(newcomer);
+            }
+            many.goes_on();
+        }
+        assert!(many.made[1] > before + 600, "{}", many.made[1]);
+    }
+
+    #[test]
+    fn what_a_layer_makes_of_it_costs_the_turn_and_not_the_name() {
+        let mut one = asking(&[300]);
+        one.states[0].flags.add(Flag::Around);
+        assert!(one.making.lets_in(&mut one.states[0], 100));
+        one.making.charge(&mut one.states[0], 2000);
+        assert_eq!(one.making.left, SHARES.all as isize - 1900);
+        let flags = &one.states[0].flags;
+        assert!(flags.has(Flag::Light) && !flags.has(Flag::OverShare));
+    }
+
+    #[test]
+    fn what_answers_as_much_input_does_not_count() {
+        let mut many = asking(&[5000, 300]);
+        for _ in 0..100 {
+            assert!(many.making.lets_in(&mut many.states[0], 5000));
+            many.making.charge(&mut many.states[0], 5000);
+            assert_eq!(many.making.left, SHARES.all as isize);
+        }
+        // What is left of it is not another's.
+        assert!(many.making.lets_in(&mut many.states[0], 5000));
+        assert!(many.making.lets_in(&mut many.states[1], 1));
+        many.making.charge(&mut many.states[1], 300);
+        assert_eq!(many.making.left, SHARES.all as isize - 299);
+    }
+}
