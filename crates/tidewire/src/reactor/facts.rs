@@ -134,7 +134,7 @@ pub(crate) enum Flag {
     OverShare,
     /// It made little when it was last given something.
     Light,
-    /// A layer's: what it sends was made inside, and is counted there.
+    /// A layer's: what it sends was made inside, and was held against it there.
     Around,
     /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
     Nameless,

@@ -23,8 +23,8 @@ use crate::reactor::state::State;
 /// Of the bytes that may be made in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MakeShares {
-    /// By all connections together. It is exceeded by one reply, and by those who came with a
-    /// good name at most once more.
+    /// By all connections together. It is exceeded by one share and one reply, and by those who came
+    /// with a good name at most once more.
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
@@ -144,22 +144,27 @@ impl Making {
 
     /// So many bytes were queued by a connection that has more than a little in its queue.
     pub(crate) fn charge(&mut self, state: &mut State, bytes: usize) {
-        if state.flags.has(Flag::Around) {
+        let free = bytes.min(self.fed);
+        if !state.flags.has(Flag::Embedded) {
+            // Else the layer sets what it makes of this against the same input.
+            self.fed -= free;
+        }
+        let bytes = bytes - free;
+        if bytes == 0 {
             return;
         }
-        if bytes <= self.fed {
-            self.fed -= bytes;
-            return;
-        }
-        let bytes = bytes - std::mem::take(&mut self.fed);
-        state.flags.remove(Flag::Light);
-        state.made_until = state.made_until.max(self.clock) + bytes as u64;
         if let Some(served) = &mut self.served
             && served.index == state.id.index
         {
             served.left = served.left.saturating_sub(bytes);
         }
         self.spend(bytes);
+        if state.flags.has(Flag::Around) {
+            // It costs the turn, and was held against the connection where it was made.
+            return;
+        }
+        state.flags.remove(Flag::Light);
+        state.made_until = state.made_until.max(self.clock) + bytes as u64;
         if self.closed && (self.left <= 0 || !self.serves(state)) {
             // Full from here on, and told when it is not any more.
             state.flags.add(Flag::OverShare);
@@ -198,7 +203,7 @@ impl Making {
             return None;
         }
         let Reverse((_, _, index)) = self.waiting.pop()?;
-        self.closed = self.is_awaited();
+        self.closed = self.is_awaited() || self.left <= 0;
         Some(index)
     }
 
@@ -425,6 +430,17 @@ mod tests {
             many.goes_on();
         }
         assert!(many.made[1] > before + 600, "{}", many.made[1]);
+    }
+
+    #[test]
+    fn what_a_layer_makes_of_it_costs_the_turn_and_not_the_name() {
+        let mut one = asking(&[300]);
+        one.states[0].flags.add(Flag::Around);
+        assert!(one.making.lets_in(&mut one.states[0], 100));
+        one.making.charge(&mut one.states[0], 2000);
+        assert_eq!(one.making.left, SHARES.all as isize - 1900);
+        let flags = &one.states[0].flags;
+        assert!(flags.has(Flag::Light) && !flags.has(Flag::OverShare));
     }
 
     #[test]

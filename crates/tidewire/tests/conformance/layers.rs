@@ -12,7 +12,7 @@ use crate::hosting::{Loops, host};
 use crate::probe::Probes;
 use crate::record::{Event, Record};
 use crate::roles::{Echo, noise};
-use crate::shares::{Giver, MAKE_TURN, PIECE, all_at_once};
+use crate::shares::{Giver, MAKE_ONE, MAKE_TURN, PIECE, all_at_once};
 use crate::variant::Variant;
 use crate::world;
 
@@ -73,7 +73,7 @@ fn a_layers_connection_waits_for_its_turn_too(v: Variant) {
     let made = Arc::default();
     let probes = Probes {
         record: record.clone(),
-        make: Box::new(move |_| {
+        make: Box::new(move |_: &Peer| {
             let giver = Giver::new(EACH, Arc::clone(&made), Arc::default());
             Ok(Box::new(giver) as Box<dyn crate::probe::Role>)
         }),
@@ -101,7 +101,10 @@ fn a_layers_connection_waits_for_its_turn_too(v: Variant) {
         assert!(client.take(EACH).iter().all(|&byte| byte == !7));
     }
     let turns = (loops.counters().turns - before.turns) as usize;
-    let (made, most) = (CLIENTS * EACH, (turns + 1 + v.loops) * (MAKE_TURN + PIECE));
+    let (made, most) = (
+        CLIENTS * EACH,
+        (turns + 1 + v.loops) * (MAKE_TURN + MAKE_ONE + PIECE),
+    );
     assert!(
         v.is_threads() || made <= most,
         "{made} bytes in {turns} turns"

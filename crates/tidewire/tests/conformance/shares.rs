@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// What all may make in a turn, bytes; by those who made little before, once more.
 pub(crate) const MAKE_TURN: usize = 256 << 10;
 /// Of that, one while others wait.
-const MAKE_ONE: usize = 64 << 10;
+pub(crate) const MAKE_ONE: usize = 64 << 10;
 /// What all may send in a turn; bytes.
 const SEND_TURN: u64 = 1 << 20;
 /// What does not count of it.
@@ -102,7 +102,7 @@ impl Role for Giver {
 /// Connections that have asked for so many bytes each, and are not looked at yet. Their marks hold nobody back.
 fn givers(v: Variant, each: &[usize]) -> (Server, Vec<Client>, Arc<AtomicUsize>) {
     let (made, connections) = (Arc::<AtomicUsize>::default(), each.len());
-    let seen: Vec<_> = each.iter().map(|_| Arc::default()).collect();
+    let seen: Vec<Arc<AtomicUsize>> = each.iter().map(|_| Arc::default()).collect();
     let last_seen = Arc::clone(seen.last().expect("some"));
     let (each, next) = (each.to_vec(), AtomicUsize::new(0));
     let server = Setup::on(v)
@@ -136,8 +136,8 @@ fn a_turn_makes_no_more_than_its_budget(v: Variant) {
         c.bytes_out - before.bytes_out >= made as u64
     });
     let turns = (server.counters().turns - before.turns) as usize;
-    // Each turn ends with a piece, and the first of each loop is that of those with a good name.
-    let most = (turns + 1 + v.loops) * (MAKE_TURN + PIECE);
+    // Each turn ends with a share and a piece, and the first of each loop is that of those with a good name.
+    let most = (turns + 1 + v.loops) * (MAKE_TURN + MAKE_ONE + PIECE);
     assert!(
         v.is_threads() || made <= most,
         "{made} bytes in {turns} turns"
