@@ -525,6 +525,10 @@ impl RespConn {
     ) -> Next {
         self.flush(reply, cx);
         input.consume(input.len());
+        if let Some(card) = &self.card {
+            // It hears nothing more, though its peer may take its time to close.
+            card.gone.store(true, Relaxed);
+        }
         match why {
             Some(why) => cx.link.finish_because(why),
             None => cx.link.finish(),

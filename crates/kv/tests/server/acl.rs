@@ -131,7 +131,7 @@ fn destinations_and_keys_of_every_form_are_asked_for() {
         ("SORT_RO a1 GET b_*", "GET"),
     ] {
         let error =
-            format!("-ERR {option} option of SORT denied due to insufficient ACL permissions|");
+            format!("-ERR {option} option of SORT denied due to insufficient ACL permissions.|");
         w.check(&mut bob, line, &error);
     }
     w.check(&mut bob, "SORT a1 BY nosort GET #", "*1|$1|1|");

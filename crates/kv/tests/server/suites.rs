@@ -374,3 +374,22 @@ fn a_script_that_only_reads_publishes_nothing() {
     assert_eq!(w.answer(&mut hears), "");
     assert_eq!(w.ask_args(&mut c, &["EVAL", publish, "0"]), ":1|");
 }
+
+#[test]
+fn who_was_told_in_place_of_another_and_quits_is_gone_at_once() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let w = &mut world;
+        let (mut c, mut told, mut other) = (w.client(), w.client_of(1), w.client());
+        let id = w.ask(&mut told, "CLIENT ID");
+        let id = id.trim_start_matches(':').trim_end_matches('|').to_owned();
+        w.ask(&mut told, "SUBSCRIBE __redis__:invalidate");
+        w.ask(&mut c, "HELLO 3");
+        w.check(&mut c, &format!("CLIENT TRACKING on REDIRECT {id}"), "+OK|");
+        w.check(&mut c, "GET k", "_|");
+        w.check(&mut told, "QUIT", "+OK|");
+        w.check(&mut other, "SET k v", "+OK|");
+        let heard = w.answer(&mut c);
+        assert!(heard.contains("tracking-redir-broken"), "{heard}");
+    });
+}

@@ -39,7 +39,7 @@ impl Denied<'_> {
             Denied::Channel(_) => "No permissions to access a channel".to_owned(),
             Denied::Pattern(option) => {
                 return Error::text(format!(
-                    "ERR {option} option of SORT denied due to insufficient ACL permissions"
+                    "ERR {option} option of SORT denied due to insufficient ACL permissions."
                 ));
             }
         };
