@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// Directory of the server's data, or a backup of its log
     #[arg(long = "data", value_name = "DIR", default_value = crate::serve::DIRECTORY)]
     data: PathBuf,
-    /// Goes on where a repair of the log has marked what is lost, as `serve --kv-accept-loss` does: the dump has what
-    /// is left
+    /// Goes on where a repair of the log has marked what is lost, as `serve --kv-accept-loss` does, and where the end of the
+    /// log is gone up to the snapshot: the dump has what is left
     #[arg(long)]
     accept_loss: bool,
     /// The file to make; it must not be there
@@ -59,6 +59,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "lost        {} records of the log, in damage: what they changed is not in it",
             opened.found.lost
         );
+    }
+    if opened.found.end_is_lost {
+        say!("lost        the end of the log, with what was changed behind the snapshot");
     }
     // Behind the whole name, so that it is not a file of somebody else.
     let mut partial = to.clone().into_os_string();

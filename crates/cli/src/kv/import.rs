@@ -28,7 +28,8 @@ Examples:
   tidewire kv import dump.rdb --data /var/lib/tidewire
 
 Dumps of Redis and Valkey up to version 12, and of Valkey 9, are read, in every encoding of strings, lists, sets, \
-hashes and sorted sets. Streams, data of modules, hashes whose fields expire, and a key that comes twice are \
+hashes, sorted sets and streams, and libraries of functions; of a stream's groups, what was given and has been deleted since is \
+left out. Data of modules, hashes whose fields expire, and a key that comes twice are \
 refused by the name of the key; what was imported before is there. Keys that are past their time are left out.";
 
 /// What to put where.

@@ -50,7 +50,7 @@ struct Opened {
 }
 
 /// Opens what a server has in the directory `data`, or what a backup of that has; without what damage has taken, if that
-/// is accepted.
+/// is accepted, and then only to be looked at.
 fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     let directory = directory(data);
     let settings = kv_settings(&directory, None, Policy::Os)?;
@@ -73,7 +73,7 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     });
     let progress = |_: &Replayed, _, _| ControlFlow::Continue(());
     let opened = match accept_loss {
-        true => durable::open_past_gaps(log.clone(), &store, now_ms(), progress),
+        true => durable::open_what_is_left(log.clone(), &store, now_ms(), progress),
         false => durable::open(log.clone(), &store, now_ms(), progress),
     };
     let (kv_log, found) = opened.map_err(|why| {

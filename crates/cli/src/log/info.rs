@@ -40,6 +40,12 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
             "stream      {name:?} positions {first}..{next} newest {newest}"
         )?;
     }
+    for (name, first, next) in &info.lost {
+        writeln!(
+            out,
+            "lost        {name:?} positions {first}..{next}, in damage"
+        )?;
+    }
     writeln!(out, "producers   {}", info.producers)?;
     for cursor in &info.cursors {
         let (stream, name, position) = (&cursor.stream, &cursor.name, cursor.position);

@@ -8,7 +8,7 @@ use tidewire_ingest::native::codec::parser;
 use tidewire_log::{Begin as Place, Credit, Frames, ReadError, Tenure, View};
 
 use super::output::Output;
-use super::{Args, Ended, conclude};
+use super::{Args, Ended, conclude, say_lost};
 use crate::exit::Failure;
 
 /// Bytes read at a time.
@@ -47,9 +47,9 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
         let read = match view.read(&args.stream, at, AT_ONCE) {
             Ok(read) => read,
             Err(ReadError::Missing { next, .. }) => {
-                out.flush()
-                    .map_err(|e| conclude(Err(e.into())).unwrap_err())?;
-                say!("tidewire: the records from {at} up to {next} are lost, going on behind them");
+                if let Err(ended) = say_lost(at, next, &mut out) {
+                    return conclude(Err(ended));
+                }
                 at = next;
                 continue;
             }

@@ -228,6 +228,7 @@ fn copy(args: &Args, mut reader: Reader) -> Result<(), Ended> {
 fn records(args: &Args, reader: &mut Reader, out: &mut Output) -> Result<(), Ended> {
     let form = args.form();
     let mut left = args.count.unwrap_or(u64::MAX);
+    let mut due = reader.place();
     while left > 0 {
         if !reader.is_ready() {
             out.flush()?;
@@ -235,17 +236,31 @@ fn records(args: &Args, reader: &mut Reader, out: &mut Output) -> Result<(), End
         }
         let record = match reader.read() {
             Ok(Some(record)) => record,
-            Ok(None) => break,
+            Ok(None) => {
+                say_lost(due, reader.place(), out)?;
+                break;
+            }
             Err(e) => {
                 out.flush()?;
                 return Err(e.into());
             }
         };
+        say_lost(due, record.position, out)?;
+        due = record.position + 1;
         form.write(&record, out)?;
         out.ended(record.position + 1);
         left -= 1;
     }
     Ok(out.flush()?)
+}
+
+/// Says which records are missing, if any: damage took them, and a repair of the log has marked that.
+fn say_lost(due: u64, next: u64, out: &mut Output) -> Result<(), Ended> {
+    if due < next {
+        out.flush()?;
+        say!("tidewire: the records from {due} up to {next} are lost, going on behind them");
+    }
+    Ok(())
 }
 
 /// The cursor moves behind what was taken.

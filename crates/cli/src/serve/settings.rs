@@ -138,6 +138,7 @@ impl Settings {
             .map_err(|e| Failure::failed(format!("--admin: {e}")))?;
         let mut ingest = options.ingest.settings(options.max_payload)?;
         ingest.fleet = fleet(&options.durable)?;
+        ingest.replicated = options.durable.replicate.is_some();
         let deadlines = Deadlines::of(&options);
         deadlines.check()?;
         let endpoints = endpoints(&options.services, &options.listen, &bind);

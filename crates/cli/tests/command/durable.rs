@@ -465,7 +465,16 @@ fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
     assert_code(&output, 2);
     assert!(stdout(&output).contains("first=4 count=1"));
 
+    assert!(stdout(&log(&["info"])).contains("lost        \"default\" positions 1..2"));
+
+    // Whoever reads is told, at the server and without one.
     let server = Server::start(&place);
-    assert_eq!(server.read(&["--raw"]), "line 0\nline 2\nline 3\nline 4\n");
+    for from in [["--to", &server.to], ["--data", &data]] {
+        let output = run(&[&["read", "--raw"], &from[..]].concat());
+        assert_code(&output, 0);
+        assert_eq!(stdout(&output), "line 0\nline 2\nline 3\nline 4\n");
+        let said = stderr(&output);
+        assert!(said.contains("records from 1 up to 2 are lost"), "{said}");
+    }
     server.stop();
 }

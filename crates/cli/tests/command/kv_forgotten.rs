@@ -224,3 +224,65 @@ fn a_damaged_tail_behind_a_snapshot_is_said_and_repaired_when_agreed() {
         assert_eq!(found, Reply::Int(there), "behind:{n}");
     }
 }
+
+/// A log whose end is gone, and the file of claims that would miss it, ends before its snapshot: a start would write before that,
+/// so it is refused, but what the snapshot has can be had.
+#[test]
+fn a_log_that_ends_before_its_snapshot_is_said_and_what_that_has_is_exported() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path();
+    let args = ["--segment", "7MiB", "--kv-snapshot-growth", "0"];
+    let (server, mut client) = serve("sync", data, &args);
+    let fill = |client: &mut Client, name: &str| {
+        for n in 0..8 {
+            let set = format!("SET {name}:{n} {}", "x".repeat(1 << 20));
+            assert_eq!(client.ask(&set).unwrap(), Reply::Line("OK".into()));
+        }
+    };
+    fill(&mut client, "before");
+    assert_eq!(client.ask("SAVE").unwrap(), Reply::Line("OK".into()));
+    let first = segments(data).remove(0);
+    fill(&mut client, "behind");
+    server.signal(Signal::TERM);
+    assert!(server.end().status.success());
+    // What is left is a segment that ends before the next snapshot.
+    let kv = data.join("kv");
+    let kept = fs::read(&first).unwrap();
+    let (server, mut client) = serve("sync", data, &args);
+    assert_eq!(client.ask("SAVE").unwrap(), Reply::Line("OK".into()));
+    server.signal(Signal::TERM);
+    assert!(server.end().status.success());
+    for segment in segments(data) {
+        fs::remove_file(segment).unwrap();
+    }
+    fs::remove_file(kv.join("claims")).unwrap();
+    fs::write(&first, kept).unwrap();
+
+    let path = data.to_str().unwrap();
+    let refused = run(&[
+        "serve",
+        "kv/resp",
+        "--listen",
+        "kv/resp=0",
+        "--durability",
+        "sync",
+        "--data",
+        path,
+    ]);
+    let said = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("its end is lost") && said.contains("kv export"),
+        "{said}"
+    );
+    let dump = data.join("dump.rdb");
+    let export = ["kv", "export", "--data", path, dump.to_str().unwrap()];
+    assert_eq!(run(&export).status.code(), Some(1));
+    let exported = run(&[&export[..], &["--accept-loss"]].concat());
+    let said = stderr(&exported);
+    assert!(exported.status.success(), "{said}");
+    assert!(
+        said.contains("16 keys") && said.contains("the end of the log"),
+        "{said}"
+    );
+}

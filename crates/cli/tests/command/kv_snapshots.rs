@@ -366,7 +366,14 @@ fn a_snapshot_that_is_damaged_or_gone_is_said_and_nothing_is_changed() {
         assert_eq!(refused.status.code(), Some(2), "another start is of no use");
         assert!(said.contains("snapshot-") && said.contains(says), "{said}");
         assert_eq!(fs::read(&snapshot).unwrap(), bytes, "nothing was changed");
+        assert!(said.contains("start from the log alone"), "{said}");
     }
+    // As it was told.
+    fs::remove_file(&snapshot).unwrap();
+    let (running, mut client) = server(data.path(), SYNC);
+    check(&mut client);
+    running.signal(Signal::TERM);
+    running.end();
     fs::write(&snapshot, &whole).unwrap();
     let (_running, mut client) = server(data.path(), SYNC);
     check(&mut client);

@@ -1,9 +1,11 @@
 //! Logs that fail: nobody is left to believe that all is well.
 
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::common::durable::{Place, Server, assert_code};
-use crate::common::{PATIENCE, stderr};
+use crate::common::{PATIENCE, Running, stderr};
 use rustix::process::Signal;
 
 #[test]
@@ -83,4 +85,46 @@ fn why_no_room_can_be_reserved_is_told() {
         "{said}"
     );
     assert!(!said.contains("full"), "{said}");
+}
+
+/// Where blocks are copied when they are written no room can be held: the start says that a full disk may end the log.
+#[test]
+fn where_no_room_can_be_held_the_start_says_so() {
+    const PROMISE: &str = "room cannot be reserved";
+    let place = Place::new();
+    assert!(!stderr(&Server::start(&place).stop()).contains(PROMISE));
+
+    let (image, at) = (place.path("btrfs.img"), place.path("btrfs"));
+    fs::create_dir(&at).unwrap();
+    File::create(&image).unwrap().set_len(150 << 20).unwrap();
+    let done = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let mount = "mount -o loop \"$1\" \"$2\"";
+    let works = done("mkfs.btrfs", &["-q", "-f", &image])
+        && done("unshare", &["-m", "sh", "-c", mount, "sh", &image, &at]);
+    if !works {
+        eprintln!(
+            "skipped: no btrfs can be made and mounted here (mkfs.btrfs, loop devices, root)"
+        );
+        return;
+    }
+    let serve = format!("{mount} && shift 2 && exec \"$@\"");
+    let command = Command::new("unshare")
+        .args(["-m", "sh", "-c", &serve, "sh", &image, &at])
+        .arg(env!("CARGO_BIN_EXE_tidewire"))
+        .args(["serve", "ingest", "--listen", "ingest=0", "--data", &at])
+        .args(["--admin", "off", "--control", "off"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut running = Running::from(command.unwrap());
+    let line = running.line();
+    assert!(line.contains(" addr="), "{line}");
+    running.signal(Signal::TERM);
+    let output = running.end();
+    assert_code(&output, 0);
+    assert!(stderr(&output).contains(PROMISE), "{}", stderr(&output));
 }

@@ -181,3 +181,17 @@ fn asking_what_a_repair_would_lose_changes_nothing() {
     assert_eq!(stdout(&output), "nothing to repair\n");
     assert_eq!(names(&data), before);
 }
+
+/// What a server may take says nothing about what its log has: it may have been allowed more, or restored here.
+#[test]
+fn records_above_what_is_taken_by_now_are_read() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let large = format!("{}\n", "x".repeat(3 << 20));
+    assert_code(&server.send(&[], &large), 0);
+    server.stop();
+    let less = ["--max-payload", "1024", "--log-payload", "1KiB"];
+    let server = Server::with(&place, "ingest=0", &less);
+    assert!(server.read(&["--raw"]) == large);
+    server.stop();
+}
