@@ -10,6 +10,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tidewire_ingest::client::{Persistence, Producer, Producing};
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a program, and not a protocol: it may look at the clock, and wait"
+)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let to = std::env::args().nth(1);
     let to = to.unwrap_or_else(|| "127.0.0.1:7400".into());
