@@ -55,7 +55,7 @@ fn echo(seed: u64, faults: &Faults, input: &[u8]) -> (Vec<u8>, PlainState, u64) 
 #[test]
 fn a_seed_is_a_run_and_each_fault_happens() {
     let input: Vec<u8> = (0..6000u32).map(|n| n as u8).collect();
-    let sum = std::cell::Cell::new(Injected::default());
+    let sum = std::sync::Mutex::new(Injected::default());
     for_each_seed(100, |seed| {
         let faults = Faults::usual(seed);
         let (got, end, hash) = echo(seed, &faults, &input);
@@ -67,17 +67,17 @@ fn a_seed_is_a_run_and_each_fault_happens() {
         if echo(seed, &Faults::usual(seed), &input).2 != hash {
             return Err("the same seed is another run".to_owned());
         }
-        let all = sum.get();
-        sum.set(Injected {
+        let mut all = sum.lock().unwrap();
+        *all = Injected {
             refused: all.refused + injected.refused,
             cut: all.cut + injected.cut,
             delays: all.delays + injected.delays,
             splits: all.splits + injected.splits,
             flips: all.flips + injected.flips,
-        });
+        };
         Ok(())
     });
-    let sum = sum.get();
+    let sum = sum.into_inner().unwrap();
     println!("{sum:?}");
     assert!(sum.refused > 0 && sum.cut > 0 && sum.delays > 0 && sum.splits > 0);
     assert_eq!(sum.flips, 0);
