@@ -95,6 +95,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["tidewire log restore --data /var/lib/tidewire /backup/today"],
     ),
     (
+        "log unreplicated",
+        &["tidewire log unreplicated --home 'kafka://k1,k2,k3/events?partitions=12'"],
+    ),
+    (
         "log repair",
         &["tidewire log repair", "tidewire log repair --yes"],
     ),

@@ -37,6 +37,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .collect::<Result<Vec<_>, Failure>>()?;
     let (state, checkpoint) =
         StateDirectory::open(&args.state()?).map_err(|e| Failure::failed(e.to_string()))?;
+    // Files that were there before may be away for a while; a pattern that never met one is mistaken.
+    let is_first = checkpoint.files.is_empty();
     descriptors::raise_limit();
     let signals = Signals::catch()
         .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
@@ -87,7 +89,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .collect();
     Shipping {
         shipper,
-        sought: args.once.then(|| sought.join(", ")),
+        sought: (args.once && is_first).then(|| sought.join(", ")),
         signals,
         bell,
         poll,
@@ -120,7 +122,7 @@ fn excluded(what: &str) -> Result<Pattern, Failure> {
 
 struct Shipping<S> {
     shipper: Shipper<Disk, Servers, S>,
-    /// What was to be there, with `--once`.
+    /// What was to be there, with `--once` for the first time.
     sought: Option<String>,
     signals: Signals,
     bell: Bell,

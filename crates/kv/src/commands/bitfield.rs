@@ -168,7 +168,6 @@ impl Operation {
         !matches!(self.act, Act::Get)
     }
 
-    /// Does it on a string that is long enough, and answers.
     /// What is to be written where `old` stands, `Some(None)` if it does not fit; `None` of one that only reads.
     fn new_value(&self, old: i64) -> Option<Option<i128>> {
         let new = match self.act {
@@ -199,19 +198,23 @@ impl Operation {
         }
     }
 
-    fn run(&self, bytes: &mut [u8], reply: &mut Reply) {
+    /// Does it on a string that is long enough, and answers. If it has written, whether something else stood there.
+    fn run(&self, bytes: &mut [u8], reply: &mut Reply) -> Option<bool> {
         let old = self.field.read(bytes);
         let Some(new) = self.new_value(old) else {
-            return reply.integer(old);
+            reply.integer(old);
+            return None;
         };
         let Some(new) = new else {
-            return reply.null();
+            reply.null();
+            return None;
         };
         self.field.write(bytes, new);
         match self.act {
             Act::Add(_) => reply.integer(new as i64),
             _ => reply.integer(old),
         }
+        Some(new as i64 != old)
     }
 }
 
@@ -241,12 +244,15 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Err(Error::TOO_LONG);
     }
     let reply = &mut *ctx.reply;
+    let mut changes = false;
     let mut run = |bytes: &mut Vec<u8>| {
+        let grows = bytes.len() < end;
         // Also where nothing of it will be written, as in Redis.
         bytes.resize(bytes.len().max(end), 0);
         reply.array(operations.len());
         for operation in &operations {
-            operation.run(bytes, reply);
+            let wrote = operation.run(bytes, reply);
+            changes |= wrote.is_some_and(|differs| differs || grows);
         }
         Ok(())
     };
@@ -256,7 +262,9 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         run(&mut fresh)?;
         ctx.db.set(args[1], Value::Str(fresh));
     }
-    ctx.db.event(events::STRING, "setbit", args[1]);
+    if changes {
+        ctx.db.event(events::STRING, "setbit", args[1]);
+    }
     Ok(())
 }
 

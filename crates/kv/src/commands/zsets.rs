@@ -219,11 +219,13 @@ fn zincrby(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ..Options::default()
     };
     let fit = ctx.db.limits().zset();
-    let last = ctx.db.upsert(args[1], |set: &mut ZSet| {
+    let (added, changed, last) = ctx.db.upsert(args[1], |set: &mut ZSet| {
         let done = add(set, &options, &[(by, args[3])], fit);
-        (done.is_ok(), done.map(|(_, _, last)| last))
+        (done.is_ok(), done)
     })??;
-    ctx.db.event(events::ZSET, "zincr", args[1]);
+    if added + changed > 0 {
+        ctx.db.event(events::ZSET, "zincr", args[1]);
+    }
     ctx.reply.double(last.unwrap_or(by));
     Ok(())
 }

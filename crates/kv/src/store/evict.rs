@@ -16,8 +16,11 @@ const STEPS: usize = 16;
 const MISSES: usize = 64;
 /// Candidates that are compared for one key to go, at first.
 pub(super) const SAMPLE: usize = 16;
-/// Buckets that are looked at for them, and more only if there is none.
-const BUCKETS: usize = 64;
+/// Places of the table where a sample is taken. From one alone, a part of the table that has become empty would stay so and grow:
+/// whatever comes there is all that is seen by who begins in it.
+const PLACES: usize = 4;
+/// Buckets that are looked at from each, and more only if there is none.
+const BUCKETS: usize = 16;
 
 impl Store {
     /// Makes room for `more` bytes below the limit of memory: frees what is buried, and removes keys
@@ -101,33 +104,45 @@ impl Store {
         rng: &mut fastrand::Rng,
     ) -> Option<Vec<u8>> {
         let (table, samples) = (shard.table(db), self.eviction_samples());
-        let start = rng.usize(..table.buckets());
         let mut best: Option<(u64, &Entry)> = None;
-        let mut seen = 0;
-        // Those that may go can be few among many: then the walk goes on to the first. All walks that it
-        // takes to evict them all cost about as much as one through the whole table for each doubling of
-        // their number.
-        for i in 0..table.buckets() {
-            table.visit((start + i) % table.buckets(), &mut |entry| {
-                if policy.is_volatile() && !entry.expires() {
-                    return;
+        let (mut seen, mut alike) = (0, 0);
+        for place in 1..=PLACES {
+            let start = rng.usize(..table.buckets());
+            let enough = seen + samples.div_ceil(PLACES);
+            // Those that may go can be few among many: then the last walk goes on to the first. All walks that it
+            // takes to evict them all cost about as much as one through the whole table for each doubling of
+            // their number.
+            for i in 0..table.buckets() {
+                table.visit((start + i) % table.buckets(), &mut |entry| {
+                    if policy.is_volatile() && !entry.expires() {
+                        return;
+                    }
+                    seen += 1;
+                    let worth = match policy {
+                        Policy::AllKeysLru
+                        | Policy::VolatileLru
+                        | Policy::AllKeysLfu
+                        | Policy::VolatileLfu => self.worth(entry, clock),
+                        Policy::VolatileTtl => entry.deadline_ms().unwrap_or(u64::MAX),
+                        Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
+                        Policy::NoEviction => return,
+                    };
+                    // Of those worth the same any may go: where it is always the first, a part of the table that has become
+                    // empty grows, and behind it a sample is one key.
+                    match best {
+                        Some((least, _)) if worth > least => {}
+                        Some((least, _)) if worth == least => {
+                            alike += 1;
+                            if rng.u32(..alike) == 0 {
+                                best = Some((worth, entry));
+                            }
+                        }
+                        _ => (best, alike) = (Some((worth, entry)), 1),
+                    }
+                });
+                if seen >= enough || i + 1 >= BUCKETS && (seen > 0 || place < PLACES) {
+                    break;
                 }
-                seen += 1;
-                let worth = match policy {
-                    Policy::AllKeysLru
-                    | Policy::VolatileLru
-                    | Policy::AllKeysLfu
-                    | Policy::VolatileLfu => self.worth(entry, clock),
-                    Policy::VolatileTtl => entry.deadline_ms().unwrap_or(u64::MAX),
-                    Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
-                    Policy::NoEviction => return,
-                };
-                if best.is_none_or(|(least, _)| worth < least) {
-                    best = Some((worth, entry));
-                }
-            });
-            if seen >= samples || i + 1 >= BUCKETS && seen > 0 {
-                break;
             }
         }
         best.map(|(_, entry)| entry.key().to_vec())

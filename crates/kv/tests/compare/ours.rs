@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use tidewire_kv::commands::find;
 use tidewire_kv::reply::{Proto, Reply};
-use tidewire_kv::store::{Effect, Effects, Ran, Settings, Store, Units};
+use tidewire_kv::store::events::{Classes, parse_classes};
+use tidewire_kv::store::{Announce, Effect, Effects, Event, Ran, Settings, Store, Units};
 use tidewire_kv::types::{Fit, SetFit};
 
 use crate::value::Value;
@@ -39,8 +40,24 @@ impl Effects for Log {
     }
 }
 
+/// What became of keys, as channel and key.
+#[derive(Default)]
+struct Told(Mutex<Vec<(String, Vec<u8>)>>);
+
+impl Announce for Told {
+    fn announce(&self, event: &Event, _: Classes, _: u64) -> bool {
+        let channel = format!("__keyevent@{}__:{}", event.db, event.name);
+        self.0.lock().unwrap().push((channel, event.key.to_vec()));
+        true
+    }
+}
+
+/// Events that are compared: all.
+pub(crate) const EVENTS: &str = "EAnm";
+
 pub(crate) struct Ours {
     store: Store,
+    told: Arc<Told>,
     proto: Proto,
     log: Arc<Log>,
     seed: u64,
@@ -72,8 +89,12 @@ impl Ours {
             effects: Some(log.clone()),
             ..Settings::default()
         });
+        let told = Arc::new(Told::default());
+        store.announce_to(told.clone());
+        store.set_events(parse_classes(EVENTS.as_bytes()).unwrap());
         Ours {
             store,
+            told,
             proto,
             log,
             seed,
@@ -103,6 +124,11 @@ impl Ours {
         let (value, len) = Value::parse(reply.bytes()).expect("a whole reply");
         assert_eq!(len, reply.bytes().len(), "one reply");
         value
+    }
+
+    /// What became of keys since this was asked last: channels and keys.
+    pub(crate) fn events(&self) -> Vec<(String, Vec<u8>)> {
+        std::mem::take(&mut *self.told.0.lock().unwrap())
     }
 
     /// What was shown to the hook since this was asked last.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::ours::EVENTS;
 use crate::valkey::{says, valkey};
 use crate::value::{Value, encode};
 
@@ -19,6 +20,9 @@ pub(crate) struct Peer {
     stream: UnixStream,
     /// Received and not yet read as a reply.
     pending: Vec<u8>,
+    /// Where events come, and what has come of them.
+    events: UnixStream,
+    events_pending: Vec<u8>,
     /// Whether it has what Redis 7.2 added to 7.0.
     pub(crate) is_7_2: bool,
 }
@@ -70,12 +74,19 @@ impl Peer {
             directory,
             stream,
             pending: Vec::new(),
+            events: UnixStream::connect(&socket).expect("it listens"),
+            events_pending: Vec::new(),
             is_7_2: true,
         };
         let info = peer.say("INFO server");
         let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
         peer.is_7_2 = !info.contains("redis_version:7.0");
         assert!(!peer.say("DEBUG SET-ACTIVE-EXPIRE 0").is_error());
+        peer.say(&format!("CONFIG SET notify-keyspace-events {EVENTS}"));
+        peer.events.set_read_timeout(Some(PATIENCE)).unwrap();
+        let listen = [b"PSUBSCRIBE".to_vec(), b"__keyevent@*".to_vec()];
+        peer.events.write_all(&encode(&listen)).unwrap();
+        read(&mut peer.events, &mut peer.events_pending);
         Ok(peer)
     }
 
@@ -102,17 +113,38 @@ impl Peer {
         }
     }
 
-    fn reply(&mut self) -> Value {
+    /// What became of keys since this was asked last: channels and keys.
+    pub(crate) fn events(&mut self) -> Vec<(String, Vec<u8>)> {
+        const END: &str = "__keyevent@end";
+        self.say(&format!("PUBLISH {END} x"));
+        let mut all = Vec::new();
         loop {
-            if let Some((value, len)) = Value::parse(&self.pending) {
-                self.pending.drain(..len);
-                return value;
+            let message = read(&mut self.events, &mut self.events_pending);
+            let parts = message.parts().expect("a message");
+            let text = |at: usize| parts[at].text().expect("a text").to_vec();
+            let channel = String::from_utf8(text(2)).expect("no key is in it");
+            if channel == END {
+                return all;
             }
-            let mut chunk = [0; 1 << 16];
-            let n = self.stream.read(&mut chunk).expect("an answer in time");
-            assert!(n > 0, "the peer is gone");
-            self.pending.extend_from_slice(&chunk[..n]);
+            all.push((channel, text(3)));
         }
+    }
+
+    fn reply(&mut self) -> Value {
+        read(&mut self.stream, &mut self.pending)
+    }
+}
+
+fn read(stream: &mut UnixStream, pending: &mut Vec<u8>) -> Value {
+    loop {
+        if let Some((value, len)) = Value::parse(pending) {
+            pending.drain(..len);
+            return value;
+        }
+        let mut chunk = [0; 1 << 16];
+        let n = stream.read(&mut chunk).expect("an answer in time");
+        assert!(n > 0, "the peer is gone");
+        pending.extend_from_slice(&chunk[..n]);
     }
 }
 

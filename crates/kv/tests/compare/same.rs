@@ -1,6 +1,8 @@
 //! Whether two servers do the same: replies whose order means nothing are sorted, random choices are
 //! checked and then taken over.
 
+use std::collections::BTreeSet;
+
 use tidewire_kv::reply::Proto;
 
 use crate::generate::Args;
@@ -29,7 +31,9 @@ pub(crate) fn run(
     peer.say("FLUSHALL");
     limit(few, peer);
     let mut ours = Ours::with_limits(proto, 1, few);
+    peer.events();
     for args in commands {
+        let mut is_error = false;
         let name = String::from_utf8_lossy(&args[0]).to_uppercase();
         match &*name {
             "DUMP" => exchanged(args, &mut ours, peer)?,
@@ -40,8 +44,11 @@ pub(crate) fn run(
                 normalise(&name, &mut left, peer.is_7_2);
                 normalise(&name, &mut right, peer.is_7_2);
                 differ(args, &left, &right)?;
+                is_error = left.is_error();
             }
         }
+        let (left, right) = (ours.events(), peer.events());
+        same_events(args, &name, (is_error, peer.is_7_2), left, right)?;
     }
     let is_7_2 = peer.is_7_2;
     let left = dump(|args| ours.run(args), is_7_2);
@@ -59,6 +66,59 @@ pub(crate) fn run(
         }
     }
     Ok(())
+}
+
+/// Whether the same was told of keys.
+fn same_events(
+    args: &Args,
+    name: &str,
+    (is_error, is_7_2): (bool, bool),
+    mut left: Vec<(String, Vec<u8>)>,
+    mut right: Vec<(String, Vec<u8>)>,
+) -> Result<(), String> {
+    // These choose by themselves, or were asked in another way.
+    let chooses = matches!(
+        name,
+        "SPOP" | "SRANDMEMBER" | "HRANDFIELD" | "ZRANDMEMBER" | "PFCOUNT"
+    );
+    let is =
+        |arg: &[u8], words: [&[u8]; 2]| words.iter().any(|word| arg.eq_ignore_ascii_case(word));
+    let is_timed = name == "SET" && args.iter().any(|arg| is(arg, [b"EXAT", b"PXAT"]));
+    if chooses || is_timed {
+        // In 7.0 a key that SET gives a time long past is there until it is looked for.
+        return Ok(());
+    }
+    // Some commands of Redis look twice, or before they look at their arguments.
+    let missed = |events: &[(String, Vec<u8>)]| -> BTreeSet<Vec<u8>> {
+        let missed = events
+            .iter()
+            .filter(|(channel, _)| channel.ends_with(":keymiss"));
+        missed.map(|(_, key)| key.clone()).collect()
+    };
+    let same_missed = is_error || missed(&left) == missed(&right);
+    if same_missed {
+        for events in [&mut left, &mut right] {
+            events.retain(|(channel, _)| !channel.ends_with(":keymiss"));
+        }
+    }
+    for events in [&mut left, &mut right] {
+        // In 7.0 who asks in vain becomes no consumer.
+        let kept = |channel: &str| is_7_2 || !channel.ends_with(":xgroup-createconsumer");
+        events.retain(|(channel, _)| !channel.ends_with(":expired") && kept(channel));
+    }
+    if left == right {
+        return Ok(());
+    }
+    let shown = |events: &[(String, Vec<u8>)]| {
+        let one = |(channel, key): &(String, Vec<u8>)| format!("{channel} {}", key.escape_ascii());
+        events.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    Err(format!(
+        "{}\nours tells: {}\npeer tells: {}",
+        show(args),
+        shown(&left),
+        shown(&right)
+    ))
 }
 
 fn limit(few: bool, peer: &mut Peer) {

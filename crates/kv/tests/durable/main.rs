@@ -24,6 +24,7 @@ mod wire;
 mod attacks;
 mod by_hand;
 mod disk;
+mod events;
 mod facts;
 mod golden;
 mod midway;

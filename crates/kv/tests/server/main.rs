@@ -11,7 +11,9 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod effects;
+mod events;
 mod expiring;
+mod frequency;
 mod functions;
 mod fuzz_smoke;
 #[path = "../compare/generate.rs"]
@@ -23,6 +25,7 @@ mod golden;
 mod golden_check;
 mod guard;
 mod hostile;
+mod latency;
 mod loading;
 mod memory;
 mod monitor;

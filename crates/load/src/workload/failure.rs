@@ -32,7 +32,7 @@ pub enum Failure {
         within: Duration,
     },
     /// A reply is not what it has to be.
-    #[error("{fault} on connection {connection}: {what}")]
+    #[error("wrong reply on connection {connection}: {fault}: {what}")]
     WrongReply {
         /// The connection, from 0.
         connection: u64,
