@@ -219,7 +219,7 @@ pub(crate) struct Catalog {
     /// How far apart entries are, and how many there are.
     spacing: Spacing,
     /// Bytes that are not kept any more, by stream.
-    freed: Vec<(u32, u64)>,
+    freed: Vec<(u32, i64)>,
 }
 
 impl Catalog {
@@ -442,11 +442,12 @@ impl Catalog {
         });
         let held: u64 = held.sum();
         let before = std::mem::replace(&mut self.streams[id].held, held);
-        self.freed.push((id, before - held));
+        // Where an index has become coarser meanwhile, more counts as kept than before.
+        self.freed.push((id, before.cast_signed() - held.cast_signed()));
     }
 
     /// Bytes of streams that are not kept any more, since this was asked last.
-    pub(crate) fn take_freed(&mut self) -> Vec<(u32, u64)> {
+    pub(crate) fn take_freed(&mut self) -> Vec<(u32, i64)> {
         std::mem::take(&mut self.freed)
     }
 

@@ -105,7 +105,7 @@ impl<D: Disk> Shared<D> {
         let mut gather = self.gather();
         for (id, bytes) in freed {
             if let Some(stream) = gather.state.streams.get_mut(id) {
-                stream.held = stream.held.saturating_sub(bytes);
+                stream.held = stream.held.saturating_add_signed(-bytes);
             }
         }
     }
