@@ -124,7 +124,8 @@ impl RespConn {
         });
         let waiter = Waiter::new(blocked, spec, self.session.db, args, self.session.proto, to);
         let limit = batch.shared.config.client_output.load(Relaxed);
-        let waiter = batch.wait(waiter.limited(limit));
+        let waiter = waiter.limited(limit).of_client(self.not_told());
+        let waiter = batch.wait(waiter);
         if let Some(timeout) = timeout {
             cx.link.set_timer_after(timeout);
         }
@@ -155,7 +156,11 @@ impl RespConn {
         wait.busy_since = Some(cx.link.now());
         match wait.unblocked {
             Some(error) => self.wait_over(Over::Unblocked { error }, cx),
-            None => cx.link.set_timer_after(RETRY),
+            None => {
+                cx.link.set_timer_after(RETRY);
+                // It waits on, and may do so for long.
+                self.tell_own_changes(cx);
+            }
         }
     }
 
@@ -286,7 +291,15 @@ impl RespConn {
         cx.link.clear_timer();
         self.silence(reply, 0);
         self.flush(reply, cx);
+        self.tell_own_changes(cx);
         cx.link.resume();
+    }
+
+    /// Whether the reply that it waits for is on its way.
+    pub(crate) fn is_served(&self, store: &Store) -> bool {
+        self.wait
+            .as_ref()
+            .is_some_and(|wait| !wait.is_busy() && !store.is_waiting(&wait.waiter))
     }
 
     /// Gives the wait up, if there is one, before the connection ends, so that no key is spent on

@@ -45,6 +45,8 @@ pub(crate) struct Card {
     pub(crate) redirect_broken: AtomicBool,
     /// It is closed, or about to be.
     pub(crate) gone: AtomicBool,
+    /// Somebody has wished to be told through it.
+    pub(crate) hears_for_others: AtomicBool,
     /// Which of its waits in blocking commands it is in; 0 for none.
     pub(crate) wait: AtomicU64,
     /// Its next command waits for the end of CLIENT PAUSE.
@@ -96,6 +98,7 @@ impl Card {
             redirect: AtomicU64::new(0),
             redirect_broken: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            hears_for_others: AtomicBool::new(false),
             wait: AtomicU64::new(0),
             held_back: AtomicBool::new(false),
             input_len: AtomicU32::new(0),

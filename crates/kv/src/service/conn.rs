@@ -222,8 +222,8 @@ impl Protocol for RespConn {
         if let Some(following) = self.session.set_tracking(None) {
             following.close(&shared.store);
         }
+        self.leave(&shared);
         if let Some(card) = self.card {
-            card.gone.store(true, Relaxed);
             if self.session.monitor.take().is_some() {
                 shared.monitors.remove(card.id, &shared.attention);
             }
@@ -484,9 +484,21 @@ impl RespConn {
     /// be lost to a peer that has only finished sending.
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
         if self.abandon_wait(cx) {
+            self.leave(&cx.local.shared);
             cx.link.finish();
         } else {
             self.session.closing = true;
+        }
+    }
+
+    /// It hears nothing more. Those who are told in its place hear that it has gone, also of what has been posted to
+    /// it and it will never take.
+    fn leave(&self, shared: &Shared) {
+        if let Some(card) = &self.card {
+            card.gone.store(true, Relaxed);
+            if card.hears_for_others.load(Relaxed) {
+                shared.store.tracking().notify_again();
+            }
         }
     }
 
@@ -525,10 +537,8 @@ impl RespConn {
     ) -> Next {
         self.flush(reply, cx);
         input.consume(input.len());
-        if let Some(card) = &self.card {
-            // It hears nothing more, though its peer may take its time to close.
-            card.gone.store(true, Relaxed);
-        }
+        // It hears nothing more, though its peer may take its time to close.
+        self.leave(&cx.local.shared);
         match why {
             Some(why) => cx.link.finish_because(why),
             None => cx.link.finish(),

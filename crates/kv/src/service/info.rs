@@ -124,6 +124,8 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "used_memory_peak", peak.max(used));
     line(text, "used_memory_peak_human", human(peak.max(used)));
     line(text, "used_memory_dataset", used);
+    // Only what the store holds is counted, and all of it counts.
+    line(text, "mem_not_counted_for_evict", 0);
     line(text, "maxmemory", most);
     line(text, "maxmemory_human", human(most));
     line(text, "maxmemory_policy", store.policy().name());

@@ -106,11 +106,7 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
-        let no_loop = self
-            .session
-            .tracking()
-            .is_some_and(|following| following.no_loop);
-        batch.set_client(if no_loop { self.card().id } else { 0 });
+        batch.set_client(self.not_told());
         if let What::Data(spec) = entry.what
             && self.session.tracker().is_some()
         {
@@ -131,6 +127,24 @@ impl RespConn {
         outcome
     }
 
+    /// The client that need not be told of what this one changes; 0 is nobody.
+    pub(super) fn not_told(&self) -> u64 {
+        let following = self.session.tracking();
+        following
+            .filter(|following| following.no_loop)
+            .map_or(0, |_| self.card().id)
+    }
+
+    /// Writes what has changed of what this client itself has asked for, if anything waits.
+    pub(super) fn tell_own_changes(&mut self, cx: &mut Cx<'_, RespConn>) {
+        if let Some(following) = self.session.tracking()
+            && following.redirect == 0
+        {
+            let tracker = following.tracker.clone();
+            self.tell_changes(&tracker, cx);
+        }
+    }
+
     /// Notes what a command of a transaction or script has read.
     pub(super) fn note_read(&self, batch: &mut Batch<'_>, spec: &Spec, args: &[&[u8]]) {
         if self.session.tracking().is_some() {
@@ -139,7 +153,15 @@ impl RespConn {
     }
 
     /// Writes what has changed to this connection, which has asked for it, or was named by who did.
-    pub(super) fn tell_changes(&mut self, tracker: &Tracker, cx: &mut Cx<'_, RespConn>) {
+    pub(super) fn tell_changes(&mut self, tracker: &Arc<Tracker>, cx: &mut Cx<'_, RespConn>) {
+        let is_own = self
+            .session
+            .tracking()
+            .is_some_and(|own| Arc::ptr_eq(&own.tracker, tracker));
+        if is_own && self.is_served(&cx.local.shared.store) {
+            // What its command has changed is told behind the reply.
+            return;
+        }
         let mut reply = Reply::new(self.session.proto);
         match self.session.proto {
             Proto::Resp3 => {
@@ -182,6 +204,13 @@ impl RespConn {
         let Some(following) = self.session.tracking() else {
             return;
         };
+        let listener = cx.local.shared.clients.find(following.redirect);
+        if following.redirect == 0 || listener.is_some_and(|card| !card.gone.load(Relaxed)) {
+            // It has named another since.
+            return;
+        }
+        // Nobody takes it, and the next change is told of again.
+        let _ = following.tracker.take();
         self.card().redirect_broken.store(true, Relaxed);
         if self.session.proto == Proto::Resp3 {
             let mut reply = Reply::new(Proto::Resp3);
@@ -352,6 +381,9 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
     let mut prefixes = known.map_or_else(BTreeSet::new, |f| f.prefixes.clone());
     add_prefixes(&mut prefixes, &wish.prefixes)?;
     let redirect = wish.redirect.as_ref().map_or(0, |card| card.id);
+    if let Some(card) = &wish.redirect {
+        card.hears_for_others.store(true, Relaxed);
+    }
     let route = Route {
         own: call.card.handle.clone(),
         instead: wish.redirect,

@@ -1,5 +1,5 @@
 //! Removal of keys whose time has come, before anybody asks for them; and of the memory of changes that have settled, in
-//! shards that nobody changes any more.
+//! shards that nobody changes any more, and of notes of who has read what, where there are too many.
 //!
 //! There is no index of keys that expire: it would cost memory for each. Instead every tick walks on
 //! through the buckets. Whether an entry has a deadline is a bit of its pointer, so that a bucket
@@ -66,6 +66,10 @@ impl Store {
                 && !shard.dirty.is_empty()
                 && shard.dirty.purge(settled, SETTLED)
             {
+                swept.pause = swept.pause.min(Swept::LATER);
+            }
+            if self.tracking.is_too_much() {
+                shard.evict_tracked_some(&self.tracking);
                 swept.pause = swept.pause.min(Swept::LATER);
             }
             if shard.is_kept {

@@ -396,17 +396,26 @@ impl Store {
         self.lock(self.shard_of(hash)).unwatch(&watch);
     }
 
+    /// Whether it waits still: if not, its reply was delivered. No runner of the caller may hold locks.
+    #[must_use]
+    pub fn is_waiting(&self, waiter: &Arc<Waiter>) -> bool {
+        let mut guards = guards::Guards::new(self);
+        guards.hold(self.mask_of_wait(waiter));
+        !waiter.is_over()
+    }
+
+    /// The shards of the keys that it waits for.
+    fn mask_of_wait(&self, waiter: &Waiter) -> u64 {
+        let keys = waiter.blocked.keys.iter();
+        keys.fold(0, |mask, key| mask | self.mask_of(key))
+    }
+
     /// Ends a wait early; whether it was still waiting. If not, its reply was delivered. No runner
     /// of the caller may hold locks.
     #[must_use]
     pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
-        let mask = waiter
-            .blocked
-            .keys
-            .iter()
-            .fold(0, |mask, key| mask | self.mask_of(key));
         let mut guards = guards::Guards::new(self);
-        guards.hold(mask);
+        guards.hold(self.mask_of_wait(waiter));
         let was_waiting = !waiter.over.swap(true, Relaxed);
         for key in &waiter.blocked.keys {
             guards

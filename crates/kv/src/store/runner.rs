@@ -681,7 +681,10 @@ impl<'s> Runner<'s> {
         }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
+        // What it changes is not the doing of who has made the key ready.
+        let by = std::mem::replace(&mut self.guards.client, waiter.client);
         let served = self.serve_shown(waiter, &args, key, &mut reply);
+        self.guards.client = by;
         if matches!(served, Served::Waits) {
             return false;
         }

@@ -20,6 +20,8 @@ const PENDING_MAX: usize = 1 << 20;
 const EACH: usize = 32;
 /// Notes that one more may take away where there are too many.
 const EVICTIONS: usize = 16;
+/// Notes that one visit of a shard takes away where there are too many.
+const EVICTIONS_A_VISIT: usize = 1024;
 
 /// Lets a client know that something waits for it.
 pub trait Notify: Send + Sync {
@@ -69,10 +71,18 @@ impl Tracker {
     }
 
     /// Has the client told otherwise, of what it has read before too.
-    pub fn change(&self, own_too: bool, to: Box<dyn Notify>) {
+    pub fn change(self: &Arc<Tracker>, own_too: bool, to: Box<dyn Notify>) {
         self.own_too.store(own_too, Relaxed);
         *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;
-        self.pending().notified = false;
+        self.notify_again();
+    }
+
+    /// Lets know once more that something waits, if it does: who was let know may have gone without taking it.
+    fn notify_again(self: &Arc<Tracker>) {
+        if self.pending().notified && !self.is_over() {
+            let to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+            to.notify(self);
+        }
     }
 
     /// What waits to be told; nothing if it was taken already, or nobody wants to know any more.
@@ -180,7 +190,7 @@ impl Tracking {
         self.keys_max.load(Relaxed)
     }
 
-    /// Changes how many there may be. Those that are too many go as others come.
+    /// Changes how many there may be. Those that are too many go within seconds, as [`Store::expire`] comes by.
     pub fn set_keys_max(&self, most: usize) {
         self.keys_max.store(most, Relaxed);
     }
@@ -204,6 +214,20 @@ impl Tracking {
                 tracker.tell(Some(key), by);
             }
         }
+    }
+
+    /// Lets all know once more for whom something waits: one that was let know in the place of others has
+    /// gone.
+    pub fn notify_again(&self) {
+        for tracker in self.trackers().values() {
+            tracker.notify_again();
+        }
+    }
+
+    /// Whether there are more notes than there may be.
+    pub(super) fn is_too_much(&self) -> bool {
+        let most = self.keys_max();
+        most > 0 && self.keys() > most
     }
 
     /// Tells everybody that everything may have changed.
@@ -327,6 +351,29 @@ impl Shard {
         self.tracked = HashMap::new();
         self.note_observers();
     }
+
+    /// Takes notes away while there are too many, at most so many, by telling of them.
+    pub(super) fn evict_tracked(&mut self, tracking: &Tracking, most: usize) {
+        for _ in 0..most {
+            if !tracking.is_too_much() {
+                break;
+            }
+            let Some(place) = self.tracked.keys().next().cloned() else {
+                break;
+            };
+            let gone = self.tracked.remove(&place).unwrap_or_default();
+            tracking.keys.fetch_sub(1, Relaxed);
+            for tracker in gone {
+                tracker.tell(Some(&place.1), 0);
+            }
+        }
+    }
+
+    /// As [`evict_tracked`](Shard::evict_tracked), as much as a visit may.
+    pub(super) fn evict_tracked_some(&mut self, tracking: &Tracking) {
+        self.evict_tracked(tracking, EVICTIONS_A_VISIT);
+        self.note_observers();
+    }
 }
 
 impl Runner<'_> {
@@ -362,20 +409,7 @@ impl Runner<'_> {
                 trackers.push(tracker.clone());
             }
             shard.observed = true;
-            let most = tracking.keys_max();
-            for _ in 0..EVICTIONS {
-                if most == 0 || tracking.keys() <= most {
-                    break;
-                }
-                let Some(place) = shard.tracked.keys().next().cloned() else {
-                    break;
-                };
-                let gone = shard.tracked.remove(&place).unwrap_or_default();
-                tracking.keys.fetch_sub(1, Relaxed);
-                for tracker in gone {
-                    tracker.tell(Some(&place.1), 0);
-                }
-            }
+            shard.evict_tracked(tracking, EVICTIONS);
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Waiter {
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) proto: Proto,
     pub(crate) reply_max: usize,
+    /// Who need not be told of what the command changes, as it is its own; 0 is nobody.
+    pub(crate) client: u64,
     pub(crate) to: Box<dyn Deliver>,
     /// Changes only under the lock of one of its keys.
     pub(crate) over: AtomicBool,
@@ -106,6 +108,7 @@ impl Waiter {
             db,
             proto,
             reply_max: usize::MAX,
+            client: 0,
             to,
             over: AtomicBool::new(false),
         }
@@ -115,6 +118,12 @@ impl Waiter {
     #[must_use]
     pub fn limited(self, reply_max: usize) -> Waiter {
         Waiter { reply_max, ..self }
+    }
+
+    /// Of the client that need not be told of what the command changes; of nobody by default.
+    #[must_use]
+    pub fn of_client(self, client: u64) -> Waiter {
+        Waiter { client, ..self }
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -9,6 +9,7 @@ fn push(key: &str) -> String {
     format!(">2|$10|invalidate|*1|${}|{key}|", key.len())
 }
 
+const SUBSCRIBED: &str = "*3|$9|subscribe|$20|__redis__:invalidate|:1|";
 const ALL: &str = ">2|$10|invalidate|_|";
 
 /// A world, a client that speaks RESP3 and has said so much, and another on the other loop.
@@ -382,4 +383,116 @@ fn wrong_words_are_refused() {
     w.check(&mut c, "MULTI", "+OK|");
     w.check(&mut c, "CLIENT TRACKING ON BCAST", "+QUEUED|");
     assert!(w.ask(&mut c, "EXEC").contains("not for transactions"));
+}
+
+/// A client's number.
+fn id_of(w: &mut World, client: &mut Client) -> String {
+    let id = w.ask(client, "CLIENT ID");
+    id.trim_matches([':', '|']).to_owned()
+}
+
+#[test]
+fn every_change_is_told_of_once_who_listened_has_gone() {
+    on_every_shape(|| {
+        let (mut world, mut reader, mut writer) = tracking("");
+        let w = &mut world;
+        let mut old = w.client_of(1);
+        let id = id_of(w, &mut old);
+        let on = format!("CLIENT TRACKING ON REDIRECT {id}");
+        w.check(&mut reader, &on, "+OK|");
+        w.check(&mut old, "QUIT", "+OK|");
+        let broken = format!(">2|$21|tracking-redir-broken|:{id}|");
+        for value in 1..4 {
+            let _ = w.ask(&mut reader, "GET a");
+            w.check(&mut writer, &format!("SET a {value}"), "+OK|");
+            assert_eq!(w.answer(&mut reader), broken, "change {value}");
+        }
+        // Another hears of what changes from then on, and of nothing before.
+        let mut listener = w.client_of(1);
+        let id = id_of(w, &mut listener);
+        w.check(&mut listener, "SUBSCRIBE __redis__:invalidate", SUBSCRIBED);
+        let on = format!("CLIENT TRACKING ON REDIRECT {id}");
+        w.check(&mut reader, &on, "+OK|");
+        w.check(&mut reader, "GET b", "_|");
+        w.check(&mut writer, "SET b 1", "+OK|");
+        let message = "*3|$7|message|$20|__redis__:invalidate|*1|$1|b|";
+        assert_eq!(w.answer(&mut listener), message);
+    });
+}
+
+#[test]
+fn what_a_listener_did_not_take_before_it_went_is_not_lost() {
+    on_every_shape(|| {
+        let (mut world, mut reader, writer) = tracking("");
+        let w = &mut world;
+        let mut listener = w.client();
+        let id = id_of(w, &mut listener);
+        let on = format!("CLIENT TRACKING ON REDIRECT {id}");
+        w.check(&mut reader, &on, "+OK|");
+        let _ = w.ask(&mut reader, "GET a");
+        // The change is on its way to the listener when that ends.
+        w.sim.send(writer.peer, b"SET a 1\r\n");
+        w.sim.send(listener.peer, b"QUIT\r\n");
+        w.sim.run_for(Duration::from_secs(1));
+        let told = w.answer(&mut reader) + &w.answer(&mut reader);
+        let mut writer = w.client_of(1);
+        let _ = w.ask(&mut reader, "GET a");
+        w.check(&mut writer, "SET a 2", "+OK|");
+        let broken = format!(">2|$21|tracking-redir-broken|:{id}|");
+        assert_eq!(w.answer(&mut reader), broken, "told before: {told}");
+    });
+}
+
+#[test]
+fn a_reply_that_was_waited_for_comes_before_what_it_has_changed() {
+    on_every_shape(|| {
+        for options in ["", " NOLOOP"] {
+            let (mut world, mut reader, mut writer) = tracking(options);
+            let w = &mut world;
+            w.check(&mut writer, "RPUSH to a", ":1|");
+            w.check(&mut reader, "LRANGE to 0 -1", "*1|$1|a|");
+            w.check(&mut reader, "BLMOVE from to LEFT LEFT 0", "");
+            w.check(&mut writer, "RPUSH from foo", ":1|");
+            let told = if options.is_empty() {
+                push("to")
+            } else {
+                String::new()
+            };
+            assert_eq!(w.answer(&mut reader), format!("$3|foo|{told}"), "{options}");
+            // While it waits it hears of what others do.
+            w.check(&mut reader, "LRANGE to 0 -1", "*2|$3|foo|$1|a|");
+            w.check(&mut reader, "BLMOVE from to LEFT LEFT 0", "");
+            w.check(&mut writer, "DEL to", ":1|");
+            assert_eq!(w.answer(&mut reader), push("to"), "{options}");
+        }
+    });
+}
+
+#[test]
+fn what_others_do_when_a_client_makes_their_key_ready_is_not_its_own_change() {
+    on_every_shape(|| {
+        let (mut world, mut reader, mut waiter) = tracking(" NOLOOP");
+        let w = &mut world;
+        w.check(&mut reader, "LRANGE to 0 -1", "*0|");
+        w.check(&mut waiter, "BLMOVE from to LEFT LEFT 0", "");
+        let got = w.ask(&mut reader, "RPUSH from foo");
+        assert_eq!(got, format!(":1|{}", push("to")));
+        assert_eq!(w.answer(&mut waiter), "$3|foo|");
+    });
+}
+
+#[test]
+fn a_smaller_limit_of_notes_holds_though_nobody_reads() {
+    let (mut world, mut reader, mut writer) = tracking("");
+    let w = &mut world;
+    for n in 0..100 {
+        let _ = w.ask(&mut reader, &format!("GET k{n}"));
+    }
+    w.check(&mut writer, "CONFIG SET tracking-table-max-keys 1", "+OK|");
+    w.sim.run_for(Duration::from_secs(5));
+    let info = w.ask(&mut writer, "INFO stats");
+    assert!(info.contains("|tracking_total_keys:1|"), "{info}");
+    let told = w.sim.received(reader.peer);
+    let told = String::from_utf8_lossy(told).matches("\r\nk").count();
+    assert_eq!(told, 99, "each that went was told of");
 }
