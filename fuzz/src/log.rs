@@ -263,7 +263,7 @@ fn repair(disk: &SimDisk, settings: &Settings) {
     let disk = disk.fork();
     if let Some(loss) = tools::loss(&disk).expect("reading") {
         tools::repair(&disk, &loss).expect("repairing");
-        assert_eq!(tools::loss(&disk).expect("reading"), None);
+        assert_eq!(tools::loss(&disk).expect("reading"), None, "after {loss:?}");
     }
     if let Err(error) = EmbeddedLog::open(disk, settings.clone()) {
         panic!("after a repair: {error}");

@@ -641,6 +641,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
         if self.walked.claims.through >= self.walked.next_batch {
             self.gap_at_the_end();
         }
+        // Where nothing is left before them they would be taken for what the log begins with.
+        if self.plan.segments.is_empty() && !self.plan.dropped.is_empty() {
+            self.plan.dropped.append(&mut self.empty);
+        }
         // Where nothing follows in a stream, only the file of claims tells where that ended.
         if let Some(gap) = self.plan.gaps.last_mut() {
             for end in ends.iter().filter(|end| !self.told.contains(&end.stream)) {
