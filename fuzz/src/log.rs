@@ -4,12 +4,13 @@
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::disk::{Disk, DiskFile};
 use tidewire_log::{
-    Credit, EmbeddedLog, Log, Now, OpenError, Policy, ProducerId, ReadError, Run, Settings, Step,
-    Verify, tools,
+    Change, ChangeRefused, Compression, Credit, EmbeddedLog, Log, Now, OpenError, Policy,
+    ProducerId, ReadError, Refused, Run, Settings, Step, StreamSettings, Verify, tools,
 };
 
 const SEGMENT: &str = "00000000000000000001.seg";
@@ -26,7 +27,7 @@ pub fn log_recovery(input: &[u8]) {
         write(&disk, SEGMENT, rest, 0);
         disk
     } else {
-        changed(rest, how & 2 != 0)
+        changed(good(how & 16 != 0), rest, how & 2 != 0)
     };
     let verify = [Verify::All, Verify::Tail][usize::from(how >> 2 & 1)];
     let policy = [Policy::Sync, Policy::Os][usize::from(how >> 3 & 1)];
@@ -67,13 +68,17 @@ fn write(disk: &SimDisk, name: &str, bytes: &[u8], offset: u64) {
         .expect("writing");
 }
 
-/// A log of a few segments, with everything in it that can be.
-fn good() -> &'static SimDisk {
-    static GOOD: OnceLock<SimDisk> = OnceLock::new();
-    GOOD.get_or_init(|| {
+/// A log of a few segments, with everything in it that can be: of streams that were never administered, or of
+/// such that were.
+fn good(administered: bool) -> &'static SimDisk {
+    static GOOD: [OnceLock<SimDisk>; 2] = [OnceLock::new(), OnceLock::new()];
+    GOOD[usize::from(administered)].get_or_init(|| {
         let disk = SimDisk::new(1);
         let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), small()).expect("the log");
         for id in 1..150_u64 {
+            while administered && id % 20 == 0 && administer(&log, id / 20) == Err(BUSY) {
+                writer.step(Now::default());
+            }
             let stream = log.stream(["a", "b"][id as usize % 2]).expect("a stream");
             let producer = match id % 5 {
                 0 => ProducerId::ANONYMOUS,
@@ -104,10 +109,53 @@ fn good() -> &'static SimDisk {
     })
 }
 
+/// Why a change has to wait for the writer.
+const BUSY: ChangeRefused = ChangeRefused::Log(Refused::Busy);
+
+/// Streams are compressed, cut off, limited, deleted and made anew, and cursors are deleted.
+fn administer(log: &EmbeddedLog<SimDisk>, step: u64) -> Result<(), ChangeRefused> {
+    let compressed = |compression| StreamSettings {
+        compression,
+        ..StreamSettings::default()
+    };
+    let (stream, cursor) = ("a", "c");
+    let change = match step {
+        1 => Change::Set {
+            stream,
+            settings: compressed(Compression::Zstd),
+        },
+        2 => Change::Create {
+            stream: "made",
+            settings: StreamSettings {
+                limit_bytes: Some(1 << 20),
+                retain_age: Some(Duration::from_secs(1)),
+                ..compressed(Compression::Lz4)
+            },
+        },
+        3 => Change::Delete { stream: "b" },
+        4 => Change::Set {
+            stream,
+            settings: StreamSettings {
+                retain_bytes: Some(600),
+                ..compressed(Compression::Lz4)
+            },
+        },
+        5 => Change::DeleteCursor { stream, cursor },
+        6 => Change::Delete { stream: "made" },
+        _ => Change::Set {
+            stream,
+            settings: compressed(Compression::None),
+        },
+    };
+    let done = log.administer(change);
+    assert!(matches!(done, Ok(_) | Err(BUSY)), "{change:?}: {done:?}");
+    done.map(|_| ())
+}
+
 /// Every 6 bytes say what is changed: which file, where, and to what; `mend` makes the checksums of
 /// headers right again, so that what they say is looked at.
-fn changed(changes: &[u8], mend: bool) -> SimDisk {
-    let disk = good().fork();
+fn changed(good: &SimDisk, changes: &[u8], mend: bool) -> SimDisk {
+    let disk = good.fork();
     let names: Vec<String> = disk
         .names()
         .into_iter()
@@ -215,7 +263,7 @@ fn repair(disk: &SimDisk, settings: &Settings) {
     let disk = disk.fork();
     if let Some(loss) = tools::loss(&disk).expect("reading") {
         tools::repair(&disk, &loss).expect("repairing");
-        assert_eq!(tools::loss(&disk).expect("reading"), None);
+        assert_eq!(tools::loss(&disk).expect("reading"), None, "after {loss:?}");
     }
     if let Err(error) = EmbeddedLog::open(disk, settings.clone()) {
         panic!("after a repair: {error}");

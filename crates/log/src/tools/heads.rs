@@ -4,7 +4,7 @@
 //! Where only frames are damaged, the body's checksum proves all heads; where the batch's header is,
 //! it does the same if it is whole itself; and each run of records has one of its own.
 
-use super::salvage::{Lost, pass};
+use super::salvage::{Lost, Names, pass};
 use crate::format::{
     BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Missing, RunView, Runs, body_crc_of,
 };
@@ -18,6 +18,7 @@ pub(super) struct Heads {
     producers: Vec<(u32, u32, String)>,
     /// Stream, first position, position after the last.
     records: Vec<Missing>,
+    deleted: Vec<u32>,
 }
 
 impl Heads {
@@ -39,7 +40,10 @@ impl Heads {
     }
 
     fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.streams.is_empty() && self.producers.is_empty()
+        self.records.is_empty()
+            && self.streams.is_empty()
+            && self.producers.is_empty()
+            && self.deleted.is_empty()
     }
 
     /// What is proven of these runs.
@@ -62,6 +66,7 @@ impl Heads {
             streams: Vec::new(),
             producers: Vec::new(),
             records: Vec::new(),
+            deleted: Vec::new(),
         };
         for (_, run) in runs {
             match run {
@@ -76,6 +81,7 @@ impl Heads {
                 RunView::Producer {
                     id, stream, name, ..
                 } => heads.producers.push((id, stream, name.to_owned())),
+                RunView::Deleted { id, .. } => heads.deleted.push(id),
                 _ => {}
             }
         }
@@ -83,11 +89,20 @@ impl Heads {
     }
 
     /// Has the state be as it was after the batch, but for what its records tell of producers.
-    pub(super) fn apply(self, state: &mut State, gap: &mut Lost) {
+    pub(super) fn apply(self, state: &mut State, gap: &mut Lost, names: &Names) {
+        let pass_records = |state: &mut State, gap: &mut Lost, is_new: bool| {
+            for lost in &self.records {
+                let known = state.streams.get(lost.stream);
+                if known.map_or(is_new, |stream| stream.next <= lost.first) {
+                    pass(state, gap, names, lost.stream, lost.next);
+                }
+            }
+        };
+        // Where a stream ends that is deleted has to be known before.
+        pass_records(state, gap, false);
         for (id, name) in self.streams {
-            if id == state.streams.next_number() && state.stream(&name).is_none() {
-                state.add_stream(&name);
-                gap.streams.insert(id);
+            if id == state.streams.next_number() {
+                gap.make(state, name);
             }
         }
         for (id, stream, name) in self.producers {
@@ -97,10 +112,11 @@ impl Heads {
                 gap.producers.insert(id);
             }
         }
-        for lost in self.records {
-            let known = state.streams.get(lost.stream);
-            if known.is_none_or(|stream| stream.next <= lost.first) {
-                pass(state, gap, lost.stream, lost.next);
+        pass_records(state, gap, true);
+        for id in self.deleted {
+            if state.streams.contains(id) {
+                state.delete_stream(id);
+                gap.deleted.insert(id);
             }
         }
     }

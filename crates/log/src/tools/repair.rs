@@ -4,20 +4,21 @@
 //! said and refuses if it is not what would be lost now. Nothing is destroyed: each file that is
 //! changed is kept beside the log as it was.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 
 use super::salvage::{self, Lost, Piece, Plan};
 use crate::catalog::Segment;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
-    BATCH_HEADER, BatchHeader, Fault, Flags, RunView, SEGMENT_HEADER, SegmentHeader, VERSION,
-    index_name, padding, put_checkpoint, put_deleted, put_missing, put_producer, put_stream,
-    segment_name,
+    BATCH_HEADER, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader,
+    VERSION, index_name, padding, put_checkpoint, put_deleted, put_missing, put_producer,
+    put_stream, put_stream_set, segment_name,
 };
 use crate::recovery::{
     REPAIR, Walked, Window, batch_at, free_name, take_batch, unread, unreadable,
 };
-use crate::{Damage, OpenError};
+use crate::{Damage, OpenError, StreamSettings};
 
 /// What repairing a log would lose, because it is lost already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,27 +314,39 @@ impl Rewriting<'_> {
 
     /// The batch that stands in the place of those that are lost.
     fn gap(&self, segment: u64, lost: &Lost, is_first: bool) -> Result<Vec<u8>, OpenError> {
-        let mut runs: Vec<Vec<u8>> = Vec::new();
-        for &id in &lost.streams {
-            let mut run = Vec::new();
-            put_stream(&mut run, id, &self.plan.stream(id));
-            runs.push(run);
+        let mut gap = Runs::of(lost);
+        let before = lost.deleted.iter();
+        for &id in before.filter(|id| !lost.streams.contains_key(id)) {
+            gap.delete(id);
+        }
+        let mut named = BTreeMap::new();
+        for (&id, made) in &lost.streams {
+            // Made in what is lost, and deleted in it.
+            if let Some(before) = named.insert(&made.name, id) {
+                gap.delete(before);
+            }
+            gap.put(|to| match made.first {
+                0 => put_stream(to, id, &made.name),
+                first => put_stream_set(to, id, first, &StreamSettings::default(), &made.name),
+            });
         }
         for id in &lost.producers {
-            if let Some((stream, name)) = self.plan.producers.get(id) {
-                let mut run = Vec::new();
-                put_producer(&mut run, *id, *stream, self.walked.lived_us, name);
-                runs.push(run);
+            let known = self.plan.producers.get(id);
+            if let Some((stream, name)) = known.filter(|(id, _)| !lost.deleted.contains(id)) {
+                gap.put(|to| put_producer(to, *id, *stream, self.walked.lived_us, name));
             }
         }
-        let mut run = Vec::new();
-        put_missing(&mut run, lost.through, &lost.positions);
-        runs.push(run);
+        let deleted = |lost_in: &Missing| lost.deleted.contains(&lost_in.stream);
+        let (rest, positions) = gap
+            .positions
+            .iter()
+            .partition::<Vec<_>, _>(|it| deleted(it));
+        gap.positions = rest;
+        gap.put(|to| put_missing(to, lost.through, &positions));
         for &id in &lost.deleted {
-            let mut run = Vec::new();
-            put_deleted(&mut run, id);
-            runs.push(run);
+            gap.delete(id);
         }
+        let mut runs = gap.runs;
         let mut flags = Flags::GAP;
         if is_first {
             flags = Flags(flags.0 | Flags::CHECKPOINT.0);
@@ -373,6 +386,49 @@ impl Rewriting<'_> {
         bytes.extend_from_slice(&body);
         bytes.resize(bytes.len() + pad, 0);
         Ok(bytes)
+    }
+}
+
+/// The runs of a batch that stands in the place of others.
+struct Runs<'a> {
+    lost: &'a Lost,
+    runs: Vec<Vec<u8>>,
+    /// What is not said yet.
+    positions: Vec<Missing>,
+    deleted: BTreeSet<u32>,
+}
+
+impl<'a> Runs<'a> {
+    fn of(lost: &'a Lost) -> Self {
+        Runs {
+            lost,
+            runs: Vec::new(),
+            positions: lost.positions.clone(),
+            deleted: BTreeSet::new(),
+        }
+    }
+
+    fn put<T>(&mut self, put: impl FnOnce(&mut Vec<u8>) -> T) {
+        let mut run = Vec::new();
+        put(&mut run);
+        self.runs.push(run);
+    }
+
+    /// A stream is deleted, if it is not yet, where it is known to end: no position of it is given
+    /// again.
+    fn delete(&mut self, id: u32) {
+        if !self.lost.deleted.contains(&id) || !self.deleted.insert(id) {
+            return;
+        }
+        let positions = std::mem::take(&mut self.positions);
+        let is_its = |lost: &Missing| lost.stream == id;
+        let (its, others) = positions.into_iter().partition::<Vec<_>, _>(is_its);
+        self.positions = others;
+        if !its.is_empty() {
+            let through = self.lost.through;
+            self.put(|to| put_missing(to, through, &its));
+        }
+        self.put(|to| put_deleted(to, id));
     }
 }
 

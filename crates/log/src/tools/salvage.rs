@@ -22,7 +22,7 @@ use crate::recovery::{
     unreadable,
 };
 use crate::state::State;
-use crate::{Damage, OpenError};
+use crate::{Damage, OpenError, StreamSettings};
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -70,14 +70,31 @@ pub(super) struct Lost {
     pub(super) through: u64,
     pub(super) positions: Vec<Missing>,
     /// Streams and producers that were defined in it.
-    pub(super) streams: BTreeSet<u32>,
+    pub(super) streams: BTreeMap<u32, Made>,
     pub(super) producers: BTreeSet<u32>,
-    /// Streams that must have been deleted in it: others have their names.
-    pub(super) deleted: Vec<u32>,
+    /// Streams that must have been deleted in it: others have their names, or it tells so itself.
+    pub(super) deleted: BTreeSet<u32>,
 }
 
-/// A whole batch that makes no sense where it is: the walk begins again without it.
-struct Senseless(u64, u64);
+/// A stream that was made in what is lost.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) name: String,
+    /// Where it begins: behind those of the same name that were deleted.
+    pub(super) first: u64,
+}
+
+/// Names of streams that were made in what is lost, by number, as what follows tells them.
+pub(super) type Names = BTreeMap<u32, String>;
+
+/// Why the walk begins again.
+enum Again {
+    /// A whole batch makes no sense where it is: without it.
+    Senseless(u64, u64),
+    /// What a stream is called was found out behind where it had to be known: who has had that name
+    /// before was deleted there.
+    Named(Names),
+}
 
 /// How much of a damaged batch is looked at for what it tells.
 const HEADS_MAX: usize = 24 << 20;
@@ -86,13 +103,15 @@ const HEADS_MAX: usize = 24 << 20;
 const RESTARTS_MAX: usize = 10_000;
 
 pub(super) fn plan<D: Disk>(disk: &D) -> Result<Plan, OpenError> {
-    let mut senseless = BTreeSet::new();
+    let (mut senseless, mut names) = (BTreeSet::new(), Names::new());
     loop {
-        let mut salvage = Salvage::new(disk, &senseless)?;
+        let mut salvage = Salvage::new(disk, &senseless, names.clone())?;
         match salvage.everything()? {
-            Some(Senseless(number, offset)) if senseless.len() < RESTARTS_MAX => {
+            Some(Again::Senseless(number, offset)) if senseless.len() < RESTARTS_MAX => {
                 senseless.insert((number, offset));
             }
+            // Each number is told once, so this ends.
+            Some(Again::Named(told)) => names.extend(told),
             _ => return Ok(salvage.plan),
         }
     }
@@ -113,6 +132,7 @@ fn first_log<F: DiskFile>(bytes: &mut Window<F>, number: u64) -> io::Result<Opti
 struct Salvage<'a, D> {
     disk: &'a D,
     senseless: &'a BTreeSet<(u64, u64)>,
+    names: Names,
     plan: Plan,
     walked: Walked,
     /// The first thing that was wrong since the last whole batch.
@@ -131,10 +151,15 @@ struct Salvage<'a, D> {
 }
 
 impl<'a, D: Disk> Salvage<'a, D> {
-    fn new(disk: &'a D, senseless: &'a BTreeSet<(u64, u64)>) -> Result<Self, OpenError> {
+    fn new(
+        disk: &'a D,
+        senseless: &'a BTreeSet<(u64, u64)>,
+        names: Names,
+    ) -> Result<Self, OpenError> {
         Ok(Salvage {
             disk,
             senseless,
+            names,
             plan: Plan::default(),
             walked: Walked::default(),
             fault: None,
@@ -146,7 +171,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         })
     }
 
-    fn everything(&mut self) -> Result<Option<Senseless>, OpenError> {
+    fn everything(&mut self) -> Result<Option<Again>, OpenError> {
         let io = |what: &str| {
             let what = what.to_owned();
             move |error| OpenError::io(what, error)
@@ -171,16 +196,23 @@ impl<'a, D: Disk> Salvage<'a, D> {
         for &number in &numbers {
             let walked = Window::open(self.disk, &segment_name(number))
                 .and_then(|mut bytes| self.segment(&mut bytes, number));
-            if let Some(senseless) = walked.map_err(|error| unreadable(number, error))? {
-                return Ok(Some(senseless));
+            if let Some(again) = walked.map_err(|error| unreadable(number, error))? {
+                return Ok(Some(again));
             }
         }
         self.end(&claimed.ends);
         self.plan.needs = self.plan.needs.and(self.walked.state.needs());
+        if self.plan.gaps.iter().any(Lost::is_administered) {
+            self.plan.needs = self.plan.needs.and(Needs::STREAMS);
+        }
         self.plan.durable_through = self.walked.claims.through;
         self.plan.batches = self.walked.batches;
         self.plan.records = self.walked.records;
         self.remember_names();
+        for (&id, made) in self.plan.gaps.iter().flat_map(|gap| &gap.streams) {
+            let named = self.plan.streams.entry(id);
+            named.or_insert_with(|| made.name.clone());
+        }
         Ok(None)
     }
 
@@ -221,7 +253,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         &mut self,
         bytes: &mut Window<F>,
         number: u64,
-    ) -> io::Result<Option<Senseless>> {
+    ) -> io::Result<Option<Again>> {
         if number < self.walked.next_batch && self.last.is_some() {
             // What is in it stands in an earlier one: opening the log sets it aside.
             self.plan.dropped.push(number);
@@ -291,6 +323,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 self.gap(number, batch.number - 1);
             }
             let rest = batch_at(bytes, at, number)?;
+            if let Some(told) = self.new_names(&batch, rest) {
+                return Ok(Some(Again::Named(told)));
+            }
             self.bridge(&batch, rest);
             // In the file that is written a gap may be in front of it, or nothing.
             let place = match self.plan.segments[&number].pieces.is_empty() {
@@ -300,7 +335,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             let end = at + u64::from(batch.length);
             match take_batch(rest, place, header, &mut self.walked, &mut view) {
                 Ok(_) => self.copy(number, at, end),
-                Err(_) => return Ok(Some(Senseless(number, at))),
+                Err(_) => return Ok(Some(Again::Senseless(number, at))),
             }
             self.fault = None;
             self.heads = None;
@@ -429,12 +464,16 @@ impl<'a, D: Disk> Salvage<'a, D> {
             first,
             through,
             positions: Vec::new(),
-            streams: BTreeSet::new(),
+            streams: BTreeMap::new(),
             producers: BTreeSet::new(),
-            deleted: Vec::new(),
+            deleted: BTreeSet::new(),
         };
         if let Some(heads) = self.heads.take_if(|heads| heads.number == first) {
-            heads.apply(&mut self.walked.state, &mut gap);
+            // Who is deleted by it is not there to be remembered later.
+            self.remember_names();
+            heads.apply(&mut self.walked.state, &mut gap, &self.names);
+            self.remember_names();
+            self.remember_names();
         }
         self.plan.gaps.push(gap);
         // It has a file again.
@@ -459,6 +498,34 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
     }
 
+    /// Names in a batch of streams that were made in what is lost, where the walk took others for them.
+    fn new_names(&mut self, batch: &BatchHeader, rest: &[u8]) -> Option<Names> {
+        self.plan.gaps.last()?;
+        let mut told = Names::new();
+        for (_, run) in batch.runs(rest, 0).ok()?.filter_map(Result::ok) {
+            match run {
+                RunView::StreamSet { id, name, .. } => {
+                    told.insert(id, name.to_owned());
+                }
+                RunView::Checkpoint { bytes, form, .. } => {
+                    let all = State::decode(bytes, form).unwrap_or_default();
+                    let names = all.streams.iter();
+                    told.extend(names.map(|(id, stream)| (id, stream.name.to_string())));
+                }
+                _ => {}
+            }
+        }
+        told.retain(|id, _| !self.names.contains_key(id));
+        let gaps = &self.plan.gaps;
+        let made = |id: &u32| gaps.iter().rev().find_map(|gap| gap.streams.get(id));
+        let is_new = |(id, name): (&u32, &String)| made(id).is_some_and(|made| made.name != *name);
+        if told.iter().any(is_new) {
+            return Some(told);
+        }
+        self.names.append(&mut told);
+        None
+    }
+
     /// What a batch shows to be missing before it, and makes the state as it must have been.
     fn bridge(&mut self, batch: &BatchHeader, rest: &[u8]) {
         let Some(gap) = self.plan.gaps.last_mut() else {
@@ -470,23 +537,32 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let runs = runs.filter_map(Result::ok).map(|(_, run)| run);
         let runs = runs.collect::<Vec<_>>();
         let state = &mut self.walked.state;
+        let named = &self.names;
         let checkpoint = runs.iter().find_map(|run| match *run {
             RunView::Checkpoint { bytes, form, .. } => State::decode(bytes, form),
             _ => None,
         });
         let mut seen = BTreeSet::new();
+        // By the batch itself.
+        let mut deleted = BTreeSet::new();
         for run in &runs {
             match *run {
                 RunView::Records(run) => {
                     let is_first = seen.insert(run.stream) && !self.told.contains(&run.stream);
                     if is_first && !defines(&runs, run.stream, state) {
-                        pass(state, gap, run.stream, run.first);
+                        pass(state, gap, named, run.stream, run.first);
                     }
                     let is_known = run.producer == 0
                         || state.find(run.producer).is_some()
                         || names(&runs, run.producer);
                     if !is_known && checkpoint.is_none() && state.streams.contains(run.stream) {
                         let name = format!("lost-producer-{}", run.producer);
+                        // Its stream may be deleted before names are looked for again.
+                        let known = (run.stream, name.clone());
+                        self.plan.producers.entry(run.producer).or_insert(known);
+                        // Its stream may be deleted before names are looked for again.
+                        let known = (run.stream, name.clone());
+                        self.plan.producers.entry(run.producer).or_insert(known);
                         state.add_producer(run.producer, run.stream, 0, &name);
                         gap.producers.insert(run.producer);
                     }
@@ -497,37 +573,53 @@ impl<'a, D: Disk> Salvage<'a, D> {
                         .flat_map(|(_, lost)| lost)
                     {
                         if seen.insert(lost.stream) && !self.told.contains(&lost.stream) {
-                            pass(state, gap, lost.stream, lost.first);
+                            pass(state, gap, named, lost.stream, lost.first);
                         }
                     }
                 }
                 RunView::Producer { stream, .. } | RunView::Cursor { stream, .. }
                     if stream as usize <= STREAMS_MAX && !defines(&runs, stream, state) =>
                 {
-                    know(state, gap, stream);
+                    know(state, gap, named, stream);
                 }
                 RunView::StreamSet { id, first, .. } if state.streams.contains(id) => {
                     let is_told = !seen.insert(id) || self.told.contains(&id);
                     if !is_told {
-                        pass(state, gap, id, first);
+                        pass(state, gap, named, id, first);
                     }
                 }
                 RunView::Stream { id, name, .. } | RunView::StreamSet { id, name, .. } => {
-                    if let Some(before) = state.stream(name).filter(|&before| before != id) {
+                    let before = state.stream(name).filter(|&before| before != id);
+                    if let Some(before) = before.filter(|before| !deleted.contains(before)) {
                         state.delete_stream(before);
-                        gap.deleted.push(before);
+                        gap.deleted.insert(before);
                     }
                     if (1..=STREAMS_MAX).contains(&(id as usize)) && !defines(&runs, id - 1, state)
                     {
-                        know(state, gap, id - 1);
+                        know(state, gap, named, id - 1);
                     }
+                }
+                RunView::Deleted { id, .. } => {
+                    if id as usize <= STREAMS_MAX && !defines(&runs, id, state) {
+                        know(state, gap, named, id);
+                    }
+                    deleted.insert(id);
+                }
+                // It went at least as far as that.
+                RunView::Trimmed {
+                    stream, position, ..
+                } if !seen.contains(&stream)
+                    && !self.told.contains(&stream)
+                    && !defines(&runs, stream, state) =>
+                {
+                    pass(state, gap, named, stream, position);
                 }
                 _ => {}
             }
         }
         for (id, stream) in checkpoint.iter().flat_map(|all| all.streams.iter()) {
             if !seen.contains(&id) && !self.told.contains(&id) && !defines(&runs, id, state) {
-                pass(state, gap, id, stream.next);
+                pass(state, gap, named, id, stream.next);
             }
         }
         self.told.append(&mut seen);
@@ -549,10 +641,20 @@ impl<'a, D: Disk> Salvage<'a, D> {
         if self.walked.claims.through >= self.walked.next_batch {
             self.gap_at_the_end();
         }
+        // Where nothing is left before them they would be taken for what the log begins with.
+        if self.plan.segments.is_empty() && !self.plan.dropped.is_empty() {
+            self.plan.dropped.append(&mut self.empty);
+        }
         // Where nothing follows in a stream, only the file of claims tells where that ended.
         if let Some(gap) = self.plan.gaps.last_mut() {
             for end in ends.iter().filter(|end| !self.told.contains(&end.stream)) {
-                pass(&mut self.walked.state, gap, end.stream, end.next);
+                pass(
+                    &mut self.walked.state,
+                    gap,
+                    &self.names,
+                    end.stream,
+                    end.next,
+                );
             }
         }
     }
@@ -599,21 +701,53 @@ fn names(runs: &[RunView<'_>], producer: u32) -> bool {
 /// More streams than a log can have had: a number above is no number of one.
 const STREAMS_MAX: usize = 1 << 20;
 
+impl Lost {
+    /// Whether what stands in its place says more of streams than that they were made.
+    fn is_administered(&self) -> bool {
+        !self.deleted.is_empty() || self.streams.values().any(|made| made.first > 0)
+    }
+
+    /// Has the state know a stream that was made in the gap as the next one; who has had its name was
+    /// deleted there.
+    pub(super) fn make(&mut self, state: &mut State, name: String) {
+        let id = state.streams.next_number();
+        if let Some(before) = state.stream(&name) {
+            state.delete_stream(before);
+            self.deleted.insert(before);
+        }
+        let first = state.first_of(&name);
+        match first {
+            0 => {
+                state.add_stream(&name);
+            }
+            first => state.set_stream(id, first, StreamSettings::default(), &name),
+        }
+        self.streams.insert(id, Made { name, first });
+    }
+}
+
 /// Has the state know a stream that was defined in the gap.
-pub(super) fn know(state: &mut State, gap: &mut Lost, stream: u32) {
+pub(super) fn know(state: &mut State, gap: &mut Lost, names: &Names, stream: u32) {
     while state.streams.next_number() <= stream {
         let id = state.streams.next_number();
-        let id = state.add_stream(&format!("lost-stream-{id}"));
-        gap.streams.insert(id);
+        let name = names.get(&id).cloned().unwrap_or_else(|| {
+            let mut name = format!("lost-stream-{id}");
+            // That nobody has it is not told of one that does.
+            while state.stream(&name).is_some() {
+                name.push('-');
+            }
+            name
+        });
+        gap.make(state, name);
     }
 }
 
 /// Has a stream go on at a position; what is before it is missing.
-pub(super) fn pass(state: &mut State, gap: &mut Lost, stream: u32, first: u64) {
+pub(super) fn pass(state: &mut State, gap: &mut Lost, names: &Names, stream: u32, first: u64) {
     if stream as usize > STREAMS_MAX {
         return;
     }
-    know(state, gap, stream);
+    know(state, gap, names, stream);
     let Some(known) = state.streams.get_mut(stream) else {
         return;
     };
