@@ -284,7 +284,7 @@ impl<'x> Query<'x> {
                 ctx.rewrite(&add);
             }
         }
-        let removed = set.len() == 0 && ctx.db.exists(into);
+        let removed = set.is_empty() && ctx.db.exists(into);
         ctx.db.set(into, Value::ZSet(set));
         let name = match ctx.name {
             "geosearchstore" => "geosearchstore",

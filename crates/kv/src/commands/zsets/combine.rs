@@ -111,7 +111,7 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     if let Some(into) = into {
         ctx.reply.integer(result.len() as i64);
-        let removed = result.len() == 0 && ctx.db.exists(into);
+        let removed = result.is_empty() && ctx.db.exists(into);
         ctx.db.set(into, Value::ZSet(result));
         ctx.db.event_stored(events::ZSET, ctx.name, into, removed);
     } else {

@@ -215,7 +215,7 @@ pub(super) fn zrangestore(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
     }
     ctx.reply.integer(set.len() as i64);
-    let removed = set.len() == 0 && ctx.db.exists(args[1]);
+    let removed = set.is_empty() && ctx.db.exists(args[1]);
     ctx.db.set(args[1], Value::ZSet(set));
     ctx.db
         .event_stored(events::ZSET, ctx.name, args[1], removed);
