@@ -11,7 +11,7 @@ use crate::world::{End, Kind, World};
 fn damage_below_a_claimed_position_is_refused_with_file_and_offset() {
     all(
         "decay::damage_below_a_claimed_position_is_refused_with_file_and_offset",
-        700,
+        1_400,
         |seed| closed(seed, |random| settings::draw(random, Policy::Sync)),
     );
 }
@@ -25,7 +25,8 @@ fn damage_under_an_open_log_is_never_read() {
 pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
     let administered = seed.is_multiple_of(2);
     let mut world = aged(seed, administered, settings)?;
-    // Where streams have ages, what is cut off by them makes groups in the silence.
+    // Of administered logs the silence is not looked at: seed 6 had claimed nothing after 20 s of it, perhaps because what
+    // ages cut off makes groups of its own (journal 0038).
     if world.random.bool() && !administered {
         world.fall_silent()?;
     }
@@ -44,8 +45,8 @@ pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> 
     match world.try_open() {
         // What nothing on the disk claims may be cut back as a torn tail.
         Ok(_) => world.verify_damaged(&harm.file),
-        // Segments of which nothing was kept go out of turn, and only the file of claims tells that
-        // their remains are none: it is said of them.
+        // Perhaps segments of which nothing was kept had gone out of turn, and only the file of claims told that their
+        // remains are none (seed 46; journal 0038): a segment is named then. What repair makes of it is not looked at.
         Err(text) if administered && harm.file == "claims" => {
             ensure(text.contains(".seg: at byte"), || {
                 format!("{harm:?}, the log says: {text}")
