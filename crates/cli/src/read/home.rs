@@ -17,6 +17,12 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
     let target: Target = at
         .parse()
         .map_err(|e: tidewire_kafka::BadTarget| nothing(e.to_string()))?;
+    if let Some(partitions) = target.partitions {
+        return Err(nothing(format!(
+            "the partitions of a fleet are read one by one: ?partition=0 to ?partition={}",
+            i64::from(partitions) - 1
+        )));
+    }
     let config = args.home_config.as_deref();
     let settings = Settings {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
