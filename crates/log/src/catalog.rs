@@ -443,7 +443,8 @@ impl Catalog {
         let held: u64 = held.sum();
         let before = std::mem::replace(&mut self.streams[id].held, held);
         // Where an index has become coarser meanwhile, more counts as kept than before.
-        self.freed.push((id, before.cast_signed() - held.cast_signed()));
+        self.freed
+            .push((id, before.cast_signed() - held.cast_signed()));
     }
 
     /// Bytes of streams that are not kept any more, since this was asked last.
