@@ -227,11 +227,15 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let writers = operations.iter().filter(|operation| operation.writes());
     let end = writers.map(|operation| operation.field.end()).max();
-    let bytes = ctx.db.string(args[1])?;
+    // Only who reads has missed a key that is not there.
+    let bytes = match end {
+        None => ctx.db.string(args[1])?,
+        Some(_) => ctx.db.peek_string(args[1])?,
+    };
+    let grows = bytes.is_none_or(|bytes| bytes.len() < end.unwrap_or(0));
     // What is so already is no change.
-    let keeps = bytes.is_some_and(|bytes| {
-        bytes.len() >= end.unwrap_or(0) && operations.iter().all(|operation| operation.keeps(bytes))
-    });
+    let keeps = !grows
+        && bytes.is_some_and(|bytes| operations.iter().all(|operation| operation.keeps(bytes)));
     let Some(end) = end.filter(|_| !keeps) else {
         let bytes = bytes.unwrap_or_default();
         ctx.reply.array(operations.len());
@@ -246,7 +250,6 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let reply = &mut *ctx.reply;
     let mut changes = false;
     let mut run = |bytes: &mut Vec<u8>| {
-        let grows = bytes.len() < end;
         // Also where nothing of it will be written, as in Redis.
         bytes.resize(bytes.len().max(end), 0);
         reply.array(operations.len());

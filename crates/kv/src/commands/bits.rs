@@ -42,7 +42,10 @@ fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (key, at) = (args[1], offset(args[2])?);
     let new = bit(args[3]).ok_or(Error::new("ERR bit is not an integer or out of range"))?;
     // What is so already is no change: nobody who watches the key need know, and nothing is logged.
-    let now = ctx.db.string(key)?.filter(|bytes| bytes.len() > at / 8);
+    let now = ctx
+        .db
+        .peek_string(key)?
+        .filter(|bytes| bytes.len() > at / 8);
     if now.is_some_and(|bytes| bit_at(bytes, at) == new) {
         ctx.reply.integer(new.into());
         return Ok(());

@@ -138,6 +138,18 @@ impl<'s> View<'_, 's> {
         self.entry(key).map(Entry::value)
     }
 
+    /// The string of a key, as [`peek_value`](View::peek_value).
+    ///
+    /// # Errors
+    /// The key holds another type.
+    pub(crate) fn peek_string(&self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        match self.peek_value(key) {
+            None => Ok(None),
+            Some(ValueRef::Str(bytes)) => Ok(Some(bytes)),
+            Some(_) => Err(Error::WRONG_TYPE),
+        }
+    }
+
     /// The collection of a key, as [`peek_value`](View::peek_value).
     ///
     /// # Errors
