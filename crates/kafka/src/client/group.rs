@@ -165,10 +165,10 @@ pub(super) fn join(
                     why,
                     "this node is no member of the group of its fleet for now"
                 );
-                let ends = |state: &mut State| !state.ends;
+                let goes_on = |state: &mut State| !state.ends;
                 let waits = of_thread
                     .changed
-                    .wait_timeout_while(of_thread.state(), RETRY, ends);
+                    .wait_timeout_while(of_thread.state(), RETRY, goes_on);
                 drop(waits);
             }
         }
