@@ -3,7 +3,8 @@
 //! Big-endian: `version: i16`, then a list of topics, each a name (`i16` and so many bytes) and a list of partitions (`i32`
 //! each); a list begins with its `i32` length. What follows is for the assignors.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What stands before the place of a node in the client id of its member.
 const PREFIX: &str = "tidewire-";
@@ -21,6 +22,25 @@ pub(crate) fn place(client_id: &str) -> Option<&str> {
 /// The partitions of one topic in an assignment; empty if it is none.
 pub(crate) fn partitions(bytes: &[u8], topic: &str) -> BTreeSet<u32> {
     read(bytes, topic).unwrap_or_default()
+}
+
+/// What members at the same place have is all found there: by place, and the places of more than one.
+pub(crate) fn by_place(
+    members: Vec<(String, BTreeSet<u32>)>,
+) -> (BTreeMap<String, BTreeSet<u32>>, BTreeSet<String>) {
+    let (mut all, mut twice) = (BTreeMap::new(), BTreeSet::new());
+    for (place, mut partitions) in members {
+        match all.entry(place) {
+            Entry::Vacant(entry) => {
+                entry.insert(partitions);
+            }
+            Entry::Occupied(mut entry) => {
+                twice.insert(entry.key().clone());
+                entry.get_mut().append(&mut partitions);
+            }
+        }
+    }
+    (all, twice)
 }
 
 fn read(bytes: &[u8], topic: &str) -> Option<BTreeSet<u32>> {
@@ -52,6 +72,17 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_at_one_place_have_what_each_has_and_are_told_of() {
+        let member = |place: &str, partition: u32| (place.to_owned(), [partition].into());
+        let (all, twice) = by_place(vec![member("a:1", 1), member("b:1", 2), member("a:1", 3)]);
+        assert_eq!(
+            all,
+            [("a:1".to_owned(), [1, 3].into()), ("b:1".to_owned(), [2].into())].into()
+        );
+        assert_eq!(twice, ["a:1".to_owned()].into());
+    }
 
     #[test]
     fn assignments_are_read_and_what_is_cut_off_is_none() {

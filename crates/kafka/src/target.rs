@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use tidewire_replicate::Share;
 
@@ -46,6 +47,9 @@ pub struct Settings {
     pub is_unsafe: bool,
     /// The largest payload that the log takes; bytes.
     pub payload_max: u32,
+    /// How long the group of a fleet waits for a member that hands over what was revoked, and does not say that it is
+    /// done; longer than a node takes for it, and below the client's `max.poll.interval.ms`. Default 20 s.
+    pub hand_over: Duration,
 }
 
 impl Default for Settings {
@@ -54,6 +58,7 @@ impl Default for Settings {
             client: Vec::new(),
             is_unsafe: false,
             payload_max: 1 << 20,
+            hand_over: Duration::from_secs(20),
         }
     }
 }

@@ -342,6 +342,15 @@ impl Node {
         if !is_done && now < leaving.until {
             return sooner(step, Step::WaitUntil(leaving.until));
         }
+        if !is_done {
+            self.fleet.cut_short += 1;
+            let waited_s = self.settings.hand_over_within.as_secs_f64();
+            tracing::warn!(
+                partition,
+                waited_s,
+                "a partition is not handed over in time: what is not at home stays here"
+            );
+        }
         self.end(partition, "it is handed over");
         self.member.membership.released(partition);
         Step::Worked

@@ -101,6 +101,8 @@ pub struct Fleet {
     pub partitions: BTreeMap<u32, Phase>,
     /// Partitions that were here and are not any more.
     pub ended: u64,
+    /// Those of them that had to go before all that was durable was at home.
+    pub cut_short: u64,
     /// Tenures that are over and have left something that is not at home.
     pub left_tenures: usize,
     /// Records in the positions from the first to the last of those, those of others between them included.

@@ -31,6 +31,8 @@ metrics! {
     GROUP_LOST = Gauge "tidewire_fleet_lost" [];
     /// Partitions that were here and are not any more.
     ENDED = Counter "tidewire_fleet_ended_total" [];
+    /// Those that had to go before all that was durable was at home, because it took longer than --fleet-hand-over.
+    CUT_SHORT = Counter "tidewire_fleet_cut_short_total" [];
     /// Times a partition was here and left messages that are not at home: see `tidewire log unreplicated`.
     LEFT_TENURES = Gauge "tidewire_fleet_left_tenures" [];
     /// Records from the first to the last of those of each, others between them included.

@@ -103,6 +103,11 @@ pub(crate) struct LogOptions {
     #[arg(long = "fleet-address", value_name = "PLACE", conflicts_with = "fleet")]
     pub(crate) fleet_address: Option<String>,
 
+    /// How long a partition of the fleet that is to be another server's may take to be handed over, from 1s to 2m; what is
+    /// not at home then stays here, as `tidewire log unreplicated` lists it [default: 10s]
+    #[arg(long = "fleet-hand-over", value_name = "TIME")]
+    pub(crate) hand_over: Option<Span>,
+
     /// The most that the log keeps of what is not at home yet, which retention leaves alone; then producers
     /// wait [default: no limit but the disk]
     #[arg(long = "backlog-bytes", value_name = "SIZE")]
@@ -302,6 +307,14 @@ impl LogOptions {
     pub(crate) fn group_wait(&self) -> Duration {
         self.group_wait
             .map_or(Settings::default().group_wait, |Span(time)| time)
+    }
+
+    /// How long a partition may take to be handed over.
+    pub(crate) fn hand_over(&self) -> Duration {
+        self.hand_over.map_or(
+            tidewire_replicate::Settings::default().hand_over_within,
+            |Span(time)| time,
+        )
     }
 
     /// The log's own settings.

@@ -1,6 +1,8 @@
 //! The servers that share a topic, and the producers.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use tidewire_ingest::client::To;
 use tidewire_ingest::native::Fleet;
@@ -9,9 +11,12 @@ use tidewire_replicate::Owners;
 
 use super::durable::LogOptions;
 use crate::exit::Failure;
+use crate::span::Span;
 
 /// As many partitions as a fleet may have.
 const NODES_MAX: usize = 1024;
+/// How long handing over may take: a node needs a moment, and the group's client gives up a member after five minutes.
+const HAND_OVER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
 /// The fleet of --fleet, in which this server has the place of its partition, or that of --fleet-address; `None` if there is
 /// no such flag, or nothing is replicated.
@@ -22,6 +27,12 @@ pub(super) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
     let target: Target = home
         .parse()
         .map_err(|e| Failure::usage(format!("--replicate: {e}")))?;
+    if !HAND_OVER.contains(&options.hand_over()) {
+        let (least, most) = (Span(*HAND_OVER.start()), Span(*HAND_OVER.end()));
+        return Err(Failure::usage(format!(
+            "--fleet-hand-over: from {least} to {most}"
+        )));
+    }
     if let Some(place) = &options.fleet_address {
         if home.contains("?partition=") {
             return Err(Failure::usage(format!(
@@ -120,6 +131,26 @@ mod tests {
         }
         let said = of("a:1", "kafka://k/t?partitions=2").unwrap_err();
         assert!(said.contains("needs --fleet-address"), "{said}");
+    }
+
+    #[test]
+    fn handing_over_takes_neither_no_time_nor_longer_than_the_group_waits() {
+        let within = |millis: u64| {
+            let options = LogOptions {
+                fleet_address: Some("a:7400".into()),
+                replicate: Some("kafka://k/t".into()),
+                hand_over: Some(Span(Duration::from_millis(millis))),
+                ..LogOptions::default()
+            };
+            fleet(&options).map_err(|failure| failure.message)
+        };
+        for millis in [1000, 10_000, 120_000] {
+            assert!(within(millis).unwrap().is_some(), "{millis}");
+        }
+        for millis in [0, 999, 120_001] {
+            let said = within(millis).unwrap_err();
+            assert!(said.contains("--fleet-hand-over: from 1s to 2m"), "{said}");
+        }
     }
 
     #[test]

@@ -65,7 +65,11 @@ impl Replica {
                 owners: owners.clone(),
                 session: Box::new(|| fastrand::u64(..)),
             };
-            let node = Node::new(log.clone(), log.identity(), Carrying::default(), member);
+            let carrying = Carrying {
+                hand_over_within: options.hand_over(),
+                ..Carrying::default()
+            };
+            let node = Node::new(log.clone(), log.identity(), carrying, member);
             let running = Running::start_node(node, &**log, bell);
             let running = running.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
             tracing::info!(home = %target, place, "this server is a member of a fleet");
@@ -98,6 +102,8 @@ fn settings(options: &LogOptions, payload_max: u32) -> Result<Home, Failure> {
         client: file.map_or(Ok(Vec::new()), client_settings)?,
         is_unsafe: options.replicate_unsafe,
         payload_max,
+        // The node gives up first.
+        hand_over: 2 * options.hand_over(),
     })
 }
 
@@ -150,6 +156,7 @@ pub(crate) fn collect(log: &EmbeddedLog, shown: &Shown, to: &mut Snapshot) {
         to.add(&metrics::GENERATION, &[], fleet.generation);
         to.add(&metrics::GROUP_LOST, &[], fleet.is_lost);
         to.add(&metrics::ENDED, &[], fleet.ended);
+        to.add(&metrics::CUT_SHORT, &[], fleet.cut_short);
         to.add(&metrics::LEFT_TENURES, &[], fleet.left_tenures);
         to.add(&metrics::LEFT_RECORDS, &[], fleet.left_records);
     }

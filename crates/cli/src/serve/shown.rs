@@ -118,6 +118,7 @@ impl Settings {
             "replicate": self.durable.replicate,
             "fleet": self.durable.fleet,
             "fleet-address": self.durable.fleet_address,
+            "fleet-hand-over": self.durable.hand_over().as_secs_f64(),
             "backlog-bytes": log.backlog.filter(|&limit| limit < u64::MAX),
             "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
         })

@@ -46,7 +46,8 @@ fn of(setting: &Setting) -> Option<For> {
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
         "max-payload" | "replicate" => For::AckOrIngest,
-        "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "backlog-bytes" => {
+        "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "fleet-hand-over"
+        | "backlog-bytes" => {
             For::Replicated
         }
         "group-wait" => For::SyncedLog,

@@ -15,15 +15,13 @@ use rdkafka::{ClientConfig, TopicPartitionList};
 use tidewire_replicate::{Bell, Event, Membership};
 
 use super::{config, told, topics};
-use crate::assignment::{client_id, partitions, place};
+use crate::assignment::{by_place, client_id, partitions, place};
 use crate::{Settings, Target, Unavailable};
 
-/// How long what is revoked may take to be handed over; longer than a node takes to give it up.
-const HAND_OVER: Duration = Duration::from_secs(20);
 /// How often the group is asked who has what.
 const DESCRIBE: Duration = Duration::from_secs(5);
-/// How long a broker may take for one answer.
-const ANSWER: Duration = Duration::from_secs(10);
+/// How long a broker may take for one answer. What the group decides is heard only behind it.
+const ANSWER: Duration = Duration::from_secs(3);
 /// When to try again what did not work.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long a member may be silent before the group goes on without it.
@@ -34,6 +32,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     bell: Bell,
+    hand_over: Duration,
 }
 
 #[derive(Default)]
@@ -81,9 +80,17 @@ impl Shared {
         let waits = |state: &mut State| !state.awaited.is_empty() && !state.ends;
         let waited = self
             .changed
-            .wait_timeout_while(self.state(), HAND_OVER, waits);
+            .wait_timeout_while(self.state(), self.hand_over, waits);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.awaited.clear();
+        let late = std::mem::take(&mut state.awaited);
+        if !late.is_empty() && !state.ends {
+            let waited_s = self.hand_over.as_secs();
+            tracing::warn!(
+                partitions = ?late,
+                waited_s,
+                "partitions are not handed over in time: the group of the fleet goes on"
+            );
+        }
     }
 
     fn lost(&self) {
@@ -145,6 +152,7 @@ pub(super) fn join(
         state: Mutex::default(),
         changed: Condvar::new(),
         bell,
+        hand_over: settings.hand_over,
     });
     let mut config = config(target, settings);
     config
@@ -196,6 +204,7 @@ fn be_member(
         .map_err(|error| told(&error))?;
     let mut described = None;
     let mut places = BTreeMap::new();
+    let mut shared_places = BTreeSet::new();
     let mut generation = 0;
     while !shared.ends() {
         if let Some(Err(error)) = consumer.poll(Duration::from_millis(500)) {
@@ -207,7 +216,16 @@ fn be_member(
             generation = now;
             described = Some(Instant::now());
             match describe(&consumer, target) {
-                Ok(Some(all)) => {
+                Ok(Some(members)) => {
+                    let (all, twice) = by_place(members);
+                    for place in twice.difference(&shared_places) {
+                        tracing::warn!(
+                            place,
+                            "several members of the fleet say that clients find them here: each needs a \
+                             --fleet-address of its own"
+                        );
+                    }
+                    shared_places = twice;
                     settle(&consumer, config, &all, shared);
                     // Nobody is sent to where he is.
                     let own = config.get("client.id").and_then(place);
@@ -233,11 +251,11 @@ fn be_member(
     Ok(())
 }
 
-/// The members by their places, if everybody knows what is whose.
+/// The members, each by its place, if everybody knows what is whose.
 fn describe(
     consumer: &BaseConsumer<Callbacks>,
     target: &Target,
-) -> Result<Option<BTreeMap<String, BTreeSet<u32>>>, String> {
+) -> Result<Option<Vec<(String, BTreeSet<u32>)>>, String> {
     let groups = consumer.fetch_group_list(Some(&target.group()), ANSWER);
     let groups = groups.map_err(|error| told(&error))?;
     let Some(group) = groups.groups().first() else {
