@@ -79,7 +79,11 @@ mod tests {
         let (all, twice) = by_place(vec![member("a:1", 1), member("b:1", 2), member("a:1", 3)]);
         assert_eq!(
             all,
-            [("a:1".to_owned(), [1, 3].into()), ("b:1".to_owned(), [2].into())].into()
+            [
+                ("a:1".to_owned(), [1, 3].into()),
+                ("b:1".to_owned(), [2].into())
+            ]
+            .into()
         );
         assert_eq!(twice, ["a:1".to_owned()].into());
     }

@@ -47,9 +47,7 @@ fn of(setting: &Setting) -> Option<For> {
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
         "max-payload" | "replicate" => For::AckOrIngest,
         "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "fleet-hand-over"
-        | "backlog-bytes" => {
-            For::Replicated
-        }
+        | "backlog-bytes" => For::Replicated,
         "group-wait" => For::SyncedLog,
         "address-v6" => For::Addresses,
         "prefix-v4" | "prefix-v6" => For::Prefixes,
