@@ -34,7 +34,7 @@ pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Tran
 pub use membership::{Event, Membership};
 pub use node::{Homes, Member, Node};
 pub use owners::{Owners, Whose};
-pub use replicator::{CURSOR, Replicator};
+pub use replicator::{CURSOR, RELEASED, Replicator};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::Settings;

@@ -15,7 +15,7 @@ use crate::home::Home;
 use crate::look::Look;
 use crate::membership::{Event, Membership};
 use crate::owners::Owners;
-use crate::replicator::{CURSOR, CURSOR_EVERY, Replicator};
+use crate::replicator::{CURSOR, CURSOR_EVERY, RELEASED, Replicator};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::status::{Fleet, Phase, Shown, Status};
@@ -76,6 +76,8 @@ pub struct Node {
     /// When cursors are written next, at the earliest.
     remember_due: Duration,
     remembered: BTreeMap<Arc<str>, u64>,
+    /// By streams: what is over and lies before this needs not be kept.
+    released: BTreeMap<Arc<str>, u64>,
     shown: Shown,
 }
 
@@ -138,9 +140,13 @@ impl Node {
             has_ended: false,
             remember_due: Duration::ZERO,
             remembered: BTreeMap::new(),
+            released: BTreeMap::new(),
             shown: Shown::default(),
         };
         for stream in node.log.streams("", usize::MAX) {
+            if let Some(before) = node.log.cursor(&stream.name, RELEASED) {
+                node.released.insert(stream.name.clone(), before);
+            }
             if let Some(home) = node.log.cursor(&stream.name, CURSOR) {
                 node.remembered.insert(stream.name, home);
             }
@@ -416,7 +422,7 @@ impl Node {
                 if is_ours {
                     return None;
                 }
-                Some(seen.settle(tenure, self.identity, found))
+                Some(seen.settle(tenure, self.identity, found, &self.released))
             });
         let left = self.look.left();
         self.fleet.left_tenures = left.len();

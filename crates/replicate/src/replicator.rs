@@ -23,7 +23,11 @@ use crate::status::{Phase, Shown};
 /// without a home knows what it has to keep. What holds is what the home says.
 pub const CURSOR: &str = "@home";
 
-/// How often that is written, at most.
+/// The cursor of each stream that says what a member of a fleet needs not keep any more: records before it whose tenure is
+/// over, though they are not at home. Somebody has seen to them otherwise.
+pub const RELEASED: &str = "@released";
+
+/// How often [`CURSOR`] is written, at most.
 pub(crate) const CURSOR_EVERY: Duration = Duration::from_secs(1);
 /// Bytes read from the log at a time, at most.
 const READ: usize = 1 << 20;

@@ -38,8 +38,15 @@ impl Seen {
         tenures.filter(|tenure| !held(*tenure)).collect()
     }
 
-    /// What a home holds of a tenure that is over: what is there needs not be kept. Whether something is left.
-    pub(crate) fn settle(&mut self, tenure: Tenure, log: u64, held: &Held) -> bool {
+    /// What a home holds of a tenure that is over: what is there needs not be kept, nor what was released, by streams the
+    /// positions before these. Whether something is left.
+    pub(crate) fn settle(
+        &mut self,
+        tenure: Tenure,
+        log: u64,
+        held: &Held,
+        released: &BTreeMap<Arc<str>, u64>,
+    ) -> bool {
         let places = held.places.get(&(log, tenure.number));
         let Some(streams) = self.0.get_mut(&tenure) else {
             return false;
@@ -49,7 +56,8 @@ impl Seen {
                 .and_then(|places| places.get(name))
                 .copied()
                 .unwrap_or_default();
-            span.first = next.max(span.first);
+            let released = released.get(name).copied().unwrap_or(0);
+            span.first = next.max(released).max(span.first);
             span.first < span.next
         });
         let is_empty = streams.is_empty();
@@ -86,5 +94,48 @@ impl Seen {
         let spans = tenures.filter_map(|tenure| self.0.get(&tenure));
         let spans = spans.flat_map(BTreeMap::values);
         spans.map(|span| span.next - span.first).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_released_or_at_home_is_not_left() {
+        let tenure = Tenure {
+            partition: 3,
+            number: 5,
+        };
+        let stream: Arc<str> = "s".into();
+        let run = |first, count| Frames {
+            first,
+            count,
+            timestamp_us: 0,
+            producer: "p".into(),
+            bytes: Vec::new(),
+        };
+        let left = |place: u64, released: u64| {
+            let mut seen = Seen::default();
+            seen.note(tenure, &stream, &run(10, 5));
+            seen.note(tenure, &stream, &run(20, 5));
+            let mut held = Held::default();
+            let place = Place {
+                next: place,
+                print: 0,
+            };
+            held.places.insert((7, 5), [(stream.clone(), place)].into());
+            let released = [(stream.clone(), released)].into();
+            let is_left = seen.settle(tenure, 7, &held, &released);
+            let mut homes = [(stream.clone(), 100)].into();
+            seen.keep(&mut homes);
+            (is_left, homes[&stream])
+        };
+        assert_eq!(left(0, 0), (true, 10));
+        assert_eq!(left(15, 0), (true, 15));
+        assert_eq!(left(0, 20), (true, 20));
+        assert_eq!(left(22, 20), (true, 22));
+        assert_eq!(left(25, 0), (false, 100));
+        assert_eq!(left(15, 25), (false, 100));
     }
 }

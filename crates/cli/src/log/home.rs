@@ -128,7 +128,7 @@ fn put(log: &EmbeddedLog, found: &Found, next: &mut BTreeMap<Arc<str>, u64>) -> 
 }
 
 /// Until the log has room in its queue.
-fn patiently<T>(mut put: impl FnMut() -> Result<T, Refused>) -> Result<T, String> {
+pub(super) fn patiently<T>(mut put: impl FnMut() -> Result<T, Refused>) -> Result<T, String> {
     loop {
         match put() {
             Err(Refused::Busy) => std::thread::sleep(Duration::from_millis(1)),

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tidewire_kafka::{Settings as Home, Target};
-use tidewire_log::{Credit, Frames, ReadError, Tenure, View};
-use tidewire_replicate::{CURSOR, Held, Share};
+use tidewire_log::{Credit, EmbeddedLog, Frames, Log, ReadError, Settings, Tenure, View};
+use tidewire_replicate::{CURSOR, Held, RELEASED, Share};
 
-use super::home::last_id;
+use super::home::{last_id, patiently};
 use super::{Ended, Place, Shown, time};
 use crate::exit::Failure;
 use crate::serve::client_settings;
@@ -29,6 +30,11 @@ pub(crate) struct Args {
     /// A file of settings for the client of that home, name=value a line
     #[arg(long, value_name = "FILE")]
     home_config: Option<PathBuf>,
+
+    /// Has the log keep nothing of what is listed any more, with its server stopped: retention removes it as it removes
+    /// what is at home. Read it first, if it is to be anywhere
+    #[arg(long)]
+    release: bool,
 }
 
 /// What became of the records of a tenure.
@@ -65,12 +71,17 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         Ok(found)
     };
     let (mut left, mut waits) = (0, 0);
+    // By streams, one past the last that is listed.
+    let mut listed: BTreeMap<String, u64> = BTreeMap::new();
     let mut fates: BTreeMap<(Tenure, String), Fate> = BTreeMap::new();
     for stream in view.streams() {
         let name = &*stream.name;
-        let from = view.cursors().iter();
-        let mut from = from.filter(|cursor| *cursor.stream == *name && *cursor.name == *CURSOR);
-        let from = from.next().map_or(0, |cursor| cursor.position);
+        let cursor = |of: &str| {
+            let mut all = view.cursors().iter();
+            let found = all.find(|cursor| *cursor.stream == *name && *cursor.name == *of);
+            found.map_or(0, |cursor| cursor.position)
+        };
+        let (from, released) = (cursor(CURSOR), cursor(RELEASED));
         read(&view, name, from, |run| {
             let (producer, Some(tenure)) = Tenure::split(&run.producer) else {
                 return Ok(());
@@ -87,8 +98,10 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
             match fate {
                 Fate::Home(next) | Fate::Waits(next) if run.first < next => {}
                 Fate::Waits(_) => waits += u64::from(run.count),
+                Fate::Home(_) if run.first < released => {}
                 Fate::Home(_) => {
                     left += u64::from(run.count);
+                    listed.insert(name.to_owned(), run.first + u64::from(run.count));
                     show(out, name, producer, tenure, run)?;
                 }
             }
@@ -99,7 +112,44 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         out,
         "{left} messages are here alone; {waits} go home when the server runs"
     )?;
+    if !args.release {
+        return Ok(None);
+    }
+    if waits > 0 {
+        return Err(usage(format!(
+            "nothing is released while {waits} messages are still to go home: start the server, and stop it when they are there"
+        )));
+    }
+    drop(view);
+    release(&args.place, &listed)?;
+    writeln!(
+        out,
+        "{left} messages are released: they go with the log's retention"
+    )?;
     Ok(None)
+}
+
+/// Has each stream keep nothing before its position.
+fn release(place: &Place, listed: &BTreeMap<String, u64>) -> Result<(), Failure> {
+    if listed.is_empty() {
+        return Ok(());
+    }
+    let failed = |why: String| Failure::failed(format!("nothing was released: {why}"));
+    let settings = Settings {
+        // It is open for a moment only, and forgets and removes nothing by that.
+        producer_idle: Duration::from_secs(100 * 365 * 86_400),
+        backlog: Some(u64::MAX),
+        ..Settings::default()
+    };
+    let (log, _) = EmbeddedLog::start(&place.data, settings).map_err(|e| failed(e.to_string()))?;
+    for (stream, &before) in listed {
+        patiently(|| log.set_cursor(stream, RELEASED, before)).map_err(failed)?;
+    }
+    log.close();
+    match log.progress().failure {
+        Some(failure) => Err(failed(failure.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// What the marks of a partition say of a tenure of this log.
