@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tidewire_kafka::{Reader, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, Run, Settings, Ticket};
@@ -64,9 +64,15 @@ fn append(log: &EmbeddedLog, producer: &str, ids: std::ops::RangeInclusive<u64>)
         frames: &frames,
         count: ids.clone().count() as u32,
         last_id: *ids.end(),
-        timestamp_us: 1_000_000,
+        // Kafka removes what is older than a topic's retention, also if it has just come.
+        timestamp_us: now_us(),
     };
     log.append(run).expect("room")
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.expect("after 1970").as_micros()).expect("before the year 500,000")
 }
 
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
@@ -149,6 +155,8 @@ fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
     let running = replicate(&log, &target);
     let ticket = append(&log, "p", 1..=10);
     at_home(&log, ticket, &running);
+    // Brokers that have just begun may ask for patience.
+    let failures = running.shown().status().failures;
 
     let stranger = open(other.path());
     append(&stranger, "p", 1..=99);
@@ -161,7 +169,7 @@ fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
     // The owner was not disturbed.
     let ticket = append(&log, "p", 11..=20);
     at_home(&log, ticket, &running);
-    assert_eq!(running.shown().status().failures, 0);
+    assert_eq!(running.shown().status().failures, failures);
     drop(refused);
 
     // A second process with the same log takes over.
