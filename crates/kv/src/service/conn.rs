@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::blocking::{Over, Wait};
 use super::clients::Card;
 use super::local::{Command, KEPT_REPLY, RespLocal};
+use super::log_keys::Reading;
 use super::message::Message;
 use super::pubsub::{Frame, Kind};
 use super::run::Outcome;
@@ -49,6 +50,8 @@ pub struct RespConn {
     pub(crate) wait: Option<Box<Wait>>,
     /// Its script runs on the thread for scripts.
     pub(crate) away: Option<Box<Away>>,
+    /// Its command reads the log of messages.
+    pub(crate) reading: Option<Box<Reading>>,
     /// From another host, and there is no password: told so, and ended.
     denied: bool,
 }
@@ -106,7 +109,7 @@ impl Protocol for RespConn {
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        if self.wait.is_some() || self.away.is_some() {
+        if self.wait.is_some() || self.away.is_some() || self.reading.is_some() {
             return Next::Paused;
         }
         let before = input.len();
@@ -126,6 +129,7 @@ impl Protocol for RespConn {
         match &self.wait {
             Some(wait) if wait.is_busy() => self.wait_again(cx),
             Some(_) => self.wait_over(Over::TimedOut, cx),
+            None if self.reading.is_some() => self.reading_expired(cx),
             None => self.try_again(cx),
         }
     }
@@ -161,6 +165,7 @@ impl Protocol for RespConn {
             }
             Message::Changed(tracker) => self.tell_changes(&tracker, cx),
             Message::RedirectGone => self.redirect_gone(cx),
+            Message::FromLog(was_read) => self.log_was_read(*was_read, cx),
             Message::Monitored => self.monitored(cx),
             Message::Kill => self.finish(cx),
         }
@@ -175,6 +180,10 @@ impl Protocol for RespConn {
         if self.away.is_some() {
             // Its answer comes, unless the script takes too long for that.
             cx.local.shared.scripts.end_slow();
+            self.session.closing = true;
+            return;
+        }
+        if self.is_read_for() {
             self.session.closing = true;
             return;
         }
@@ -208,6 +217,9 @@ impl Protocol for RespConn {
         if let Some(wait) = self.wait.take() {
             // If it was served after all, there is nobody left to tell.
             let _ = wait.cancel(&shared.store);
+        }
+        if let Some(id) = self.id {
+            self.give_reading_up(id, local);
         }
         if let Some(transaction) = self.session.transaction.take() {
             transaction.forget(&shared.store);
@@ -244,6 +256,7 @@ impl RespConn {
             id: None,
             wait: None,
             away: None,
+            reading: None,
             denied: false,
         }
     }
@@ -257,6 +270,7 @@ impl RespConn {
             id: None,
             wait: None,
             away: None,
+            reading: None,
             denied: false,
         }
     }
@@ -483,6 +497,7 @@ impl RespConn {
     /// Ends the connection; not before a reply that is on its way: what it took from a key would
     /// be lost to a peer that has only finished sending.
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
+        self.give_reading_up(cx.link.id(), cx.local);
         if self.abandon_wait(cx) {
             self.leave(&cx.local.shared);
             cx.link.finish();
