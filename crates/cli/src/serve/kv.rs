@@ -425,6 +425,11 @@ impl Kv {
         options.use_acl_file(&resp)?;
         resp.run_scripts_apart();
         if let Some(keys) = options.log_keys(logs.messages.as_ref())? {
+            tracing::info!(
+                prefix = options.log_keys,
+                past_tokens = options.log_past_tokens,
+                "clients of kv read the log of messages: its streams are keys that begin so"
+            );
             resp.show_log(keys);
         }
         let binary = if settings.is_binary_open() {

@@ -29,6 +29,12 @@ impl Attention {
         self.0.load(SeqCst) != seen
     }
 
+    /// Whether that is keys which may not be the store's, and nothing else.
+    #[inline]
+    pub(crate) fn is_about_keys(&self, seen: u64) -> bool {
+        self.0.load(SeqCst) == seen | LOG_KEYS
+    }
+
     /// What a connection is to remember that now looks at its rights.
     pub(crate) fn now(&self) -> u64 {
         self.0.load(SeqCst) & !(PAUSED | MONITORED | BUSY | LOG_KEYS)

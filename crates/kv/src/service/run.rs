@@ -58,6 +58,7 @@ impl RespConn {
             return self.reject(Some(entry), &error, reply, cx);
         }
         if (!self.session.is_plain() || batch.shared.attention.differs(self.session.seen()))
+            && !self.is_about_the_store(entry, batch.shared, args)
             && let Some(outcome) = self.intercept(entry, batch, args, reply, cx)
         {
             return outcome;
@@ -65,6 +66,16 @@ impl RespConn {
         let outcome = self.run_now(entry, batch, args, reply, cx);
         self.hush(entry, outcome, start, reply);
         outcome
+    }
+
+    /// Whether nothing is unusual but that some keys are not the store's, and those of this call are.
+    fn is_about_the_store(&self, entry: &Entry, shared: &Shared, args: &[&[u8]]) -> bool {
+        self.session.is_plain()
+            && shared.attention.is_about_keys(self.session.seen())
+            && !shared
+                .log_keys
+                .get()
+                .is_some_and(|shown| shown.concerns(entry, args))
     }
 
     /// Takes back what a client does not want to hear.

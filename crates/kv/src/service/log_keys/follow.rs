@@ -320,7 +320,7 @@ impl RespConn {
         };
         shown.count(&read, cx);
         match read.answer {
-            Answer::Reply(bytes) => reply.raw(&bytes),
+            Answer::Reply(bytes) => reply = Reply::made(self.session.proto, bytes),
             Answer::TooMuch => return self.too_much(cx),
             Answer::Nothing(nexts) => {
                 let now = cx.link.now();

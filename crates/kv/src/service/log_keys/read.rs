@@ -186,6 +186,7 @@ fn walk(
     each: &mut dyn FnMut(&Record<'_>) -> ControlFlow<()>,
 ) -> Result<u64, ReadError> {
     let Range { start: mut at, end } = positions;
+    let most = most.min(end.saturating_sub(at));
     let mut pace = Pace {
         most,
         records: 0,
