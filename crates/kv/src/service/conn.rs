@@ -231,9 +231,6 @@ impl Protocol for RespConn {
             }
             local.end_subscriptions();
         }
-        if let Some(following) = self.session.set_tracking(None) {
-            following.close(&shared.store);
-        }
         self.leave(&shared);
         if let Some(card) = self.card {
             if self.session.monitor.take().is_some() {
@@ -499,7 +496,8 @@ impl RespConn {
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
         self.give_reading_up(cx.link.id(), cx.local);
         if self.abandon_wait(cx) {
-            self.leave(&cx.local.shared);
+            let shared = cx.local.shared.clone();
+            self.leave(&shared);
             cx.link.finish();
         } else {
             self.session.closing = true;
@@ -508,7 +506,10 @@ impl RespConn {
 
     /// It hears nothing more. Those who are told in its place hear that it has gone, also of what has been posted to
     /// it and it will never take.
-    fn leave(&self, shared: &Shared) {
+    fn leave(&mut self, shared: &Shared) {
+        if let Some(following) = self.session.set_tracking(None) {
+            following.close(&shared.store);
+        }
         if let Some(card) = &self.card {
             card.gone.store(true, Relaxed);
             if card.hears_for_others.load(Relaxed) {
@@ -553,7 +554,8 @@ impl RespConn {
         self.flush(reply, cx);
         input.consume(input.len());
         // It hears nothing more, though its peer may take its time to close.
-        self.leave(&cx.local.shared);
+        let shared = cx.local.shared.clone();
+        self.leave(&shared);
         match why {
             Some(why) => cx.link.finish_because(why),
             None => cx.link.finish(),

@@ -302,6 +302,19 @@ fn who_goes_is_told_nothing_and_leaves_nothing() {
     });
 }
 
+/// Its peer may take its time to close.
+#[test]
+fn who_has_said_that_it_goes_counts_no_more() {
+    on_every_shape(|| {
+        let (mut world, mut reader, mut writer) = tracking(" BCAST");
+        let w = &mut world;
+        w.check(&mut reader, "QUIT", "+OK|");
+        let info = w.ask(&mut writer, "INFO");
+        assert!(info.contains("|tracking_clients:0|"), "{info}");
+        assert!(info.contains("|tracking_total_prefixes:0|"), "{info}");
+    });
+}
+
 #[test]
 fn who_takes_nothing_is_told_that_all_has_changed() {
     let (mut world, mut reader, mut writer) = tracking(" BCAST");
