@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::durable::{Place, lines, send};
 use common::pki::Files;
 use common::{Running, addr};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -24,6 +25,14 @@ fn main() {
         program.tls = true;
         trials.push(trial(program));
     }
+    for mut program in programs()
+        .into_iter()
+        .filter(|p| p.name.starts_with("redis-py"))
+    {
+        program.name += "-log";
+        trials.push(Program::log_trial(program));
+    }
+    trials.push(tool("redis-cli-log", redis_cli_log));
     trials.push(tool("redis-cli-tls", redis_cli_tls));
     trials.push(tool("redis-cli", redis_cli));
     trials.push(tool("redis-benchmark", redis_benchmark));
@@ -93,8 +102,111 @@ fn trial(program: Program) -> Trial {
     }
 }
 
+impl Program {
+    /// It reads the log of ingest.
+    fn log_trial(self) -> Trial {
+        match self.command {
+            Ok(command) => Trial::test(self.name, move || reads_log(&command[0], &self.directory)),
+            Err(why) => skipped(&self.name, why),
+        }
+    }
+}
+
+/// A server that shows its log, which has 1,000 lines: where ingest is, and the port for clients of Redis.
+fn showing_log(place: &Place) -> Result<(Running, String, String), Failed> {
+    let data = place.path("data");
+    let mut server = Running::start(&[
+        "serve",
+        "ingest",
+        "kv/resp",
+        "--listen",
+        "ingest=0",
+        "--listen",
+        "kv/resp=0",
+        "--data",
+        &data,
+        "--segment",
+        "8MiB",
+        "--kv-log-keys",
+        "log:",
+    ]);
+    let (mut ingest, mut port) = (String::new(), String::new());
+    for _ in 0..2 {
+        let line = server.line();
+        let at = addr(&line);
+        match line.contains("service=ingest") {
+            true => ingest = at.to_string(),
+            false => port = at.port().to_string(),
+        }
+    }
+    send_lines(&ingest, &lines(1000))?;
+    Ok((server, ingest, port))
+}
+
+fn send_lines(ingest: &str, lines: &str) -> Result<(), Failed> {
+    let sent = send(ingest, &["--producer", "numbers"], lines);
+    match sent.status.success() {
+        true => Ok(()),
+        false => Err(common::stderr(&sent).into()),
+    }
+}
+
+fn reads_log(python: &str, directory: &Path) -> Result<(), Failed> {
+    let place = Place::new();
+    let (_server, ingest, port) = showing_log(&place)?;
+    let mut client = Command::new(python);
+    client.args(["log.py", "127.0.0.1", &port]);
+    let mut child = client
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut done = false;
+    while let Some(Ok(line)) = lines.next() {
+        if line == "reads" {
+            send_lines(&ingest, &self::lines(1500)[self::lines(1000).len()..])?;
+        }
+        done |= line.starts_with("ok ");
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() || !done {
+        return Err(common::stderr(&output).into());
+    }
+    Ok(())
+}
+
+fn redis_cli_log() -> Result<(), Failed> {
+    let place = Place::new();
+    let (_server, _, port) = showing_log(&place)?;
+    for version in [&[][..], &["-3"]] {
+        for (args, want) in [
+            (&["xlen", "log:default"][..], "1000"),
+            (
+                &["xread", "count", "1", "streams", "log:default", "41"],
+                "line 42",
+            ),
+            (&["xrange", "log:default", "-", "+", "count", "1"], "0-1"),
+            (
+                &["xrevrange", "log:default", "+", "-", "count", "1"],
+                "999-1",
+            ),
+            (&["xinfo", "stream", "log:default"], "entries-added"),
+            (&["set", "log:default", "1"], "streams of the log"),
+        ] {
+            let mut cli = Command::new("redis-cli");
+            let output = cli.args(version).args(["-p", &port]).args(args).output()?;
+            let said = common::stdout(&output);
+            if !said.contains(want) {
+                return Err(format!("{args:?}: {said:?}, without {want:?}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
 fn tool(name: &'static str, run: fn() -> Result<(), Failed>) -> Trial {
-    let program = name.trim_end_matches("-tls");
+    let program = name.trim_end_matches("-tls").trim_end_matches("-log");
     let found = Command::new(program).arg("--version").output();
     match found {
         Ok(_) => Trial::test(name, run),

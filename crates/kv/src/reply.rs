@@ -49,6 +49,14 @@ impl Reply {
         }
     }
 
+    /// One that was made elsewhere.
+    pub(crate) fn made(proto: Proto, bytes: Vec<u8>) -> Reply {
+        Reply {
+            buf: bytes,
+            ..Reply::new(proto)
+        }
+    }
+
     /// Says how many bytes may be written; none by default is too many.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;

@@ -422,6 +422,12 @@ pub trait Log: Send + Sync + 'static {
     /// The committed records of a stream that may be read; `None` if the stream does not exist.
     fn range(&self, stream: &str) -> Option<Range>;
 
+    /// How many records that is: the positions of the [range](Log::range) without those that were lost in
+    /// damage.
+    fn records(&self, stream: &str) -> Option<u64> {
+        self.range(stream).map(|range| range.next - range.first)
+    }
+
     /// The position that `begin` means on this stream now; 0 for a stream that does not exist.
     ///
     /// # Errors

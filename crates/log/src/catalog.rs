@@ -187,6 +187,14 @@ impl Stream {
         }
     }
 
+    /// How many records may be read: those of the range that are not lost.
+    pub(crate) fn records(&self) -> u64 {
+        let Range { first, next } = self.range();
+        let within = |(&from, &to): (&u64, &u64)| to.min(next).saturating_sub(from.max(first));
+        let lost: u64 = self.gaps.iter().map(within).sum();
+        (next - first).saturating_sub(lost)
+    }
+
     /// Where a position leads: past the gap it is in, and how far reading may go from there without
     /// meeting the next one.
     pub(crate) fn passage(&self, position: u64) -> Passage {

@@ -358,6 +358,11 @@ impl<D: Disk> Log for EmbeddedLog<D> {
             .map(|(_, stream)| stream.range())
     }
 
+    fn records(&self, stream: &str) -> Option<u64> {
+        let catalog = self.shared.catalog();
+        catalog.find(stream).map(|(_, stream)| stream.records())
+    }
+
     fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError> {
         self.shared.locate(stream, begin)
     }

@@ -31,7 +31,15 @@ metrics! {
     CLIENTS = Gauge "tidewire_kv_clients" [];
     /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `protocol_error`, `denied` (another host, without a password).
     CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
-    /// Connections of the binary protocol closed for what they sent, or for lack of memory (`refused`).
+    /// Commands for which the log of messages was read, where keys show it (`--kv-log-keys`).
+    LOG_READS = Counter "tidewire_kv_log_reads_total" [];
+    /// Entries that they have shown.
+    LOG_ENTRIES = Counter "tidewire_kv_log_entries_total" [];
+    /// Bytes of their payloads.
+    LOG_BYTES = Counter "tidewire_kv_log_payload_bytes_total" [];
+    /// Those of them that were refused because the reply would have been too long (`--kv-log-reply`).
+    LOG_REFUSED = Counter "tidewire_kv_log_refused_total" [];
+    /// Connections of the binary protocol closed for what they sent, or for what could not be written (`refused`).
     BINARY_CLOSED = Counter "tidewire_kv_binary_closed_total" ["reason"];
     /// Always 1; the label says when changes are durable (`--durability`), `none` for never.
     DURABILITY = Gauge "tidewire_kv_durability_info" ["level"];

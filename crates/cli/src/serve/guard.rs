@@ -8,6 +8,9 @@ use super::settings::Settings;
 use crate::exit::Failure;
 use crate::secret;
 
+/// Bytes that keys may begin with that show the log.
+const LOG_KEYS_MAX: usize = 64;
+
 /// How the clients of a listener are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
@@ -87,6 +90,51 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses to show the log as keys where it would be read by who may not, or where there is none.
+    pub(crate) fn check_log_keys(&self) -> Result<(), Failure> {
+        let Some(prefix) = &self.kv.log_keys else {
+            return Ok(());
+        };
+        if !(1..=LOG_KEYS_MAX).contains(&prefix.len()) {
+            return Err(Failure::usage(format!(
+                "--kv-log-keys: a prefix of 1 to {LOG_KEYS_MAX} bytes, such as log:"
+            )));
+        }
+        if !self.serves_kv() {
+            // In a file that is that of several servers it may stand all the same.
+            return Ok(());
+        }
+        if !self.need_log() {
+            return Err(Failure::usage(
+                "--kv-log-keys shows what ingest keeps, or ack with --ack-level, and neither is served here",
+            ));
+        }
+        if self.kv.log_past_tokens {
+            return Ok(());
+        }
+        let what = match () {
+            () if !self.ingest.tokens.is_empty() => "tokens",
+            () if self.wants_certificates_for_the_log() => "certificates",
+            () => return Ok(()),
+        };
+        Err(Failure::usage(format!(
+            "ingest asks for {what}, and clients of kv show none: with --kv-log-keys whoever may read keys would read all \
+             streams. Leave it out, or add --kv-log-past-tokens if that is meant; ACL then says who reads which stream \
+             (%R~{prefix}NAME)"
+        )))
+    }
+
+    /// Whether who reads the log by ingest shows a certificate, and who reads it by kv does not.
+    fn wants_certificates_for_the_log(&self) -> bool {
+        let asks = |kind: Kind| {
+            let mut own = self.endpoints.iter().filter(move |e| e.kind == kind);
+            own.any(|e| e.front.asks_for_certificates())
+        };
+        let resp = Kind::Kv(KvMode::Resp);
+        let mut own = self.endpoints.iter().filter(|e| e.kind == resp);
+        asks(Kind::Ingest) && !own.all(|e| e.front.asks_for_certificates())
     }
 
     /// Logs what an operator should know about who is let in.

@@ -11,14 +11,15 @@ use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::{self, KvLog, ReplayError, snapshot};
-use tidewire_kv::service::{BinaryService, RespService, Settings as KvSettings};
+use tidewire_kv::service::{BinaryService, LogKeys, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, Store};
 use tidewire_log::{Policy as Commits, ReadError};
+use tidewire_pool::Pool;
 
 use super::door::Door;
 use super::durable::PolicyName;
 use super::endpoint::{Endpoint, Kind, KvMode};
-use super::log::OpenLog;
+use super::log::{Logs, OpenLog};
 use super::settings::Settings;
 use super::tls::Fronts;
 use crate::exit::Failure;
@@ -113,6 +114,22 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-query-buffer", long = "kv-query-buffer", value_name = "SIZE")]
     pub(crate) query_buffer: Option<Size>,
 
+    /// Shows each stream of the log of ingest, or of ack, as a key that begins so, for any client of Redis to read:
+    /// with `log:` XREAD, XRANGE, XLEN and XINFO of `log:NAME` read the stream NAME. Keys of the store cannot begin so
+    /// [default: nothing is shown]
+    #[arg(id = "kv-log-keys", long = "kv-log-keys", value_name = "PREFIX")]
+    pub(crate) log_keys: Option<String>,
+
+    /// Entries that a client reads of the log at once: XREAD gives no more, XRANGE of more is refused; a single entry may be longer
+    /// [default: 16MiB]
+    #[arg(id = "kv-log-reply", long = "kv-log-reply", value_name = "SIZE")]
+    pub(crate) log_reply: Option<Size>,
+
+    /// Shows the log with --kv-log-keys though ingest asks for tokens or certificates: whoever may read keys reads all
+    /// streams, unless ACL says otherwise
+    #[arg(id = "kv-log-past-tokens", long = "kv-log-past-tokens")]
+    pub(crate) log_past_tokens: bool,
+
     /// Closes clients of the Redis protocol that are silent between commands for this long; 0 is
     /// never [default: 0]. Silence within a command is --idle
     #[arg(id = "kv-timeout", long = "kv-timeout", value_name = "SECS")]
@@ -179,6 +196,30 @@ impl KvOptions {
             idle: self.timeout.and_then(Span::limit),
             ..own
         }
+    }
+
+    /// How the log is shown as keys, if it is.
+    fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
+        let (Some(prefix), Some(log)) = (&self.log_keys, log) else {
+            return Ok(None);
+        };
+        let pool = Pool::new(&tidewire_pool::Settings {
+            threads: LOG_READERS,
+            places: tidewire::RESERVED_MAX,
+            nice: 0,
+        });
+        let pool = pool.map_err(|error| {
+            Failure::failed(format!(
+                "cannot start the threads of --kv-log-keys: {error}"
+            ))
+        })?;
+        let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+        Ok(Some(LogKeys {
+            prefix: prefix.clone().into_bytes(),
+            log: log.shared(),
+            pool,
+            reply_max: self.log_reply.map_or(LogKeys::REPLY_MAX, bytes),
+        }))
     }
 
     /// Whether a server could have these: files that they name are read.
@@ -257,6 +298,9 @@ impl fmt::Display for Durability {
 /// Between two lines about how far the recovery has come.
 const PROGRESS: Duration = Duration::from_secs(2);
 
+/// Threads that read the log of messages for clients of the store.
+const LOG_READERS: usize = 2;
+
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
 
@@ -270,6 +314,12 @@ fn may_pass(error: &ReplayError) -> bool {
     )
 }
 
+/// Milliseconds since the epoch.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_millis() as u64
+}
+
 /// Builds the store again from its snapshot and log, to which it commits from then on; `None` if `show`, which is told how
 /// far it is, does not want it to go on.
 fn recover(
@@ -278,8 +328,7 @@ fn recover(
     accept_loss: bool,
     mut show: impl FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<(Arc<KvLog>, durable::Replayed)>, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_ms = now.unwrap_or_default().as_millis() as u64;
+    let now_ms = now_ms();
     let began = Instant::now();
     let mut told = began;
     let progress = |replayed: &durable::Replayed, done: u64, of: u64| {
@@ -356,8 +405,9 @@ impl Kv {
         builder: &mut Builder,
         settings: &Settings,
         fronts: &Fronts,
-        log: Option<&OpenLog>,
+        logs: &Logs,
     ) -> Result<Kv, Failure> {
+        let log = logs.kv.as_ref();
         let options = &settings.kv;
         let store = Arc::new(Store::new(options.store(settings)?));
         let own = KvSettings {
@@ -374,10 +424,22 @@ impl Kv {
         };
         options.use_acl_file(&resp)?;
         resp.run_scripts_apart();
+        if let Some(keys) = options.log_keys(logs.messages.as_ref())? {
+            tracing::info!(
+                prefix = options.log_keys,
+                past_tokens = options.log_past_tokens,
+                "clients of kv read the log of messages: its streams are keys that begin so"
+            );
+            resp.show_log(keys);
+        }
         let binary = if settings.is_binary_open() {
             BinaryService::open(store)
         } else {
             BinaryService::guarded(&resp)
+        };
+        let binary = match &options.log_keys {
+            Some(prefix) => binary.reserving(prefix.as_bytes()),
+            None => binary,
         };
         let resp_door = Door::add(
             builder,
@@ -423,6 +485,13 @@ impl Kv {
         let Some((kv_log, replayed)) = recover(store, log, options.accept_loss, show)? else {
             return Ok(false);
         };
+        if let Some((db, key)) = resp.hidden_by_log(now_ms()) {
+            return Err(Failure::usage(format!(
+                "--kv-log-keys: the store has keys that begin so, which nobody could use any more, such as {:?} in database \
+                 {db}: choose another prefix, or rename them first",
+                String::from_utf8_lossy(&key)
+            )));
+        }
         let growth = options.snapshot_growth.map_or(GROWTH, |size| size.0);
         kv_log.snapshots().set_growth(growth);
         let keeper = snapshot::Keeper::new(
@@ -464,6 +533,20 @@ impl Kv {
         if kind == Kind::Kv(KvMode::Resp) {
             self.resp.0.listens_at(at);
         }
+    }
+
+    /// Ingest asks for tokens, or does not: where it does, nobody reads its log here, unless that is meant.
+    pub(crate) fn heed_tokens(&self, asks: bool, options: &KvOptions) {
+        if options.log_keys.is_none() || options.log_past_tokens {
+            return;
+        }
+        if asks {
+            tracing::warn!(
+                "ingest asks for tokens now, so --kv-log-keys shows nothing any more; --kv-log-past-tokens says \
+                 that it is meant to"
+            );
+        }
+        self.resp.0.shut_log(asks);
     }
 
     /// Has SHUTDOWN call `stop`.
@@ -514,6 +597,11 @@ impl Kv {
         ] {
             to.add(&metrics::CUT, &[reason], n);
         }
+        let log = self.resp.0.log_counters();
+        to.add(&metrics::LOG_READS, &[], log.reads);
+        to.add(&metrics::LOG_ENTRIES, &[], log.entries);
+        to.add(&metrics::LOG_BYTES, &[], log.bytes);
+        to.add(&metrics::LOG_REFUSED, &[], log.refused);
         let binary = self.binary.0.counters();
         to.add(
             &metrics::COMMANDS,

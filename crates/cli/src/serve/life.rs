@@ -397,7 +397,7 @@ fn reload_tokens(settings: &Settings, services: &Services) {
         }
         Ok(tokens) if had || !tokens.is_empty() => {
             let count = tokens.len();
-            if services.change_tokens(tokens) {
+            if services.change_tokens(tokens, &settings.kv) {
                 tracing::info!(
                     tokens = count,
                     "SIGHUP: the tokens of ingest were read again"

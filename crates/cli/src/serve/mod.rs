@@ -205,6 +205,7 @@ fn configure(
     let mut settings = Settings::from(options, sources, flags, given)?;
     settings.admin_is_given = inherited.gives_admin();
     settings.close_side_doors()?;
+    settings.check_log_keys()?;
     settings.flags.check(&settings)?;
     inherited
         .settle(&mut settings.endpoints)

@@ -17,7 +17,7 @@ use super::counted;
 use super::door::Door;
 use super::endpoint::{Endpoint, Kind};
 use super::inherit::Inherited;
-use super::kv::Kv;
+use super::kv::{Kv, KvOptions};
 use super::log::{Logs, OpenLog};
 use super::settings::Settings;
 use super::tls::Fronts;
@@ -89,7 +89,7 @@ impl Services {
                 }
                 Kind::Kv(_) => {
                     if kv.is_none() {
-                        kv = Some(Kv::add(builder, settings, fronts, logs.kv.as_ref())?);
+                        kv = Some(Kv::add(builder, settings, fronts, logs)?);
                     }
                     if let Some(kv) = &kv {
                         kv.listen(builder, fronts, endpoint, listen)?;
@@ -152,10 +152,14 @@ impl Services {
     }
 
     /// From now on clients of ingest must show one of these tokens; false if there is no ingest.
-    pub(crate) fn change_tokens(&self, tokens: Vec<Token>) -> bool {
+    pub(crate) fn change_tokens(&self, tokens: Vec<Token>, kv: &KvOptions) -> bool {
         let Some(service) = &self.ingest else {
             return false;
         };
+        if let Some(served) = &self.kv {
+            // Before anybody counts on them.
+            served.heed_tokens(!tokens.is_empty(), kv);
+        }
         service.change_tokens(tokens);
         true
     }

@@ -24,6 +24,8 @@ enum For {
     /// One that is synced before anybody is answered.
     SyncedLog,
     DurableKv,
+    /// Keys that show the log of messages.
+    LogKeys,
     Tls,
     Admin,
     /// A limit that counts addresses, or networks.
@@ -45,6 +47,7 @@ fn of(setting: &Setting) -> Option<For> {
         // They say that there is to be one, or where.
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
+        "kv-log-reply" | "kv-log-past-tokens" => For::LogKeys,
         "max-payload" | "replicate" => For::AckOrIngest,
         "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "fleet-hand-over"
         | "backlog-bytes" => For::Replicated,
@@ -121,6 +124,10 @@ impl Given {
             For::DurableKv => (
                 settings.kv_durability().is_some(),
                 "there is no log of keys here: see --durability",
+            ),
+            For::LogKeys => (
+                settings.kv.log_keys.is_some(),
+                "no keys show the log here: see --kv-log-keys",
             ),
             For::Tls => (
                 settings.endpoints.iter().any(|e| e.front.tls.is_some())

@@ -30,6 +30,7 @@ mod kv_durable;
 mod kv_forgotten;
 mod kv_histories;
 mod kv_loading;
+mod kv_log;
 mod kv_memory;
 mod kv_snapshots;
 mod lab;

@@ -12,10 +12,12 @@ use super::{CREATES, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Reply;
 use crate::store::{Collection, events};
 use crate::types::{Item, Stream, StreamId, Trim};
-use args::{Added, Adding, Trimming, id, interval};
+use args::{Added, Adding, Trimming, interval};
 
-pub(crate) use groups::SUBCOMMANDS as XGROUP;
-pub(crate) use info::SUBCOMMANDS as XINFO;
+pub(crate) use args::id;
+pub(crate) use groups::{SUBCOMMANDS as XGROUP, no_such_group};
+pub(crate) use info::{Numbers, SUBCOMMANDS as XINFO, named, number, shown};
+pub(crate) use read::{Asked, ONLY_OF_GROUPS, end, write_key};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("xadd", -5, WRITE | MEMORY | FAST, Keys::ONE, xadd),
@@ -38,7 +40,7 @@ pub(crate) const SPECS: &[Spec] = &[
 /// Most bytes of an entry.
 const ENTRY_MAX: usize = 1 << 30;
 
-fn write_id(reply: &mut Reply, id: StreamId) {
+pub(crate) fn write_id(reply: &mut Reply, id: StreamId) {
     reply.bulk(id.text().as_bytes());
 }
 
@@ -171,18 +173,46 @@ fn xlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
+/// What XRANGE and XREVRANGE are asked for.
+pub(crate) struct Span {
+    pub(crate) from: StreamId,
+    /// The last, which is included.
+    pub(crate) to: StreamId,
+    /// `None` for all.
+    pub(crate) count: Option<usize>,
+    /// The last first.
+    pub(crate) back: bool,
+}
+
+impl Span {
+    pub(crate) fn parse(name: &str, args: &[&[u8]]) -> Result<Span, Error> {
+        let back = name == "xrevrange";
+        let (start, end) = if back { (3, 2) } else { (2, 3) };
+        let (from, to) = interval(args[start], args[end])?;
+        let mut count = None;
+        for option in args[4..].chunks(2) {
+            match *option {
+                [name, n] if is(name, "count") => count = Some(integer(n)?.max(0) as usize),
+                _ => return Err(Error::SYNTAX),
+            }
+        }
+        Ok(Span {
+            from,
+            to,
+            count,
+            back,
+        })
+    }
+}
+
 /// XRANGE and XREVRANGE.
 fn xrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let back = ctx.name == "xrevrange";
-    let (start, end) = if back { (3, 2) } else { (2, 3) };
-    let (from, to) = interval(args[start], args[end])?;
-    let mut count = None;
-    for option in args[4..].chunks(2) {
-        match *option {
-            [name, n] if is(name, "count") => count = Some(integer(n)?.max(0) as usize),
-            _ => return Err(Error::SYNTAX),
-        }
-    }
+    let Span {
+        from,
+        to,
+        count,
+        back,
+    } = Span::parse(ctx.name, args)?;
     let Some(stream) = ctx.db.get::<Stream>(args[1])? else {
         ctx.reply.array(0);
         return Ok(());

@@ -1,7 +1,8 @@
 //! What makes a connection look twice before its next command, in one number.
 //!
 //! A connection remembers the number that it has dealt with, and compares. So rights that change and
-//! a pause of clients, MONITOR, and a script that takes long, cost those whom they do not concern one comparison.
+//! a pause of clients, MONITOR, a script that takes long, and keys that are not the store's, cost those whom they do not
+//! concern one comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -14,6 +15,9 @@ const MONITORED: u64 = 1 << 62;
 /// A script takes long, and nobody else may read or change keys.
 const BUSY: u64 = 1 << 61;
 
+/// Some keys are streams of the log of messages: every command is looked at for them.
+const LOG_KEYS: u64 = 1 << 60;
+
 /// The number.
 #[derive(Debug, Default)]
 pub(crate) struct Attention(AtomicU64);
@@ -25,9 +29,15 @@ impl Attention {
         self.0.load(SeqCst) != seen
     }
 
+    /// Whether that is keys which may not be the store's, and nothing else.
+    #[inline]
+    pub(crate) fn is_about_keys(&self, seen: u64) -> bool {
+        self.0.load(SeqCst) == seen | LOG_KEYS
+    }
+
     /// What a connection is to remember that now looks at its rights.
     pub(crate) fn now(&self) -> u64 {
-        self.0.load(SeqCst) & !(PAUSED | MONITORED | BUSY)
+        self.0.load(SeqCst) & !(PAUSED | MONITORED | BUSY | LOG_KEYS)
     }
 
     pub(crate) fn rights_changed(&self) {
@@ -44,6 +54,10 @@ impl Attention {
 
     pub(crate) fn set_busy(&self, busy: bool) {
         self.set(BUSY, busy);
+    }
+
+    pub(crate) fn set_log_keys(&self) {
+        self.set(LOG_KEYS, true);
     }
 
     fn set(&self, what: u64, yes: bool) {

@@ -52,7 +52,8 @@ pub struct BinaryCounters {
     pub unreadable: u64,
     /// Connections closed for what they sent.
     pub faults: u64,
-    /// WRITEs refused for lack of memory, or of room in the log; each closed its connection.
+    /// WRITEs refused for lack of memory, or of room in the log, or because the key is a stream of the log of messages; each
+    /// closed its connection.
     pub refused: u64,
 }
 
@@ -104,6 +105,8 @@ pub struct BinaryService {
     totals: Arc<Mutex<Totals>>,
     /// Of log lines about clients whose connections it closes.
     closings: Arc<Throttle>,
+    /// What keys begin with that are not the store's.
+    reserved: Option<Arc<[u8]>>,
     get: &'static Spec,
     set: &'static Spec,
 }
@@ -135,6 +138,16 @@ impl BinaryService {
         self.durable.get_or_init(|| Durable::new(log));
     }
 
+    /// Keys that begin so are not the store's, as where a log [is shown](RespService::show_log): a READ of one is
+    /// answered as one of what is no string, a WRITE ends the connection.
+    #[must_use]
+    pub fn reserving(self, prefix: &[u8]) -> BinaryService {
+        BinaryService {
+            reserved: Some(prefix.into()),
+            ..self
+        }
+    }
+
     fn new(store: Arc<Store>, guard: Option<RespService>) -> BinaryService {
         let command = |name| commands::find(name).expect("one of the basic commands");
         BinaryService {
@@ -143,6 +156,7 @@ impl BinaryService {
             guard,
             totals: Arc::default(),
             closings: Arc::new(Throttle::new(MINUTE)),
+            reserved: None,
             get: command(b"get"),
             set: command(b"set"),
         }
@@ -199,6 +213,7 @@ impl Service for BinaryService {
             closings: self.closings.clone(),
             replies: Vec::new(),
             scratch: small_reply(),
+            reserved: self.reserved.clone(),
             get: self.get,
             set: self.set,
         }
@@ -251,6 +266,7 @@ pub struct BinaryLocal {
     replies: Vec<u8>,
     /// What the command of one request answered.
     scratch: Reply,
+    reserved: Option<Arc<[u8]>>,
     get: &'static Spec,
     set: &'static Spec,
 }
@@ -389,11 +405,16 @@ fn run(
         store,
         counts,
         scratch,
+        reserved,
         get,
         set,
         ..
     } = &mut *cx.local;
     let mut runner = store.runner(now_ms, seed);
+    let is_reserved = |key: &[u8]| {
+        let prefix = reserved.as_deref();
+        prefix.is_some_and(|prefix| key.starts_with(prefix))
+    };
     // Nothing is answered with an error here, so a busy log holds the peer back.
     runner.patient = true;
     let end = loop {
@@ -402,6 +423,16 @@ fn run(
         }
         scratch.clear();
         match binary::parse(&bytes[*used..]) {
+            Step::Request(Request::Read { key }, len) if is_reserved(key) => {
+                counts.reads.add(1);
+                counts.unreadable.add(1);
+                binary::encode_response(b"", replies);
+                *used += len;
+            }
+            Step::Request(Request::Write { key, .. }, _) if is_reserved(key) => {
+                counts.refused.add(1);
+                break End::Close("a write to a key that is a stream of the log");
+            }
             Step::Request(Request::Read { key }, len) => {
                 runner.run(get, DB, &[b"get", key], scratch);
                 let value = value(scratch.bytes()).filter(|_| !scratch.is_over());

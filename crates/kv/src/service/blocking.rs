@@ -83,7 +83,7 @@ impl Deliver for Place {
 }
 
 /// Whether a command may still run in the name of this user.
-fn may_run(account: &Account, spec: &Spec, args: &[&[u8]]) -> bool {
+pub(super) fn may_run(account: &Account, spec: &Spec, args: &[&[u8]]) -> bool {
     let rights = account.rights();
     let entry = table().find(spec.name.as_bytes());
     !account.is_gone() && entry.is_some_and(|entry| rights.check(entry, args).is_ok())
@@ -239,6 +239,9 @@ impl RespConn {
     pub(crate) fn unblock(&mut self, error: bool, cx: &mut Cx<'_, RespConn>) {
         if self.wait.is_some() {
             return self.wait_over(Over::Unblocked { error }, cx);
+        }
+        if self.reading.is_some() {
+            return self.unblock_reading(error, cx);
         }
         // It is asked again and again whether it goes on, and now at once.
         self.session.unblocked = Some(error);

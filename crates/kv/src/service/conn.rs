@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::blocking::{Over, Wait};
 use super::clients::Card;
 use super::local::{Command, KEPT_REPLY, RespLocal};
+use super::log_keys::Reading;
 use super::message::Message;
 use super::pubsub::{Frame, Kind};
 use super::run::Outcome;
@@ -49,6 +50,8 @@ pub struct RespConn {
     pub(crate) wait: Option<Box<Wait>>,
     /// Its script runs on the thread for scripts.
     pub(crate) away: Option<Box<Away>>,
+    /// Its command reads the log of messages.
+    pub(crate) reading: Option<Box<Reading>>,
     /// From another host, and there is no password: told so, and ended.
     denied: bool,
 }
@@ -106,7 +109,7 @@ impl Protocol for RespConn {
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        if self.wait.is_some() || self.away.is_some() {
+        if self.wait.is_some() || self.away.is_some() || self.reading.is_some() {
             return Next::Paused;
         }
         let before = input.len();
@@ -126,6 +129,7 @@ impl Protocol for RespConn {
         match &self.wait {
             Some(wait) if wait.is_busy() => self.wait_again(cx),
             Some(_) => self.wait_over(Over::TimedOut, cx),
+            None if self.reading.is_some() => self.reading_expired(cx),
             None => self.try_again(cx),
         }
     }
@@ -161,6 +165,7 @@ impl Protocol for RespConn {
             }
             Message::Changed(tracker) => self.tell_changes(&tracker, cx),
             Message::RedirectGone => self.redirect_gone(cx),
+            Message::FromLog(was_read) => self.log_was_read(*was_read, cx),
             Message::Monitored => self.monitored(cx),
             Message::Kill => self.finish(cx),
         }
@@ -175,6 +180,10 @@ impl Protocol for RespConn {
         if self.away.is_some() {
             // Its answer comes, unless the script takes too long for that.
             cx.local.shared.scripts.end_slow();
+            self.session.closing = true;
+            return;
+        }
+        if self.is_read_for() {
             self.session.closing = true;
             return;
         }
@@ -209,6 +218,9 @@ impl Protocol for RespConn {
             // If it was served after all, there is nobody left to tell.
             let _ = wait.cancel(&shared.store);
         }
+        if let Some(id) = self.id {
+            self.give_reading_up(id, local);
+        }
         if let Some(transaction) = self.session.transaction.take() {
             transaction.forget(&shared.store);
         }
@@ -218,9 +230,6 @@ impl Protocol for RespConn {
                 local.leaving.add(id, kind, names);
             }
             local.end_subscriptions();
-        }
-        if let Some(following) = self.session.set_tracking(None) {
-            following.close(&shared.store);
         }
         self.leave(&shared);
         if let Some(card) = self.card {
@@ -244,6 +253,7 @@ impl RespConn {
             id: None,
             wait: None,
             away: None,
+            reading: None,
             denied: false,
         }
     }
@@ -257,6 +267,7 @@ impl RespConn {
             id: None,
             wait: None,
             away: None,
+            reading: None,
             denied: false,
         }
     }
@@ -483,8 +494,10 @@ impl RespConn {
     /// Ends the connection; not before a reply that is on its way: what it took from a key would
     /// be lost to a peer that has only finished sending.
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
+        self.give_reading_up(cx.link.id(), cx.local);
         if self.abandon_wait(cx) {
-            self.leave(&cx.local.shared);
+            let shared = cx.local.shared.clone();
+            self.leave(&shared);
             cx.link.finish();
         } else {
             self.session.closing = true;
@@ -493,7 +506,10 @@ impl RespConn {
 
     /// It hears nothing more. Those who are told in its place hear that it has gone, also of what has been posted to
     /// it and it will never take.
-    fn leave(&self, shared: &Shared) {
+    fn leave(&mut self, shared: &Shared) {
+        if let Some(following) = self.session.set_tracking(None) {
+            following.close(&shared.store);
+        }
         if let Some(card) = &self.card {
             card.gone.store(true, Relaxed);
             if card.hears_for_others.load(Relaxed) {
@@ -538,7 +554,8 @@ impl RespConn {
         self.flush(reply, cx);
         input.consume(input.len());
         // It hears nothing more, though its peer may take its time to close.
-        self.leave(&cx.local.shared);
+        let shared = cx.local.shared.clone();
+        self.leave(&shared);
         match why {
             Some(why) => cx.link.finish_because(why),
             None => cx.link.finish(),

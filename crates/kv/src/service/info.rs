@@ -216,6 +216,7 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "latest_fork_usec", 0);
     let tracking = shared.store.tracking();
     line(text, "tracking_total_keys", tracking.keys());
+    line(text, "tracking_total_items", tracking.items());
     line(text, "tracking_total_prefixes", tracking.prefixes());
 }
 

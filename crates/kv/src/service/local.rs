@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidewire::{Instant, LoopHandle};
 
 use super::durable::Waiting;
+use super::log_keys::Followers;
 use super::message::Message;
 use super::pubsub::{Leaving, Subscribers};
 use super::script::Interpreter;
@@ -37,6 +38,8 @@ pub struct RespLocal {
     pub(crate) published: Vec<Unpublished>,
     /// DEBUG SLEEP was just run.
     pub(crate) sleep: Option<Duration>,
+    /// Those that wait for the log of messages.
+    pub(crate) followers: Followers,
     /// What runs scripts, once there was one.
     pub(crate) interpreter: Option<Box<Interpreter>>,
 }
@@ -56,6 +59,7 @@ impl RespLocal {
             batches: 0,
             warned: None,
             sleep: None,
+            followers: Followers::default(),
             interpreter: None,
         };
         local.find_log();

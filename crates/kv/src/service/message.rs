@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::log_keys::WasRead;
 use crate::store::Tracker;
 
 /// A message to one connection.
@@ -26,6 +27,8 @@ pub enum Message {
     Changed(Arc<Tracker>),
     /// The connection that was told in its place has gone.
     RedirectGone,
+    /// A thread has read the log for it.
+    FromLog(Box<WasRead>),
     /// Commands have been run that it is to be shown.
     Monitored,
     /// CLIENT KILL: the connection is to end.

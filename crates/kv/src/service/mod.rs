@@ -25,6 +25,7 @@ mod key_specs;
 mod latency;
 mod loading;
 mod local;
+mod log_keys;
 mod memory;
 mod message;
 mod misc;
@@ -52,6 +53,9 @@ pub use acl::AclFileError;
 pub use binary_service::{BinaryConn, BinaryCounters, BinaryLocal, BinaryService};
 pub use conn::RespConn;
 pub use local::RespLocal;
+#[doc(hidden)]
+pub use log_keys::WasRead;
+pub use log_keys::{LogCounters, LogKeys};
 pub use message::Message;
 pub use resp_service::{RespCounters, RespService};
 pub use script::library_name;

@@ -14,6 +14,7 @@ use super::acl::AclFileError;
 use super::conn::RespConn;
 use super::durable::Durable;
 use super::local::RespLocal;
+use super::log_keys::{Followers, LogCounters, LogKeys, Shown};
 use super::message::Message;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -148,9 +149,38 @@ impl RespService {
         self.shared.scripts.use_thread();
     }
 
+    /// Shows the streams of a log as keys, to be read by any client: see [`LogKeys`]. To be called before the server
+    /// starts; the first call counts. Every command is looked at for such keys from then on.
+    pub fn show_log(&self, keys: LogKeys) {
+        self.shared.log_keys.get_or_init(|| Shown::new(keys));
+        self.shared.attention.set_log_keys();
+    }
+
+    /// Has nobody read the log that is [shown](RespService::show_log), or everybody again who may read its keys.
+    pub fn shut_log(&self, shut: bool) {
+        if let Some(shown) = self.shared.log_keys.get() {
+            shown.set_shut(shut);
+        }
+    }
+
+    /// A key of the store, and its database, that nobody can use because such keys [show](RespService::show_log) the log.
+    /// `now_ms` is milliseconds since 1970. Goes through all keys.
+    #[must_use]
+    pub fn hidden_by_log(&self, now_ms: u64) -> Option<(u16, Vec<u8>)> {
+        let shown = self.shared.log_keys.get()?;
+        shown.hidden(&self.shared.store, now_ms)
+    }
+
+    /// What was read of the log that is [shown](RespService::show_log).
+    #[must_use]
+    pub fn log_counters(&self) -> LogCounters {
+        let shown = self.shared.log_keys.get();
+        shown.map(Shown::counters).unwrap_or_default()
+    }
+
     /// Does what is due at this time since the epoch although no command asks for it: removes some of
-    /// the keys that have expired, frees some of what was removed and is large, and measures the rate
-    /// of commands. Returns after what time to do it again, at most 100 ms; the work of one call is
+    /// the keys that have expired, and of those that are too many for a limit of memory that was lowered, frees some of
+    /// what was removed and is large, and measures the rate of commands. Returns after what time to do it again, at most 100 ms; the work of one call is
     /// bounded.
     fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
@@ -160,7 +190,13 @@ impl RespService {
         let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
         let freeing = (0..FREEING).all(|_| self.shared.store.free_some());
-        if freeing { FREEING_PAUSE } else { swept.pause }
+        let seed = wall.as_nanos() as u64;
+        let evicting = self.shared.store.evict_some(now_ms, seed);
+        if freeing || evicting {
+            FREEING_PAUSE
+        } else {
+            swept.pause
+        }
     }
 
     /// What guards the store, for another service on it to heed.
@@ -281,6 +317,7 @@ impl Service for RespService {
         }
         local.subscribers = subscribers;
         local.end_subscriptions();
+        Followers::woken(&self.shared, local, all);
         if all.number() == TICKS && all.timer().is_none() {
             // A loop is signalled when it begins, before anybody connects.
             let now_ms = all.now().as_nanos() / 1_000_000;

@@ -10,6 +10,7 @@ use super::batch::Batch;
 use super::call::{Call, Flow, unknown_command};
 use super::conn::RespConn;
 use super::loading;
+use super::log_keys::NOT_HERE;
 use super::memory;
 use super::script::{self, Kind};
 use super::session::Replies;
@@ -57,6 +58,7 @@ impl RespConn {
             return self.reject(Some(entry), &error, reply, cx);
         }
         if (!self.session.is_plain() || batch.shared.attention.differs(self.session.seen()))
+            && !self.is_about_the_store(entry, batch.shared, args)
             && let Some(outcome) = self.intercept(entry, batch, args, reply, cx)
         {
             return outcome;
@@ -66,9 +68,25 @@ impl RespConn {
         outcome
     }
 
+    /// Whether nothing is unusual but that some keys are not the store's, and those of this call are.
+    fn is_about_the_store(&self, entry: &Entry, shared: &Shared, args: &[&[u8]]) -> bool {
+        self.session.is_plain()
+            && shared.attention.is_about_keys(self.session.seen())
+            && !shared
+                .log_keys
+                .get()
+                .is_some_and(|shown| shown.concerns(entry, args))
+    }
+
     /// Takes back what a client does not want to hear.
     #[inline]
-    fn hush(&mut self, entry: &Entry, outcome: Outcome, start: usize, reply: &mut Reply) {
+    pub(super) fn hush(
+        &mut self,
+        entry: &Entry,
+        outcome: Outcome,
+        start: usize,
+        reply: &mut Reply,
+    ) {
         // What waits is answered later, see `end_wait`.
         if self.session.replies != Replies::On && outcome == Outcome::Done {
             // Confirmations of subscriptions are messages, and those are always heard.
@@ -250,7 +268,8 @@ impl RespConn {
         }
     }
 
-    /// Deals with what is not as usual: a stranger, a store that loads, a transaction, a subscriber, a pause.
+    /// Deals with what is not as usual: a stranger, a store that loads, a transaction, a subscriber, a pause, a key that is
+    /// not the store's.
     #[cold]
     fn intercept(
         &mut self,
@@ -321,6 +340,11 @@ impl RespConn {
                 return Some(Outcome::Later);
             }
         }
+        let on_log = batch.shared.log_keys.get();
+        let on_log = on_log.filter(|shown| shown.concerns(entry, args));
+        if on_log.is_some() && self.session.is_queuing() {
+            return Some(self.reject(Some(entry), &Error::new(NOT_HERE), reply, cx));
+        }
         if queues {
             return match self.queue(entry, batch, args, cx) {
                 Ok(()) => {
@@ -336,6 +360,9 @@ impl RespConn {
         if batch.shared.attention.is_monitored() && entry.name != "exec" {
             let from = cx.link.peer().client().to_string();
             self.show_to_monitors(entry, args, &from, cx);
+        }
+        if let Some(shown) = on_log {
+            return Some(self.run_on_log(shown, entry, batch, args, reply, cx));
         }
         if self.session.tracking().is_some() {
             let start = reply.len();

@@ -14,6 +14,7 @@ use super::clients::Clients;
 use super::durable::Durable;
 use super::latency::Spikes;
 use super::loading::Loaded;
+use super::log_keys::Shown;
 use super::message::Message;
 use super::monitor::Monitors;
 use super::pubsub::Hub;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) slowlog: SlowLog,
     pub(crate) spikes: Spikes,
     pub(crate) scripts: Scripts,
+    /// The log of messages, if it is shown as keys.
+    pub(crate) log_keys: OnceLock<Shown>,
     /// Of log lines about clients that are not let in, and about browsers.
     pub(crate) denials: Throttle,
     pub(crate) intrusions: Throttle,
@@ -90,6 +93,7 @@ impl Shared {
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
             scripts: Scripts::default(),
+            log_keys: OnceLock::new(),
             denials: Throttle::new(MINUTE),
             intrusions: Throttle::new(MINUTE),
             local: Mutex::default(),

@@ -8,6 +8,8 @@ use super::shard::Shard;
 
 /// Keys that may go for one command, at most.
 const KEYS: usize = 1024;
+/// The same at once where no command waits for it.
+const KEYS_A_TICK: usize = 32;
 /// Bytes that a key takes, at least.
 const LEAST: u64 = 32;
 /// Steps of freeing that one command takes for room, at most.
@@ -39,9 +41,33 @@ impl Store {
         if policy == Policy::NoEviction || more > self.maxmemory() {
             return false;
         }
-        let (mut misses, mut at) = (0, rng.usize(..self.shards.len()));
         // Where much is wanted at once, as many as that takes.
         let keys = KEYS.max((more / LEAST) as usize);
+        self.evict_for(more, keys, policy, clock, rng)
+    }
+
+    /// Removes some keys if memory is above its limit and nobody asks for any: where the limit has been lowered, or a
+    /// transaction has gone beyond it. Whether there is more to do soon. No locks may be held; `seed` is chance.
+    pub(crate) fn evict_some(&self, now_ms: u64, seed: u64) -> bool {
+        let policy = self.policy();
+        if self.maxmemory() == 0 || policy == Policy::NoEviction || self.excess(0, false) == 0 {
+            return false;
+        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        self.evict_for(0, KEYS_A_TICK, policy, self.clock_at(now_ms), &mut rng)
+            && self.excess(0, false) > 0
+    }
+
+    /// Removes so many keys at most until there is room for `more` bytes; false if there is none, and none may go.
+    fn evict_for(
+        &self,
+        more: u64,
+        keys: usize,
+        policy: Policy,
+        clock: u32,
+        rng: &mut fastrand::Rng,
+    ) -> bool {
+        let (mut misses, mut at) = (0, rng.usize(..self.shards.len()));
         for _ in 0..keys + MISSES {
             let mut shard = self.lock(at);
             // What a script keeps stays as it is.

@@ -158,6 +158,8 @@ pub struct Tracking {
     /// Notes in all shards, and how many there may be; 0 is any number.
     keys: AtomicUsize,
     keys_max: AtomicUsize,
+    /// Clients in all notes, each as often as there are notes with it.
+    items: AtomicUsize,
 }
 
 impl Default for Tracking {
@@ -167,6 +169,7 @@ impl Default for Tracking {
             prefixes: RwLock::default(),
             keys: AtomicUsize::new(0),
             keys_max: AtomicUsize::new(1_000_000),
+            items: AtomicUsize::new(0),
         }
     }
 }
@@ -182,6 +185,12 @@ impl Tracking {
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.load(Relaxed)
+    }
+
+    /// The clients that have read them, counted once for each of them.
+    #[must_use]
+    pub fn items(&self) -> usize {
+        self.items.load(Relaxed)
     }
 
     /// How many there may be, 0 for any number. 1,000,000 at first.
@@ -222,6 +231,19 @@ impl Tracking {
         for tracker in self.trackers().values() {
             tracker.notify_again();
         }
+    }
+
+    /// Takes those out of a note that want to hear nothing more.
+    fn drop_those_over(&self, trackers: &mut Trackers) {
+        let before = trackers.len();
+        trackers.retain(|tracker| !tracker.is_over());
+        self.items.fetch_sub(before - trackers.len(), Relaxed);
+    }
+
+    /// A note has gone that had so many clients.
+    fn forget_note(&self, clients: usize) {
+        self.keys.fetch_sub(1, Relaxed);
+        self.items.fetch_sub(clients, Relaxed);
     }
 
     /// Whether there are more notes than there may be.
@@ -316,10 +338,10 @@ impl Store {
             let mut shard = self.lock(at);
             // Somebody may have come in between.
             shard.tracked.retain(|_, trackers| {
-                trackers.retain(|tracker| !tracker.is_over());
+                self.tracking.drop_those_over(trackers);
                 let stays = !trackers.is_empty();
                 if !stays {
-                    self.tracking.keys.fetch_sub(1, Relaxed);
+                    self.tracking.forget_note(0);
                 }
                 stays
             });
@@ -332,7 +354,7 @@ impl Store {
     #[cold]
     pub(super) fn tell_trackers(&self, shard: &mut Shard, place: &super::shard::Place, by: u64) {
         if let Some(trackers) = shard.tracked.remove(place) {
-            self.tracking.keys.fetch_sub(1, Relaxed);
+            self.tracking.forget_note(trackers.len());
             for tracker in trackers {
                 tracker.tell(Some(&place.1), by);
             }
@@ -347,7 +369,9 @@ impl Store {
 impl Shard {
     /// Forgets who has read what: all are about to be told that everything has changed.
     pub(crate) fn forget_tracked(&mut self, tracking: &Tracking) {
-        tracking.keys.fetch_sub(self.tracked.len(), Relaxed);
+        for trackers in self.tracked.values() {
+            tracking.forget_note(trackers.len());
+        }
         self.tracked = HashMap::new();
         self.note_observers();
     }
@@ -362,7 +386,7 @@ impl Shard {
                 break;
             };
             let gone = self.tracked.remove(&place).unwrap_or_default();
-            tracking.keys.fetch_sub(1, Relaxed);
+            tracking.forget_note(gone.len());
             for tracker in gone {
                 tracker.tell(Some(&place.1), 0);
             }
@@ -404,9 +428,10 @@ impl Runner<'_> {
                     free.insert(Trackers::new())
                 }
             };
-            trackers.retain(|other| !other.is_over());
+            tracking.drop_those_over(trackers);
             if !trackers.iter().any(|other| Arc::ptr_eq(other, tracker)) {
                 trackers.push(tracker.clone());
+                tracking.items.fetch_add(1, Relaxed);
             }
             shard.observed = true;
             shard.evict_tracked(tracking, EVICTIONS);

@@ -130,6 +130,23 @@ fn keys_that_go_by_themselves() {
     });
 }
 
+/// As Redis does, which goes on evicting behind CONFIG SET.
+#[test]
+fn a_smaller_limit_of_memory_holds_though_nobody_asks() {
+    on_every_shape(|| {
+        let (mut world, mut listener, mut other) = listening("Ee");
+        let w = &mut world;
+        for n in 0..100 {
+            w.ask(&mut other, &format!("SET k{n} 1"));
+        }
+        let set = "CONFIG SET maxmemory-policy allkeys-lru maxmemory 1";
+        w.check(&mut other, set, "+OK|");
+        w.sim.run_for(Duration::from_secs(5));
+        assert_eq!(told(w, &mut listener).len(), 100);
+        w.check(&mut other, "DBSIZE", ":0|");
+    });
+}
+
 #[test]
 fn a_key_that_is_not_there() {
     on_every_shape(|| {

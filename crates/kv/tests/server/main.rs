@@ -27,6 +27,11 @@ mod guard;
 mod hostile;
 mod latency;
 mod loading;
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it starts threads beside a server on real sockets"
+)]
+mod log_keys;
 mod memory;
 mod monitor;
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]

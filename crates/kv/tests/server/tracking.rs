@@ -260,10 +260,9 @@ fn notes_are_bounded_and_go_by_telling() {
     assert!(left <= 64, "{left}");
     w.check(&mut reader, "CLIENT TRACKING OFF", "+OK|");
     let info = w.ask(&mut writer, "INFO stats");
-    assert!(
-        info.contains("|tracking_total_keys:0|"),
-        "nobody wants to know: {info}"
-    );
+    for nothing in ["|tracking_total_keys:0|", "|tracking_total_items:0|"] {
+        assert!(info.contains(nothing), "nobody wants to know: {info}");
+    }
 }
 
 #[test]
@@ -280,15 +279,39 @@ fn who_goes_is_told_nothing_and_leaves_nothing() {
         let _ = w.ask(&mut reader, "HELLO 3");
         w.check(&mut reader, "CLIENT TRACKING ON", "+OK|");
         w.check(&mut reader, "GET a", "$1|1|");
+        let mut second = w.client();
+        let _ = w.ask(&mut second, "HELLO 3");
+        w.check(&mut second, "CLIENT TRACKING ON", "+OK|");
+        for line in ["GET a", "GET b", "GET b"] {
+            let _ = w.ask(&mut second, line);
+        }
+        let info = w.ask(&mut writer, "INFO");
+        assert!(info.contains("|tracking_total_keys:2|"), "{info}");
+        assert!(info.contains("|tracking_total_items:3|"), "{info}");
+        w.check(&mut second, "CLIENT TRACKING OFF", "+OK|");
         w.sim.close(reader.peer, true);
         let info = w.ask(&mut writer, "INFO");
         for field in [
             "tracking_clients",
             "tracking_total_prefixes",
             "tracking_total_keys",
+            "tracking_total_items",
         ] {
             assert!(info.contains(&format!("|{field}:0|")), "{info}");
         }
+    });
+}
+
+/// Its peer may take its time to close.
+#[test]
+fn who_has_said_that_it_goes_counts_no_more() {
+    on_every_shape(|| {
+        let (mut world, mut reader, mut writer) = tracking(" BCAST");
+        let w = &mut world;
+        w.check(&mut reader, "QUIT", "+OK|");
+        let info = w.ask(&mut writer, "INFO");
+        assert!(info.contains("|tracking_clients:0|"), "{info}");
+        assert!(info.contains("|tracking_total_prefixes:0|"), "{info}");
     });
 }
 
@@ -492,6 +515,7 @@ fn a_smaller_limit_of_notes_holds_though_nobody_reads() {
     w.sim.run_for(Duration::from_secs(5));
     let info = w.ask(&mut writer, "INFO stats");
     assert!(info.contains("|tracking_total_keys:1|"), "{info}");
+    assert!(info.contains("|tracking_total_items:1|"), "{info}");
     let told = w.sim.received(reader.peer);
     let told = String::from_utf8_lossy(told).matches("\r\nk").count();
     assert_eq!(told, 99, "each that went was told of");

@@ -128,6 +128,7 @@ fn ids_and_gaps(log: &EmbeddedLog<SimDisk>, stream: &str) -> (Vec<u64>, Vec<(u64
             Err(other) => panic!("{other}"),
         }
     }
+    assert_eq!(log.records(stream), Some(ids.len() as u64), "{gaps:?}");
     (ids, gaps)
 }
 

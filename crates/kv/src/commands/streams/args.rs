@@ -48,7 +48,7 @@ fn parts(arg: &[u8]) -> Result<(u64, Option<&[u8]>), Error> {
 }
 
 /// An id; `missing_seq` is its second number if it has only one.
-pub(super) fn id(arg: &[u8], missing_seq: u64) -> Result<StreamId, Error> {
+pub(crate) fn id(arg: &[u8], missing_seq: u64) -> Result<StreamId, Error> {
     let (ms, seq) = parts(arg)?;
     let seq = match seq {
         Some(seq) => unsigned(seq).ok_or(INVALID)?,
@@ -87,7 +87,7 @@ fn end(arg: &[u8]) -> Result<StreamId, Error> {
 }
 
 /// A range of ids, both included.
-pub(super) fn interval(from: &[u8], to: &[u8]) -> Result<(StreamId, StreamId), Error> {
+pub(crate) fn interval(from: &[u8], to: &[u8]) -> Result<(StreamId, StreamId), Error> {
     Ok((start(from)?, end(to)?))
 }
 

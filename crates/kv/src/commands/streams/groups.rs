@@ -47,7 +47,7 @@ pub(super) fn write_help(ctx: &mut Ctx<'_, '_>, lines: &[&str]) {
 }
 
 #[cold]
-pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Error {
+pub(crate) fn no_such_group(key: &[u8], group: &[u8]) -> Error {
     let Error(text) = Error::quoting(
         "NOGROUP No such consumer group '",
         group,

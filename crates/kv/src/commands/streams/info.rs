@@ -60,31 +60,20 @@ pub(super) fn xinfo(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
                 write_progress(reply, &stream.entries, group);
             }
         }
-        _ => {
-            let full = match args[3..] {
-                [] => None,
-                [full] if is(full, "full") => Some(SHOWN),
-                [full, count, n] if is(full, "full") && is(count, "count") => {
-                    let n = integer(n)?;
-                    Some(usize::try_from(n).unwrap_or(SHOWN))
-                }
-                _ => return Err(wrong("xinfo", args)),
-            };
-            match full {
-                None => write_stream(reply, stream),
-                Some(count) => write_all(reply, stream, count),
-            }
-        }
+        _ => match shown(args)? {
+            None => write_stream(reply, stream),
+            Some(count) => write_all(reply, stream, count),
+        },
     }
     Ok(())
 }
 
-fn named(reply: &mut Reply, name: &str, write: impl FnOnce(&mut Reply)) {
+pub(crate) fn named(reply: &mut Reply, name: &str, write: impl FnOnce(&mut Reply)) {
     reply.bulk(name.as_bytes());
     write(reply);
 }
 
-fn number(reply: &mut Reply, name: &str, n: i64) {
+pub(crate) fn number(reply: &mut Reply, name: &str, n: i64) {
     named(reply, name, |reply| reply.integer(n));
 }
 
@@ -108,29 +97,62 @@ fn write_progress(reply: &mut Reply, entries: &Entries, group: &Group) {
     named(reply, "lag", |reply| or_null(reply, group.lag(entries)));
 }
 
-/// What both forms of XINFO STREAM begin with.
-fn write_numbers(reply: &mut Reply, entries: &Entries) {
-    number(reply, "length", entries.len() as i64);
-    // Redis has its blocks in a tree, of which there is one node more than blocks at least.
-    number(reply, "radix-tree-keys", entries.blocks() as i64);
-    number(reply, "radix-tree-nodes", entries.blocks() as i64 + 1);
-    let ids = [
-        ("last-generated-id", entries.last_id()),
-        ("max-deleted-entry-id", entries.max_deleted()),
-    ];
-    for (name, id) in ids {
-        named(reply, name, |reply| write_id(reply, id));
+/// How much of everything XINFO STREAM is to show, 0 for all; `None` for the short form.
+pub(crate) fn shown(args: &[&[u8]]) -> Result<Option<usize>, Error> {
+    match args[3..] {
+        [] => Ok(None),
+        [full] if is(full, "full") => Ok(Some(SHOWN)),
+        [full, count, n] if is(full, "full") && is(count, "count") => {
+            let n = integer(n)?;
+            Ok(Some(usize::try_from(n).unwrap_or(SHOWN)))
+        }
+        _ => Err(wrong("xinfo", args)),
     }
-    number(reply, "entries-added", entries.added() as i64);
-    named(reply, "recorded-first-entry-id", |reply| {
-        write_id(reply, entries.first_id());
-    });
+}
+
+/// What both forms of XINFO STREAM begin with.
+pub(crate) struct Numbers {
+    pub(crate) length: u64,
+    pub(crate) blocks: u64,
+    pub(crate) last: StreamId,
+    pub(crate) max_deleted: StreamId,
+    pub(crate) added: u64,
+    pub(crate) first: StreamId,
+}
+
+impl Numbers {
+    fn of(entries: &Entries) -> Numbers {
+        Numbers {
+            length: entries.len(),
+            blocks: entries.blocks() as u64,
+            last: entries.last_id(),
+            max_deleted: entries.max_deleted(),
+            added: entries.added(),
+            first: entries.first_id(),
+        }
+    }
+
+    /// Writes seven pairs.
+    pub(crate) fn write(&self, reply: &mut Reply) {
+        number(reply, "length", self.length as i64);
+        // Redis has its blocks in a tree, of which there is one node more than blocks at least.
+        number(reply, "radix-tree-keys", self.blocks as i64);
+        number(reply, "radix-tree-nodes", self.blocks as i64 + 1);
+        named(reply, "last-generated-id", |r| write_id(r, self.last));
+        named(reply, "max-deleted-entry-id", |r| {
+            write_id(r, self.max_deleted);
+        });
+        number(reply, "entries-added", self.added as i64);
+        named(reply, "recorded-first-entry-id", |r| {
+            write_id(r, self.first);
+        });
+    }
 }
 
 fn write_stream(reply: &mut Reply, stream: &Stream) {
     let entries = &stream.entries;
     reply.map(10);
-    write_numbers(reply, entries);
+    Numbers::of(entries).write(reply);
     number(reply, "groups", stream.groups_len() as i64);
     let first = entries.range(StreamId::MIN, StreamId::MAX).next();
     let last = entries.range_back(StreamId::MIN, StreamId::MAX).next();
@@ -147,7 +169,7 @@ fn write_all(reply: &mut Reply, stream: &Stream, count: usize) {
     let entries = &stream.entries;
     let most = if count == 0 { usize::MAX } else { count };
     reply.map(9);
-    write_numbers(reply, entries);
+    Numbers::of(entries).write(reply);
     named(reply, "entries", |reply| {
         write_entries(reply, entries.range(StreamId::MIN, StreamId::MAX), count);
     });

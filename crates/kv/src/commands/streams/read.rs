@@ -7,20 +7,20 @@ use super::super::{Ctx, Done, Error};
 use super::args::id;
 use super::groups::CREATED;
 use super::{no_group, write_entries, write_entry, write_id};
-use crate::reply::Proto;
+use crate::reply::{Proto, Reply};
 use crate::store::{Blocked, Kind, Nothing, events};
 use crate::types::{Entries, Group, Pending, Stream, StreamId};
 
 /// What is asked for.
-struct Asked<'a, 'x> {
-    keys: &'a [&'x [u8]],
-    ids: &'a [&'x [u8]],
+pub(crate) struct Asked<'a, 'x> {
+    pub(crate) keys: &'a [&'x [u8]],
+    pub(crate) ids: &'a [&'x [u8]],
     /// Where these are among the arguments.
     ids_at: usize,
-    /// Where BLOCK is, and its milliseconds.
-    block: Option<(usize, i64)>,
+    /// Where BLOCK is, and its milliseconds; 0 for ever.
+    pub(crate) block: Option<(usize, i64)>,
     /// 0 for all.
-    count: usize,
+    pub(crate) count: usize,
     no_ack: bool,
     /// The group and the consumer.
     group: Option<(&'x [u8], &'x [u8])>,
@@ -33,7 +33,7 @@ fn only_of_groups(option: &str) -> Error {
 }
 
 impl<'a, 'x> Asked<'a, 'x> {
-    fn parse(name: &str, args: &'a [&'x [u8]]) -> Result<Asked<'a, 'x>, Error> {
+    pub(crate) fn parse(name: &str, args: &'a [&'x [u8]]) -> Result<Asked<'a, 'x>, Error> {
         let of_group = name == "xreadgroup";
         let (mut at, mut block, mut count) = (1, None, 0);
         let (mut no_ack, mut group, mut streams) = (false, None, None);
@@ -126,19 +126,24 @@ fn milliseconds(arg: &[u8]) -> Result<i64, Error> {
     Ok(ms.min(i64::MAX / 2))
 }
 
+/// The error for an id that only XREADGROUP knows.
+pub(crate) const ONLY_OF_GROUPS: Error = Error::new(
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
+);
+
 /// Writes the name of a stream in front of its entries.
-fn write_key(ctx: &mut Ctx<'_, '_>, key: &[u8]) {
-    if ctx.reply.proto == Proto::Resp2 {
-        ctx.reply.array(2);
+pub(crate) fn write_key(reply: &mut Reply, key: &[u8]) {
+    if reply.proto == Proto::Resp2 {
+        reply.array(2);
     }
-    ctx.reply.bulk(key);
+    reply.bulk(key);
 }
 
 /// Ends what was written behind `from`, of so many streams.
-fn end(ctx: &mut Ctx<'_, '_>, from: usize, streams: usize) {
-    match ctx.reply.proto {
-        Proto::Resp2 => ctx.reply.enclose(from, streams),
-        Proto::Resp3 => ctx.reply.enclose_map(from, streams),
+pub(crate) fn end(reply: &mut Reply, from: usize, streams: usize) {
+    match reply.proto {
+        Proto::Resp2 => reply.enclose(from, streams),
+        Proto::Resp3 => reply.enclose_map(from, streams),
     }
 }
 
@@ -149,12 +154,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let stream = ctx.db.get::<Stream>(key)?;
         behind.push(match arg {
             b"$" => stream.map_or(StreamId::MIN, |stream| stream.entries.last_id()),
-            b">" => {
-                return Err(Error::new(
-                    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
-                     <group> <consumer> option.",
-                ));
-            }
+            b">" => return Err(ONLY_OF_GROUPS),
             arg => id(arg, 0)?,
         });
     }
@@ -165,7 +165,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         if !ctx.db.peek::<Stream>(key)?.is_some_and(has_more) {
             continue;
         }
-        write_key(ctx, key);
+        write_key(ctx.reply, key);
         if let Some(stream) = ctx.db.peek::<Stream>(key)? {
             let items = stream.entries.range(next, StreamId::MAX);
             write_entries(ctx.reply, items, asked.count);
@@ -175,7 +175,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if streams == 0 {
         asked.wait(ctx, args, &behind);
     } else {
-        end(ctx, from, streams);
+        end(ctx.reply, from, streams);
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             Wanted::New => ctx.db.peek::<Stream>(key)?.is_some_and(has_more),
         };
         if gives {
-            write_key(ctx, key);
+            write_key(ctx.reply, key);
             streams += 1;
         }
         let (reply, mut entered) = (&mut *ctx.reply, false);
@@ -269,7 +269,7 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if streams == 0 {
         asked.wait(ctx, args, &[]);
     } else {
-        end(ctx, from, streams);
+        end(ctx.reply, from, streams);
     }
     Ok(())
 }
@@ -305,7 +305,7 @@ fn give<'e>(
 }
 
 /// Shows an entry that a consumer has; whether there still is one.
-fn show_own(entries: &Entries, id: StreamId, reply: &mut crate::reply::Reply) -> bool {
+fn show_own(entries: &Entries, id: StreamId, reply: &mut Reply) -> bool {
     match entries.get(id) {
         Some(item) => {
             write_entry(reply, item);

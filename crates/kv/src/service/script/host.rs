@@ -13,6 +13,7 @@ use crate::reply::{Proto, Reply};
 use crate::service::acl::Where;
 use crate::service::batch::Batch;
 use crate::service::conn::RespConn;
+use crate::service::log_keys::NOT_HERE;
 use crate::service::shared::Shared;
 use crate::service::slowlog::shortened;
 use crate::service::table::{Entry, What, table};
@@ -155,6 +156,10 @@ impl Commands<'_, '_, '_, '_> {
         }
         if let Err(denied) = self.conn.permit(entry, &args, Where::Script, self.at) {
             return Ok(Value::Error(denied.0.into_owned()));
+        }
+        let shown = self.batch.shared.log_keys.get();
+        if shown.is_some_and(|shown| shown.concerns(entry, &args)) {
+            return Ok(error(NOT_HERE));
         }
         if self.batch.shared.attention.is_monitored() {
             self.conn.show_to_monitors(entry, &args, "lua", self.at);

@@ -1,0 +1,209 @@
+//! What a command that names streams of the log comes to: an answer at once, or something to be read.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Shown, place};
+use crate::commands::streams::{Asked, ONLY_OF_GROUPS, Span, id, no_such_group, shown};
+use crate::commands::{Error, subcommands};
+use crate::reply::Reply;
+
+/// Streams that one XREAD may name: each is looked at whenever the log has moved.
+const STREAMS_MAX: usize = 1024;
+
+/// A command that needs the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// XREAD.
+    Behind {
+        streams: Vec<Wanted>,
+        /// Entries of each stream at most; 0 for any number.
+        count: usize,
+    },
+    /// XRANGE and XREVRANGE.
+    Span {
+        stream: Arc<str>,
+        positions: Range<u64>,
+        /// `None` for any number.
+        count: Option<usize>,
+        /// The last first.
+        back: bool,
+    },
+    /// XINFO STREAM.
+    About {
+        stream: Arc<str>,
+        /// Entries that its full form shows, 0 for all.
+        full: Option<usize>,
+    },
+}
+
+/// A stream that XREAD names, and where reading goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) key: Box<[u8]>,
+    /// `None`: no stream can be called that.
+    pub(super) stream: Option<Arc<str>>,
+    /// `None`: behind all positions that there can be.
+    pub(super) from: Option<u64>,
+}
+
+/// Whether a command waits for what is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    No,
+    For(Duration),
+    ForEver,
+}
+
+impl Shown {
+    /// Answers a command, or says what is to be read for it.
+    pub(super) fn ask(
+        &self,
+        name: &str,
+        args: &[&[u8]],
+        reply: &mut Reply,
+    ) -> Result<Option<(Ask, Waits)>, Error> {
+        self.open()?;
+        match name {
+            "xread" => return self.behind(args).map(Some),
+            "xrange" | "xrevrange" => return self.span(name, args, reply),
+            "xinfo" => return self.about(args, reply),
+            "xlen" => {
+                let stream = self.stream(args[1]);
+                let records = stream.and_then(|stream| self.log.records(stream));
+                reply.integer(records.unwrap_or(0) as i64);
+            }
+            "exists" => {
+                self.only_ours(&args[1..])?;
+                let there = args[1..].iter().filter(|key| self.exists(key));
+                reply.integer(there.count() as i64);
+            }
+            "type" => reply.simple(match self.exists(args[1]) {
+                true => "stream",
+                false => "none",
+            }),
+            // It never goes by time as a whole.
+            "ttl" | "pttl" | "expiretime" | "pexpiretime" => {
+                reply.integer(if self.exists(args[1]) { -1 } else { -2 });
+            }
+            _ => return Err(self.read_only()),
+        }
+        Ok(None)
+    }
+
+    /// Whether anybody may read.
+    pub(super) fn open(&self) -> Result<(), Error> {
+        match self.is_shut() {
+            false => Ok(()),
+            true => Err(Error::new(
+                "ERR ingest asks for tokens now, which nobody shows here; --kv-log-past-tokens of the server would \
+                 let the log be read all the same",
+            )),
+        }
+    }
+
+    fn exists(&self, key: &[u8]) -> bool {
+        let stream = self.stream(key);
+        stream.is_some_and(|stream| self.log.range(stream).is_some())
+    }
+
+    /// One answer cannot be of the log and of the store: they are not one moment.
+    fn only_ours(&self, keys: &[&[u8]]) -> Result<(), Error> {
+        match keys.iter().all(|key| self.is_ours(key)) {
+            true => Ok(()),
+            false => Err(Error::new(
+                "ERR streams of the log and other keys cannot be asked for by one command",
+            )),
+        }
+    }
+
+    #[cold]
+    fn read_only(&self) -> Error {
+        Error::quoting(
+            "ERR keys that begin with '",
+            self.prefix(),
+            "' are streams of the log: XREAD, XRANGE, XREVRANGE, XLEN, XINFO, EXISTS, TYPE and TTL read them, and \
+             nothing changes them here",
+        )
+    }
+
+    fn behind(&self, args: &[&[u8]]) -> Result<(Ask, Waits), Error> {
+        let asked = Asked::parse("xread", args)?;
+        self.only_ours(asked.keys)?;
+        if asked.keys.len() > STREAMS_MAX {
+            return Err(Error::text(format!(
+                "ERR at most {STREAMS_MAX} streams of the log can be read by one command"
+            )));
+        }
+        let mut streams = Vec::with_capacity(asked.keys.len());
+        for (&key, &arg) in asked.keys.iter().zip(asked.ids) {
+            let stream = self.stream(key);
+            let from = match arg {
+                b"$" => {
+                    let range = stream.and_then(|stream| self.log.range(stream));
+                    Some(range.map_or(0, |range| range.next))
+                }
+                b">" => return Err(ONLY_OF_GROUPS),
+                arg => place::behind(id(arg, 0)?),
+            };
+            streams.push(Wanted {
+                key: key.into(),
+                stream: stream.map(Arc::from),
+                from,
+            });
+        }
+        let waits = match asked.block {
+            None => Waits::No,
+            Some((_, 0)) => Waits::ForEver,
+            Some((_, ms)) => Waits::For(Duration::from_millis(ms.unsigned_abs())),
+        };
+        let count = asked.count;
+        Ok((Ask::Behind { streams, count }, waits))
+    }
+
+    fn span(
+        &self,
+        name: &str,
+        args: &[&[u8]],
+        reply: &mut Reply,
+    ) -> Result<Option<(Ask, Waits)>, Error> {
+        let span = Span::parse(name, args)?;
+        let stream = self.stream(args[1]).filter(|_| self.exists(args[1]));
+        let Some(stream) = stream else {
+            reply.array(0);
+            return Ok(None);
+        };
+        if span.count == Some(0) {
+            reply.null_array();
+            return Ok(None);
+        }
+        let Some(from) = place::from(span.from) else {
+            reply.array(0);
+            return Ok(None);
+        };
+        let ask = Ask::Span {
+            stream: stream.into(),
+            positions: from..place::end(span.to),
+            count: span.count,
+            back: span.back,
+        };
+        Ok(Some((ask, Waits::No)))
+    }
+
+    fn about(&self, args: &[&[u8]], reply: &mut Reply) -> Result<Option<(Ask, Waits)>, Error> {
+        use crate::commands::streams::XINFO;
+        let sub = subcommands::check("xinfo", XINFO, args)?;
+        let stream = self.stream(args[2]).filter(|_| self.exists(args[2]));
+        let stream = stream.ok_or(Error::NO_KEY)?;
+        match sub {
+            "groups" => reply.array(0),
+            "consumers" => return Err(no_such_group(args[2], args[3])),
+            _ => {
+                let (stream, full) = (stream.into(), shown(args)?);
+                return Ok(Some((Ask::About { stream, full }, Waits::No)));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,197 @@
+//! Keys that are streams of the log of messages: whoever speaks Redis's protocol reads what was ingested.
+//!
+//! The one idea: nothing of them is in the store. A command that names such a key is recognised before it runs. What needs no
+//! disk is answered on the loop ([`ask`]); the rest is read by threads ([`read`]) while the connection waits
+//! ([`follow`]), as it does for what is not there yet. Only what is committed is ever shown.
+
+mod ask;
+mod follow;
+mod place;
+mod read;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use tidewire::{Alarm, Throttle};
+use tidewire_log::{Log, Wake, Watch};
+use tidewire_lua::Value;
+use tidewire_pool::Pool;
+
+pub use follow::WasRead;
+pub(crate) use follow::{Followers, Reading};
+
+use super::message::Message;
+use super::shared::MINUTE;
+use super::table::{Entry, What};
+use crate::commands::find;
+use crate::reply::{Proto, Reply};
+use crate::store::Store;
+
+/// What commands of a script or a transaction that name such keys are answered: reading would hold up the locks.
+pub(crate) const NOT_HERE: &str =
+    "ERR streams of the log cannot be asked for in transactions and scripts";
+
+/// What is needed to show the streams of a log as keys.
+#[derive(Clone)]
+pub struct LogKeys {
+    /// What such keys begin with, in every database; the name of the stream follows. At least 1 byte.
+    pub prefix: Vec<u8>,
+    /// The log.
+    pub log: Arc<dyn Log>,
+    /// What reads it.
+    pub pool: Pool,
+    /// Bytes that a reply of entries may have: XREAD gives no more, and what else would be longer is refused. A
+    /// single entry may be longer.
+    pub reply_max: usize,
+}
+
+impl LogKeys {
+    /// Bytes of a reply of entries, if nobody says.
+    pub const REPLY_MAX: usize = 16 << 20;
+}
+
+impl fmt::Debug for LogKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = String::from_utf8_lossy(&self.prefix);
+        write!(f, "LogKeys({prefix:?}, {} bytes)", self.reply_max)
+    }
+}
+
+/// What was read of a log for clients of Redis's protocol, on all loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounters {
+    /// Commands for which the log was read.
+    pub reads: u64,
+    /// Entries that were shown.
+    pub entries: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Commands refused because their reply would have been too long.
+    pub refused: u64,
+}
+
+/// A log that is shown.
+pub(crate) struct Shown {
+    keys: LogKeys,
+    log: Arc<dyn Log>,
+    /// Nobody may read it for now.
+    shut: AtomicBool,
+    alarm: Arc<Alarm<Message>>,
+    reads: AtomicU64,
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    refused: AtomicU64,
+    /// Of log lines about replies that are too long.
+    refusals: Throttle,
+    /// Has the log ring the alarm.
+    _watch: Watch,
+}
+
+impl Shown {
+    pub(crate) fn new(keys: LogKeys) -> Shown {
+        let alarm = Arc::new(Alarm::default());
+        let rung = alarm.clone();
+        let wake: Wake = Arc::new(move || rung.ring());
+        Shown {
+            _watch: keys.log.watch(wake),
+            log: keys.log.clone(),
+            keys,
+            shut: AtomicBool::new(false),
+            alarm,
+            reads: AtomicU64::default(),
+            entries: AtomicU64::default(),
+            bytes: AtomicU64::default(),
+            refused: AtomicU64::default(),
+            refusals: Throttle::new(MINUTE),
+        }
+    }
+
+    fn prefix(&self) -> &[u8] {
+        &self.keys.prefix
+    }
+
+    /// Whether a key is not the store's.
+    #[inline]
+    pub(crate) fn is_ours(&self, key: &[u8]) -> bool {
+        key.starts_with(self.prefix())
+    }
+
+    /// Whether a call names such keys. What scripts are given is only words; they are asked when they use them.
+    pub(crate) fn concerns(&self, entry: &Entry, args: &[&[u8]]) -> bool {
+        match entry.what {
+            What::Data(spec) => {
+                let mut found = false;
+                spec.keys.each(args, |key| found |= self.is_ours(key));
+                found
+            }
+            What::Session(spec) if spec.name == "watch" => {
+                args[1..].iter().any(|key| self.is_ours(key))
+            }
+            What::Session(_) => false,
+        }
+    }
+
+    /// The name of the stream that a key means; `None` if none can be called that.
+    fn stream<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
+        let name = key.strip_prefix(self.prefix())?;
+        std::str::from_utf8(name).ok()
+    }
+
+    fn is_shut(&self) -> bool {
+        self.shut.load(Relaxed)
+    }
+
+    /// From now on nobody may read it, or everybody again.
+    pub(crate) fn set_shut(&self, shut: bool) {
+        self.shut.store(shut, Relaxed);
+        // Those that wait are told at once.
+        self.alarm.ring();
+    }
+
+    pub(crate) fn counters(&self) -> LogCounters {
+        LogCounters {
+            reads: self.reads.load(Relaxed),
+            entries: self.entries.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+
+    /// A key of the store that nobody can use any more, and its database.
+    pub(crate) fn hidden(&self, store: &Store, now_ms: u64) -> Option<(u16, Vec<u8>)> {
+        let databases = 0..store.databases();
+        databases
+            .filter_map(|db| Some((db, hidden(store, db, self.prefix(), now_ms)?)))
+            .next()
+    }
+}
+
+/// A key of a database that begins so.
+fn hidden(store: &Store, db: u16, prefix: &[u8], now_ms: u64) -> Option<Vec<u8>> {
+    // Escaped, every byte means itself.
+    let pattern: Vec<u8> = prefix.iter().flat_map(|&byte| [b'\\', byte]).collect();
+    let pattern = [&pattern[..], b"*"].concat();
+    let scan = find(b"scan")?;
+    let mut runner = store.runner(now_ms, 0);
+    let mut reply = Reply::new(Proto::Resp2);
+    let mut cursor = b"0".to_vec();
+    loop {
+        reply.clear();
+        let args: [&[u8]; 6] = [b"scan", &cursor, b"match", &pattern, b"count", b"1000"];
+        runner.run(scan, db, &args, &mut reply);
+        let (Value::Array(parts), _) = Value::parse(reply.bytes())? else {
+            return None;
+        };
+        let [Value::Bulk(next), Value::Array(keys)] = &parts[..] else {
+            return None;
+        };
+        if let Some(Value::Bulk(key)) = keys.first() {
+            return Some(key.clone());
+        }
+        if next == b"0" {
+            return None;
+        }
+        cursor.clone_from(next);
+    }
+}
