@@ -8,6 +8,7 @@ use super::Store;
 use super::effect::NoRoom;
 use super::guards::Guards;
 use super::ready::Ready;
+use super::set::ShardSet;
 use super::shard::Place;
 use super::value::Kind;
 use super::view::View;
@@ -135,17 +136,8 @@ impl<'s> Runner<'s> {
         if store.effects().is_some() {
             return self.run_shown(spec, db, args, reply);
         }
-        let mask = self.mask(spec, args);
-        if !self.in_transaction {
-            if spec.keys == Keys::Walk {
-                // It takes one lock at a time, in any order.
-                self.guards.release();
-                self.guards.met_kept = false;
-            }
-            self.guards.hold(mask);
-            if self.guards.is_kept() {
-                return self.shut_out(reply);
-            }
+        if !self.take_locks(spec, args) {
+            return self.shut_out(reply);
         }
         let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
@@ -230,16 +222,8 @@ impl<'s> Runner<'s> {
         {
             return self.refuse(why, reply);
         }
-        let mask = self.mask(spec, args);
-        if !self.in_transaction {
-            if spec.keys == Keys::Walk {
-                self.guards.release();
-                self.guards.met_kept = false;
-            }
-            self.guards.hold(mask);
-            if self.guards.is_kept() {
-                return self.shut_out(reply);
-            }
+        if !self.take_locks(spec, args) {
+            return self.shut_out(reply);
         }
         let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
@@ -327,9 +311,10 @@ impl<'s> Runner<'s> {
         self.guards.written()
     }
 
-    /// The shards that a command needs. Remembers the hash of a single key until the command's end.
+    /// Takes the locks that a command needs, unless it is one of a transaction, which has them; false if a script
+    /// keeps its keys. Remembers the hash of a single key until the command's end.
     #[inline]
-    fn mask(&mut self, spec: &Spec, args: &[&[u8]]) -> u64 {
+    fn take_locks(&mut self, spec: &Spec, args: &[&[u8]]) -> bool {
         let store = self.guards.store();
         if let Keys::Range { first, last, .. } = spec.keys
             && i32::from(first) == i32::from(last)
@@ -338,9 +323,18 @@ impl<'s> Runner<'s> {
         {
             let hash = self.known(key).unwrap_or_else(|| store.hash(key));
             self.guards.know(key, hash);
-            return 1 << store.shard_of(hash);
+            if !self.in_transaction {
+                self.guards.hold_one(store.shard_of(hash));
+            }
+        } else if !self.in_transaction {
+            if spec.keys == Keys::Walk {
+                // It takes one lock at a time, in any order.
+                self.guards.release();
+                self.guards.met_kept = false;
+            }
+            self.guards.hold(&store.shards_for(spec, args));
         }
-        store.mask(spec, args)
+        self.in_transaction || !self.guards.is_kept()
     }
 
     /// The hash of a key, if it was asked for ahead. Keys come in their order.
@@ -436,8 +430,8 @@ impl<'s> Runner<'s> {
     }
 
     /// Takes the locks of these shards at once, of which nobody else has use, so that commands that follow find them held.
-    pub(crate) fn hold(&mut self, shards: u64) {
-        self.guards.hold(shards & self.guards.store().mask_of_all());
+    pub(crate) fn hold(&mut self, shards: &ShardSet) {
+        self.guards.hold(shards);
     }
 
     /// Lets go of all locks.
@@ -482,12 +476,12 @@ impl<'s> Runner<'s> {
         }
         for &Hashed { hash, .. } in &self.ahead {
             let at = store.shard_of(hash);
-            self.guards.hold(1 << at);
+            self.guards.hold_one(at);
             self.guards.peek(at).table(db).prefetch_bucket(hash);
         }
         for &Hashed { hash, .. } in &self.ahead {
             let at = store.shard_of(hash);
-            self.guards.hold(1 << at);
+            self.guards.hold_one(at);
             self.guards.peek(at).table(db).prefetch_entry(hash);
         }
     }
@@ -502,17 +496,21 @@ impl<'s> Runner<'s> {
     ) -> bool {
         debug_assert!(!self.in_transaction);
         let store = self.guards.store();
-        let mut mask = 0;
+        let mut shards = ShardSet::NONE;
         for (spec, args) in commands {
-            mask |= store.mask(spec, args);
-            if spec.keys == Keys::Walk {
-                mask |= store.mask_of_all();
+            let is_named = spec.keys != Keys::Walk
+                && spec
+                    .keys
+                    .each(args, |key| shards.insert(store.shard_of_key(key)));
+            if !is_named {
+                shards = store.all_shards();
+                break;
             }
         }
         for watch in &watches {
-            mask |= store.mask_of(&watch.place.1);
+            shards.insert(store.shard_of_key(&watch.place.1));
         }
-        self.guards.hold(mask);
+        self.guards.hold(&shards);
         self.is_shut_out = self.guards.is_kept();
         let mut unchanged = !self.is_shut_out;
         let settled = match store.effects() {
@@ -604,7 +602,7 @@ impl<'s> Runner<'s> {
 
     /// Takes the lock of a key that is ready; false if a script keeps it.
     fn hold_to_serve(&mut self, db: u16, key: &[u8], hash: u64) -> bool {
-        self.guards.hold(1 << self.guards.store().shard_of(hash));
+        self.guards.hold_one(self.guards.store().shard_of(hash));
         if self.guards.is_kept() {
             self.put_off((db, key.into()));
             return false;
@@ -663,9 +661,10 @@ impl<'s> Runner<'s> {
     fn serve_one(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> bool {
         let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
         let store = self.guards.store();
-        let mask = store.mask(waiter.spec, &args) | store.mask_of(key);
-        if !self.guards.try_add(mask) {
-            self.guards.hold(mask);
+        let mut shards = store.shards_for(waiter.spec, &args);
+        shards.insert(store.shard_of_key(key));
+        if !self.guards.try_add(&shards) {
+            self.guards.hold(&shards);
             if self.guards.is_kept() {
                 self.put_off((waiter.db, key.into()));
                 return false;

@@ -27,6 +27,7 @@ mod guard;
 mod hostile;
 mod latency;
 mod loading;
+mod many_shards;
 mod memory;
 mod monitor;
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
