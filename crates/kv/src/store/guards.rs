@@ -102,8 +102,14 @@ impl<'s> Guards<'s> {
     /// Holds at least this shard.
     #[inline]
     pub(crate) fn hold_one(&mut self, at: usize) {
-        let is_it = matches!(&self.one, Some((held, _)) if *held == at);
-        if !is_it && index(&self.many, self.store, at).is_none() {
+        if !matches!(&self.one, Some((held, _)) if *held == at) {
+            self.take_one(at);
+        }
+    }
+
+    #[inline(never)]
+    fn take_one(&mut self, at: usize) {
+        if index(&self.many, self.store, at).is_none() {
             self.begin();
             let shard = self.lock(at);
             self.one = Some((at, shard));

@@ -327,14 +327,20 @@ impl<'s> Runner<'s> {
                 self.guards.hold_one(store.shard_of(hash));
             }
         } else if !self.in_transaction {
-            if spec.keys == Keys::Walk {
-                // It takes one lock at a time, in any order.
-                self.guards.release();
-                self.guards.met_kept = false;
-            }
-            self.guards.hold(&store.shards_for(spec, args));
+            self.take_several(spec, args);
         }
         self.in_transaction || !self.guards.is_kept()
+    }
+
+    #[inline(never)]
+    fn take_several(&mut self, spec: &Spec, args: &[&[u8]]) {
+        if spec.keys == Keys::Walk {
+            // It takes one lock at a time, in any order.
+            self.guards.release();
+            self.guards.met_kept = false;
+        }
+        let shards = self.guards.store().shards_for(spec, args);
+        self.guards.hold(&shards);
     }
 
     /// The hash of a key, if it was asked for ahead. Keys come in their order.
