@@ -1,6 +1,6 @@
 //! The locks that a runner holds. Always taken in ascending order, so that nobody waits in a circle.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{MutexGuard, PoisonError};
 
 use super::Store;
 use super::events::Classes;
@@ -186,13 +186,9 @@ impl<'s> Guards<'s> {
                 || index(&self.many, self.store, *at).is_some()
         };
         for at in shards.iter().filter(|at| !held(at)) {
-            match self.store.shards[at].0.try_lock() {
-                Ok(guard) => more.push((at, guard)),
-                Err(TryLockError::Poisoned(poisoned)) => more.push((at, poisoned.into_inner())),
-                Err(TryLockError::WouldBlock) => return false,
-            }
-            if more.last().is_some_and(|(_, shard)| shard.is_kept) {
-                return false;
+            match self.store.try_lock(at) {
+                Some(shard) if !shard.is_kept => more.push((at, shard)),
+                _ => return false,
             }
         }
         self.many.extend(self.one.take());
@@ -238,6 +234,14 @@ impl<'s> Guards<'s> {
         }
     }
 
+    /// Lets go of a lock that is held alone.
+    #[inline]
+    pub(crate) fn release_one(&mut self) {
+        if self.one.is_some() {
+            self.release();
+        }
+    }
+
     /// The shard that is held, if it is a single one.
     #[inline]
     pub(crate) fn only_one(&self) -> Option<&Shard> {
@@ -267,9 +271,15 @@ impl<'s> Guards<'s> {
     /// As [`shard`](Guards::shard).
     #[inline]
     pub(crate) fn peek(&self, at: usize) -> &Shard {
+        self.held(at).expect(UNNAMED)
+    }
+
+    /// A shard, if it is held.
+    #[inline]
+    pub(crate) fn held(&self, at: usize) -> Option<&Shard> {
         match &self.one {
-            Some((held, shard)) if *held == at => shard,
-            _ => &self.many[index(&self.many, self.store, at).expect(UNNAMED)].1,
+            Some((held, shard)) if *held == at => Some(shard),
+            _ => index(&self.many, self.store, at).map(|index| &*self.many[index].1),
         }
     }
 }

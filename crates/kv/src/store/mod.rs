@@ -53,7 +53,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 #[doc(hidden)]
 pub use effect::Mistakes;
@@ -490,6 +490,16 @@ impl Store {
     #[inline]
     fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
         guards::unpoisoned(self.shards[at].0.lock())
+    }
+
+    /// The lock of a shard, unless somebody has it.
+    #[inline]
+    fn try_lock(&self, at: usize) -> Option<MutexGuard<'_, Shard>> {
+        match self.shards[at].0.try_lock() {
+            Ok(shard) => Some(shard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Under the lock of a shard that a script keeps, so that the script does not end before it is told.

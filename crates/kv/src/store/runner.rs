@@ -10,6 +10,7 @@ use super::guards::Guards;
 use super::ready::Ready;
 use super::set::ShardSet;
 use super::shard::Place;
+use super::table::Table;
 use super::value::Kind;
 use super::view::View;
 use super::waiter::{Blocked, Waiter};
@@ -450,9 +451,9 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache. Takes
-    /// the lock of each key's shard twice, shortly: first the buckets are asked for, then, while
-    /// those of later keys are still on their way, the entries.
+    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache: first the buckets are asked
+    /// for, then, while those of later keys are still on their way, the entries. Both times the lock of each key's shard
+    /// is had for a moment, and where somebody else has it, that is done without.
     ///
     /// The keys' hashes are kept for [`run`](Runner::run): the bytes of these arguments have to stay
     /// as they are and where they are as long as the runner.
@@ -480,15 +481,26 @@ impl<'s> Runner<'s> {
         if self.ahead.len() < 2 {
             return;
         }
-        for &Hashed { hash, .. } in &self.ahead {
-            let at = store.shard_of(hash);
-            self.guards.hold_one(at);
-            self.guards.peek(at).table(db).prefetch_bucket(hash);
+        if store.shards.len() == 1 {
+            self.guards.hold_one(0);
+        } else {
+            self.guards.release_one();
         }
+        self.each_ahead(db, Table::prefetch_bucket);
+        self.each_ahead(db, Table::prefetch_entry);
+    }
+
+    /// Shows the tables of the keys that were asked for ahead, without waiting for any.
+    #[inline(always)]
+    fn each_ahead(&self, db: u16, show: impl Fn(&Table, u64)) {
+        let store = self.guards.store();
         for &Hashed { hash, .. } in &self.ahead {
             let at = store.shard_of(hash);
-            self.guards.hold_one(at);
-            self.guards.peek(at).table(db).prefetch_entry(hash);
+            if let Some(shard) = self.guards.held(at) {
+                show(shard.table(db), hash);
+            } else if let Some(shard) = store.try_lock(at) {
+                show(shard.table(db), hash);
+            }
         }
     }
 
