@@ -1,5 +1,5 @@
 //! Commands on a store in this process, for a tool that counts instructions:
-//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured*' instructions COMMAND PIPELINE KEY_LEN`.
+//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured*' instructions COMMAND PIPELINE KEY_LEN SHARDS`.
 //!
 //! COMMAND is get, set, hget or hset; the store has 100,000 keys with values of 64 bytes (or one hash
 //! of as many fields), and 100,000 commands are measured.
@@ -35,9 +35,9 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let name = args.next().unwrap_or_else(|| "get".to_string());
     let mut number = |or: usize| args.next().and_then(|arg| arg.parse().ok()).unwrap_or(or);
-    let (pipeline, key_len) = (number(16), number(16));
+    let (pipeline, key_len, shards) = (number(16), number(16), number(1));
     let store = Store::new(Settings {
-        shards: 1,
+        shards,
         ..Settings::default()
     });
     let keys: Vec<Vec<u8>> = (0..KEYS)

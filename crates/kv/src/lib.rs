@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod allocator;
+mod apart;
 pub mod binary;
 pub mod commands;
 pub mod dumps;

@@ -12,7 +12,7 @@ use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::{self, KvLog, ReplayError, snapshot};
 use tidewire_kv::service::{BinaryService, LogKeys, RespService, Settings as KvSettings};
-use tidewire_kv::store::{self, Policy, Store};
+use tidewire_kv::store::{self, Policy, SHARDS_MAX, Store};
 use tidewire_log::{Policy as Commits, ReadError};
 use tidewire_pool::Pool;
 
@@ -87,8 +87,9 @@ pub(crate) struct KvOptions {
     )]
     pub(crate) acl_file: Option<PathBuf>,
 
-    /// Parts of the store with a lock each, rounded up to a power of two [default: 1 if a single loop
-    /// has it to itself, else 64]
+    /// Parts of the store with a lock each, 1 to 4096, rounded up to a power of two. More are waited for less, and
+    /// make scripts dearer, which take all of them [default: 1 if a single loop has it to itself, else 16 for each
+    /// loop, but at least 64 and at most 1024]
     #[arg(id = "kv-shards", long = "kv-shards", value_name = "N")]
     pub(crate) shards: Option<usize>,
 
@@ -136,13 +137,19 @@ pub(crate) struct KvOptions {
     pub(crate) timeout: Option<Span>,
 }
 
+/// Shards for each of several loops: so few wait for one that another has that it is no matter how many loops there are.
+const SHARDS_A_LOOP: usize = 16;
+/// Shards for any number of loops: what takes all of their locks, as scripts do, is to stay cheap.
+const SHARDS_OF_ALL_LOOPS: usize = 1024;
+
 impl KvOptions {
     fn store(&self, settings: &Settings) -> Result<store::Settings, Failure> {
         let mut own = store::Settings::default();
-        // Taking locks in turn is a good part of what a pipelined command costs.
-        if settings.workers == 1 && settings.engine != EngineChoice::Threads {
-            own.shards = 1;
-        }
+        own.shards = match settings.workers {
+            // Taking locks in turn is a good part of what a pipelined command costs.
+            1 if settings.engine != EngineChoice::Threads => 1,
+            loops => (SHARDS_A_LOOP * loops).clamp(own.shards, SHARDS_OF_ALL_LOOPS),
+        };
         let policy = match &self.policy {
             None => own.policy,
             Some(name) => Policy::from_name(name).ok_or_else(|| {
@@ -159,8 +166,10 @@ impl KvOptions {
             )));
         }
         let shards = self.shards.unwrap_or(own.shards);
-        if !(1..=64).contains(&shards) {
-            return Err(Failure::usage(format!("--kv-shards {shards}: 1 to 64")));
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            return Err(Failure::usage(format!(
+                "--kv-shards {shards}: 1 to {SHARDS_MAX}"
+            )));
         }
         Ok(store::Settings {
             databases,
@@ -642,8 +651,7 @@ impl Kv {
 
 /// In all databases.
 fn keys(store: &Store) -> usize {
-    let databases = 0..store.databases();
-    databases.map(|db| store.keyspace(db).keys).sum()
+    store.keyspaces().iter().map(|keys| keys.keys).sum()
 }
 
 fn collect_store(store: &Store, to: &mut Snapshot) {
@@ -654,8 +662,7 @@ fn collect_store(store: &Store, to: &mut Snapshot) {
     to.add(&metrics::EVICTED, &[], stats.evicted);
     to.add(&metrics::USED_BYTES, &[], store.used_memory());
     to.add(&metrics::MAX_BYTES, &[], store.maxmemory());
-    for db in 0..store.databases() {
-        let keys = store.keyspace(db);
+    for (db, keys) in store.keyspaces().iter().enumerate() {
         if keys.keys > 0 || db == 0 {
             let db = db.to_string();
             to.add(&metrics::KEYS, &[&db], keys.keys);

@@ -4,6 +4,7 @@
 //! that none of its units joins; each group has a thread, which plays its units in the order of the log.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -14,7 +15,7 @@ use tidewire_log::{Committed, Frames};
 use super::replay::{ReplayError, Replayed};
 use crate::commands::{self, Spec};
 use crate::reply::{Proto, Reply};
-use crate::store::{AHEAD, Effect, EffectsOf, Ran, Reader, Store, split_frame};
+use crate::store::{AHEAD, Effect, EffectsOf, Ran, Reader, ShardSet, Store, split_frame};
 
 /// Threads at most.
 const THREADS: usize = 8;
@@ -45,7 +46,7 @@ struct Unit {
     /// When it was run first: milliseconds since 1970.
     first_ms: u64,
     /// Those that its commands need.
-    shards: u64,
+    shards: ShardSet,
     bytes: Bytes,
 }
 
@@ -131,20 +132,26 @@ impl<'s> Player<'s> {
         })
     }
 
-    fn shards(&self, unit: &[u8], at: (u64, u64), known: &mut Known) -> Result<u64, ReplayError> {
-        let all = self.store.mask_of_all();
-        if all == 1 {
+    fn shards(
+        &self,
+        unit: &[u8],
+        at: (u64, u64),
+        known: &mut Known,
+    ) -> Result<ShardSet, ReplayError> {
+        if let all @ ShardSet::One(_) = self.store.all_shards() {
             return Ok(all);
         }
         let mut commands = Vec::with_capacity(1);
         self.commands(unit, at, known, &mut commands)?;
-        let mask = |command: &Command<'_>| match self.store.mask(command.spec, &command.args) {
-            0 => all,
-            mask => mask,
-        };
-        Ok(commands
-            .iter()
-            .fold(0, |shards, command| shards | mask(command)))
+        let mut shards = ShardSet::NONE;
+        for command in &commands {
+            let own = self.store.shards_for(command.spec, &command.args);
+            if own.is_empty() {
+                return Ok(self.store.all_shards());
+            }
+            shards.add(&own);
+        }
+        Ok(shards)
     }
 
     /// What a unit is as commands; `at` is its position, and when it was run first.
@@ -205,14 +212,14 @@ impl<'s> Player<'s> {
         next: impl FnOnce() -> Result<T, ReplayError>,
     ) -> Result<T, ReplayError> {
         if stretch.units.len() < FEW {
-            self.play_some(stretch, u64::MAX)?;
+            self.play_some(stretch, &self.store.all_shards())?;
             return next();
         }
         thread::scope(|scope| {
-            let shares = shares(stretch, self.threads);
+            let shares = shares(stretch, self.store.shard_count(), self.threads);
             let playing: Vec<_> = shares
                 .into_iter()
-                .map(|shards| scope.spawn(move || self.play_some(stretch, shards)))
+                .map(|shards| scope.spawn(move || self.play_some(stretch, &shards)))
                 .collect();
             let next = next();
             for played in playing {
@@ -223,13 +230,19 @@ impl<'s> Player<'s> {
     }
 
     /// Runs the units that need any of these shards, in their order.
-    fn play_some(&self, stretch: &Stretch, shards: u64) -> Result<(), ReplayError> {
+    fn play_some(&self, stretch: &Stretch, shards: &ShardSet) -> Result<(), ReplayError> {
         let mut runner = self.store.replayer(self.at_ms, self.now_ms);
         let mut reply = Reply::new(Proto::Resp2);
         let units = stretch
             .units
             .iter()
-            .filter(|unit| unit.shards & shards != 0);
+            // All of a unit's are among those of one thread.
+            .filter(|unit| {
+                unit.shards
+                    .iter()
+                    .next()
+                    .is_some_and(|at| shards.contains(at))
+            });
         let mut units = units.peekable();
         let (mut commands, mut known) = (Vec::with_capacity(AHEAD), None);
         while let Some(first) = units.peek() {
@@ -288,74 +301,120 @@ fn wrong(position: u64, command: &[u8], why: String) -> ReplayError {
 }
 
 /// The shards of each of so many threads at most: no unit needs those of two, and each has about as much to do.
-fn shares(stretch: &Stretch, threads: usize) -> Vec<u64> {
-    // The group of each shard.
-    let mut groups: [u64; 64] = std::array::from_fn(|at| 1 << at);
-    let mut units = [0_usize; 64];
-    for unit in stretch.units.iter().filter(|unit| unit.shards != 0) {
-        let first = unit.shards.trailing_zeros() as usize;
-        units[first] += 1;
-        if unit.shards & !groups[first] != 0 {
-            let joined = each(unit.shards).fold(0, |joined, at| joined | groups[at]);
-            each(joined).for_each(|at| groups[at] = joined);
+fn shares(stretch: &Stretch, count: usize, threads: usize) -> Vec<ShardSet> {
+    let mut groups = Groups((0..count).collect());
+    let mut left = count;
+    for unit in &stretch.units {
+        // Where all are of one group, there is nothing to join.
+        let mut shards = unit.shards.iter().take(if left > 1 { count } else { 0 });
+        if let Some(first) = shards.next() {
+            shards.for_each(|at| left -= usize::from(groups.join(first, at)));
         }
     }
-    let of = |group: u64| each(group).map(|at| units[at]).sum::<usize>();
-    let firsts = (0..64).filter(|at| groups[*at].trailing_zeros() as usize == *at);
-    let mut groups: Vec<(usize, u64)> = firsts.map(|at| (of(groups[at]), groups[at])).collect();
-    groups.retain(|(units, _)| *units > 0);
-    groups.sort_unstable_by(|a, b| b.cmp(a));
-    let mut shares = vec![(0, 0); threads.min(groups.len())];
-    for (units, group) in groups {
-        if let Some(least) = shares.iter_mut().min() {
-            *least = (least.0 + units, least.1 | group);
+    // What there is to do in each group, by its first shard.
+    let mut units = vec![0_usize; count];
+    for first in stretch
+        .units
+        .iter()
+        .filter_map(|unit| unit.shards.iter().next())
+    {
+        units[groups.first(first)] += 1;
+    }
+    let mut firsts: Vec<usize> = (0..count).filter(|at| units[*at] > 0).collect();
+    firsts.sort_unstable_by_key(|at| Reverse((units[*at], *at)));
+    let mut shares = vec![(0, ShardSet::NONE); threads.min(firsts.len())];
+    let mut taker = vec![None; count];
+    for first in firsts {
+        let least = (0..shares.len()).min_by_key(|share| shares[*share].0);
+        if let Some(least) = least {
+            shares[least].0 += units[first];
+            taker[first] = Some(least);
+        }
+    }
+    for at in 0..count {
+        if let Some(share) = taker[groups.first(at)] {
+            shares[share].1.insert(at);
         }
     }
     shares.into_iter().map(|(_, shards)| shards).collect()
 }
 
-/// The numbers of the shards of a mask.
-fn each(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = (mask != 0).then_some(mask.trailing_zeros() as usize)?;
-        mask &= mask - 1;
-        Some(at)
-    })
+/// Which shards are in a group with which: each names another of its group that comes before it, or itself.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    /// The one that stands for a shard's group.
+    fn first(&mut self, mut at: usize) -> usize {
+        while self.0[at] != at {
+            // The way is shorter the next time.
+            self.0[at] = self.0[self.0[at]];
+            at = self.0[at];
+        }
+        at
+    }
+
+    /// Makes one group of two; whether they were not.
+    fn join(&mut self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.first(a), self.first(b));
+        self.0[a.max(b)] = a.min(b);
+        a != b
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn no_unit_needs_the_shards_of_two_threads_and_all_are_played() {
-        let stretch = |shards: &[u64]| Stretch {
+    fn set(of: &[usize]) -> ShardSet {
+        let mut set = ShardSet::NONE;
+        of.iter().for_each(|at| set.insert(*at));
+        set
+    }
+
+    fn shares_of(units: &[ShardSet], count: usize, threads: usize) -> Vec<Vec<usize>> {
+        let stretch = Stretch {
             runs: Vec::new(),
-            units: shards
+            units: units
                 .iter()
                 .map(|shards| Unit {
                     position: 0,
                     first_ms: 0,
-                    shards: *shards,
+                    shards: shards.clone(),
                     bytes: Bytes::Joined(Vec::new()),
                 })
                 .collect(),
             next: 0,
         };
-        assert_eq!(shares(&stretch(&[1, 2, 1, 2]), 2).len(), 2);
-        assert_eq!(shares(&stretch(&[1, 2, 3]), 2), [3]);
-        assert_eq!(shares(&stretch(&[1, 2, 4, u64::MAX]), 8), [u64::MAX]);
-        assert_eq!(shares(&stretch(&[0]), 8), []);
+        let shares = shares(&stretch, count, threads);
+        shares.iter().map(|share| share.iter().collect()).collect()
+    }
+
+    #[test]
+    fn no_unit_needs_the_shards_of_two_threads_and_all_are_played() {
+        let ones = [0, 1, 0, 1].map(|at| set(&[at]));
+        assert_eq!(shares_of(&ones, 64, 2).len(), 2);
+        let joined = [set(&[0]), set(&[1]), set(&[0, 1])];
+        assert_eq!(shares_of(&joined, 64, 2), [[0, 1]]);
+        let all: Vec<usize> = (0..512).collect();
+        let units = [set(&[7]), set(&[299]), set(&all), set(&[8])];
+        assert_eq!(shares_of(&units, 512, 8), [all]);
+        assert!(shares_of(&[ShardSet::NONE], 64, 8).is_empty());
         let mut rng = fastrand::Rng::with_seed(1);
-        for _ in 0..1000 {
-            let joins = rng.usize(1..40);
-            let shards =
-                (0..joins).map(|_| (0..rng.u8(1..4)).fold(0, |m, _| m | 1 << rng.u8(..64)));
-            let shards: Vec<u64> = shards.collect();
-            let shares = shares(&stretch(&shards), 4);
-            for unit in &shards {
-                let takers = shares.iter().filter(|share| *share & unit != 0);
-                assert_eq!(takers.count(), 1, "{shares:x?} {shards:x?}");
+        for round in 0..1000 {
+            let shards = [8, 64, 256, 1024][round % 4];
+            let units: Vec<Vec<usize>> = (0..rng.usize(1..40))
+                .map(|_| (0..rng.u8(1..4)).map(|_| rng.usize(..shards)).collect())
+                .collect();
+            let sets: Vec<ShardSet> = units.iter().map(|unit| set(unit)).collect();
+            let shares = shares_of(&sets, shards, 4);
+            for unit in &units {
+                let takes = |share: &&Vec<usize>| unit.iter().any(|at| share.contains(at));
+                let takers: Vec<_> = shares.iter().filter(takes).collect();
+                assert_eq!(takers.len(), 1, "{shares:?} {unit:?}");
+                assert!(
+                    unit.iter().all(|at| takers[0].contains(at)),
+                    "{shares:?} {unit:?}"
+                );
             }
         }
     }

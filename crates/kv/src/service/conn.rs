@@ -349,7 +349,7 @@ impl RespConn {
                 Rest::Wrong(error) => {
                     cx.local.stats.protocol_errors.add(1);
                     cx.local.stats.errors.add(1);
-                    cx.local.shared.stats.error(b"ERR");
+                    cx.local.stats.error(b"ERR");
                     tracing::debug!(peer = %cx.link.peer().client(), %error, "closing the connection");
                     reply.error(format!("ERR {error}"));
                     return self.end(input, reply, Some("protocol error"), cx);

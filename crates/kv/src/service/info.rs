@@ -270,7 +270,7 @@ fn command_stats(call: &mut Call<'_, '_>, text: &mut String) {
 }
 
 fn error_stats(call: &mut Call<'_, '_>, text: &mut String) {
-    for (prefix, count) in &*call.shared.stats.errors_by_prefix() {
+    for (prefix, count) in call.shared.stats.errors_by_prefix() {
         line(
             text,
             &format!("errorstat_{prefix}"),
@@ -280,8 +280,7 @@ fn error_stats(call: &mut Call<'_, '_>, text: &mut String) {
 }
 
 fn keyspace(call: &mut Call<'_, '_>, text: &mut String) {
-    for db in 0..call.shared.databases() {
-        let keys = call.shared.store.keyspace(db);
+    for (db, keys) in call.shared.store.keyspaces().iter().enumerate() {
         if keys.keys > 0 {
             let value = format!("keys={},expires={},avg_ttl=0", keys.keys, keys.expires);
             line(text, &format!("db{db}"), value);

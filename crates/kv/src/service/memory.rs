@@ -56,8 +56,7 @@ struct Figures {
 impl Figures {
     fn of(call: &Call<'_, '_>) -> Figures {
         let store = &call.shared.store;
-        let databases = (0..store.databases()).map(|db| (db, store.table_memory(db)));
-        let databases: Vec<(u16, u64)> = databases.collect();
+        let databases = store.keyspaces();
         let used = store.used_memory();
         let (resident, peak) = resident();
         let buffers = |card: &std::sync::Arc<super::clients::Card>| {
@@ -66,16 +65,17 @@ impl Figures {
         };
         Figures {
             used,
-            tables: databases.iter().map(|(_, bytes)| bytes).sum(),
-            keys: store.keys(),
+            tables: databases.iter().map(|keys| keys.tables).sum(),
+            keys: databases.iter().map(|keys| keys.keys as u64).sum(),
             resident,
             peak: peak.max(used),
             limit: store.maxmemory(),
             scripts: super::script::memory(&call.shared),
             clients: call.shared.clients.all().iter().map(buffers).sum(),
-            databases: databases
-                .into_iter()
-                .filter(|(db, _)| store.keyspace(*db).keys > 0)
+            databases: (0..)
+                .zip(databases)
+                .filter(|(_, keys)| keys.keys > 0)
+                .map(|(db, keys)| (db, keys.tables))
                 .collect(),
         }
     }

@@ -407,16 +407,16 @@ impl RespConn {
 
 /// Counts a command of a transaction and how it ended.
 fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
-    count_as_called(entry, reply, &cx.local.stats, &cx.local.shared);
+    count_as_called(entry, reply, &cx.local.stats);
 }
 
 /// Counts a command of a transaction or a script and how it ended.
-pub(super) fn count_as_called(entry: &Entry, reply: &[u8], stats: &LoopStats, shared: &Shared) {
+pub(super) fn count_as_called(entry: &Entry, reply: &[u8], stats: &LoopStats) {
     stats.commands.add(1);
     stats.command(entry.id).calls.add(1);
     if reply.first() == Some(&b'-') {
         stats.command(entry.id).failed.add(1);
-        count_as_error(reply, stats, shared);
+        count_as_error(reply, stats);
     }
 }
 

@@ -14,7 +14,6 @@ use super::log_keys::NOT_HERE;
 use super::memory;
 use super::script::{self, Kind};
 use super::session::Replies;
-use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
 use super::stats::LoopStats;
 use super::table::{Entry, What, When};
@@ -463,13 +462,13 @@ fn brings_password(args: &[&[u8]]) -> bool {
 /// Counts an error reply by its first word.
 #[cold]
 pub(crate) fn count_error(line: &[u8], cx: &mut Cx<'_, RespConn>) {
-    count_as_error(line, &cx.local.stats, &cx.local.shared);
+    count_as_error(line, &cx.local.stats);
 }
 
 /// The same, whoever counts.
 #[cold]
-pub(crate) fn count_as_error(line: &[u8], stats: &LoopStats, shared: &Shared) {
+pub(crate) fn count_as_error(line: &[u8], stats: &LoopStats) {
     stats.errors.add(1);
     let word = line[1..].split(|b| b.is_ascii_whitespace()).next();
-    shared.stats.error(word.unwrap_or_default());
+    stats.error(word.unwrap_or_default());
 }

@@ -22,6 +22,7 @@ use super::script::Scripts;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
 use super::stats::{Rate, Stats};
+use crate::apart::Apart;
 use crate::store::Store;
 use tidewire::Throttle;
 
@@ -31,7 +32,8 @@ pub(crate) type Here = Rc<Arc<Shared>>;
 /// Between two lines about the same kind of unwelcome client.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// The service's shared state.
+/// The service's shared state. What every command looks at is written by hardly anybody, and what is written stands
+/// apart from it.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     /// What makes changes durable, if anything does; not there before the store is.
@@ -43,18 +45,18 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) acl: Acl,
     pub(crate) attention: Attention,
-    pub(crate) monitors: Monitors,
-    pub(crate) clients: Clients,
+    pub(crate) monitors: Apart<Monitors>,
+    pub(crate) clients: Apart<Clients>,
     pub(crate) hub: Arc<Hub<Message>>,
-    pub(crate) stats: Stats,
-    pub(crate) slowlog: SlowLog,
-    pub(crate) spikes: Spikes,
-    pub(crate) scripts: Scripts,
+    pub(crate) stats: Apart<Stats>,
+    pub(crate) slowlog: Apart<SlowLog>,
+    pub(crate) spikes: Apart<Spikes>,
+    pub(crate) scripts: Apart<Scripts>,
     /// The log of messages, if it is shown as keys.
     pub(crate) log_keys: OnceLock<Shown>,
     /// Of log lines about clients that are not let in, and about browsers.
-    pub(crate) denials: Throttle,
-    pub(crate) intrusions: Throttle,
+    pub(crate) denials: Apart<Throttle>,
+    pub(crate) intrusions: Apart<Throttle>,
     /// Where clients connect to, if somebody said so.
     local: Mutex<Option<Endpoint>>,
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
@@ -63,7 +65,7 @@ pub(crate) struct Shared {
     /// When it started, by the loops' clock and by the wall; set by the first loop.
     pub(crate) started_ms: AtomicU64,
     pub(crate) started_wall_ms: AtomicU64,
-    pub(crate) rate: Rate,
+    pub(crate) rate: Apart<Rate>,
     /// Forty random hexadecimal digits that name this run.
     pub(crate) run_id: OnceLock<String>,
     /// Ends the server, if clients may do that.
@@ -82,26 +84,26 @@ impl Shared {
             store,
             acl: Acl::new(settings.password.as_deref()),
             attention: Attention::default(),
-            monitors: Monitors::default(),
+            monitors: Apart::default(),
             durable: OnceLock::new(),
             promised,
             loaded: Loaded::default(),
             config: Config::new(settings),
-            clients: Clients::default(),
+            clients: Apart::default(),
             hub,
-            stats: Stats::default(),
-            slowlog: SlowLog::default(),
-            spikes: Spikes::default(),
-            scripts: Scripts::default(),
+            stats: Apart::default(),
+            slowlog: Apart::default(),
+            spikes: Apart::default(),
+            scripts: Apart::default(),
             log_keys: OnceLock::new(),
-            denials: Throttle::new(MINUTE),
-            intrusions: Throttle::new(MINUTE),
+            denials: Apart(Throttle::new(MINUTE)),
+            intrusions: Apart(Throttle::new(MINUTE)),
             local: Mutex::default(),
             paused_until_ms: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
             started_ms: AtomicU64::new(0),
             started_wall_ms: AtomicU64::new(0),
-            rate: Rate::default(),
+            rate: Apart::default(),
             run_id: OnceLock::new(),
             stop: OnceLock::new(),
         }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) use super::count::Count;
 use super::times::{Sum, Times};
+use crate::apart::Apart;
 
 /// Different error prefixes that are told apart; the rest is counted together.
 const ERRORS_MAX: usize = 128;
@@ -34,10 +35,11 @@ impl PerCommand {
     }
 }
 
-type Page = Box<[PerCommand; PER_PAGE]>;
+type Page = Box<Apart<[PerCommand; PER_PAGE]>>;
 
 /// The counts of one loop.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct LoopStats {
     pub(crate) commands: Count,
     pub(crate) connections: Count,
@@ -54,7 +56,11 @@ pub(crate) struct LoopStats {
     /// Connections closed because half a command was all that came, or nothing at all.
     pub(crate) timed_out: Count,
     pages: [OnceLock<Page>; PAGES],
+    /// Error replies by their first word. Others take the lock only to read it.
+    by_prefix: Mutex<Errors>,
 }
+
+type Errors = BTreeMap<String, u64>;
 
 impl LoopStats {
     #[inline]
@@ -62,6 +68,18 @@ impl LoopStats {
         let id = usize::from(id);
         let page = self.pages[id / PER_PAGE].get_or_init(Page::default);
         &page[id % PER_PAGE]
+    }
+
+    /// Counts an error reply by its first word.
+    #[cold]
+    pub(crate) fn error(&self, prefix: &[u8]) {
+        count_error(&mut self.by_prefix(), &String::from_utf8_lossy(prefix), 1);
+    }
+
+    fn by_prefix(&self) -> MutexGuard<'_, Errors> {
+        self.by_prefix
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long the calls of a command took that were counted since `before`; `None` if none was.
@@ -90,6 +108,11 @@ impl LoopStats {
             }
         };
         pairs(self, other);
+        let mut errors = self.by_prefix();
+        for (prefix, count) in &*other.by_prefix() {
+            count_error(&mut errors, prefix, *count);
+        }
+        drop(errors);
         for (at, page) in other.pages.iter().enumerate() {
             let Some(page) = page.get() else { continue };
             for (slot, from) in page.iter().enumerate() {
@@ -104,6 +127,15 @@ impl LoopStats {
                 }
             }
         }
+    }
+}
+
+/// Counts so many more of a prefix, unless there are too many to tell them apart.
+fn count_error(errors: &mut Errors, prefix: &str, more: u64) {
+    if let Some(count) = errors.get_mut(prefix) {
+        *count += more;
+    } else if errors.len() < ERRORS_MAX {
+        errors.insert(prefix.to_owned(), more);
     }
 }
 
@@ -139,7 +171,6 @@ impl Rate {
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     loops: Mutex<Loops>,
-    errors: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -174,26 +205,22 @@ impl Stats {
     pub(crate) fn reset(&self) {
         let mut loops = self.lock();
         loops.forgotten = loops.sum();
-        self.errors_by_prefix().clear();
-    }
-
-    /// Counts an error reply by its first word.
-    #[cold]
-    pub(crate) fn error(&self, prefix: &[u8]) {
-        let prefix = String::from_utf8_lossy(prefix);
-        let mut errors = self.errors_by_prefix();
-        if let Some(count) = errors.get_mut(&*prefix) {
-            *count += 1;
-        } else if errors.len() < ERRORS_MAX {
-            errors.insert(prefix.into_owned(), 1);
+        for stats in loops
+            .running
+            .iter()
+            .map(|stats| &**stats)
+            .chain([&loops.ended])
+        {
+            stats.by_prefix().clear();
         }
     }
 
-    pub(crate) fn errors_by_prefix(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Error replies by their first word, since they were last forgotten.
+    pub(crate) fn errors_by_prefix(&self) -> Errors {
+        std::mem::take(&mut *self.lock().sum().by_prefix())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Loops> {
+    fn lock(&self) -> MutexGuard<'_, Loops> {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,8 +12,9 @@ pub(crate) struct AsIs(u64);
 
 impl Hasher for AsIs {
     fn finish(&self) -> u64 {
-        // Its highest bits say the shard, and are the same for all.
-        self.0.rotate_left(8)
+        // Its twelve highest bits say the shard, and those that are looked at are the same for all. The map goes by
+        // the lowest bits, and by the seven highest.
+        self.0.rotate_left(32)
     }
 
     fn write(&mut self, _: &[u8]) {
@@ -97,7 +98,24 @@ impl Dirty {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn keys_of_one_shard_are_spread_in_the_map() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let hashes: Vec<u64> = (0..1000)
+            .map(|_| AsIs(rng.u64(..) >> 12 | 0xabc << 52).finish())
+            .collect();
+        let places = |bits: fn(u64) -> u64| {
+            let all: BTreeSet<u64> = hashes.iter().map(|hash| bits(*hash)).collect();
+            all.len()
+        };
+        // Of 1,024 places, and of 128 tags.
+        assert!(places(|hash| hash & 1023) > 500);
+        assert!(places(|hash| hash >> 57) > 100);
+    }
 
     #[test]
     fn readers_wait_for_the_last_change_until_it_has_settled() {

@@ -324,7 +324,7 @@ impl Store {
     /// has keys.
     pub(crate) fn begin_epoch<R>(&self, at: impl FnOnce(u16) -> R) -> Option<R> {
         let mut guards = Guards::new(self);
-        guards.hold(self.mask_of_all());
+        guards.hold(&self.all_shards());
         if guards.is_kept() {
             // Half of what a script does would be in it.
             return None;

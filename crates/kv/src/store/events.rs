@@ -12,6 +12,7 @@ use super::Store;
 use super::effect::Gone;
 use super::guards::Guards;
 use super::view::View;
+use crate::apart::Apart;
 
 /// Kinds of events, as bits.
 pub type Classes = u16;
@@ -128,7 +129,7 @@ pub(crate) struct Events {
     /// The same, or 0 if they are told on no channel.
     heard: AtomicU16,
     to: OnceLock<Arc<dyn Announce>>,
-    lost: AtomicU64,
+    lost: Apart<AtomicU64>,
 }
 
 impl Events {

@@ -68,7 +68,8 @@ impl Store {
         rng: &mut fastrand::Rng,
     ) -> bool {
         let (mut misses, mut at) = (0, rng.usize(..self.shards.len()));
-        for _ in 0..keys + MISSES {
+        let misses_max = MISSES.max(self.shards.len());
+        for _ in 0..keys + misses_max {
             let mut shard = self.lock(at);
             // What a script keeps stays as it is.
             if !shard.is_kept && self.evict_one(&mut shard, policy, clock, rng) {
@@ -77,17 +78,13 @@ impl Store {
                 misses += 1;
             }
             // At once, whatever the slack: it is asked next.
-            self.used.fetch_add(
-                shard.used - shard.used_told,
-                std::sync::atomic::Ordering::Relaxed,
-            );
-            shard.used_told = shard.used;
+            self.tell_now(&mut shard);
             drop(shard);
             if self.excess(more, false) == 0 {
                 self.free_some();
                 return true;
             }
-            if misses == MISSES.max(self.shards.len()) {
+            if misses == misses_max {
                 return false;
             }
             at = (at + 1) % self.shards.len();

@@ -23,8 +23,10 @@ const BUCKETS: usize = 256;
 const LOOKS: usize = 512;
 /// Bytes of keys that expire as one unit, which a log must take; one key at least.
 const UNIT: usize = 16 << 10;
-/// Shards that a call looks at.
+/// Shards that a call looks at, where it finds as much to do in each as it may.
 const SHARDS: usize = 4;
+/// Calls in which all shards are looked at where there is little in each, however many there are.
+const CALLS: usize = 16;
 
 /// Changes that have settled, of which a call forgets so many in one shard.
 const SETTLED: usize = 1024;
@@ -47,6 +49,21 @@ impl Swept {
     const IDLE: Duration = Duration::from_millis(100);
 }
 
+/// What a call has looked at.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    buckets: usize,
+    /// Deadlines.
+    looks: usize,
+}
+
+impl Work {
+    /// Whether as much as there can be in one more shard is not too much.
+    fn has_room(self) -> bool {
+        self.buckets <= (SHARDS - 1) * BUCKETS && self.looks <= (SHARDS - 1) * LOOKS
+    }
+}
+
 impl Store {
     /// Removes keys that are past their time. To be called by one thread, as often as it says. A
     /// call does bounded work, however many keys there are: it looks at up to 1,024 buckets and
@@ -60,15 +77,21 @@ impl Store {
         let settled = self.effects().map(Effects::settled);
         let shards = self.shards.len();
         let first = self.expiry_next.load(Relaxed);
-        for i in 0..SHARDS.min(shards) {
-            let mut shard = self.lock((first + i) % shards);
+        let most = SHARDS.max(shards / CALLS).min(shards);
+        let (mut seen, mut work) = (0, Work::default());
+        while seen < most && work.has_room() {
+            let mut shard = self.lock((first + seen) % shards);
+            seen += 1;
             if let Some(settled) = settled
                 && !shard.dirty.is_empty()
-                && shard.dirty.purge(settled, SETTLED)
             {
-                swept.pause = swept.pause.min(Swept::LATER);
+                work.buckets += BUCKETS;
+                if shard.dirty.purge(settled, SETTLED) {
+                    swept.pause = swept.pause.min(Swept::LATER);
+                }
             }
             if self.tracking.is_too_much() {
+                work.buckets += BUCKETS;
                 shard.evict_tracked_some(&self.tracking);
                 swept.pause = swept.pause.min(Swept::LATER);
             }
@@ -80,23 +103,25 @@ impl Store {
             if !expires || shard.expiring.iter().all(|&keys| keys == 0) {
                 continue;
             }
-            let (looks, due) = self.expire_some(&mut shard, now_ms);
+            let (here, due) = self.expire_some(&mut shard, now_ms);
             self.tell(&mut shard);
             swept.removed += due;
-            let pause = if due > 0 && due * 4 >= looks {
+            work.buckets += here.buckets;
+            work.looks += here.looks;
+            let pause = if due > 0 && due * 4 >= here.looks {
                 Swept::SOON
             } else {
                 Swept::LATER
             };
             swept.pause = swept.pause.min(pause);
         }
-        self.expiry_next.store((first + SHARDS) % shards, Relaxed);
+        self.expiry_next.store((first + seen) % shards, Relaxed);
         swept
     }
 
-    /// Looks at some buckets; how many deadlines it saw and how many keys it removed.
-    fn expire_some(&self, shard: &mut Shard, now_ms: u64) -> (usize, usize) {
-        let (mut looks, mut due) = (0, Vec::new());
+    /// Looks at some buckets; how many, with how many deadlines, and how many keys it removed.
+    fn expire_some(&self, shard: &mut Shard, now_ms: u64) -> (Work, usize) {
+        let (mut work, mut due) = (Work::default(), Vec::new());
         let databases = shard.tables.len() as u16;
         let (mut db, mut bucket) = shard.expiry_at;
         // Databases left to go into: each at most once more than it began in.
@@ -105,26 +130,27 @@ impl Store {
             while shard.expiring[usize::from(db)] == 0 || bucket >= shard.table(db).buckets() {
                 if databases_left == 0 {
                     shard.expiry_at = (db, bucket);
-                    return (looks, self.drop_all(shard, &due, now_ms));
+                    return (work, self.drop_all(shard, &due, now_ms));
                 }
                 databases_left -= 1;
                 (db, bucket) = ((db + 1) % databases, 0);
             }
             shard.table(db).visit(bucket, &mut |entry| {
                 if entry.expires() {
-                    looks += 1;
+                    work.looks += 1;
                     if entry.deadline_ms().is_some_and(|at| at <= now_ms) {
                         due.push((db, entry.key().to_vec()));
                     }
                 }
             });
             bucket += 1;
-            if looks >= LOOKS {
+            work.buckets += 1;
+            if work.looks >= LOOKS {
                 break;
             }
         }
         shard.expiry_at = (db, bucket);
-        (looks, self.drop_all(shard, &due, now_ms))
+        (work, self.drop_all(shard, &due, now_ms))
     }
 
     /// How many were removed: all, or fewer if there is no room to say so. The others stay unseen then.

@@ -1,23 +1,24 @@
 //! The locks that a runner holds. Always taken in ascending order, so that nobody waits in a circle.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{MutexGuard, PoisonError};
 
 use super::Store;
 use super::events::Classes;
 use super::pending::Pending;
+use super::set::ShardSet;
 use super::shard::Shard;
 
 /// Locks held. Most commands need one shard; that case touches no list.
 pub(crate) struct Guards<'s> {
     pub(super) store: &'s Store,
     one: Option<(usize, MutexGuard<'s, Shard>)>,
+    /// In ascending order; empty where it is one.
     many: Vec<(usize, MutexGuard<'s, Shard>)>,
-    held: u64,
     /// A script keeps some of them; and whether it did so at any time since this was set to false.
     is_kept: bool,
     pub(super) met_kept: bool,
     /// The shards of the script that runs here, whose locks it has let go of.
-    left: u64,
+    left: Vec<usize>,
     /// The key of the command that runs, by its place in memory, and its hash.
     known: (*const u8, usize, u64),
     /// What was changed under the locks that are held, and is to be committed before they are let go;
@@ -40,10 +41,9 @@ impl<'s> Guards<'s> {
             store,
             one: None,
             many: Vec::new(),
-            held: 0,
             is_kept: false,
             met_kept: false,
-            left: 0,
+            left: Vec::new(),
             known: (std::ptr::null(), 0, 0),
             pending: None,
             met_expired: Vec::new(),
@@ -85,38 +85,62 @@ impl<'s> Guards<'s> {
         self.store
     }
 
-    /// Holds at least the shards of `mask`.
+    /// Holds at least these shards.
     #[inline]
-    pub(crate) fn hold(&mut self, mask: u64) {
-        if mask & !self.held != 0 {
-            self.change(mask);
+    pub(crate) fn hold(&mut self, shards: &ShardSet) {
+        if let ShardSet::One(at) = *shards {
+            self.hold_one(at.into());
+        } else if !self.holds(shards) {
+            self.begin();
+            for at in shards.iter() {
+                let shard = self.lock(at);
+                self.many.push((at, shard));
+            }
         }
     }
 
-    /// Lets go of what is held and takes the shards of `mask`.
-    fn change(&mut self, mask: u64) {
+    /// Holds at least this shard.
+    #[inline]
+    pub(crate) fn hold_one(&mut self, at: usize) {
+        if !matches!(&self.one, Some((held, _)) if *held == at) {
+            self.take_one(at);
+        }
+    }
+
+    #[inline(never)]
+    fn take_one(&mut self, at: usize) {
+        if index(&self.many, self.store, at).is_none() {
+            self.begin();
+            let shard = self.lock(at);
+            self.one = Some((at, shard));
+        }
+    }
+
+    fn holds(&self, shards: &ShardSet) -> bool {
+        if self.many.len() == self.store.shards.len() {
+            return true;
+        }
+        // Both are in ascending order.
+        let mut held = self.one.iter().chain(&self.many).map(|(at, _)| *at);
+        shards.iter().all(|at| held.any(|held| held == at))
+    }
+
+    /// Lets go of what is held, to take others.
+    #[inline]
+    fn begin(&mut self) {
         self.release();
         self.told = if self.replays {
             0
         } else {
             self.store.events.heard()
         };
-        self.held = mask;
-        if mask.is_power_of_two() {
-            let at = mask.trailing_zeros() as usize;
-            let shard = self.store.lock(at);
-            self.note(shard.is_kept);
-            self.one = Some((at, shard));
-            return;
-        }
-        let mut rest = mask;
-        while rest != 0 {
-            let at = rest.trailing_zeros() as usize;
-            let shard = self.store.lock(at);
-            self.note(shard.is_kept);
-            self.many.push((at, shard));
-            rest &= rest - 1;
-        }
+    }
+
+    #[inline]
+    fn lock(&mut self, at: usize) -> MutexGuard<'s, Shard> {
+        let shard = self.store.lock(at);
+        self.note(shard.is_kept);
+        shard
     }
 
     #[inline]
@@ -134,48 +158,39 @@ impl<'s> Guards<'s> {
     /// Lets go of the locks of a script that takes long, and keeps others from its keys: they find the shards marked
     /// when they have the locks. What it has changed is committed when it ends.
     pub(crate) fn leave(&mut self) {
-        self.left = self.held;
-        for (_, mut shard) in self.one.take().into_iter().chain(self.many.drain(..)) {
+        for (at, mut shard) in self.one.take().into_iter().chain(self.many.drain(..)) {
             shard.is_kept = true;
             self.store.tell(&mut shard);
+            self.left.push(at);
         }
-        self.held = 0;
     }
 
     /// Takes back what was [left](Guards::leave), if anything was.
     pub(crate) fn come_back(&mut self) {
-        let mut rest = std::mem::take(&mut self.left);
-        self.held |= rest;
-        while rest != 0 {
-            let at = rest.trailing_zeros() as usize;
+        for at in std::mem::take(&mut self.left) {
             let mut shard = self.store.lock(at);
             shard.is_kept = false;
             self.many.push((at, shard));
-            rest &= rest - 1;
         }
     }
 
-    /// Takes those of `mask` that are not held without waiting; false if one is taken, and then
+    /// Takes those of these shards that are not held without waiting; false if one is taken, and then
     /// holds no more than before.
-    pub(crate) fn try_add(&mut self, mask: u64) -> bool {
-        let mut rest = mask & !self.held;
-        if rest == 0 {
+    pub(crate) fn try_add(&mut self, shards: &ShardSet) -> bool {
+        if self.holds(shards) {
             return true;
         }
         let mut more = Vec::new();
-        while rest != 0 {
-            let at = rest.trailing_zeros() as usize;
-            match self.store.shards[at].0.try_lock() {
-                Ok(guard) => more.push((at, guard)),
-                Err(TryLockError::Poisoned(poisoned)) => more.push((at, poisoned.into_inner())),
-                Err(TryLockError::WouldBlock) => return false,
+        let held = |at: &usize| {
+            self.one.iter().any(|(one, _)| one == at)
+                || index(&self.many, self.store, *at).is_some()
+        };
+        for at in shards.iter().filter(|at| !held(at)) {
+            match self.store.try_lock(at) {
+                Some(shard) if !shard.is_kept => more.push((at, shard)),
+                _ => return false,
             }
-            if more.last().is_some_and(|(_, shard)| shard.is_kept) {
-                return false;
-            }
-            rest &= rest - 1;
         }
-        self.held |= mask;
         self.many.extend(self.one.take());
         self.many.extend(more);
         self.many.sort_by_key(|(at, _)| *at);
@@ -204,7 +219,7 @@ impl<'s> Guards<'s> {
     /// Lets go of all.
     #[inline]
     pub(crate) fn release(&mut self) {
-        if self.left != 0 {
+        if !self.left.is_empty() {
             self.come_back();
         }
         self.is_kept = false;
@@ -217,7 +232,14 @@ impl<'s> Guards<'s> {
         for (_, mut shard) in self.many.drain(..) {
             self.store.tell(&mut shard);
         }
-        self.held = 0;
+    }
+
+    /// Lets go of a lock that is held alone.
+    #[inline]
+    pub(crate) fn release_one(&mut self) {
+        if self.one.is_some() {
+            self.release();
+        }
     }
 
     /// The shard that is held, if it is a single one.
@@ -236,7 +258,10 @@ impl<'s> Guards<'s> {
     pub(crate) fn shard(&mut self, at: usize) -> &mut Shard {
         match &mut self.one {
             Some((held, shard)) if *held == at => shard,
-            _ => &mut self.many[index(&self.held, at)].1,
+            _ => {
+                let index = index(&self.many, self.store, at).expect(UNNAMED);
+                &mut self.many[index].1
+            }
         }
     }
 
@@ -246,9 +271,15 @@ impl<'s> Guards<'s> {
     /// As [`shard`](Guards::shard).
     #[inline]
     pub(crate) fn peek(&self, at: usize) -> &Shard {
+        self.held(at).expect(UNNAMED)
+    }
+
+    /// A shard, if it is held.
+    #[inline]
+    pub(crate) fn held(&self, at: usize) -> Option<&Shard> {
         match &self.one {
-            Some((held, shard)) if *held == at => shard,
-            _ => &self.many[index(&self.held, at)].1,
+            Some((held, shard)) if *held == at => Some(shard),
+            _ => index(&self.many, self.store, at).map(|index| &*self.many[index].1),
         }
     }
 }
@@ -261,13 +292,15 @@ impl Drop for Guards<'_> {
 }
 
 /// Where a shard is among those held.
-fn index(held: &u64, at: usize) -> usize {
-    assert!(
-        held & (1 << at) != 0,
-        "a command used a key that it does not name"
-    );
-    (held & ((1 << at) - 1)).count_ones() as usize
+#[inline]
+fn index(held: &[(usize, MutexGuard<'_, Shard>)], store: &Store, at: usize) -> Option<usize> {
+    if held.len() == store.shards.len() {
+        return Some(at);
+    }
+    held.binary_search_by_key(&at, |(held, _)| *held).ok()
 }
+
+const UNNAMED: &str = "a command used a key that it does not name";
 
 /// The guard of a lock, whatever happened to those who held it: a panic ends one connection.
 pub(crate) fn unpoisoned<'a>(

@@ -35,6 +35,7 @@ mod pending;
 mod policy;
 mod ready;
 mod runner;
+mod set;
 mod shard;
 mod table;
 mod tracking;
@@ -52,7 +53,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 #[doc(hidden)]
 pub use effect::Mistakes;
@@ -64,6 +65,8 @@ pub use limits::Limits;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
+pub use set::SHARDS_MAX;
+pub(crate) use set::ShardSet;
 pub use tracking::{Changed, Notify, Tracker, Tracking};
 pub(crate) use unit::{EffectsOf, split_frame};
 pub use unit::{Malformed, RECORD_MAX, Reader, Units, effects};
@@ -73,6 +76,7 @@ pub use waiter::{Blocked, Deliver, Nothing, Waiter};
 pub(crate) use walk::Walk;
 pub use watch::Watch;
 
+use crate::apart::Apart;
 use crate::commands::Spec;
 use crate::hash::HashKey;
 use epoch::Epochs;
@@ -88,7 +92,9 @@ use usage::Frequency;
 pub struct Settings {
     /// Databases, 1 to 256. Default 16.
     pub databases: u16,
-    /// Shards, 1 to 64, rounded up to a power of two. One is best for one loop. Default 64.
+    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One is best for one loop, sixteen for each of
+    /// several: fewer are waited for, and more cost what takes all of their locks, as scripts do. Each takes about two
+    /// kilobytes of memory, and four more for each database that has keys in it. Default 64.
     pub shards: usize,
     /// Bytes of memory for data; 0 for no limit, the default.
     pub maxmemory: u64,
@@ -119,13 +125,9 @@ impl Default for Settings {
     }
 }
 
-/// A shard on cache lines of its own.
-#[repr(align(128))]
-struct Apart(Mutex<Shard>);
-
-/// All keys of all databases.
+/// All keys of all databases. What every command reads is written by hardly anybody; what is written stands apart.
 pub struct Store {
-    shards: Box<[Apart]>,
+    shards: Box<[Apart<Mutex<Shard>>]>,
     databases: u16,
     hasher: HashKey,
     effects: OnceLock<Arc<dyn Effects>>,
@@ -137,18 +139,19 @@ pub struct Store {
     eviction_samples: AtomicUsize,
     active_expire: AtomicBool,
     /// The shard where active expiry goes on.
-    expiry_next: AtomicUsize,
-    /// Bytes of memory that the shards have told of, without what is buried.
-    used: AtomicI64,
+    expiry_next: Apart<AtomicUsize>,
+    /// Bytes of memory that the shards have told of, without what is buried. As long as there is no limit, they tell
+    /// of none.
+    used: Apart<AtomicI64>,
     graveyard: Arc<Graveyard>,
     epochs: Arc<Epochs>,
-    libraries: Libraries,
+    libraries: Apart<Libraries>,
     /// Keys that somebody waits for and that became ready when a script kept the shards that serving needs.
-    unserved: Mutex<Ready>,
+    unserved: Apart<Mutex<Ready>>,
     has_unserved: AtomicBool,
     /// Of the last unit that was committed.
-    last_ticket: AtomicU64,
-    tracking: Tracking,
+    last_ticket: Apart<AtomicU64>,
+    tracking: Apart<Tracking>,
     events: Events,
     frequency: Frequency,
 }
@@ -173,6 +176,17 @@ pub struct Keyspace {
     pub keys: usize,
     /// How many of them expire.
     pub expires: usize,
+    /// Bytes of memory of the tables that they stand in, without them.
+    pub tables: u64,
+}
+
+impl Keyspace {
+    fn add(&mut self, shard: &Shard, db: u16) {
+        let table = shard.table(db);
+        self.keys += table.len();
+        self.expires += shard.expiring[usize::from(db)];
+        self.tables += table.bytes() as u64;
+    }
 }
 
 impl Store {
@@ -180,7 +194,7 @@ impl Store {
     #[must_use]
     pub fn new(settings: Settings) -> Store {
         let databases = settings.databases.clamp(1, 256);
-        let shards = settings.shards.clamp(1, 64).next_power_of_two();
+        let shards = settings.shards.clamp(1, SHARDS_MAX).next_power_of_two();
         let hasher = settings.hash_key;
         crate::hash::decide_once(hasher);
         let graveyard = Arc::new(Graveyard::default());
@@ -200,15 +214,15 @@ impl Store {
             limits: Limits::default(),
             eviction_samples: AtomicUsize::new(evict::SAMPLE),
             active_expire: AtomicBool::new(true),
-            expiry_next: AtomicUsize::new(0),
-            used: AtomicI64::new(0),
+            expiry_next: Apart::default(),
+            used: Apart::default(),
             graveyard,
             epochs,
-            libraries: Libraries::default(),
-            unserved: Mutex::default(),
+            libraries: Apart::default(),
+            unserved: Apart::default(),
             has_unserved: AtomicBool::new(false),
-            last_ticket: AtomicU64::new(0),
-            tracking: Tracking::default(),
+            last_ticket: Apart::default(),
+            tracking: Apart::default(),
             events: Events::default(),
             frequency: Frequency::default(),
         }
@@ -267,9 +281,13 @@ impl Store {
         self.maxmemory.load(Relaxed)
     }
 
-    /// Changes the limit of memory; 0 for none.
+    /// Changes the limit of memory; 0 for none. Locks each shard in turn: no runner of the caller may hold locks.
     pub fn set_maxmemory(&self, bytes: u64) {
         self.maxmemory.store(bytes, Relaxed);
+        // With another limit, or none, they had no need to tell of as much.
+        for at in 0..self.shards.len() {
+            self.tell_now(&mut self.lock(at));
+        }
     }
 
     /// What happens at the limit of memory.
@@ -330,23 +348,27 @@ impl Store {
         self.graveyard.reset_freed();
     }
 
-    /// The number of keys of a database. Locks each shard in turn.
+    /// The keys of a database. Locks each shard in turn.
     #[must_use]
     pub fn keyspace(&self, db: u16) -> Keyspace {
         let mut sum = Keyspace::default();
         for at in 0..self.shards.len() {
-            let shard = self.lock(at);
-            sum.keys += shard.table(db).len();
-            sum.expires += shard.expiring[usize::from(db)];
+            sum.add(&self.lock(at), db);
         }
         sum
     }
 
-    /// Bytes of memory of the tables of a database, without what stands in them. Locks each shard in turn.
+    /// The keys of each database. Locks each shard in turn, and each once.
     #[must_use]
-    pub fn table_memory(&self, db: u16) -> u64 {
-        let of = |at| self.lock(at).table(db).bytes() as u64;
-        (0..self.shards.len()).map(of).sum()
+    pub fn keyspaces(&self) -> Vec<Keyspace> {
+        let mut sums = vec![Keyspace::default(); self.databases.into()];
+        for at in 0..self.shards.len() {
+            let shard = self.lock(at);
+            for (db, sum) in (0..).zip(&mut sums) {
+                sum.add(&shard, db);
+            }
+        }
+        sums
     }
 
     /// The number of keys of all databases. Locks each shard in turn.
@@ -400,14 +422,17 @@ impl Store {
     #[must_use]
     pub fn is_waiting(&self, waiter: &Arc<Waiter>) -> bool {
         let mut guards = guards::Guards::new(self);
-        guards.hold(self.mask_of_wait(waiter));
+        guards.hold(&self.shards_of_wait(waiter));
         !waiter.is_over()
     }
 
     /// The shards of the keys that it waits for.
-    fn mask_of_wait(&self, waiter: &Waiter) -> u64 {
-        let keys = waiter.blocked.keys.iter();
-        keys.fold(0, |mask, key| mask | self.mask_of(key))
+    fn shards_of_wait(&self, waiter: &Waiter) -> ShardSet {
+        let mut shards = ShardSet::NONE;
+        for key in &waiter.blocked.keys {
+            shards.insert(self.shard_of_key(key));
+        }
+        shards
     }
 
     /// Ends a wait early; whether it was still waiting. If not, its reply was delivered. No runner
@@ -415,11 +440,11 @@ impl Store {
     #[must_use]
     pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
         let mut guards = guards::Guards::new(self);
-        guards.hold(self.mask_of_wait(waiter));
+        guards.hold(&self.shards_of_wait(waiter));
         let was_waiting = !waiter.over.swap(true, Relaxed);
         for key in &waiter.blocked.keys {
             guards
-                .shard(self.shard_of(self.hash(key)))
+                .shard(self.shard_of_key(key))
                 .forget_waiter(waiter, key);
         }
         was_waiting
@@ -433,31 +458,48 @@ impl Store {
     /// The shard of a key by its hash, whatever the database: a key keeps its shard when it moves.
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
-        (hash >> 58) as usize & (self.shards.len() - 1)
+        // Buckets are found by the lowest bits, and tags are those from the 32nd on.
+        (hash >> 52) as usize & (self.shards.len() - 1)
     }
 
     #[inline]
-    pub(crate) fn mask_of(&self, key: &[u8]) -> u64 {
-        1 << self.shard_of(self.hash(key))
+    fn shard_of_key(&self, key: &[u8]) -> usize {
+        self.shard_of(self.hash(key))
     }
 
     /// The shards that a command needs.
-    #[inline]
-    pub(crate) fn mask(&self, spec: &Spec, args: &[&[u8]]) -> u64 {
-        let mut mask = 0;
-        if !spec.keys.each(args, |key| mask |= self.mask_of(key)) {
-            mask = self.mask_of_all();
+    pub(crate) fn shards_for(&self, spec: &Spec, args: &[&[u8]]) -> ShardSet {
+        let mut shards = ShardSet::NONE;
+        let named = spec
+            .keys
+            .each(args, |key| shards.insert(self.shard_of_key(key)));
+        if !named {
+            shards = self.all_shards();
         }
-        mask
+        shards
     }
 
-    pub(crate) fn mask_of_all(&self) -> u64 {
-        u64::MAX >> (64 - self.shards.len())
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(crate) fn all_shards(&self) -> ShardSet {
+        ShardSet::first(self.shards.len())
     }
 
     #[inline]
     fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
         guards::unpoisoned(self.shards[at].0.lock())
+    }
+
+    /// The lock of a shard, unless somebody has it.
+    #[inline]
+    fn try_lock(&self, at: usize) -> Option<MutexGuard<'_, Shard>> {
+        match self.shards[at].0.try_lock() {
+            Ok(shard) => Some(shard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Under the lock of a shard that a script keeps, so that the script does not end before it is told.
@@ -475,21 +517,25 @@ impl Store {
     fn tell(&self, shard: &mut Shard) {
         let ahead = shard.used - shard.used_told;
         if ahead != 0 && ahead.unsigned_abs() >= self.slack() {
-            self.used.fetch_add(ahead, Relaxed);
-            shard.used_told = shard.used;
+            self.tell_now(shard);
         }
     }
 
-    /// Bytes that a shard may be ahead of what all know: all together so little of the limit that it
-    /// holds to a few keys.
+    fn tell_now(&self, shard: &mut Shard) {
+        self.used.fetch_add(shard.used - shard.used_told, Relaxed);
+        shard.used_told = shard.used;
+    }
+
+    /// Bytes that a shard may be ahead of what all know: all together a thousandth of the limit. Without one nobody asks,
+    /// so that loops which write share nothing for it.
     #[inline]
     fn slack(&self) -> u64 {
-        /// Where there is no limit, or a large one.
-        const MOST: u64 = 4096;
+        /// Where the limit is a large one.
+        const MOST: u64 = 64 << 10;
         match self.maxmemory.load(Relaxed) {
-            0 => MOST,
+            0 => u64::MAX,
             // Their number is a power of two.
-            limit => (limit >> (12 + self.shards.len().trailing_zeros())).min(MOST),
+            limit => (limit >> (10 + self.shards.len().trailing_zeros())).min(MOST),
         }
     }
 

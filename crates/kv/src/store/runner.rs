@@ -8,7 +8,9 @@ use super::Store;
 use super::effect::NoRoom;
 use super::guards::Guards;
 use super::ready::Ready;
+use super::set::ShardSet;
 use super::shard::Place;
+use super::table::Table;
 use super::value::Kind;
 use super::view::View;
 use super::waiter::{Blocked, Waiter};
@@ -135,17 +137,8 @@ impl<'s> Runner<'s> {
         if store.effects().is_some() {
             return self.run_shown(spec, db, args, reply);
         }
-        let mask = self.mask(spec, args);
-        if !self.in_transaction {
-            if spec.keys == Keys::Walk {
-                // It takes one lock at a time, in any order.
-                self.guards.release();
-                self.guards.met_kept = false;
-            }
-            self.guards.hold(mask);
-            if self.guards.is_kept() {
-                return self.shut_out(reply);
-            }
+        if !self.take_locks(spec, args) {
+            return self.shut_out(reply);
         }
         let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
@@ -230,16 +223,8 @@ impl<'s> Runner<'s> {
         {
             return self.refuse(why, reply);
         }
-        let mask = self.mask(spec, args);
-        if !self.in_transaction {
-            if spec.keys == Keys::Walk {
-                self.guards.release();
-                self.guards.met_kept = false;
-            }
-            self.guards.hold(mask);
-            if self.guards.is_kept() {
-                return self.shut_out(reply);
-            }
+        if !self.take_locks(spec, args) {
+            return self.shut_out(reply);
         }
         let backlog = spec.needs_memory(args) && store.has_backlog();
         let before = if backlog { self.guards.brought() } else { 0 };
@@ -327,9 +312,10 @@ impl<'s> Runner<'s> {
         self.guards.written()
     }
 
-    /// The shards that a command needs. Remembers the hash of a single key until the command's end.
+    /// Takes the locks that a command needs, unless it is one of a transaction, which has them; false if a script
+    /// keeps its keys. Remembers the hash of a single key until the command's end.
     #[inline]
-    fn mask(&mut self, spec: &Spec, args: &[&[u8]]) -> u64 {
+    fn take_locks(&mut self, spec: &Spec, args: &[&[u8]]) -> bool {
         let store = self.guards.store();
         if let Keys::Range { first, last, .. } = spec.keys
             && i32::from(first) == i32::from(last)
@@ -338,9 +324,24 @@ impl<'s> Runner<'s> {
         {
             let hash = self.known(key).unwrap_or_else(|| store.hash(key));
             self.guards.know(key, hash);
-            return 1 << store.shard_of(hash);
+            if !self.in_transaction {
+                self.guards.hold_one(store.shard_of(hash));
+            }
+        } else if !self.in_transaction {
+            self.take_several(spec, args);
         }
-        store.mask(spec, args)
+        self.in_transaction || !self.guards.is_kept()
+    }
+
+    #[inline(never)]
+    fn take_several(&mut self, spec: &Spec, args: &[&[u8]]) {
+        if spec.keys == Keys::Walk {
+            // It takes one lock at a time, in any order.
+            self.guards.release();
+            self.guards.met_kept = false;
+        }
+        let shards = self.guards.store().shards_for(spec, args);
+        self.guards.hold(&shards);
     }
 
     /// The hash of a key, if it was asked for ahead. Keys come in their order.
@@ -436,8 +437,8 @@ impl<'s> Runner<'s> {
     }
 
     /// Takes the locks of these shards at once, of which nobody else has use, so that commands that follow find them held.
-    pub(crate) fn hold(&mut self, shards: u64) {
-        self.guards.hold(shards & self.guards.store().mask_of_all());
+    pub(crate) fn hold(&mut self, shards: &ShardSet) {
+        self.guards.hold(shards);
     }
 
     /// Lets go of all locks.
@@ -450,9 +451,9 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache. Takes
-    /// the lock of each key's shard twice, shortly: first the buckets are asked for, then, while
-    /// those of later keys are still on their way, the entries.
+    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache: first the buckets are asked
+    /// for, then, while those of later keys are still on their way, the entries. Both times the lock of each key's shard
+    /// is had for a moment, and where somebody else has it, that is done without.
     ///
     /// The keys' hashes are kept for [`run`](Runner::run): the bytes of these arguments have to stay
     /// as they are and where they are as long as the runner.
@@ -480,15 +481,26 @@ impl<'s> Runner<'s> {
         if self.ahead.len() < 2 {
             return;
         }
-        for &Hashed { hash, .. } in &self.ahead {
-            let at = store.shard_of(hash);
-            self.guards.hold(1 << at);
-            self.guards.peek(at).table(db).prefetch_bucket(hash);
+        if store.shards.len() == 1 {
+            self.guards.hold_one(0);
+        } else {
+            self.guards.release_one();
         }
+        self.each_ahead(db, Table::prefetch_bucket);
+        self.each_ahead(db, Table::prefetch_entry);
+    }
+
+    /// Shows the tables of the keys that were asked for ahead, without waiting for any.
+    #[inline(always)]
+    fn each_ahead(&self, db: u16, show: impl Fn(&Table, u64)) {
+        let store = self.guards.store();
         for &Hashed { hash, .. } in &self.ahead {
             let at = store.shard_of(hash);
-            self.guards.hold(1 << at);
-            self.guards.peek(at).table(db).prefetch_entry(hash);
+            if let Some(shard) = self.guards.held(at) {
+                show(shard.table(db), hash);
+            } else if let Some(shard) = store.try_lock(at) {
+                show(shard.table(db), hash);
+            }
         }
     }
 
@@ -502,17 +514,21 @@ impl<'s> Runner<'s> {
     ) -> bool {
         debug_assert!(!self.in_transaction);
         let store = self.guards.store();
-        let mut mask = 0;
+        let mut shards = ShardSet::NONE;
         for (spec, args) in commands {
-            mask |= store.mask(spec, args);
-            if spec.keys == Keys::Walk {
-                mask |= store.mask_of_all();
+            let is_named = spec.keys != Keys::Walk
+                && spec
+                    .keys
+                    .each(args, |key| shards.insert(store.shard_of_key(key)));
+            if !is_named {
+                shards = store.all_shards();
+                break;
             }
         }
         for watch in &watches {
-            mask |= store.mask_of(&watch.place.1);
+            shards.insert(store.shard_of_key(&watch.place.1));
         }
-        self.guards.hold(mask);
+        self.guards.hold(&shards);
         self.is_shut_out = self.guards.is_kept();
         let mut unchanged = !self.is_shut_out;
         let settled = match store.effects() {
@@ -604,7 +620,7 @@ impl<'s> Runner<'s> {
 
     /// Takes the lock of a key that is ready; false if a script keeps it.
     fn hold_to_serve(&mut self, db: u16, key: &[u8], hash: u64) -> bool {
-        self.guards.hold(1 << self.guards.store().shard_of(hash));
+        self.guards.hold_one(self.guards.store().shard_of(hash));
         if self.guards.is_kept() {
             self.put_off((db, key.into()));
             return false;
@@ -663,9 +679,10 @@ impl<'s> Runner<'s> {
     fn serve_one(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> bool {
         let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
         let store = self.guards.store();
-        let mask = store.mask(waiter.spec, &args) | store.mask_of(key);
-        if !self.guards.try_add(mask) {
-            self.guards.hold(mask);
+        let mut shards = store.shards_for(waiter.spec, &args);
+        shards.insert(store.shard_of_key(key));
+        if !self.guards.try_add(&shards) {
+            self.guards.hold(&shards);
             if self.guards.is_kept() {
                 self.put_off((waiter.db, key.into()));
                 return false;

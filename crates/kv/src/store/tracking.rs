@@ -403,9 +403,9 @@ impl Shard {
 impl Runner<'_> {
     /// Holds what a command needs, so that nothing can change between it and [`track`](Runner::track).
     pub fn hold_for(&mut self, spec: &Spec, args: &[&[u8]]) {
-        let mask = self.guards.store().mask(spec, args);
         if !self.in_transaction {
-            self.guards.hold(mask);
+            let shards = self.guards.store().shards_for(spec, args);
+            self.guards.hold(&shards);
         }
     }
 

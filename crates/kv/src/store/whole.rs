@@ -13,7 +13,7 @@ impl View<'_, '_> {
 
     /// A shard, with its lock and no other unless more are held already.
     fn enter(&mut self, at: usize) -> &Shard {
-        self.guards.hold(1 << at);
+        self.guards.hold_one(at);
         self.guards.peek(at)
     }
 
@@ -95,7 +95,7 @@ impl View<'_, '_> {
         for key in met {
             let hash = store.hash(&key);
             let at = store.shard_of(hash);
-            self.guards.hold(1 << at);
+            self.guards.hold_one(at);
             if self.guards.is_kept() {
                 continue;
             }

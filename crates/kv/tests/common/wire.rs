@@ -84,10 +84,10 @@ impl Server {
     }
 }
 
-/// Runs a test on each engine, with one shard and with the usual number.
+/// Runs a test on each engine, with one shard and with another number for each.
 pub(crate) fn everywhere(test: impl Fn(&Server)) {
-    for engine in ENGINES {
-        for shards in [1, store::Settings::default().shards] {
+    for (engine, many) in ENGINES.into_iter().zip([200, 8, 64, 65, 1024]) {
+        for shards in [1, many] {
             if let Some(server) = Server::start(engine, shards, Settings::default()) {
                 test(&server);
             }

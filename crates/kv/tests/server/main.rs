@@ -32,6 +32,7 @@ mod loading;
     reason = "it starts threads beside a server on real sockets"
 )]
 mod log_keys;
+mod many_shards;
 mod memory;
 mod monitor;
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]

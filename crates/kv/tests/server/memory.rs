@@ -171,7 +171,7 @@ fn evicting_a_large_value_makes_room_without_evicting_all() {
 
 #[test]
 fn a_limit_holds_to_a_few_keys() {
-    for shards in [1, 64] {
+    for shards in [1, 64, 1024] {
         for limit in [1 << 20, 10 << 20] {
             let store = Store::new(Settings {
                 shards,

@@ -69,8 +69,8 @@ impl At<'_, '_> {
 
     pub(super) fn count_call(&self, entry: &Entry, reply: &[u8]) {
         match self {
-            At::Loop(cx) => count_as_called(entry, reply, &cx.local.stats, &cx.local.shared),
-            At::Apart(apart) => count_as_called(entry, reply, &apart.stats, &apart.shared),
+            At::Loop(cx) => count_as_called(entry, reply, &cx.local.stats),
+            At::Apart(apart) => count_as_called(entry, reply, &apart.stats),
         }
     }
 

@@ -1,0 +1,25 @@
+//! What is written so often that nothing else may stand on its cache lines.
+
+use std::ops::{Deref, DerefMut};
+
+/// A value on cache lines of its own: two of 64 bytes, since processors fetch them in pairs. So who changes it takes
+/// nothing from who only reads what stands beside it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Apart<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
